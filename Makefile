@@ -1,0 +1,66 @@
+# make demo and make test work on a fresh clone; everything lives in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := dev,bench,docs,hf,pictures,ray,review
+WORKERS ?= 2
+# Two workers share the cores: one thread each, or they step on each other's feet.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+
+.PHONY: .venv help demo test test-slow check format bench docs chromium clean
+
+help:
+	@echo "make demo    set up, then find wrong labels in the embedded digits (under a minute)"
+	@echo "make test    set up, then the whole test suite"
+	@echo "make check   formatter, linter, type checker"
+	@echo "make bench   benchmarks that need no GPU"
+	@echo "make docs    the documentation, warnings as errors"
+
+# A fresh clone needs only the core for the demo; the tests add the rest on top.
+$(VENV)/core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/all: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	touch $@ $(VENV)/core
+
+.venv: $(VENV)/all
+
+demo: $(VENV)/core
+	$(BIN)/labelsieve demo --out demo
+
+# The browser tests want Debian's Chromium; where it cannot be installed they are left out, aloud.
+chromium:
+	@if [ -x /usr/bin/chromium ] || command -v chromium >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null \
+	    || echo "make test: Chromium could not be installed: tests marked 'browser' are skipped"; \
+	else echo "make test: no Chromium and no apt-get as root here: tests marked 'browser' are skipped"; fi
+
+test: $(VENV)/all chromium
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow$$(test -x /usr/bin/chromium || command -v chromium >/dev/null || echo ' and not browser')"
+
+test-slow: $(VENV)/all chromium
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m slow
+
+check: $(VENV)/all
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/all
+	$(BIN)/labelsieve bench select
+	$(BIN)/labelsieve bench io
+
+docs: $(VENV)/all
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf build dist demo runs docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,44 @@
+"""Finds the wrong labels in your data and trains networks that do not learn them.
+
+    from labelsieve import INCV, NCV, RobustClassifier, select_clean, label_suspicion, theory, noise, metrics
+
+Each name is imported when it is first asked for, so that `import labelsieve` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "INCV": "labelsieve.selection.estimators",
+    "NCV": "labelsieve.selection.estimators",
+    "select_clean": "labelsieve.scoring",
+    "label_suspicion": "labelsieve.scoring",
+    "InputError": "labelsieve.errors",
+}
+_MODULES = ("metrics", "noise", "theory")
+
+__all__ = ["INCV", "NCV", "InputError", "__version__", "label_suspicion", "metrics", "noise", "select_clean", "theory"]
+
+if TYPE_CHECKING:
+    from labelsieve import metrics, noise, theory
+    from labelsieve.errors import InputError
+    from labelsieve.scoring import label_suspicion, select_clean
+    from labelsieve.selection.estimators import INCV, NCV
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"labelsieve.{name}")
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'labelsieve' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
