@@ -1,0 +1,189 @@
+"""CIFAR-10, CIFAR-100 and CIFAR-10N from a folder, in the official binary or Python format.
+
+cifar10:DIR    cifar100:DIR    cifar10n:DIR?labels=worse|aggregate|random1|random2|random3|clean
+each with ?split=test for the test pictures
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.data.cifar_pickle import read_dict
+from labelsieve.errors import InputError
+from labelsieve.types import IntArray, LabelledData
+
+Pictures = NDArray[np.uint8]
+
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR10N_LABELS = {
+    "worse": "worse_label",
+    "aggregate": "aggre_label",
+    "aggre": "aggre_label",
+    "random1": "random_label1",
+    "random2": "random_label2",
+    "random3": "random_label3",
+    "clean": "clean_label",
+}
+
+
+class _Layout(NamedTuple):
+    """Where a data set's pictures and labels are, in both formats."""
+
+    classes: int
+    label_bytes: int  # before each picture; the last one is the fine label
+    binary: dict[str, tuple[str, ...]]
+    python: dict[str, tuple[str, ...]]
+    label_key: str
+    folders: tuple[str, ...]
+    names: tuple[str, str, str]  # the file of class names, in text and in Python format, and its key
+
+
+_LAYOUTS = {
+    "cifar10": _Layout(
+        10,
+        1,
+        {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
+        {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
+        "labels",
+        ("", "cifar-10-batches-bin", "cifar-10-batches-py"),
+        ("batches.meta.txt", "batches.meta", "label_names"),
+    ),
+    "cifar100": _Layout(
+        100,
+        2,
+        {"train": ("train.bin",), "test": ("test.bin",)},
+        {"train": ("train",), "test": ("test",)},
+        "fine_labels",
+        ("", "cifar-100-binary", "cifar-100-python"),
+        ("fine_label_names.txt", "meta", "fine_label_names"),
+    ),
+}
+
+
+def from_binary(path: Path, *, label_bytes: int = 1, classes: int = 10) -> tuple[Pictures, IntArray]:
+    """Records of `label_bytes` labels and 3,072 bytes: the red, green and blue plane, row by row."""
+    raw = np.fromfile(path, dtype=np.uint8)
+    if len(raw) == 0 or len(raw) % (label_bytes + 3072):
+        raise InputError(f"{path} has {len(raw)} bytes, not a multiple of {label_bytes + 3072}: fetch it again")
+    rows = raw.reshape(-1, label_bytes + 3072)
+    return _pictures(rows[:, label_bytes:]), _labels(rows[:, label_bytes - 1], path, classes)
+
+
+def from_python(path: Path, *, label_key: str = "labels", classes: int = 10) -> tuple[Pictures, IntArray]:
+    """The "python version": a pickled dict, read without trusting it."""
+    content = read_dict(path, label_key)
+    rows = content.get("data")
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
+        raise InputError(f"{path} has no 'data' of bytes with 3,072 a picture: is it a CIFAR batch?")
+    labels = _labels(np.asarray(content[label_key]), path, classes)
+    if len(labels) != len(rows):
+        raise InputError(f"{path} has {len(rows)} pictures but {len(labels)} labels: fetch it again")
+    return _pictures(rows), labels
+
+
+def _pictures(rows: Pictures) -> Pictures:
+    return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+def _labels(values: NDArray[Any], path: Path, classes: int) -> IntArray:
+    if (
+        values.ndim != 1
+        or values.dtype.kind not in "iu"
+        or (len(values) and not 0 <= values.min() <= values.max() < classes)
+    ):
+        raise InputError(f"{path} has labels outside 0..{classes - 1}: is it the right data set?")
+    return values.astype(np.int64)
+
+
+def split(folder: Path | str, name: str = "cifar10", part: str = "train") -> tuple[Pictures, IntArray]:
+    """Pictures [n,32,32,3] and labels of the training or the test part."""
+    layout = _LAYOUTS[name]
+    folder = Path(folder)
+    for inner in layout.folders:
+        here = folder / inner if inner else folder
+        if all((here / file).is_file() for file in layout.binary[part]):
+            parts = [
+                from_binary(here / file, label_bytes=layout.label_bytes, classes=layout.classes)
+                for file in layout.binary[part]
+            ]
+            return _join(parts)
+        if all((here / file).is_file() for file in layout.python[part]):
+            parts = [
+                from_python(here / file, label_key=layout.label_key, classes=layout.classes)
+                for file in layout.python[part]
+            ]
+            return _join(parts)
+    wanted = ", ".join(layout.binary[part])
+    raise InputError(f"no {name} in {folder} ({wanted} wanted): `labelsieve data fetch {name} --to {folder}` gets it")
+
+
+def _join(parts: Sequence[tuple[Pictures, IntArray]]) -> tuple[Pictures, IntArray]:
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def arrays(folder: Path | str, name: str = "cifar10") -> tuple[Pictures, IntArray, Pictures, IntArray]:
+    """x_train, y_train, x_test, y_test; pictures are uint8 [n,32,32,3]."""
+    return (*split(folder, name, "train"), *split(folder, name, "test"))
+
+
+def human_labels(folder: Path | str, labels: str = "worse") -> IntArray:
+    """CIFAR-10N: labels that people gave to CIFAR-10's training pictures, in the same order."""
+    if labels not in CIFAR10N_LABELS:
+        raise InputError(f"cifar10n has no labels {labels!r}: choose one of {', '.join(CIFAR10N_LABELS)}")
+    path = Path(folder) / "CIFAR-10_human.pt"
+    if not path.is_file():
+        raise InputError(f"{path} is not there: put CIFAR-10N's CIFAR-10_human.pt beside the CIFAR-10 files")
+    values = read_dict(path, CIFAR10N_LABELS[labels])[CIFAR10N_LABELS[labels]]
+    return _labels(np.asarray(values), path, 10)
+
+
+def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
+    """The official names; CIFAR-100's come from its folder and are numbers where the file is missing."""
+    if name != "cifar100":
+        return CIFAR10_CLASSES
+    layout = _LAYOUTS[name]
+    text, pickled, key = layout.names
+    for inner in layout.folders:
+        here = Path(folder) / inner if inner else Path(folder)
+        if (here / text).is_file():
+            names = (here / text).read_text().split()
+        elif (here / pickled).is_file():
+            names = [n.decode() if isinstance(n, bytes) else str(n) for n in read_dict(here / pickled, key)[key]]
+        else:
+            continue
+        if len(names) == layout.classes:
+            return tuple(names)
+    return tuple(str(i) for i in range(layout.classes))
+
+
+def load(spec: str) -> LabelledData:
+    """`cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse` as LabelledData."""
+    name, _, rest = spec.partition(":")
+    folder, _, query = rest.partition("?")
+    if name not in ("cifar10", "cifar100", "cifar10n") or not folder:
+        raise InputError(f"cannot read {spec!r}: write cifar10:DIR, cifar100:DIR or cifar10n:DIR?labels=worse")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    part = options.pop("split", "train")
+    chosen = options.pop("labels", "worse") if name == "cifar10n" else ""
+    if options or part not in ("train", "test"):
+        unknown = ", ".join(options) or f"split={part}"
+        raise InputError(
+            f"cannot use {unknown!r} in {spec!r}: cifar sources take split=train|test, cifar10n also labels="
+        )
+    base = "cifar10" if name == "cifar10n" else name
+    x, y = split(folder, base, part)
+    if name == "cifar10n":
+        if part == "test":
+            raise InputError("cifar10n labels only the training pictures: use cifar10:DIR?split=test for the test part")
+        human = human_labels(folder, chosen)
+        if len(human) != len(y):
+            raise InputError(f"CIFAR-10_human.pt has {len(human)} labels for {len(y)} pictures: is it the right file?")
+        y = human
+    ids = np.array([f"{part}-{i:05d}" for i in range(len(y))])
+    return LabelledData(x=x, y=y, classes=class_names(folder, base), ids=ids, kind="pictures", name=name)
