@@ -1,0 +1,108 @@
+"""Forward correction: Patrini et al., "Making deep neural networks robust to label noise", CVPR 2017.
+
+1. Train with cross-entropy on the noisy labels.
+2. Estimate T, T[i,j] = P(given j | true i): row i is the softmax output of class i's anchor point, the sample whose
+   probability of i lies at the 97th percentile of all samples (CIFAR-10, as published) or is the largest (CIFAR-100:
+   `percentile=None`). Of equal probabilities the rank decides, so saturated outputs give an anchor too.
+3. Begin anew, the schedule too, and train with -log (p T)[y], p the softmax outputs and y the given label.
+
+Needs samples that surely belong to their class. A percentile must leave fewer samples above it than a class has:
+100 - percentile < 100 / classes. Fails when the first network has memorised the noise, for then its outputs are
+one-hot and T is close to the identity: shorten the first stage with `estimate_epochs`. With a known T no estimate is
+needed: `FCorrection(transition=T)`, or `estimate_epochs=0` and `plan.transition`, run the schedule once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over
+from labelsieve.errors import InputError
+
+
+def estimate_transition(probabilities: Tensor, percentile: float | None = 97.0) -> Tensor:
+    """T [c,c] from the noisy posteriors [n,c]: the outputs of each class's anchor point, rows summing to 1."""
+    n = len(probabilities)
+    rank = n - 1 if percentile is None else math.floor(percentile / 100 * (n - 1))
+    anchors = probabilities.argsort(dim=0, stable=True)[rank]
+    rows = probabilities[anchors].double()
+    return rows / rows.sum(1, keepdim=True)
+
+
+def forward_losses(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
+    """-log (softmax(logits) T)[label], [t,k,B], summed in log space; T [t,c,c]."""
+    t, b = labels.shape
+    log_columns = transition.clamp_min(1e-12).log().transpose(1, 2)  # [t, given, true]
+    of_given = log_columns.gather(1, labels[:, :, None].expand(t, b, log_columns.shape[-1]))  # [t,B,true]
+    return -torch.logsumexp(torch.log_softmax(logits.float(), -1) + of_given[:, None], -1)
+
+
+@dataclass(frozen=True)
+class FCorrection(Method):
+    """`estimate_epochs`: length of the first stage, None for the whole schedule, 0 when T is known."""
+
+    name = "f-correction"
+    percentile: float | None = 97.0
+    estimate_epochs: int | None = None
+    transition: Any = None
+
+    def __post_init__(self) -> None:
+        if self.percentile is not None and not 0 < self.percentile <= 100:
+            raise InputError(f"percentile is {self.percentile}: choose a number in (0, 100], or None for the largest")
+        if self.estimate_epochs is not None and self.estimate_epochs < 0:
+            raise InputError(f"estimate_epochs is {self.estimate_epochs}: choose 0 or more")
+
+    def settings(self) -> dict[str, Any]:
+        known = None if self.transition is None else np.asarray(self.transition).tolist()
+        return {"percentile": self.percentile, "estimate_epochs": self.estimate_epochs, "transition": known}
+
+    def first_stage(self, schedule_epochs: int) -> int:
+        if self.transition is not None:
+            return 0
+        return schedule_epochs if self.estimate_epochs is None else self.estimate_epochs
+
+    def epochs(self, schedule_epochs: int) -> int:
+        return self.first_stage(schedule_epochs) + schedule_epochs
+
+    def known(self, plan: Plan) -> NDArray[np.float64] | None:
+        given = plan.transition if self.transition is None else self.transition
+        return None if given is None else np.asarray(given, dtype=np.float64)
+
+    def check(self, plan: Plan, epochs: int) -> None:
+        known = self.known(plan)
+        if known is None:
+            if self.estimate_epochs == 0:
+                raise InputError("f-correction: estimate_epochs is 0 but no transition matrix is given")
+            return
+        if self.transition is None and self.estimate_epochs != 0:
+            raise InputError("f-correction: the plan gives T, so nothing is estimated: set estimate_epochs=0")
+        if known.ndim != 2 or known.shape[0] != known.shape[1] or len(known) <= int(np.max(plan.labels, initial=0)):
+            raise InputError(f"f-correction: the transition matrix has shape {known.shape}, not classes x classes")
+        if (known < 0).any() or not np.allclose(known.sum(1), 1, atol=1e-6):
+            raise InputError("f-correction: the rows of the transition matrix must be probabilities that sum to 1")
+
+    def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
+        known = self.known(plan)
+        if known is not None and known.shape != (classes, classes):
+            raise InputError(f"f-correction: the transition matrix has shape {known.shape}, the data {classes} classes")
+        # The identity makes the corrected loss plain cross-entropy: the first stage needs no branch.
+        start = torch.eye(classes) if known is None else torch.tensor(known, dtype=torch.float32)
+        return {"transition": start}
+
+    def before_epoch(self, view: TrainingView) -> None:
+        first = view.epochs // 2 if self.estimate_epochs is None else self.estimate_epochs
+        if self.known(view.plan) is None and view.epoch == first:
+            found = estimate_transition(view.predict(view.plan.train), self.percentile)
+            view.state["transition"].copy_(found)
+            view.restart()
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        losses = forward_losses(logits, batch.labels, batch.state["transition"])
+        return mean_over(losses, batch.valid[:, None])

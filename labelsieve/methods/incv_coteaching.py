@@ -1,0 +1,149 @@
+"""Algorithm 3 of Chen et al., "Understanding and utilizing deep neural networks trained with noisy labels", ICML 2019.
+
+Co-teaching on what INCV selected. Epochs e = 1 ... E_max (the engine's epoch + 1):
+
+    e <= E_0    B = B_S, batches of 128 from the selected set S alone
+    e >  E_0    B = B_S and B_C together, |B_C| / |B_S| = min(0.5, |C| / |S|), B_C from the candidate set C
+    always      each network is updated on the n(e) samples of B that its peer finds easiest,
+                n(e) = |B_S| * (1 - eps_S * min(e / 10, 1)), eps_S = 1 - LP the noise ratio of S
+
+n(e) counts |B_S| also when B_C is in the batch, so up to a third of the batch is left out, the hardest. It is rounded
+as in coteaching.py, at least one sample is kept. |B_C| is rounded to the nearest whole number, halves to even; an epoch
+runs through S once, and through C at most once. The last batch of an epoch may be smaller; so is its B_C.
+
+E_0 is `warmup`: a whole number of epochs, or "auto", 40 % of E_max if |C| > 0.45 |S|, else 20 % (the paper: 80 of 200
+"if the candidate set is large", else 40). `authors_warmup` is the released code's rule, which must be told the noise.
+
+Needs a selection (S and C) and eps_S. Fails when S has lost a class, or has little left: then C never gets a chance.
+The ranking uses the same forward pass as the update; the authors rank by a second one in inference mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelsieve.engine.method import Batch, Method, Plan, State, in_batches, sample_losses
+from labelsieve.errors import InputError
+from labelsieve.methods.coteaching import check_ratio, exchanged_loss, kept_count
+from labelsieve.types import IntArray
+
+MOST_CANDIDATES = 0.5  # of |B_S|
+LARGE_CANDIDATE_SET = 0.45  # of |S|
+
+
+def candidate_share(selected: int, candidates: int) -> float:
+    """|B_C| / |B_S| = min(0.5, |C| / |S|)."""
+    return min(MOST_CANDIDATES, candidates / selected)
+
+
+def auto_warmup(epochs: int, selected: int, candidates: int) -> int:
+    """E_0: 40 % of the epochs where the candidate set is large, else 20 %."""
+    return round((0.4 if candidates > LARGE_CANDIDATE_SET * selected else 0.2) * epochs)
+
+
+def authors_warmup(epochs: int, *, pattern: str, noise_ratio: float) -> int:
+    """E_0 as released: 80 of 200 epochs for asymmetric (pair) noise or a ratio above 0.6, else 40 of 200."""
+    return round((0.4 if pattern == "pair" or noise_ratio > 0.6 else 0.2) * epochs)
+
+
+def joined_batches(selected: IntArray, candidates: IntArray, batch_size: int) -> IntArray:
+    """Batches of S, each followed by its share of C, then by -1: real samples stand before padding."""
+    share = candidate_share(len(selected), len(candidates))
+    from_s = in_batches(selected, batch_size)
+    joined = np.full((len(from_s), batch_size + candidate_width(share, batch_size)), -1, dtype=np.int64)
+    used = 0
+    for row, batch in zip(joined, from_s, strict=True):
+        size = int((batch >= 0).sum())
+        from_c = candidates[used : used + candidate_width(share, size)]  # rounded up often, C may run out: then fewer
+        row[:size] = batch[:size]
+        row[size : size + len(from_c)] = from_c
+        used += len(from_c)
+    return joined
+
+
+def candidate_width(share: float, selected: int) -> int:
+    """|B_C| beside `selected` samples of S."""
+    return round(selected * share)
+
+
+@dataclass(eq=False)
+class INCVCoTeaching(Method):
+    """The paper's method. `noise_ratio` (eps_S) given here wins over the plan's, the estimated one."""
+
+    name = "incv-coteaching"
+    networks = 2
+    warmup: int | Literal["auto"] = "auto"
+    noise_ratio: float | None = None
+    gradual_epochs: int = 10
+    _epochs: int | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.noise_ratio is not None:
+            check_ratio(self.noise_ratio, self.name)
+        if isinstance(self.warmup, str) and self.warmup != "auto":
+            raise InputError(f"E_0 (warmup) is {self.warmup!r}: choose a number of epochs or 'auto'")
+        if self.warmup != "auto" and self.warmup < 0:
+            raise InputError(f"E_0 (warmup) is {self.warmup}: choose 0 or more epochs, or 'auto'")
+        if self.gradual_epochs < 1:
+            raise InputError(f"gradual_epochs is {self.gradual_epochs}: choose 1 or more")
+
+    def settings(self) -> dict[str, Any]:
+        return {"warmup": self.warmup, "noise_ratio": self.noise_ratio, "gradual_epochs": self.gradual_epochs}
+
+    def forgets(self, plan: Plan) -> float:
+        return check_ratio(plan.noise_ratio if self.noise_ratio is None else self.noise_ratio, self.name)
+
+    def epochs(self, schedule_epochs: int) -> int:
+        self._epochs = schedule_epochs  # "auto" is a share of it, and batches() is not told
+        return schedule_epochs
+
+    def check(self, plan: Plan, epochs: int) -> None:
+        self._epochs = epochs
+        if plan.candidates is None:
+            raise InputError(
+                "method 'incv-coteaching' needs a selected and a candidate set: run `labelsieve select` first"
+            )
+        if len(plan.train) == 0:
+            raise InputError("method 'incv-coteaching': the selected set is empty, so there is nothing to train on")
+        self.forgets(plan)
+        if self.warmup != "auto" and self.warmup > epochs:
+            raise InputError(f"E_0 (warmup) {self.warmup} is beyond the last epoch, {epochs}: choose at most {epochs}")
+
+    def warmup_epochs(self, plan: Plan) -> int:
+        """E_0 of this plan."""
+        if self.warmup != "auto":
+            return self.warmup
+        if self._epochs is None:
+            raise InputError("E_0 'auto' is a share of the epochs: call check(plan, epochs) first, or give a number")
+        return auto_warmup(self._epochs, len(plan.train), len(_candidates(plan)))
+
+    def batch_size(self, plan: Plan, batch_size: int) -> int:
+        return batch_size + candidate_width(candidate_share(len(plan.train), len(_candidates(plan))), batch_size)
+
+    def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
+        """`batch_size` is |B_S|; the rows are `self.batch_size(plan, batch_size)` wide in every epoch."""
+        order = rng.permutation(plan.train)
+        if epoch + 1 > self.warmup_epochs(plan):
+            return joined_batches(order, rng.permutation(_candidates(plan)), batch_size)
+        alone = in_batches(order, batch_size)
+        extra = self.batch_size(plan, batch_size) - batch_size
+        return np.pad(alone, ((0, 0), (0, extra)), constant_values=-1)
+
+    def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
+        selected = torch.zeros(samples, dtype=torch.bool)
+        selected[torch.from_numpy(np.asarray(plan.train, dtype=np.int64))] = True
+        return {"noise_ratio": torch.tensor(self.forgets(plan)), "selected": selected}
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        from_s = batch.state["selected"].gather(1, batch.index.clamp_min(0)) & batch.valid
+        kept = kept_count(from_s.sum(-1).float(), batch.state["noise_ratio"], batch.epoch, self.gradual_epochs)
+        return exchanged_loss(sample_losses(logits, batch), batch.valid, kept)
+
+
+def _candidates(plan: Plan) -> IntArray:
+    return np.empty(0, dtype=np.int64) if plan.candidates is None else plan.candidates

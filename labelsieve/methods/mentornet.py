@@ -1,0 +1,172 @@
+"""MentorNet PD: Jiang et al., "MentorNet: learning data-driven curriculum for very deep networks", ICML 2018.
+
+A small network, the mentor, is trained first to imitate a predefined curriculum; then it weights the student's samples.
+It sees, for each sample, the loss, the loss minus a moving average of the batch's p-percentile loss, the label, and how
+much of the training is over (0..99 %). The curriculum it learns is the released mixture (equation 5 of the paper):
+
+    up to 18 %     weight 1
+    up to 90 %     self-paced: 1 where the loss lies below the moving percentile, else 0
+    from 90 % on   linear: 1 - difference, cut to 0..1
+
+While the student trains, samples are dropped at random besides: half of them in the first 17 %, 5 % afterwards. The
+batch's loss is sum(weight * loss) / batch size, as released: few trusted samples make a small step.
+
+The mentor is the published one: loss and difference go through a bidirectional LSTM, label and epoch through embeddings
+(2 and 5 wide), all into 20 tanh units and one sigmoid. As released the LSTM runs over one step from a zero state, which
+makes it a gated layer; it has 10 units a direction here, 1 in the release. It is trained once, from `mentor_seed`, in
+seconds, on the released grid of losses, differences and epochs.
+
+Needs no noise ratio, but the percentile stands for it: published 0.75 for 20 and 40 % noise, 0.5 for 80 %. A fixed
+percentile forgets a fixed share, so it fails where the noise is stronger than 1 - percentile, and it wastes clean
+samples where it is weaker. What is dropped is drawn for each sample and epoch, not for each batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
+from labelsieve.errors import InputError
+
+BURN_IN, LINEAR = 18, 90  # percent of the training
+LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20
+
+
+def curriculum(difference: Tensor, percent: Tensor) -> Tensor:
+    """The weights the mentor is taught, from the loss difference and the percentage of the training that is over."""
+    self_paced = (difference <= 0).float()
+    linear = (1 - difference).clamp(0, 1)
+    return torch.where(percent <= BURN_IN, torch.ones_like(linear), torch.where(percent < LINEAR, self_paced, linear))
+
+
+def mentor_weights(mentor: State, losses: Tensor, difference: Tensor, labels: Tensor, percent: Tensor) -> Tensor:
+    """The mentor's forward pass for t trainings: [t,k,B] losses and differences, [t,B] labels, [t] percent -> [t,k,B].
+
+    Every tensor of `mentor` has the training as its first axis.
+    """
+    t, k, b = losses.shape
+    inputs = torch.stack([losses, difference], -1).reshape(t, k * b, 2)
+    gates = torch.baddbmm(mentor["lstm_bias"][:, None], inputs, mentor["lstm"])
+    gate_in, candidate, gate_out = gates.chunk(3, -1)
+    seen = gate_out.sigmoid() * torch.tanh(gate_in.sigmoid() * candidate.tanh())
+    label = mentor["label"].gather(1, labels[:, :, None].expand(t, b, LABEL_WIDTH))
+    label = label[:, None].expand(t, k, b, LABEL_WIDTH).reshape(t, k * b, LABEL_WIDTH)
+    epoch = mentor["epoch"].gather(1, percent.long()[:, None, None].expand(t, 1, EPOCH_WIDTH))
+    features = torch.cat([label, epoch.expand(t, k * b, EPOCH_WIDTH), seen], -1)
+    hidden = torch.baddbmm(mentor["hidden_bias"][:, None], features, mentor["hidden"]).tanh()
+    return torch.baddbmm(mentor["out_bias"][:, None], hidden, mentor["out"]).sigmoid().view(t, k, b)
+
+
+@lru_cache(maxsize=8)
+def trained_mentor(classes: int, seed: int, steps: int = 1000) -> State:
+    """The mentor after its pre-training, tensors without a training axis; the same for the same arguments."""
+    draw = torch.Generator().manual_seed(seed)
+    width = LABEL_WIDTH + EPOCH_WIDTH + 2 * LSTM_UNITS
+    shapes = {
+        "lstm": (2, 6 * LSTM_UNITS),
+        "lstm_bias": (6 * LSTM_UNITS,),
+        "label": (classes, LABEL_WIDTH),
+        "epoch": (100, EPOCH_WIDTH),
+        "hidden": (width, HIDDEN),
+        "hidden_bias": (HIDDEN,),
+        "out": (HIDDEN, 1),
+        "out_bias": (1,),
+    }
+    mentor = {name: torch.randn(1, *shape, generator=draw) / math.sqrt(shape[0]) for name, shape in shapes.items()}
+    loss_grid = torch.cat([torch.arange(0, 10, 0.1), torch.arange(10.0, 30.0)])
+
+    def choose(high: int, count: int = 512) -> Tensor:
+        return torch.randint(high, (count,), generator=draw)
+
+    with torch.enable_grad():
+        parameters = [tensor.requires_grad_() for tensor in mentor.values()]
+        optimizer = torch.optim.Adam(parameters, lr=0.03)
+        decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        for _ in range(steps):
+            losses, difference = loss_grid[choose(len(loss_grid))], -5 + 0.1 * choose(100)
+            labels, percent = choose(classes), choose(100)
+            # One row of the batch is one "training" of mentor_weights: only there does the percentage vary.
+            rows = {name: tensor.expand(512, *tensor.shape[1:]) for name, tensor in mentor.items()}
+            given = mentor_weights(rows, losses.view(-1, 1, 1), difference.view(-1, 1, 1), labels.view(-1, 1), percent)
+            error = F.mse_loss(given.flatten(), curriculum(difference, percent))
+            for parameter, gradient in zip(parameters, torch.autograd.grad(error, parameters), strict=True):
+                parameter.grad = gradient
+            optimizer.step()
+            decay.step()
+    return {name: tensor.detach().squeeze(0) for name, tensor in mentor.items()}
+
+
+def batch_percentile(losses: Tensor, valid: Tensor, percentile: float) -> Tensor:
+    """The nearest-rank percentile of the valid losses, [t,k]; 0 where none is valid."""
+    ordered = losses.masked_fill(~valid[:, None], float("inf")).sort(-1).values
+    count = valid.sum(-1)
+    rank = torch.round(percentile * (count - 1).clamp_min(0)).long()
+    found = ordered.gather(-1, rank[:, None, None].expand(*losses.shape[:2], 1)).squeeze(-1)
+    return torch.where(count[:, None] > 0, found, torch.zeros_like(found))
+
+
+@dataclass(frozen=True)
+class MentorNet(Method):
+    """A pre-trained mentor weights the samples of one student."""
+
+    name = "mentornet"
+    percentile: float = 0.75
+    decay: float = 0.5
+    burn_in_dropout: float = 0.5
+    dropout: float = 0.05
+    mentor_seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("percentile", "burn_in_dropout", "dropout", "decay"):
+            value = getattr(self, field)
+            if not 0 <= value <= 1 or (value == 1 and field != "percentile"):
+                raise InputError(f"mentornet: {field} is {value}: choose a number in [0, 1)")
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
+        mentor = {
+            f"mentor_{name}": tensor.clone() for name, tensor in trained_mentor(classes, self.mentor_seed).items()
+        }
+        return mentor | {
+            "percent": torch.tensor(0),
+            "moving_percentile": torch.tensor(0.0),
+            "dropped": torch.zeros(samples, dtype=torch.bool),
+        }
+
+    def before_epoch(self, view: TrainingView) -> None:
+        percent = min(99, 100 * view.epoch // view.epochs)
+        rate = self.burn_in_dropout if percent < BURN_IN - 1 else self.dropout
+        dropped = view.state["dropped"]
+        rng = np.random.default_rng([view.plan.seed, view.epoch, 20180710])
+        dropped.copy_(torch.from_numpy(rng.random(len(dropped)) < rate))
+        view.state["percent"].fill_(percent)
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        losses = sample_losses(logits, batch)
+        with torch.no_grad():
+            weights = self.weights(losses.detach(), batch)
+        return (losses * weights).sum(-1) / batch.valid.sum(-1).clamp_min(1)[:, None]
+
+    def weights(self, losses: Tensor, batch: Batch) -> Tensor:
+        """[t,1,B]; moves the average of the percentile on by one step, in place."""
+        average = batch.state["moving_percentile"]
+        found = batch_percentile(losses, batch.valid, self.percentile)[:, 0]
+        moved = self.decay * average + (1 - self.decay) * found
+        average.copy_(torch.where(batch.valid.any(-1), moved, average))
+        mentor = {
+            name.removeprefix("mentor_"): value for name, value in batch.state.items() if name.startswith("mentor_")
+        }
+        difference = losses - average[:, None, None]
+        weights = mentor_weights(mentor, losses, difference, batch.labels, batch.state["percent"])
+        dropped = batch.state["dropped"].gather(1, batch.index.clamp_min(0))
+        return weights * (batch.valid & ~dropped)[:, None]

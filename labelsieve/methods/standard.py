@@ -1,0 +1,43 @@
+"""Cross-entropy on the given labels: the baseline that stands beside every other method.
+
+Needs nothing. Fails as the network memorises: with enough epochs it fits every wrong label, and its accuracy on clean
+data falls to that of the noisy labels (theory.test_accuracy). Label smoothing (Szegedy et al., CVPR 2016; Lukasik et
+al., "Does label smoothing mitigate label noise?", ICML 2020) softens that a little; it is off unless asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelsieve.engine.method import Batch, Method, mean_over
+from labelsieve.errors import InputError
+
+
+def smoothed_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Cross-entropy against (1 - s) * given + s / c, [t,k,B]."""
+    log_p = torch.log_softmax(logits.float(), dim=-1)
+    t, k, b, _ = logits.shape
+    of_given = log_p.gather(-1, labels[:, None, :, None].expand(t, k, b, 1)).squeeze(-1)
+    return -((1 - smoothing) * of_given + smoothing * log_p.mean(-1))
+
+
+@dataclass(frozen=True)
+class Standard(Method):
+    """Plain training on `plan.train`."""
+
+    name = "standard"
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise InputError(f"label_smoothing is {self.label_smoothing}: choose a number in [0, 1)")
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return mean_over(smoothed_losses(logits, batch.labels, self.label_smoothing), batch.valid[:, None])
