@@ -1,0 +1,148 @@
+"""n networks with their optimizer: one module, one flat vector of parameters, one rate a network.
+
+Parameters are views into one float32 vector, so that the optimizer is a handful of operations whatever the network, and
+a checkpoint is a handful of tensors. Everything an epoch changes (learning rates, step counts) is a tensor, so that a
+captured step stays valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+import torch
+from torch import Tensor, nn
+
+from labelsieve.engine.schedule import Schedule
+from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
+
+Factory = Callable[..., nn.Module]
+NetworkState = dict[str, Tensor]
+
+
+def initial_state(factory: Factory, seed: int) -> NetworkState:
+    """A single network's first weights, the same on every device and in every stack."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return {name: tensor.detach().clone() for name, tensor in factory().state_dict().items()}
+
+
+def stackable(factory: Factory) -> bool:
+    """Whether the factory takes `n` and gives a network that holds n copies of itself."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        try:
+            return isinstance(factory(n=1), Stackable)
+        except TypeError:
+            return False
+
+
+class Bundle:
+    """Networks that take their steps together."""
+
+    def __init__(
+        self, factory: Factory, states: Sequence[NetworkState], schedule: Schedule, device: torch.device
+    ) -> None:
+        self.n, self.device, self.schedule = len(states), device, schedule
+        with torch.random.fork_rng(devices=[]):
+            module = factory(n=self.n) if self.n > 1 else factory()
+        self.module = module.to(device)
+        self.parameters = list(self.module.parameters())
+        sizes = [p.numel() for p in self.parameters]
+        self.flat = torch.empty(sum(sizes), device=device)
+        decay = torch.zeros_like(self.flat)
+        owner = torch.empty(sum(sizes), dtype=torch.int32, device=device)
+        for p, view, d, o in zip(
+            self.parameters, self.flat.split(sizes), decay.split(sizes), owner.split(sizes), strict=True
+        ):
+            view.copy_(p.detach().reshape(-1))
+            p.data = view.view(p.shape)
+            if p.ndim > 1 or schedule.decay_everything:
+                d.fill_(schedule.weight_decay)
+            o.copy_(torch.arange(self.n, device=device).repeat_interleave(p.numel() // self.n))
+        self.decay, self.owner = decay, owner
+        self.buffers = dict(self.module.named_buffers())
+        self.rate = torch.zeros(self.n, device=device)
+        self.count = torch.zeros(self.n, device=device)  # optimizer steps since its state was fresh
+        self.first = torch.zeros_like(self.flat)
+        self.second = torch.zeros_like(self.flat) if schedule.optimizer == "adam" else None
+        self.norms = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
+        self.load(states)
+
+    # -- weights in and out ------------------------------------------------------------------------------------------
+
+    def load(self, states: Sequence[NetworkState]) -> None:
+        state = stack_states(states) if self.n > 1 else states[0]
+        own = self.module.state_dict(keep_vars=True)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                own[name].copy_(tensor)
+
+    def states(self) -> list[NetworkState]:
+        state = {name: tensor.detach() for name, tensor in self.module.state_dict().items()}
+        return unstack_state(state, self.n) if self.n > 1 else [{k: v.clone() for k, v in state.items()}]
+
+    def load_network(self, i: int, state: NetworkState) -> None:
+        """New weights and a fresh optimizer for network i alone."""
+        with torch.no_grad():
+            for name, tensor in self.module.state_dict(keep_vars=True).items():
+                (tensor.chunk(self.n)[i] if self.n > 1 else tensor).copy_(state[name])
+        self.forget(i)
+
+    def forget(self, i: int) -> None:
+        """The optimizer's state of network i starts afresh."""
+        mine = self.owner == i
+        self.first[mine] = 0
+        if self.second is not None:
+            self.second[mine] = 0
+        self.count[i] = 0
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint needs, by name; the tensors themselves, not copies."""
+        found = {"flat": self.flat, "first": self.first, "rate": self.rate, "count": self.count}
+        if self.second is not None:
+            found["second"] = self.second
+        return found | {f"buffer.{name}": buffer for name, buffer in self.buffers.items()}
+
+    # -- a step ------------------------------------------------------------------------------------------------------
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [n, B, classes]."""
+        if x.is_cuda and not isinstance(self.module, Stackable):
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                logits = self.module(x)
+        else:
+            logits = self.module(x)
+        return logits.view(len(x), self.n, -1).transpose(0, 1)
+
+    def set_valid(self, valid: Tensor | None) -> None:
+        for norm in self.norms:
+            norm.valid = valid
+
+    def update(self, gradients: Sequence[Tensor | None]) -> None:
+        """One optimizer step; a parameter without gradient counts as one with gradient 0."""
+        pairs = zip(self.parameters, gradients, strict=True)
+        with torch.no_grad():
+            gradient = torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1).float() for p, g in pairs])
+            gradient.addcmul_(self.flat, self.decay)
+            self.count += 1
+            if self.schedule.optimizer == "adam":
+                self._adam(gradient)
+            else:
+                self._sgd(gradient)
+
+    def _each(self, per_network: Tensor) -> Tensor:
+        """One value a network, spread over its parameters."""
+        return per_network if self.n == 1 else per_network.index_select(0, self.owner)
+
+    def _adam(self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+        assert self.second is not None
+        self.first.lerp_(gradient, 1 - beta1)
+        self.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        root = torch.sqrt(1 - beta2**self.count)
+        step = -self.rate * root / (1 - beta1**self.count)
+        # p -= rate * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps), with both corrections moved into one factor
+        denominator = self.second.sqrt().add_(self._each(eps * root))
+        self.flat.addcmul_(self.first / denominator, self._each(step))
+
+    def _sgd(self, gradient: Tensor) -> None:
+        self.first.mul_(self.schedule.momentum).add_(gradient)
+        direction = gradient.add(self.first, alpha=self.schedule.momentum) if self.schedule.nesterov else self.first
+        self.flat.addcmul_(direction, self._each(-self.rate))

@@ -1,0 +1,99 @@
+"""Networks in inference mode: O(n) scores, class by epoch, softmax, features; in chunks, without augmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelsieve.engine.bundle import Bundle
+from labelsieve.engine.store import Store
+from labelsieve.types import IntArray, Scores
+
+CHUNK = 2048  # samples of each network at a time on a GPU
+CPU_CHUNK = 512
+
+
+@contextmanager
+def inference(bundle: Bundle) -> Iterator[None]:
+    bundle.module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        bundle.module.train()
+
+
+def _chunk(bundle: Bundle, store: Store) -> int:
+    return max(64, CHUNK * 16 // max(16, bundle.n)) if store.device.type == "cuda" else CPU_CHUNK
+
+
+def outputs(bundle: Bundle, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Logits [n, b, c] for index [n, M], a chunk at a time."""
+    size = _chunk(bundle, store)
+    with inference(bundle):
+        for start in range(0, index.shape[1], size):
+            piece = index[:, start : start + size]
+            x = store.batch(piece, torch.full_like(piece, store.plain))
+            yield slice(start, start + piece.shape[1]), bundle.forward(x).float()
+
+
+def predicted_classes(bundle: Bundle, store: Store) -> NDArray[np.uint16]:
+    """[n, len(store)] class of every sample of a store that all networks look at."""
+    everything = torch.arange(len(store), device=store.device).expand(bundle.n, -1)
+    found = [logits.argmax(2) for _, logits in outputs(bundle, store, everything)]
+    return torch.cat(found, 1).cpu().numpy().astype(np.uint16)
+
+
+def scores(bundle: Bundle, store: Store, index: Tensor, labels: Tensor) -> list[Scores]:
+    """For each network: its scores of index [n, M] against the given labels [n, M]."""
+    n, m = index.shape
+    device = index.device
+    predicted = torch.empty((n, m), dtype=torch.int64, device=device)
+    probability, confidence, loss = (torch.empty((n, m), device=device) for _ in range(3))
+    for place, logits in outputs(bundle, store, index):
+        log_p = logits.log_softmax(2)
+        best, predicted[:, place] = log_p.max(2)
+        given = log_p.gather(2, labels[:, place, None])[..., 0]
+        loss[:, place], probability[:, place], confidence[:, place] = -given, given.exp(), best.exp()
+    arrays = [tensor.cpu().numpy() for tensor in (predicted, probability, confidence, loss)]
+    return [Scores(*(array[i] for array in arrays)) for i in range(n)]
+
+
+def probabilities(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
+    """Softmax [M, c] of one network of the bundle."""
+    index = torch.as_tensor(indices, device=store.device).expand(bundle.n, -1)
+    return torch.cat([logits[network].softmax(1) for _, logits in outputs(bundle, store, index)])
+
+
+def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
+    """Last hidden layer [M, d] of one network of the bundle."""
+    index = torch.as_tensor(indices, device=store.device).expand(bundle.n, -1)
+    size = _chunk(bundle, store)
+    found = []
+    with inference(bundle):
+        for start in range(0, index.shape[1], size):
+            piece = index[:, start : start + size]
+            hidden = hidden_layer(bundle, store.batch(piece, torch.full_like(piece, store.plain)))
+            found.append(hidden.view(len(hidden), bundle.n, -1)[:, network].float())
+    return torch.cat(found)
+
+
+def hidden_layer(bundle: Bundle, x: Tensor) -> Tensor:
+    """What goes into the last linear layer: by the network's own `features`, else caught on the way in."""
+    module = bundle.module
+    if callable(getattr(module, "features", None)) and not isinstance(module.features, torch.nn.Module):
+        found: Tensor = module.features(x)
+        return found
+    last = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)][-1]
+    caught: list[Tensor] = []
+    hook = last.register_forward_pre_hook(lambda _, inputs: caught.append(inputs[0].detach()))
+    try:
+        bundle.forward(x)
+    finally:
+        hook.remove()
+    return caught[0].flatten(1)

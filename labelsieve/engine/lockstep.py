@@ -1,0 +1,529 @@
+"""The one training loop, for 1..n networks in lockstep.
+
+Trainings may differ in data, labels, seeds, length of their epochs and method; each has its own clock. What they share is
+the architecture, the schedule and the step. All randomness (order, augmentation, initial weights) is a function of a
+training's seed and epoch, so a checkpoint needs no random states and a resumed run takes the very steps it would have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelsieve.engine import checkpoint as checkpoints
+from labelsieve.engine import evaluate
+from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
+from labelsieve.engine.method import Method, Plan, State
+from labelsieve.engine.schedule import Schedule
+from labelsieve.engine.step import Clock, Group, Stepper
+from labelsieve.engine.store import Store
+from labelsieve.errors import InputError
+from labelsieve.types import IntArray, Scores
+
+WIDTH_STEP = 16  # batch widths are rounded up to this, so that few graphs are captured
+COMPACT_BELOW = 0.75  # a stack with fewer networks still running is rebuilt without the finished ones
+
+
+class OutOfTime(Exception):
+    """The budget is spent; a checkpoint lies where the training can go on."""
+
+
+class Diverged(ValueError):
+    """A loss became infinite or NaN; the last checkpoint is from before."""
+
+
+@dataclass
+class Training:
+    """One training as it runs: its plan, clock and findings."""
+
+    plan: Plan
+    method: Method
+    epochs: int
+    epoch: int = 0
+    step: int = 0
+    restarted_at: int = 0
+    steps_per_epoch: int = 0
+    width: int = 0
+    began: bool = False  # whether the current epoch's batches are laid out
+    history: list[dict[str, Any]] = field(default_factory=list)
+    watched: list[NDArray[np.uint16]] = field(default_factory=list)  # [networks, samples] an epoch
+    scores: Scores | None = None
+    best: float = -1.0
+    states: list[NetworkState] | None = None  # when finished
+
+    @property
+    def done(self) -> bool:
+        return self.epoch >= self.epochs
+
+
+@dataclass
+class Options:
+    batch_size: int = 128
+    together: bool = True  # networks stacked in one module
+    capture: bool = True  # steps captured in CUDA graphs
+    deterministic: bool = False
+    watch_every: int = 1
+
+
+class Lockstep:
+    def __init__(
+        self,
+        store: Store,
+        factory: Factory,
+        work: Sequence[tuple[Method, Plan]],
+        schedule: Schedule,
+        options: Options,
+        *,
+        watch: Store | None = None,
+        checkpoint: Path | None = None,
+    ) -> None:
+        self.store, self.factory, self.schedule, self.options = store, factory, schedule, options
+        self.watch, self.checkpoint_folder = watch, checkpoint
+        self.classes = int(max(int(plan.labels.max()) for _, plan in work)) + 1
+        self.trainings = [Training(plan, method, method.epochs(schedule.epochs)) for method, plan in work]
+        for training in self.trainings:
+            training.method.check(training.plan, training.epochs)
+            if len(training.plan.labels) != len(store):
+                raise InputError(
+                    f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples; give one each"
+                )
+        self.saved = -1
+        restored = self._restore()
+        if not restored:
+            self._assemble(
+                [i for i in range(len(self.trainings))],
+                [initial_state(factory, self._seed(t, k)) for t in self.trainings for k in range(t.method.networks)],
+            )
+
+    # -- putting networks together ------------------------------------------------------------------------------------
+
+    def _seed(self, training: Training, network: int) -> int:
+        return training.plan.seed * 1000 + network
+
+    def _assemble(self, running: list[int], states: Sequence[NetworkState]) -> None:
+        """Bundles, groups and clock for the trainings that run."""
+        device = self.store.device
+        self.running = running
+        active = [self.trainings[i] for i in running]
+        self.together = self.options.together and len(states) > 0
+        cut = [list(states)] if self.together else [[state] for state in states]
+        self.bundles = [Bundle(self.factory, piece, self.schedule, device) for piece in cut]
+        groups: list[Group] = []
+        network = 0
+        for t, training in enumerate(active):
+            k = training.method.networks
+            state = training.method.state(
+                training.plan, samples=len(self.store), classes=self.classes, epochs=training.epochs
+            )
+            state = {name: tensor.to(device)[None].clone() for name, tensor in state.items()}
+            if groups and groups[-1].method is training.method:
+                last = groups[-1]
+                last.state = {name: torch.cat([last.state[name], state[name]]) for name in state}
+                last.trainings = slice(last.trainings.start, t + 1)
+                last.networks = slice(last.networks.start, network + k)
+            else:
+                groups.append(Group(training.method, slice(t, t + 1), slice(network, network + k), state))
+            network += k
+        self.groups = groups
+        unique: dict[int, int] = {}
+        rows: list[IntArray] = []
+        label_row = []
+        for training in active:
+            key = id(training.plan.labels)
+            if key not in unique:
+                unique[key] = len(rows)
+                rows.append(training.plan.labels)
+            label_row.append(unique[key])
+        labels = torch.as_tensor(np.stack(rows).astype(np.int64), device=device)
+        clock = Clock(len(active), device)
+        self.stepper = Stepper(
+            self.store, labels, torch.tensor(label_row, device=device), self.bundles, groups, clock,
+            together=self.together, capture=self.options.capture and device.type == "cuda" and self.together,
+        )  # fmt: skip
+        self.networks_of: list[range] = []
+        first = 0
+        for training in active:
+            self.networks_of.append(range(first, first + training.method.networks))
+            first += training.method.networks
+
+    def _locate(self, network: int) -> tuple[Bundle, int]:
+        return (self.bundles[0], network) if self.together else (self.bundles[network], 0)
+
+    def _compact(self) -> None:
+        """Leave the finished trainings behind: their networks only cost time."""
+        keep = [row for row, i in enumerate(self.running) if not self.trainings[i].done]
+        old = {name: tensor.detach().clone() for name, tensor in self._network_rows(keep).items()}
+        method_rows = self._method_rows()
+        states = [state for row in keep for state in self._states_of(row)]
+        self.stepper.forget_graphs()
+        self._assemble([self.running[row] for row in keep], states)
+        self._load_network_rows(old)
+        self._load_method_rows([method_rows[row] for row in keep])
+        for row, i in enumerate(self.running):
+            if self.trainings[i].began:
+                self._lay_out(row)
+
+    # Optimizer state, counters and method state as rows, one a network or training, whatever the bundles look like.
+
+    def _network_rows(self, keep: Sequence[int] | None = None) -> dict[str, Tensor]:
+        rows = range(len(self.running)) if keep is None else keep
+        chosen = [network for row in rows for network in self.networks_of[row]]
+        found: dict[str, list[Tensor]] = {}
+        for network in chosen:
+            bundle, i = self._locate(network)
+            for name, tensor in (("first", bundle.first), ("second", bundle.second)):
+                if tensor is not None:
+                    found.setdefault(name, []).append(tensor[bundle.owner == i])
+            found.setdefault("count", []).append(bundle.count[i])
+            for name in ("loss_sum", "correct", "seen"):
+                found.setdefault(name, []).append(getattr(self.stepper, name)[network])
+        return {name: torch.stack(pieces) for name, pieces in found.items()}
+
+    def _load_network_rows(self, rows: dict[str, Tensor]) -> None:
+        for network in range(len(rows["count"])):
+            bundle, i = self._locate(network)
+            for name, tensor in (("first", bundle.first), ("second", bundle.second)):
+                if tensor is not None:
+                    tensor[bundle.owner == i] = rows[name][network].to(tensor.device)
+            bundle.count[i] = rows["count"][network]
+            for name in ("loss_sum", "correct", "seen"):
+                getattr(self.stepper, name)[network] = rows[name][network]
+
+    def _method_rows(self) -> list[State]:
+        return [
+            {name: tensor[row - group.trainings.start].clone() for name, tensor in group.state.items()}
+            for group in self.groups
+            for row in range(group.trainings.start, group.trainings.stop)
+        ]
+
+    def _load_method_rows(self, rows: Sequence[State]) -> None:
+        for group in self.groups:
+            for row in range(group.trainings.start, group.trainings.stop):
+                for name, tensor in group.state.items():
+                    tensor[row - group.trainings.start].copy_(rows[row][name])
+
+    def _states_of(self, row: int) -> list[NetworkState]:
+        networks = self.networks_of[row]
+        if not self.together:
+            return [self.bundles[network].states()[0] for network in networks]
+        every = self.bundles[0].states()
+        return [every[network] for network in networks]
+
+    # -- epochs ---------------------------------------------------------------------------------------------------------
+
+    def _begin_epoch(self, row: int) -> None:
+        training = self.trainings[self.running[row]]
+        training.method.before_epoch(View(self, row))
+        epoch = training.epoch - training.restarted_at
+        rate = self.schedule.learning_rate(epoch)
+        for network in self.networks_of[row]:
+            bundle, i = self._locate(network)
+            bundle.rate[i] = rate
+            if self.schedule.fresh_state and self.schedule.drops_at(epoch):
+                bundle.forget(i)
+        training.step, training.began = 0, True
+        self._lay_out(row)
+
+    def _lay_out(self, row: int) -> None:
+        """The epoch's batches onto the device, and the clock to the training's place in it."""
+        training = self.trainings[self.running[row]]
+        clock = self.stepper.clock
+        rng = np.random.default_rng([training.plan.seed, training.epoch, 1])
+        order = training.method.batches(training.plan, training.epoch, self.options.batch_size, rng)
+        code = rng.integers(self.store.codes, size=order.shape, dtype=np.int16)
+        steps, width = order.shape
+        training.steps_per_epoch = steps
+        used = int((order >= 0).any(0).nonzero()[0].max()) + 1
+        training.width = -(-used // WIDTH_STEP) * WIDTH_STEP
+        if clock.make_room(steps, max(width, training.width)):
+            self.stepper.forget_graphs()
+        clock.order[row].fill_(-1)
+        clock.order[row, :steps, :width].copy_(torch.as_tensor(order), non_blocking=True)
+        clock.code[row, :steps, :width].copy_(torch.as_tensor(code), non_blocking=True)
+        clock.position[row] = training.step
+        clock.epoch[row] = float(training.epoch)
+        for network in self.networks_of[row]:
+            bundle, i = self._locate(network)
+            bundle.rate[i] = self.schedule.learning_rate(training.epoch - training.restarted_at)
+
+    def _end_epochs(self, rows: Sequence[int], seconds: float) -> None:
+        """Findings of the trainings whose epoch ended."""
+        watched = self._watch(rows)
+        sums = [tensor.cpu().numpy() for tensor in (self.stepper.loss_sum, self.stepper.correct, self.stepper.seen)]
+        for row in rows:
+            training = self.trainings[self.running[row]]
+            networks = list(self.networks_of[row])
+            loss = sums[0][networks] / max(training.steps_per_epoch, 1)
+            if not np.isfinite(loss).all():
+                raise Diverged(
+                    f"{training.plan.name}: the loss became {loss.max()} in epoch {training.epoch + 1}; "
+                    "try a smaller learning rate (the checkpoint before it is kept)"
+                )
+            line: dict[str, Any] = {
+                "training": training.plan.name,
+                "epoch": training.epoch + 1,
+                "loss": [round(float(value), 6) for value in loss],
+                "accuracy_given": [round(float(a), 6) for a in sums[1][networks] / np.maximum(sums[2][networks], 1)],
+                "learning_rate": self.schedule.learning_rate(training.epoch - training.restarted_at),
+                "seconds": round(seconds, 3),
+            }
+            if row in watched:
+                training.watched.append(watched[row])
+            self._score(row, last=training.epoch + 1 == training.epochs, line=line)
+            training.history.append(line)
+            training.epoch, training.step, training.began = training.epoch + 1, 0, False
+            if training.done:
+                training.states = [{k: v.cpu() for k, v in state.items()} for state in self._states_of(row)]
+        for row in rows:
+            for network in self.networks_of[row]:
+                for tensor in (self.stepper.loss_sum, self.stepper.correct, self.stepper.seen):
+                    tensor[network] = 0
+
+    def _watch(self, rows: Sequence[int]) -> dict[int, NDArray[np.uint16]]:
+        """Classes of the watched samples by every network whose epoch ended."""
+        if self.watch is None:
+            return {}
+        due = [
+            row
+            for row in rows
+            if (t := self.trainings[self.running[row]]).epoch % self.options.watch_every == 0 or t.epoch + 1 == t.epochs
+        ]
+        if not due:
+            return {}
+        if self.together:
+            every = evaluate.predicted_classes(self.bundles[0], self.watch)
+            return {row: every[list(self.networks_of[row])] for row in due}
+        return {
+            row: np.concatenate([evaluate.predicted_classes(self.bundles[n], self.watch) for n in self.networks_of[row]])
+            for row in due
+        }
+
+    def _score(self, row: int, *, last: bool, line: dict[str, Any]) -> None:
+        training = self.trainings[self.running[row]]
+        plan = training.plan
+        if plan.score is None or not (plan.keep_best or last):
+            return
+        if len(plan.score) == 0:
+            nothing = np.empty(0, dtype=np.float32)
+            training.scores = Scores(nothing.astype(np.int64), nothing, nothing, nothing)
+            return
+        bundle, i = self._locate(self.networks_of[row][0])
+        found = self._score_cache.pop(row, None) or self._score_rows(row)
+        agreement = float((found.predicted == plan.labels[plan.score]).mean())
+        line["agreement"] = round(agreement, 6)
+        if not plan.keep_best or agreement > training.best:
+            training.best, training.scores = agreement, found
+
+    _score_cache: dict[int, Scores] = {}
+
+    def _score_rows(self, row: int) -> Scores:
+        """Scores of this training's held-out samples; a stack scores all trainings whose epoch ends with it at once."""
+        if not self.together:
+            plan = self.trainings[self.running[row]].plan
+            assert plan.score is not None
+            index = torch.as_tensor(plan.score, device=self.store.device)[None]
+            labels = torch.as_tensor(plan.labels[plan.score], device=self.store.device)[None]
+            return evaluate.scores(self.bundles[self.networks_of[row][0]], self.store, index, labels)[0]
+        n = self.bundles[0].n
+        wanted = {}
+        for other, i in enumerate(self.running):
+            training = self.trainings[i]
+            ending = training.began and training.step == training.steps_per_epoch and training.plan.score is not None
+            if ending and (training.plan.keep_best or training.epoch + 1 == training.epochs):
+                wanted[other] = training.plan
+        longest = max(len(plan.score) for plan in wanted.values() if plan.score is not None)
+        index = np.zeros((n, longest), dtype=np.int64)
+        labels_ = np.zeros((n, longest), dtype=np.int64)
+        for other, plan in wanted.items():
+            assert plan.score is not None
+            first = self.networks_of[other][0]
+            index[first, : len(plan.score)] = plan.score
+            labels_[first, : len(plan.score)] = plan.labels[plan.score]
+        device = self.store.device
+        found = evaluate.scores(
+            self.bundles[0], self.store, torch.as_tensor(index, device=device), torch.as_tensor(labels_, device=device)
+        )
+        cache = {}
+        for other, plan in wanted.items():
+            assert plan.score is not None
+            mine, size = found[self.networks_of[other][0]], len(plan.score)
+            cache[other] = Scores(mine.predicted[:size], mine.probability[:size], mine.confidence[:size], mine.loss[:size])
+        result = cache.pop(row)
+        self._score_cache = cache
+        return result
+
+    # -- the loop ---------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        deadline: float | None = None,
+        stop: Callable[[], bool] | None = None,
+        progress: Callable[[dict[str, Any]], None] | None = None,
+        checkpoint_seconds: float = 0.0,
+    ) -> list[Training]:
+        began = saved = time.monotonic()
+        images = 0
+        while any(not training.done for training in self.trainings):
+            active = [row for row, i in enumerate(self.running) if not self.trainings[i].done]
+            if len(active) < len(self.running) and (
+                not self.together or len(active) <= COMPACT_BELOW * len(self.running)
+            ):
+                self._compact()
+                continue
+            for row in active:
+                if not self.trainings[self.running[row]].began:
+                    self._begin_epoch(row)
+            trainings = [self.trainings[self.running[row]] for row in active]
+            steps = min(t.steps_per_epoch - t.step for t in trainings)
+            width = min(max(t.width for t in trainings), self.stepper.clock.order.shape[2])
+            started = time.monotonic()
+            self.stepper.run(steps, width)
+            for training in trainings:
+                training.step += steps
+                images += steps * min(training.width, self.options.batch_size) * training.method.networks
+            ended = [row for row, t in zip(active, trainings, strict=True) if t.step == t.steps_per_epoch]
+            self._end_epochs(ended, time.monotonic() - started)
+            now = time.monotonic()
+            if progress is not None:
+                self._tell(progress, images / max(now - began, 1e-9), now - began)
+            finished = all(training.done for training in self.trainings)
+            out = (deadline is not None and now > deadline) or (stop is not None and stop())
+            if self.checkpoint_folder is not None and (finished or out or now - saved >= checkpoint_seconds):
+                self.save()
+                saved = time.monotonic()
+            if out and not finished:
+                raise OutOfTime("stopped before the training ended; run the same command again to go on")
+        return self.trainings
+
+    def _tell(self, progress: Callable[[dict[str, Any]], None], rate: float, elapsed: float) -> None:
+        done = sum(min(t.epoch, t.epochs) for t in self.trainings)
+        total = sum(t.epochs for t in self.trainings)
+        progress(
+            {
+                "epoch": min(t.epoch for t in self.trainings),
+                "epochs": max(t.epochs for t in self.trainings),
+                "done": done / total,
+                "images_per_second": rate,
+                "elapsed": elapsed,
+                "loss": [t.history[-1]["loss"] for t in self.trainings if t.history],
+            }
+        )
+
+    # -- checkpoints ------------------------------------------------------------------------------------------------------
+
+    def fingerprint(self) -> str:
+        return checkpoints.fingerprint(
+            self.schedule.settings(),
+            self.options.batch_size,
+            [
+                [t.method.name, t.method.settings(), t.plan.name, t.plan.seed, t.plan.noise_ratio, t.plan.keep_best]
+                for t in self.trainings
+            ],
+            *(t.plan.labels for t in self.trainings),
+            *(t.plan.train for t in self.trainings),
+            *(t.plan.candidates for t in self.trainings if t.plan.candidates is not None),
+        )
+
+    def save(self) -> None:
+        assert self.checkpoint_folder is not None
+        tensors: dict[str, Tensor] = {f"rows.{name}": tensor for name, tensor in self._network_rows().items()}
+        method_rows = self._method_rows()
+        for row, i in enumerate(self.running):
+            for k, state in enumerate(self._states_of(row)):
+                tensors |= {f"{i}.network{k}.{name}": tensor for name, tensor in state.items()}
+            tensors |= {f"{i}.method.{name}": tensor for name, tensor in method_rows[row].items()}
+        described = []
+        for i, training in enumerate(self.trainings):
+            if training.states is not None:
+                for k, state in enumerate(training.states):
+                    tensors |= {f"{i}.final{k}.{name}": tensor for name, tensor in state.items()}
+            if training.watched:
+                tensors[f"{i}.watched"] = torch.as_tensor(np.stack(training.watched).astype(np.int32))
+            if training.scores is not None:
+                for name in ("predicted", "probability", "confidence", "loss"):
+                    tensors[f"{i}.scores.{name}"] = torch.as_tensor(getattr(training.scores, name))
+            described.append(
+                {
+                    "epoch": training.epoch, "step": training.step, "restarted_at": training.restarted_at,
+                    "began": training.began, "history": training.history, "best": training.best,
+                    "final": training.states is not None,
+                }
+            )  # fmt: skip
+        self.saved += 1
+        meta = {"fingerprint": self.fingerprint(), "running": self.running, "trainings": described}
+        checkpoints.save(self.checkpoint_folder, self.saved, tensors, meta)
+
+    def _restore(self) -> bool:
+        """Go on from the newest sound checkpoint; False where there is none."""
+        if self.checkpoint_folder is None:
+            return False
+        found = checkpoints.load_newest(self.checkpoint_folder)
+        if found is None:
+            return False
+        self.saved, tensors, meta = found
+        if meta["fingerprint"] != self.fingerprint():
+            raise InputError(
+                f"{self.checkpoint_folder} holds a training with other settings, data or labels; "
+                "choose another output, or remove it to start again"
+            )
+        for i, (training, was) in enumerate(zip(self.trainings, meta["trainings"], strict=True)):
+            training.epoch, training.step, training.restarted_at = was["epoch"], was["step"], was["restarted_at"]
+            training.began, training.history, training.best = was["began"], was["history"], was["best"]
+            if f"{i}.watched" in tensors:
+                training.watched = list(tensors[f"{i}.watched"].numpy().astype(np.uint16))
+            if f"{i}.scores.loss" in tensors:
+                names = ("predicted", "probability", "confidence", "loss")
+                training.scores = Scores(*(tensors[f"{i}.scores.{name}"].numpy() for name in names))
+            if was["final"]:
+                training.states = [_below(tensors, f"{i}.final{k}.") for k in range(training.method.networks)]
+        running = meta["running"]
+        states = [
+            _below(tensors, f"{i}.network{k}.") for i in running for k in range(self.trainings[i].method.networks)
+        ]
+        self._assemble(running, states)
+        self._load_network_rows(_below(tensors, "rows."))
+        self._load_method_rows([_below(tensors, f"{i}.method.") for i in running])
+        for row, i in enumerate(running):
+            if self.trainings[i].began:
+                self._lay_out(row)
+        return True
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+class View:
+    """What a method sees of its training between epochs (engine.method.TrainingView)."""
+
+    def __init__(self, lockstep: Lockstep, row: int) -> None:
+        self._lockstep, self._row = lockstep, row
+        self._training = lockstep.trainings[lockstep.running[row]]
+        self.plan, self.epoch, self.epochs = self._training.plan, self._training.epoch, self._training.epochs
+        self.classes = lockstep.classes
+        group = next(g for g in lockstep.groups if g.trainings.start <= row < g.trainings.stop)
+        self.state = {name: tensor[row - group.trainings.start] for name, tensor in group.state.items()}
+
+    def predict(self, indices: IntArray, *, network: int = 0) -> Tensor:
+        bundle, i = self._lockstep._locate(self._lockstep.networks_of[self._row][network])
+        return evaluate.probabilities(bundle, self._lockstep.store, indices, i)
+
+    def features(self, indices: IntArray, *, network: int = 0) -> Tensor:
+        bundle, i = self._lockstep._locate(self._lockstep.networks_of[self._row][network])
+        return evaluate.features(bundle, self._lockstep.store, indices, i)
+
+    def restart(self) -> None:
+        lockstep, training = self._lockstep, self._training
+        training.restarted_at = training.epoch
+        for k, network in enumerate(lockstep.networks_of[self._row]):
+            bundle, i = lockstep._locate(network)
+            bundle.load_network(i, initial_state(lockstep.factory, lockstep._seed(training, k) + 500))

@@ -1,0 +1,80 @@
+"""Optimizer and learning rate by epoch: the schedules of the paper's supplement A, and one for small data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from labelsieve.errors import InputError
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`steps` holds (epoch, learning rate): the rate from that epoch on, counted from 0."""
+
+    epochs: int
+    steps: tuple[tuple[int, float], ...]
+    optimizer: Literal["adam", "sgd"] = "adam"
+    weight_decay: float = 2e-4  # added to the gradient of weights (not of biases or batch norm): Keras' l2(1e-4)
+    momentum: float = 0.9  # sgd
+    nesterov: bool = False
+    fresh_state: bool = False  # the optimizer forgets its state at each drop, as the authors' 200-epoch training does
+    decay_everything: bool = False  # weight decay on biases and batch norm too, as the ResNet paper trains
+    cosine: bool = False  # the rate falls to 0 along half a cosine from the first step's rate
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise InputError(f"epochs is {self.epochs}: train for at least 1")
+        if not self.steps or self.steps[0][0] != 0 or [e for e, _ in self.steps] != sorted({e for e, _ in self.steps}):
+            raise InputError("a schedule's steps must begin at epoch 0 and rise")
+
+    def learning_rate(self, epoch: int) -> float:
+        if self.cosine:
+            import math
+
+            return self.steps[0][1] * 0.5 * (1 + math.cos(math.pi * min(epoch, self.epochs) / self.epochs))
+        return next(rate for start, rate in reversed(self.steps) if start <= epoch)
+
+    def drops_at(self, epoch: int) -> bool:
+        return epoch > 0 and any(start == epoch for start, _ in self.steps)
+
+    def scaled(self, epochs: int) -> Schedule:
+        """The same shape over another number of epochs."""
+        if epochs == self.epochs:
+            return self
+        steps: dict[int, float] = {}
+        for start, rate in self.steps:
+            steps[round(start * epochs / self.epochs)] = rate
+        return replace(self, epochs=epochs, steps=tuple(sorted(steps.items())))
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def incv_50(cls, epochs: int = 50) -> Schedule:
+        """Section 5.2: Adam at 1e-3, halved after 20 and 30 epochs, 1e-4 after 40."""
+        return cls(50, ((0, 1e-3), (20, 5e-4), (30, 2.5e-4), (40, 1e-4))).scaled(epochs)
+
+    @classmethod
+    def paper_200(cls, epochs: int = 200) -> Schedule:
+        """Sections 5.1 and 5.3: Adam at 1e-3, a tenth after 80, 120 and 160 epochs, half of that after 180."""
+        steps = ((0, 1e-3), (80, 1e-4), (120, 1e-5), (160, 1e-6), (180, 5e-7))
+        return cls(200, steps, fresh_state=True).scaled(epochs)
+
+    @classmethod
+    def resnet_sgd(cls, epochs: int = 200) -> Schedule:
+        """He et al. 2016: SGD at 0.1, a tenth after half and three quarters of the training, weight decay 1e-4."""
+        half, three = epochs // 2, epochs * 3 // 4
+        steps = ((0, 0.1), (half, 0.01), (three, 0.001)) if 0 < half < three else ((0, 0.1),)
+        return cls(epochs, steps, optimizer="sgd", weight_decay=1e-4, decay_everything=True)
+
+    @classmethod
+    def webvision_120(cls, epochs: int = 120) -> Schedule:
+        """Supplement A.2: SGD at 0.1, a tenth after 40 and 80 epochs."""
+        return cls(120, ((0, 0.1), (40, 0.01), (80, 0.001)), optimizer="sgd", weight_decay=1e-4).scaled(epochs)
+
+    @classmethod
+    def webvision_incv_50(cls, epochs: int = 50) -> Schedule:
+        """Supplement A.2, INCV: SGD at 0.1, halved after 20 and 30 epochs, 0.01 after 40."""
+        steps = ((0, 0.1), (20, 0.05), (30, 0.025), (40, 0.01))
+        return cls(50, steps, optimizer="sgd", weight_decay=1e-4).scaled(epochs)

@@ -1,0 +1,176 @@
+"""One training step of a lockstep, and its captured form.
+
+On CUDA a step is captured once for each batch width and replayed: a small network's step is a thousand small kernels,
+and launching them costs more than running them. A step reads its place in the epoch from tensors, so replays need no
+word from the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelsieve.engine.bundle import Bundle
+from labelsieve.engine.method import Batch, Method, State
+from labelsieve.engine.store import Store
+
+
+@dataclass
+class Group:
+    """Neighbouring trainings of one method."""
+
+    method: Method
+    trainings: slice
+    networks: slice
+    state: State
+
+
+class Clock:
+    """Where each training stands, on the device, and the epoch's batches it reads."""
+
+    def __init__(self, trainings: int, device: torch.device) -> None:
+        self.position = torch.zeros(trainings, dtype=torch.int64, device=device)  # step within the epoch
+        self.epoch = torch.zeros(trainings, device=device)
+        self.order = torch.full((trainings, 1, 1), -1, dtype=torch.int64, device=device)  # [t, steps, width]
+        self.code = torch.zeros((trainings, 1, 1), dtype=torch.int16, device=device)
+
+    def make_room(self, steps: int, width: int) -> bool:
+        """Grow the order's tensors; True where they moved (a captured step must be captured again)."""
+        t, had_steps, had_width = self.order.shape
+        if steps <= had_steps and width <= had_width:
+            return False
+        shape = (t, max(steps, had_steps), max(width, had_width))
+        order = torch.full(shape, -1, dtype=torch.int64, device=self.order.device)
+        code = torch.zeros(shape, dtype=torch.int16, device=self.order.device)
+        order[:, :had_steps, :had_width] = self.order
+        code[:, :had_steps, :had_width] = self.code
+        self.order, self.code = order, code
+        return True
+
+
+class Stepper:
+    """Takes steps: gather, forward, loss, backward, update."""
+
+    def __init__(
+        self, store: Store, labels: Tensor, label_row: Tensor, bundles: Sequence[Bundle], groups: Sequence[Group],
+        clock: Clock, *, together: bool, capture: bool,
+    ) -> None:  # fmt: skip
+        self.store, self.labels, self.label_row = store, labels, label_row
+        self.bundles, self.groups, self.clock = bundles, groups, clock
+        self.together, self.capture = together, capture
+        n = sum(bundle.n for bundle in bundles)
+        device = store.device
+        self.training_of = torch.empty(n, dtype=torch.int64, device=device)
+        for group in groups:
+            count = group.trainings.stop - group.trainings.start
+            own = torch.arange(group.trainings.start, group.trainings.stop, device=device)
+            self.training_of[group.networks] = own.repeat_interleave((group.networks.stop - group.networks.start) // count)
+        self.loss_sum = torch.zeros(n, device=device)
+        self.correct = torch.zeros(n, device=device)
+        self.seen = torch.zeros(n, device=device)
+        self.valid_count = torch.zeros(n, dtype=torch.int32, device=device)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._pool: object = None
+
+    def run(self, steps: int, width: int) -> None:
+        """`steps` steps of all networks, on batches of at most `width` samples."""
+        if not self.capture:
+            for _ in range(steps):
+                self._step(width)
+            return
+        if width not in self._graphs:
+            self._graphs[width] = self._captured(width)
+        for _ in range(steps):
+            self._graphs[width].replay()
+
+    def forget_graphs(self) -> None:
+        self._graphs.clear()
+
+    def _step(self, width: int) -> None:
+        clock = self.clock
+        place = clock.position.clamp_max(clock.order.shape[1] - 1)
+        rows = torch.arange(len(place), device=place.device)
+        index = clock.order[rows, place, :width]
+        code = clock.code[rows, place, :width].long()
+        valid = index >= 0
+        safe = index.clamp_min(0)
+        given = self.labels[self.label_row[:, None], safe] * valid
+        network_index, network_code = safe[self.training_of], code[self.training_of]
+        network_valid = valid[self.training_of]
+        if self.together:
+            bundle = self.bundles[0]
+            self.valid_count.copy_(network_valid.sum(1))
+            bundle.set_valid(self.valid_count)
+            x = self.store.batch(network_index, network_code)
+            logits = bundle.forward(x)
+        else:
+            logits = self._separately(network_index, network_code, network_valid)
+        losses = torch.cat([self._group_loss(group, logits, index, given, valid) for group in self.groups])
+        with torch.no_grad():
+            self.loss_sum += losses.detach()
+            hit = (logits.detach().argmax(2) == given[self.training_of]) & network_valid
+            self.correct += hit.sum(1)
+            self.seen += network_valid.sum(1)
+            clock.position += 1
+        self._update(losses.sum())
+
+    def _update(self, total: Tensor) -> None:
+        """The networks' losses share nothing, so the gradient of their sum is each one's own."""
+        parameters = [p for bundle in self.bundles for p in bundle.parameters]
+        gradients = list(torch.autograd.grad(total, parameters, allow_unused=True))
+        for bundle in self.bundles:
+            bundle.update(gradients[: len(bundle.parameters)])
+            del gradients[: len(bundle.parameters)]
+
+    def _separately(self, index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
+        """Each network by itself, on its real samples alone."""
+        pieces = []
+        for i, bundle in enumerate(self.bundles):
+            real = int(valid[i].sum())
+            x = self.store.batch(index[i : i + 1, :real], code[i : i + 1, :real])
+            logits = bundle.forward(x)
+            pieces.append(torch.nn.functional.pad(logits, (0, 0, 0, index.shape[1] - real)))
+        return torch.cat(pieces)
+
+    def _group_loss(self, group: Group, logits: Tensor, index: Tensor, given: Tensor, valid: Tensor) -> Tensor:
+        t = group.trainings.stop - group.trainings.start
+        mine = logits[group.networks]
+        batch = Batch(
+            index[group.trainings], given[group.trainings], valid[group.trainings],
+            self.clock.epoch[group.trainings], group.state,
+        )  # fmt: skip
+        return group.method.loss(mine.view(t, -1, *mine.shape[1:]), batch).reshape(-1)
+
+    def _captured(self, width: int) -> torch.cuda.CUDAGraph:
+        """Warm up (which trains, so what it changed is put back), then capture."""
+        changing = self.tensors()
+        before = {name: tensor.clone() for name, tensor in changing.items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step(width)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            self._step(width)
+        self._pool = graph.pool()
+        with torch.no_grad():
+            for name, tensor in changing.items():
+                tensor.copy_(before[name])
+        return graph
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything a step changes: what a checkpoint holds."""
+        found = {
+            "position": self.clock.position, "epoch": self.clock.epoch,
+            "loss_sum": self.loss_sum, "correct": self.correct, "seen": self.seen,
+        }  # fmt: skip
+        for b, bundle in enumerate(self.bundles):
+            found |= {f"bundle{b}.{name}": tensor for name, tensor in bundle.tensors().items()}
+        for g, group in enumerate(self.groups):
+            found |= {f"method{g}.{name}": tensor for name, tensor in group.state.items()}
+        return found

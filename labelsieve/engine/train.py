@@ -1,0 +1,109 @@
+"""train(): many trainings, as many in lockstep as the device holds."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from labelsieve.engine.bundle import Factory, NetworkState, stackable
+from labelsieve.engine.lockstep import Lockstep, Options, OutOfTime, Training
+from labelsieve.engine.method import Method, Plan
+from labelsieve.engine.schedule import Schedule
+from labelsieve.engine.store import Store
+from labelsieve.types import Scores
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training."""
+
+    plan: Plan
+    states: list[NetworkState]  # one a network, on the CPU
+    history: list[dict[str, Any]]
+    watched: NDArray[np.uint16]  # [epochs, networks, samples watched]: predicted class
+    scores: Scores | None
+
+
+def train(
+    store: Store,
+    factory: Factory,
+    method: Method | Sequence[Method],
+    plans: Sequence[Plan],
+    *,
+    schedule: Schedule,
+    batch_size: int = 128,
+    watch: Store | None = None,
+    watch_every: int = 1,
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = 0.0,
+    budget: float | None = None,
+    stop: Callable[[], bool] | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+    together: bool | None = None,
+    capture: bool = True,
+    at_once: int | None = None,
+) -> list[Trained]:
+    """Train every plan, with one method or one method a plan; one result a plan, in order.
+
+    `watch` is a store whose samples' predicted classes are recorded each epoch. `checkpoint` is a folder: a training
+    that was stopped (`budget` seconds spent, `stop()` true, a kill) goes on from its last finished epoch when called
+    again with the same arguments. `together` stacks the networks in one module (default: on a GPU, where the factory
+    allows it), `at_once` limits how many networks that are; a device that runs out of memory is asked for half as many.
+    """
+    methods = [method] * len(plans) if isinstance(method, Method) else list(method)
+    work = list(zip(methods, plans, strict=True))
+    can_stack = stackable(factory)
+    together = (store.device.type == "cuda" and can_stack) if together is None else together and can_stack
+    options = Options(batch_size=batch_size, together=together, capture=capture, watch_every=watch_every)
+    deadline = None if budget is None else time.monotonic() + budget
+
+    def run(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
+        try:
+            lockstep = Lockstep(store, factory, piece, schedule, options, watch=watch, checkpoint=folder)
+            return lockstep.run(deadline=deadline, stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
+        except torch.cuda.OutOfMemoryError:
+            if len(piece) == 1:
+                raise
+            warnings.warn(f"out of GPU memory with {len(piece)} trainings at once; trying half as many", stacklevel=2)
+        torch.cuda.empty_cache()
+        half = len(piece) // 2
+        first = run(piece[:half], folder and folder / "first")
+        return first + run(piece[half:], folder and folder / "second")
+
+    results: list[Training] = []
+    for number, piece in enumerate(_pieces(work, at_once)):
+        folder = checkpoint and (checkpoint if at_once is None else checkpoint / f"part{number}")
+        results += run(piece, folder)
+    return [_trained(training) for training in results]
+
+
+def _pieces(work: list[tuple[Method, Plan]], at_once: int | None) -> list[list[tuple[Method, Plan]]]:
+    if at_once is None:
+        return [work]
+    pieces: list[list[tuple[Method, Plan]]] = [[]]
+    networks = 0
+    for item in work:
+        if pieces[-1] and networks + item[0].networks > at_once:
+            pieces.append([])
+            networks = 0
+        pieces[-1].append(item)
+        networks += item[0].networks
+    return pieces
+
+
+def _trained(training: Training) -> Trained:
+    assert training.states is not None
+    shape = (0, training.method.networks, 0)
+    watched = np.stack(training.watched) if training.watched else np.empty(shape, dtype=np.uint16)
+    return Trained(training.plan, training.states, training.history, watched, training.scores)
+
+
+__all__ = ["OutOfTime", "Trained", "train"]

@@ -1,0 +1,7 @@
+"""Users' mistakes, told in one line."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used. The message says what, where and what to do."""

@@ -1,0 +1,68 @@
+"""Selection's trainings on the engine: all jobs that may run at once train in lockstep on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelsieve.engine import Method, Plan, Schedule, Store, VectorStore, stage_pictures, train
+from labelsieve.engine.bundle import Factory
+from labelsieve.engine.device import choose_device
+from labelsieve.types import Job, Scores
+
+
+def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
+    """An array onto the device: pictures (uint8, 4 axes) or rows of numbers, standardised."""
+    x = np.asarray(x)
+    if x.ndim == 4 and x.dtype == np.uint8:
+        return stage_pictures(x, device, augment=augment)
+    rows = x.reshape(len(x), -1).astype(np.float32)
+    spread = rows.std(0)
+    return VectorStore((rows - rows.mean(0)) / np.where(spread > 0, spread, 1), device)
+
+
+class EngineTrainer:
+    """Answers jobs with networks from `factory` (called without arguments; with n=... where it can stack)."""
+
+    def __init__(
+        self,
+        x: Any,
+        factory: Factory,
+        *,
+        classes: int,
+        epochs: int = 50,
+        seed: int = 0,
+        device: str | torch.device = "auto",
+        schedule: Schedule | None = None,
+        method: Method | None = None,
+        batch_size: int = 128,
+        checkpoint: Path | None = None,
+        **options: Any,
+    ) -> None:
+        from labelsieve.methods.standard import Standard
+
+        self.store: Store = x if hasattr(x, "batch") else stage(x, choose_device(str(device)))
+        self.factory, self.classes, self.seed = factory, classes, seed
+        self.schedule = schedule or Schedule.incv_50(epochs)
+        self.method = method or Standard()
+        self.batch_size, self.checkpoint, self.options = batch_size, checkpoint, options
+        self.on_history: Callable[[list[dict[str, Any]]], None] | None = None
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        plans = [
+            Plan(job.name, job.labels, job.train, job.seed, score=job.score, keep_best=job.keep_best) for job in jobs
+        ]
+        folder = self.checkpoint and self.checkpoint / "+".join(plan.name.replace("/", "-") for plan in plans)[:100]
+        results = train(
+            self.store, self.factory, self.method, plans,
+            schedule=self.schedule, batch_size=self.batch_size, checkpoint=folder, **self.options,
+        )  # fmt: skip
+        if self.on_history is not None:
+            self.on_history([line for result in results for line in result.history])
+        found = [result.scores for result in results]
+        assert all(scores is not None for scores in found)
+        return [scores for scores in found if scores is not None]

@@ -1,0 +1,129 @@
+"""Layers that hold n networks at once.
+
+n networks of one architecture live side by side in the channels: activations are [B, n*C, H, W] (channels-last in
+memory), every parameter of the stack is the concatenation along axis 0 of the single networks' parameters, and no
+channel of one network ever meets one of another. With n = 1 they are ordinary layers. So a stack is made by
+concatenating state dicts and taken apart by splitting them, and weight for weight it learns what single networks learn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelsieve.models import kernels
+
+
+class Conv2d(nn.Module):
+    """n convolutions side by side: a grouped convolution, by our own kernel where that is faster."""
+
+    def __init__(self, n: int, inputs: int, outputs: int, size: int, *, stride: int = 1, bias: bool = False) -> None:
+        super().__init__()
+        self.n, self.stride, self.size = n, stride, size
+        self.weight = nn.Parameter(torch.empty(n * outputs, inputs, size, size))
+        self.bias = nn.Parameter(torch.zeros(n * outputs)) if bias else None
+        nn.init.kaiming_normal_(self.weight, mode="fan_in", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.size == 3 and self.stride == 1 and self.bias is None and kernels.usable(x, self.weight, self.n):
+            return kernels.grouped_conv3x3(x, self.weight, self.n)
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        weight = self.weight.to(x.dtype)
+        if x.is_cuda:
+            weight = weight.contiguous(memory_format=torch.channels_last)
+        return F.conv2d(x, weight, bias, self.stride, self.size // 2, groups=self.n)
+
+
+class BatchNorm(nn.Module):
+    """Batch norm of n networks, with the residual sum and the relu that follow it.
+
+    `valid` (int32 [n], or None) says how many samples of each network's batch are real; the rest is padding, enters no
+    statistic and gets no gradient. The engine sets it.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, n: int, channels: int, *, relu: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.n, self.relu, self.momentum, self.eps = n, relu, momentum, eps
+        self.weight = nn.Parameter(torch.ones(n * channels))
+        self.bias = nn.Parameter(torch.zeros(n * channels))
+        self.register_buffer("running_mean", torch.zeros(n * channels))
+        self.register_buffer("running_var", torch.ones(n * channels))
+        self.valid: Tensor | None = None
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        return kernels.batch_norm_act(
+            x,
+            self.weight,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            self.n,
+            residual=residual,
+            relu=self.relu,
+            training=self.training,
+            momentum=self.momentum,
+            eps=self.eps,
+            valid=self.valid if self.training else None,
+        )
+
+
+class Linear(nn.Module):
+    """n linear layers: [B, n*inputs] -> [B, n*outputs], in float32."""
+
+    def __init__(self, n: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.n, self.inputs, self.outputs = n, inputs, outputs
+        self.weight = nn.Parameter(torch.empty(n * outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(n * outputs))
+        bound = 1 / math.sqrt(inputs)
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.float()
+        if self.n == 1:
+            return F.linear(x, self.weight, self.bias)
+        stacked = x.view(len(x), self.n, self.inputs).transpose(0, 1)
+        weight = self.weight.view(self.n, self.outputs, self.inputs)
+        y = torch.baddbmm(self.bias.view(self.n, 1, self.outputs), stacked, weight.transpose(1, 2))
+        return y.transpose(0, 1).reshape(len(x), self.n * self.outputs)
+
+
+def widen(x: Tensor, n: int, channels: int) -> Tensor:
+    """Zero channels added to each of the n networks: the parameter-free shortcut of the ResNet paper (option A)."""
+    b, stacked, h, w = x.shape
+    missing = channels - stacked // n
+    padded = F.pad(x.permute(0, 2, 3, 1).reshape(b, h, w, n, stacked // n), (missing // 2, missing - missing // 2))
+    return padded.reshape(b, h, w, n * channels).permute(0, 3, 1, 2)
+
+
+class Stackable(nn.Module):
+    """A network that can hold n copies of itself. `features` gives [B, n*d], `forward` [B, n*classes]."""
+
+    n: int
+    head: Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.head(self.features(x)))
+
+
+def stack_states(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """One network after the other, along axis 0."""
+    return {name: torch.cat([state[name] for state in states]) for name in states[0]}
+
+
+def unstack_state(state: dict[str, Tensor], n: int) -> list[dict[str, Tensor]]:
+    """The inverse of stack_states; copies, so that the stack can go on training."""
+    pieces = {name: tensor.chunk(n) for name, tensor in state.items()}
+    return [{name: piece[i].clone() for name, piece in pieces.items()} for i in range(n)]

@@ -1,0 +1,81 @@
+"""ResNets for small pictures: He et al. 2016a (original) and 2016b (pre-activation), depth 6k+2.
+
+ResNet-32, which the paper trains in sections 5.2 and 5.3, has 0.46 M parameters; ResNet-110, of section 5.1, 1.73 M.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from labelsieve.errors import InputError
+from labelsieve.models.layers import BatchNorm, Conv2d, Linear, Stackable, widen
+
+WIDTHS = (16, 32, 64)
+
+
+class Block(nn.Module):
+    """conv-bn-relu-conv-bn, plus the shortcut, relu."""
+
+    def __init__(self, n: int, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.n, self.outputs, self.stride = n, outputs, stride
+        self.conv1 = Conv2d(n, inputs, outputs, 3, stride=stride)
+        self.norm1 = BatchNorm(n, outputs)
+        self.conv2 = Conv2d(n, outputs, outputs, 3)
+        self.norm2 = BatchNorm(n, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm1(self.conv1(x))
+        shortcut = x if self.stride == 1 else widen(x[:, :, ::2, ::2], self.n, self.outputs)
+        out: Tensor = self.norm2(self.conv2(y), residual=shortcut)
+        return out
+
+
+class PreActivationBlock(nn.Module):
+    """bn-relu-conv-bn-relu-conv, plus the untouched shortcut."""
+
+    def __init__(self, n: int, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.n, self.outputs, self.stride = n, outputs, stride
+        self.norm1 = BatchNorm(n, inputs)
+        self.conv1 = Conv2d(n, inputs, outputs, 3, stride=stride)
+        self.norm2 = BatchNorm(n, outputs)
+        self.conv2 = Conv2d(n, outputs, outputs, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv2(self.norm2(self.conv1(self.norm1(x))))
+        shortcut = x if self.stride == 1 else widen(x[:, :, ::2, ::2], self.n, self.outputs)
+        out: Tensor = y + shortcut
+        return out
+
+
+class ResNetCifar(Stackable):
+    """n ResNets of `depth` layers; pictures come as [B, n*channels, H, W]."""
+
+    def __init__(
+        self, classes: int = 10, *, depth: int = 32, preactivation: bool = False, channels: int = 3, n: int = 1
+    ) -> None:
+        super().__init__()
+        if depth < 8 or (depth - 2) % 6:
+            raise InputError(f"depth {depth}: a ResNet for small pictures has 6k+2 layers, e.g. 20, 32, 44, 56, 110")
+        self.n = n
+        block = PreActivationBlock if preactivation else Block
+        self.stem = Conv2d(n, channels, WIDTHS[0], 3)
+        self.stem_norm = None if preactivation else BatchNorm(n, WIDTHS[0])
+        blocks: list[nn.Module] = []
+        width = WIDTHS[0]
+        for stage, outputs in enumerate(WIDTHS):
+            for i in range((depth - 2) // 6):
+                blocks.append(block(n, width, outputs, 2 if stage and i == 0 else 1))
+                width = outputs
+        self.blocks = nn.Sequential(*blocks)
+        self.last_norm = BatchNorm(n, width) if preactivation else None
+        self.head = Linear(n, width, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        y = self.stem(x)
+        y = self.stem_norm(y) if self.stem_norm is not None else y
+        y = self.blocks(y)
+        y = self.last_norm(y) if self.last_norm is not None else y
+        return torch.mean(y, dim=(2, 3), dtype=torch.float32)

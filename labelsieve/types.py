@@ -1,0 +1,119 @@
+"""The few things that walk between the rooms: small, frozen, numpy only.
+
+    source --LabelledData--> selection --Selection--> robust training --> report --> review
+
+True labels are in none of them: `metrics` alone ever sees those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.floating[Any]]
+BoolArray = NDArray[np.bool_]
+
+Kind = Literal["pictures", "table", "text"]
+
+# Codes of `Selection.verdict`; the names are what labels.csv shows.
+CANDIDATE, SELECTED, REMOVED = 0, 1, 2
+VERDICTS = ("candidate", "selected", "removed")
+
+
+class Skipped(NamedTuple):
+    """A sample that could not be read, and why; it never stops a run."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """Samples in input order. `y` holds codes into `classes`, which keeps the users' own names."""
+
+    x: Any
+    y: IntArray
+    classes: tuple[Any, ...]
+    ids: NDArray[np.str_]
+    kind: Kind
+    name: str = "data"
+    skipped: tuple[Skipped, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training that selection asks for: train on these, score those.
+
+    `labels` are the given labels (codes) of *all* samples; `train` and `score` index into them.
+    With `keep_best` the epoch with the best agreement on the scored samples' given labels does the
+    scoring, otherwise the last one; a trainer without epochs ignores it.
+    """
+
+    name: str
+    labels: IntArray
+    train: IntArray
+    score: IntArray
+    seed: int
+    keep_best: bool = False
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a training says of each sample in `Job.score`, in that order: O(n), never n x c."""
+
+    predicted: IntArray
+    probability: FloatArray  # of the given label
+    confidence: FloatArray  # of the predicted label
+    loss: FloatArray  # cross-entropy of the given label
+
+
+class Trainer(Protocol):
+    """Answers trainings: a scikit-learn classifier, a torch network, many GPUs, a cluster.
+
+    It is handed every job that may run at the same time, so that it can run them in lockstep.
+    """
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]: ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What selection found, one entry a sample in input order.
+
+    `predicted`, `probability`, `confidence` and `loss` are the last held-out scores a sample got
+    (-1 and nan where it never got any); `iteration` is when its verdict fell (0: still candidate).
+    """
+
+    verdict: NDArray[np.int8]
+    iteration: NDArray[np.int16]
+    predicted: IntArray
+    probability: FloatArray
+    confidence: FloatArray
+    loss: FloatArray
+    suspicion: FloatArray
+    noise_ratio: float
+    transition_matrix: FloatArray
+    expected_precision: float  # of the selected set: 1 - its noise ratio
+    expected_recall: float
+    history: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def selected(self) -> BoolArray:
+        return self.verdict == SELECTED
+
+    @property
+    def candidate(self) -> BoolArray:
+        return self.verdict == CANDIDATE
+
+    @property
+    def removed(self) -> BoolArray:
+        return self.verdict == REMOVED
