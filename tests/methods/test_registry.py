@@ -1,0 +1,40 @@
+import inspect
+import json
+import sys
+
+import pytest
+
+from labelsieve.errors import InputError
+from labelsieve.methods import METHODS, create
+
+
+def test_table_one_is_here():
+    assert list(METHODS) == [
+        "incv-coteaching",
+        "coteaching",
+        "decoupling",
+        "f-correction",
+        "mentornet",
+        "d2l",
+        "standard",
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_names_settings_and_citations(name):
+    method = create(name)
+    assert method.name == name
+    assert json.loads(json.dumps(method.settings())) == method.settings()
+    assert set(method.settings()) == set(inspect.signature(METHODS[name]).parameters)
+    text = sys.modules[METHODS[name].__module__].__doc__ or ""
+    assert "Needs" in text
+    assert "ails" in text  # when it fails
+
+
+def test_unknown_names_and_settings():
+    with pytest.raises(InputError, match="choose one of incv-coteaching, coteaching"):
+        create("co-teaching")
+    with pytest.raises(InputError, match="its settings: noise_ratio, gradual_epochs"):
+        create("coteaching", forget=0.2)
+    with pytest.raises(InputError, match=r"\[0, 1\)"):
+        create("coteaching", noise_ratio=1)
