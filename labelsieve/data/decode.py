@@ -1,0 +1,155 @@
+"""Picture files in, uint8 [height, width, 3] out, the shorter side `side` pixels; and the window a code cuts out.
+
+JPEGs are decoded at the smallest eighth that is still large enough (pillow's draft mode, simplejpeg's scaling), which
+is most of the speed. numpy and pillow only, so that decoding processes start quickly; simplejpeg is used where it is
+installed. A picture that cannot be read never stops anything: it becomes a grey one and is counted.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.errors import InputError
+
+Pixels = NDArray[np.uint8]
+Decoder = Literal["auto", "pillow", "simplejpeg"]
+
+SIDE = 256  # the paper's: "resize each image to make shorter size as 256"
+LONGEST = 4  # a side longer than 4 times the shorter is cut around its middle: banners must not fill the disk
+SPAN = 127  # crop positions a side; odd, so that one is the middle, and codes fit 16 bits
+CODES = 2 * SPAN * SPAN  # with the mirrored ones
+CENTRE = (SPAN // 2) * SPAN + SPAN // 2
+GREY = 128
+
+
+class UnreadablePictureError(ValueError):
+    """Why a file is not a picture."""
+
+
+@cache
+def best_decoder() -> Literal["pillow", "simplejpeg"]:
+    try:
+        import simplejpeg  # noqa: F401
+    except ImportError:
+        return "pillow"
+    return "simplejpeg"
+
+
+def decode(data: bytes, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixels:
+    """The picture in `data`, RGB, resized so that its shorter side is `side`."""
+    from PIL import Image
+
+    chosen = best_decoder() if decoder == "auto" else decoder
+    picture = None
+    if chosen == "simplejpeg" and data[:2] == b"\xff\xd8":
+        picture = _simplejpeg(data, side)
+    if picture is None:
+        picture = _pillow(data, side)
+    short = min(picture.size)
+    # first the cut, then the resize: a file of 1 x 60,000 pixels must not become gigabytes
+    margins = [max(0, length - LONGEST * short) for length in picture.size]
+    if any(margins):
+        left, top = (margin // 2 for margin in margins)
+        width, height = (length - margin for length, margin in zip(picture.size, margins, strict=True))
+        picture = picture.crop((left, top, left + width, top + height))
+    if short != side:
+        width, height = (max(side, round(length * side / short)) for length in picture.size)
+        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(picture)
+
+
+def _simplejpeg(data: bytes, side: int):  # type: ignore[no-untyped-def]
+    """None where it is not sure of itself (CMYK, small damages): pillow has the last word."""
+    import simplejpeg
+    from PIL import Image
+
+    try:
+        _, _, colours, _ = simplejpeg.decode_jpeg_header(data)
+        if colours not in ("YCbCr", "RGB", "Gray"):
+            return None
+        return Image.fromarray(simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side))
+    except ValueError:
+        return None
+
+
+def _pillow(data: bytes, side: int):  # type: ignore[no-untyped-def]
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd metadata, odd palettes: not the user's business
+            picture = Image.open(io.BytesIO(data))
+            picture.draft("RGB", (side, side))
+            if picture.mode == "P" and "transparency" in picture.info:
+                picture = picture.convert("RGBA")  # type: ignore[assignment]
+            return picture.convert("RGB")
+    except Exception as problem:  # pillow's decoders raise whatever their format's library does
+        raise UnreadablePictureError(f"not a readable picture ({type(problem).__name__}: {problem})") from problem
+
+
+def decode_file(path: str | Path, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixels:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as problem:
+        raise UnreadablePictureError(f"cannot be read ({problem.strerror or problem})") from problem
+    if not data:
+        raise UnreadablePictureError("empty file")
+    return decode(data, side=side, decoder=decoder)
+
+
+def grey(side: int) -> Pixels:
+    return np.full((side, side, 3), GREY, dtype=np.uint8)
+
+
+def place(code: int, height: int, width: int, crop: int) -> tuple[int, int, bool]:
+    """Where code's window lies (top, left) and whether it is mirrored; every position is equally likely."""
+    mirrored, spot = divmod(code, SPAN * SPAN)
+    row, column = divmod(spot, SPAN)
+    return row * (height - crop + 1) // SPAN, column * (width - crop + 1) // SPAN, bool(mirrored)
+
+
+def cut(picture: Pixels, code: int, crop: int) -> Pixels:
+    """The crop x crop window of a code, as a view; mirroring is left to the device."""
+    top, left, _ = place(code, picture.shape[0], picture.shape[1], crop)
+    return picture[top : top + crop, left : left + crop]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Picture files, decoded when asked for. `unreadable` fills up with what turned out not to be pictures."""
+
+    root: Path
+    names: Sequence[str]
+    side: int = SIDE
+    decoder: Decoder = "auto"
+    unreadable: dict[int, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.side < 1:
+            raise InputError(f"side {self.side}: pictures need at least one pixel")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, i: int) -> str:
+        return f"{self.root}{os.sep}{self.names[i]}"
+
+    def __getitem__(self, i: int) -> Pixels:
+        try:
+            return decode_file(self.path(i), side=self.side, decoder=self.decoder)
+        except UnreadablePictureError as problem:
+            self.unreadable[int(i)] = str(problem)
+            return grey(self.side)
+
+    def __iter__(self) -> Iterator[Pixels]:
+        return (self[i] for i in range(len(self)))

@@ -1,0 +1,231 @@
+"""A small folder in WebVision 1.0's layout, with drawn pictures and planted wrong labels.
+
+    DIR/info/..., DIR/google/q0001/..., DIR/val_images_256/...      as `webvision.py` reads them
+    DIR/ilsvrc12/val/n01440764/ILSVRC2012_val_00000001.JPEG         a validation set like ILSVRC12's
+    DIR/planted_truth.csv                                           id, label, true: for metrics and tests alone
+
+The pictures of WebVision cannot be had everywhere; on these the whole of the paper's table 2 runs end to end. A class
+is a shape in a colour; place, size, angle, background, light and noise vary, as does the picture's own form.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelsieve.data.decode import Pixels
+from labelsieve.errors import InputError
+
+# ILSVRC12's first fifty, which are WebVision's
+SYNSETS = """\
+n01440764 tench, Tinca tinca
+n01443537 goldfish, Carassius auratus
+n01484850 great white shark, white shark, man-eater, man-eating shark, Carcharodon carcharias
+n01491361 tiger shark, Galeocerdo cuvieri
+n01494475 hammerhead, hammerhead shark
+n01496331 electric ray, crampfish, numbfish, torpedo
+n01498041 stingray
+n01514668 cock
+n01514859 hen
+n01518878 ostrich, Struthio camelus
+n01530575 brambling, Fringilla montifringilla
+n01531178 goldfinch, Carduelis carduelis
+n01532829 house finch, linnet, Carpodacus mexicanus
+n01534433 junco, snowbird
+n01537544 indigo bunting, indigo finch, indigo bird, Passerina cyanea
+n01558993 robin, American robin, Turdus migratorius
+n01560419 bulbul
+n01580077 jay
+n01582220 magpie
+n01592084 chickadee
+n01601694 water ouzel, dipper
+n01608432 kite
+n01614925 bald eagle, American eagle, Haliaeetus leucocephalus
+n01616318 vulture
+n01622779 great grey owl, great gray owl, Strix nebulosa
+n01629819 European fire salamander, Salamandra salamandra
+n01630670 common newt, Triturus vulgaris
+n01631663 eft
+n01632458 spotted salamander, Ambystoma maculatum
+n01632777 axolotl, mud puppy, Ambystoma mexicanum
+n01641577 bullfrog, Rana catesbeiana
+n01644373 tree frog, tree-frog
+n01644900 tailed frog, bell toad, ribbed toad, tailed toad, Ascaphus trui
+n01664065 loggerhead, loggerhead turtle, Caretta caretta
+n01665541 leatherback turtle, leatherback, leathery turtle, Dermochelys coriacea
+n01667114 mud turtle
+n01667778 terrapin
+n01669191 box turtle, box tortoise
+n01675722 banded gecko
+n01677366 common iguana, iguana, Iguana iguana
+n01682714 American chameleon, anole, Anolis carolinensis
+n01685808 whiptail, whiptail lizard
+n01687978 agama
+n01688243 frilled lizard, Chlamydosaurus kingi
+n01689811 alligator lizard
+n01692333 Gila monster, Heloderma suspectum
+n01693334 green lizard, Lacerta viridis
+n01694178 African chameleon, Chamaeleo chamaeleon
+n01695060 Komodo dragon, Komodo lizard, dragon lizard, giant lizard, Varanus komodoensis
+n01697457 African crocodile, Nile crocodile, Crocodylus niloticus
+""".splitlines()
+
+SHAPES = ("disc", "ring", "cross", "bars", "polygon3", "polygon4", "polygon5", "star5", "dots", "star8")
+
+
+def make(
+    to: str | Path,
+    *,
+    classes: int = 10,
+    train: int = 40,
+    validation: int = 10,
+    wrong: float = 0.2,
+    side: int = 256,
+    corrupt: int = 0,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Write the folder; `train` and `validation` pictures a class, a part `wrong` of the training labels planted wrong.
+
+    `side` is the pictures' shorter side, `corrupt` how many training files are cut short.
+    """
+    folder = Path(to)
+    if not 2 <= classes <= len(SYNSETS):
+        raise InputError(f"classes {classes}: 2 to {len(SYNSETS)} can be made")
+    if min(train, validation) < 1 or side < 16 or not 0 <= corrupt <= classes * train:
+        raise InputError("at least one picture a class, 16 pixels a side, and no more corrupt files than pictures")
+    if not 0 <= wrong < 1:
+        raise InputError(f"wrong {wrong}: a part of the labels lies between 0 and 1")
+    if (folder / "info").exists():
+        raise InputError(f"{folder}: there is an info folder already; give a new folder")
+    rng = np.random.default_rng(seed)
+    names = SYNSETS[:classes]
+    true = rng.permutation(np.repeat(np.arange(classes), train))
+    given = true.copy()
+    planted = rng.choice(len(true), size=round(wrong * len(true)), replace=False)
+    given[planted] = (true[planted] + rng.integers(1, classes, size=len(planted))) % classes
+
+    (folder / "info").mkdir(parents=True)
+    (folder / "info" / "synsets.txt").write_text("\n".join(names) + "\n")
+    files = []
+    for number, (label, shown) in enumerate(zip(given.tolist(), true.tolist(), strict=True)):
+        # a wrong label in WebVision is a picture that the query of another concept has found
+        name = f"google/q{label + 1:04d}/drawn{number:06d}.jpg"
+        _save(draw(shown, rng, side=side), folder / name)
+        files.append(name)
+    _write_list(folder / "info" / "train_filelist_google.txt", files, given.tolist())
+    for name in rng.choice(files, size=corrupt, replace=False).tolist():
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[: len(data) // 3])
+
+    codes = rng.permutation(np.repeat(np.arange(classes), validation)).tolist()
+    shown_names = [f"val{number:06d}.jpg" for number in range(1, len(codes) + 1)]
+    for name, code in zip(shown_names, codes, strict=True):
+        _save(draw(code, rng, side=side), folder / "val_images_256" / name)
+    _write_list(folder / "info" / "val_filelist.txt", shown_names, codes)
+    for number, code in enumerate(rng.permutation(codes).tolist(), 1):
+        inside = folder / "ilsvrc12" / "val" / names[code].split()[0]
+        _save(draw(code, rng, side=side), inside / f"ILSVRC2012_val_{number:08d}.JPEG")
+
+    concepts = [name.partition(" ")[2] for name in names]
+    with (folder / "planted_truth.csv").open("w", newline="", encoding="utf-8") as out:
+        table = csv.writer(out)
+        table.writerow(["id", "label", "true"])
+        for name, label, shown in zip(files, given.tolist(), true.tolist(), strict=True):
+            table.writerow([name, concepts[label], concepts[shown]])
+    return {
+        "folder": str(folder),
+        "classes": classes,
+        "train": len(true),
+        "validation": len(codes),
+        "ilsvrc": len(codes),
+        "wrong_labels": len(planted),
+        "corrupt_files": corrupt,
+        "seed": seed,
+    }
+
+
+def draw(code: int, rng: np.random.Generator, *, side: int) -> Pixels:
+    """A picture of class `code`, its shorter side `side`."""
+    from PIL import Image, ImageDraw
+
+    longer = round(side * rng.uniform(1.0, 1.6))
+    width, height = (longer, side) if rng.random() < 0.7 else (side, longer)
+    hue = (code * 0.381966 + rng.normal(0, 0.012)) % 1  # golden angle: neighbours differ, fifty still do
+    light = rng.uniform(0.65, 1.0)
+    colour = _rgb(hue, rng.uniform(0.65, 1.0), light)
+    ground = _rgb(rng.random(), rng.uniform(0.0, 0.25), rng.uniform(0.1, 0.9))
+    picture = Image.new("RGB", (width, height), ground)
+    pen = ImageDraw.Draw(picture)
+    for _ in range(int(rng.integers(2, 6))):  # clutter that says nothing
+        x, y = rng.uniform(0, width), rng.uniform(0, height)
+        r = rng.uniform(0.03, 0.12) * side
+        pen.ellipse((x - r, y - r, x + r, y + r), fill=_rgb(rng.random(), rng.uniform(0, 0.3), rng.uniform(0.1, 0.9)))
+    radius = rng.uniform(0.26, 0.4) * side
+    x, y = (rng.uniform(1.1 * radius, length - 1.1 * radius) for length in (width, height))
+    _shape(pen, SHAPES[code % len(SHAPES)], (x, y), radius, rng.uniform(0, 2 * math.pi), colour, ground)
+    shade = np.linspace(rng.uniform(0.8, 1.2), rng.uniform(0.8, 1.2), num=width)[None, :, None]
+    noise = rng.normal(0, rng.uniform(2, 14), size=(height, width, 1))
+    drawn: Pixels = np.clip(np.asarray(picture) * shade + noise, 0, 255).astype(np.uint8)
+    return drawn
+
+
+def _shape(
+    pen: Any, kind: str, centre: tuple[float, float], radius: float, angle: float, colour: Any, ground: Any
+) -> None:
+    x, y = centre
+
+    def point(turn: float, reach: float = 1.0) -> tuple[float, float]:
+        return x + radius * reach * math.cos(angle + turn), y + radius * reach * math.sin(angle + turn)
+
+    def disc(at: tuple[float, float], r: float, fill: Any) -> None:
+        pen.ellipse((at[0] - r, at[1] - r, at[0] + r, at[1] + r), fill=fill)
+
+    def bar(shift: float, reach: float, thickness: float, turn: float = 0.0) -> None:
+        along, across = angle + turn, angle + turn + math.pi / 2
+        middle = (x + radius * shift * math.cos(across), y + radius * shift * math.sin(across))
+        dx, dy = reach * radius * math.cos(along), reach * radius * math.sin(along)
+        ends = [(middle[0] - dx, middle[1] - dy), (middle[0] + dx, middle[1] + dy)]
+        pen.line(ends, fill=colour, width=max(1, round(thickness * radius)))
+
+    if kind == "disc":
+        disc(centre, radius, colour)
+    elif kind == "ring":
+        disc(centre, radius, colour)
+        disc(centre, 0.6 * radius, ground)
+    elif kind == "cross":
+        bar(0, 1, 0.5)
+        bar(0, 1, 0.5, math.pi / 2)
+    elif kind == "bars":
+        for shift in (-0.7, 0.0, 0.7):
+            bar(shift, 0.95, 0.35)
+    elif kind == "dots":
+        for i in range(6):
+            disc(point(i * math.pi / 3, 0.75), 0.3 * radius, colour)
+    elif kind.startswith("polygon"):
+        corners = int(kind.removeprefix("polygon"))
+        pen.polygon([point(2 * math.pi * i / corners) for i in range(corners)], fill=colour)
+    else:
+        tips = int(kind.removeprefix("star"))
+        outline = [point(math.pi * i / tips, 1.0 if i % 2 == 0 else 0.45) for i in range(2 * tips)]
+        pen.polygon(outline, fill=colour)
+
+
+def _rgb(hue: float, saturation: float, value: float) -> tuple[int, int, int]:
+    red, green, blue = colorsys.hsv_to_rgb(hue, saturation, value)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def _save(picture: Pixels, path: Path) -> None:
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(picture).save(path, format="JPEG", quality=90)
+
+
+def _write_list(path: Path, files: list[str], codes: list[int]) -> None:
+    path.write_text("".join(f"{name} {code}\n" for name, code in zip(files, codes, strict=True)))

@@ -1,0 +1,217 @@
+"""Pictures decoded once and kept as memory-mapped shards: what an epoch then costs is a copy, not a decoding.
+
+    DIR/shard-00000.bin     pictures one after the other, uint8 rows of RGB pixels, shorter side `side`
+    DIR/shard-00000.json    height and width of each, what could not be read, and a checksum of the file names
+    DIR/stage.json          samples, side, shard size, decoder
+
+A shard is written under another name and renamed when it is complete, so a staging that was stopped goes on where it
+was, and any number of processes makes the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.data.decode import Decoder, Pictures, Pixels, UnreadablePictureError, best_decoder, decode_file, grey
+from labelsieve.errors import InputError
+from labelsieve.types import IntArray
+
+VERSION = 1
+
+
+def default_shard_size(samples: int) -> int:
+    """Small sets still spread over processes; large ones stay under a gigabyte a shard."""
+    return int(np.clip(-(-samples // 64), 16, 4096))
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def stage(
+    pictures: Pictures,
+    to: str | Path,
+    *,
+    workers: int | None = None,
+    shard_size: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Staged:
+    """Decode all pictures into shards under `to`; shards that are there already are kept."""
+    folder = Path(to)
+    folder.mkdir(parents=True, exist_ok=True)
+    size = shard_size or default_shard_size(len(pictures))
+    decoder: Decoder = best_decoder() if pictures.decoder == "auto" else pictures.decoder
+    settings: dict[str, object] = {
+        "version": VERSION,
+        "samples": len(pictures),
+        "side": pictures.side,
+        "shard_size": size,
+        "decoder": decoder,
+    }
+    _same_or_new(folder / "stage.json", settings)
+    jobs = []
+    for number, first in enumerate(range(0, len(pictures), size)):
+        names = list(pictures.names[first : first + size])
+        if not _complete(folder, number, names):
+            jobs.append((str(folder), number, str(pictures.root), names, pictures.side, decoder))
+    workers = usable_cores() if workers is None else workers
+    done = len(pictures) - sum(len(job[3]) for job in jobs)
+    if progress:
+        progress(done, len(pictures))
+    for count in _run(jobs, workers):
+        done += count
+        if progress:
+            progress(done, len(pictures))
+    return Staged.open(folder)
+
+
+def _run(jobs: Sequence[tuple[str, int, str, list[str], int, Decoder]], workers: int) -> Iterator[int]:
+    if workers <= 1 or len(jobs) <= 1:
+        yield from (write_shard(*job) for job in jobs)
+        return
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("forkserver")) as pool:
+        futures = [pool.submit(write_shard, *job) for job in jobs]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def write_shard(folder: str, number: int, root: str, names: list[str], side: int, decoder: Decoder) -> int:
+    """One shard; returns how many pictures it holds."""
+    shapes, unreadable = [], {}
+    data, about = _files(Path(folder), number)
+    part = data.with_suffix(".part")
+    try:
+        with part.open("wb") as out:
+            for i, name in enumerate(names):
+                try:
+                    picture = decode_file(Path(root, name), side=side, decoder=decoder)
+                except UnreadablePictureError as problem:
+                    unreadable[i], picture = str(problem), grey(side)
+                shapes.append(picture.shape[:2])
+                out.write(picture.tobytes())
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as problem:
+        part.unlink(missing_ok=True)
+        need = f"about {3 * 1.4 * side * side * len(names) / 1e6:.0f} MB a shard"
+        free = shutil.disk_usage(folder).free / 1e6
+        raise InputError(f"{part}: {problem.strerror}; staging needs {need}, {free:.0f} MB are free there") from problem
+    part.replace(data)
+    note = {"names": _checksum(names), "shapes": shapes, "unreadable": unreadable, "bytes": data.stat().st_size}
+    written = about.with_suffix(".json.part")
+    written.write_text(json.dumps(note))
+    written.replace(about)
+    return len(names)
+
+
+def _files(folder: Path, number: int) -> tuple[Path, Path]:
+    return folder / f"shard-{number:05d}.bin", folder / f"shard-{number:05d}.json"
+
+
+def _checksum(names: Sequence[str]) -> int:
+    return zlib.crc32("\n".join(names).encode())
+
+
+def _complete(folder: Path, number: int, names: Sequence[str]) -> bool:
+    data, about = _files(folder, number)
+    try:
+        note = json.loads(about.read_text())
+        return bool(note["names"] == _checksum(names) and note["bytes"] == data.stat().st_size)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _same_or_new(path: Path, settings: dict[str, object]) -> None:
+    if path.exists():
+        found = _settings(path)
+        different = [key for key, value in settings.items() if found.get(key) != value]
+        if different:
+            key = different[0]
+            raise InputError(
+                f"{path.parent}: staged with {key} {found.get(key)}, now {settings[key]} is wanted; "
+                "give another folder or delete this one"
+            )
+    else:
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(settings))
+        part.replace(path)
+
+
+def _settings(path: Path) -> dict[str, object]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError) as problem:
+        raise InputError(f"{path}: not a folder of staged pictures ({problem}); stage them again") from problem
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Pictures out of shards: a view into the mapped file, no copy until someone needs one."""
+
+    folder: Path
+    side: int
+    shape: NDArray[np.int32]  # [N,2] height, width
+    shard: NDArray[np.int32]  # [N]
+    offset: IntArray  # [N] bytes into the shard
+    unreadable: dict[int, str]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Staged:
+        folder = Path(folder)
+        settings = _settings(folder / "stage.json")
+        samples, size = int(str(settings["samples"])), int(str(settings["shard_size"]))
+        shapes: list[tuple[int, int]] = []
+        unreadable: dict[int, str] = {}
+        for number, first in enumerate(range(0, samples, size)):
+            data, about = _files(folder, number)
+            try:
+                note = json.loads(about.read_text())
+                whole = data.stat().st_size == note["bytes"]
+            except (OSError, ValueError, KeyError):
+                whole = False
+            if not whole or len(note["shapes"]) != min(size, samples - first):
+                raise InputError(f"{data}: staged shard missing or damaged; stage again, the others are kept")
+            shapes += note["shapes"]
+            unreadable |= {first + int(i): reason for i, reason in note["unreadable"].items()}
+        shape = np.array(shapes, dtype=np.int32).reshape(-1, 2)
+        ends = np.cumsum(shape.prod(1, dtype=np.int64) * 3)
+        starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[:samples]
+        shard = (np.arange(samples) // size).astype(np.int32)
+        return cls(folder, int(str(settings["side"])), shape, shard, starts - starts[shard * size], unreadable)
+
+    def __len__(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.shape.prod(1, dtype=np.int64).sum()) * 3
+
+    @cached_property
+    def maps(self) -> list[Pixels]:
+        count = int(self.shard[-1]) + 1 if len(self) else 0
+        return [np.memmap(_files(self.folder, number)[0], dtype=np.uint8, mode="r") for number in range(count)]
+
+    def __getitem__(self, i: int) -> Pixels:
+        height, width = (int(length) for length in self.shape[i])
+        start = int(self.offset[i])
+        pixels = self.maps[int(self.shard[i])][start : start + height * width * 3]
+        return pixels.reshape(height, width, 3)
+
+    def __iter__(self) -> Iterator[Pixels]:
+        return (self[i] for i in range(len(self)))

@@ -1,0 +1,245 @@
+"""WebVision 1.0 in its own layout (Li et al. 2017), and ILSVRC12's validation set for the same classes.
+
+    DIR/info/synsets.txt                  one class a line, "n01440764 tench, Tinca tinca": line i is class i
+    DIR/info/train_filelist_google.txt    "google/q0001/abc.jpg 0": a picture under DIR and its class
+    DIR/info/val_filelist.txt             "val000001.jpg 0": a picture under DIR/val_images_256
+    ILSVRC/val/n01440764/*.JPEG           one folder a synset; or all pictures in one folder beside
+    ILSVRC/LOC_val_solution.csv           ... "ILSVRC2012_val_00000001,n01751748 111 108 370 297 ...", or
+    ILSVRC/imagenet_2012_validation_synset_labels.txt   ... one synset a line, in the order of the pictures' names
+
+The paper trains on the first 50 classes of the Google subset (65,944 pictures) and tests on both validation sets (2,500
+pictures each); a class has the same code in all three. Pictures stay files until someone looks at them.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from labelsieve.data.decode import SIDE, Pictures
+from labelsieve.errors import InputError
+from labelsieve.types import LabelledData, Skipped
+
+CLASSES = 50
+SUBSETS = ("google", "flickr", "all")
+VALIDATION_FOLDERS = ("val_images_256", "val_images", "val_images_resized")
+LAYOUT = (
+    "WebVision 1.0 has info/synsets.txt, info/train_filelist_google.txt, info/val_filelist.txt and the picture folders"
+)
+
+
+class Synset(NamedTuple):
+    wnid: str
+    name: str
+
+
+def load(spec: str | Path) -> LabelledData:
+    """The training set. `DIR?classes=50&subset=google&side=256&stage=FOLDER`, all after ? optional."""
+    folder, options = _options(str(spec))
+    data = training(
+        folder,
+        classes=_whole(options.get("classes", str(CLASSES)), "classes"),
+        subset=options.get("subset", "google"),
+        side=_whole(options.get("side", str(SIDE)), "side"),
+    )
+    if "stage" not in options:
+        return data
+    from labelsieve.data.stage import stage
+
+    staged = stage(data.x, options["stage"])
+    bad = tuple(Skipped(str(data.ids[i]), reason) for i, reason in sorted(staged.unreadable.items()))
+    return replace(data, x=staged, skipped=data.skipped + bad)
+
+
+def training(folder: str | Path, *, classes: int = CLASSES, subset: str = "google", side: int = SIDE) -> LabelledData:
+    root = Path(folder)
+    if subset not in SUBSETS:
+        raise InputError(f"subset {subset!r}: WebVision has {', '.join(SUBSETS)}")
+    every = synsets(root)
+    names = every[:classes]
+    files: list[str] = []
+    codes: list[int] = []
+    for part in ("google", "flickr") if subset == "all" else (subset,):
+        some, labels = _filelist(root / "info" / f"train_filelist_{part}.txt", len(every), len(names))
+        files += some
+        codes += labels
+    return _labelled(root, "", files, codes, names, side, name="webvision")
+
+
+def validation(folder: str | Path, *, classes: int = CLASSES, side: int = SIDE) -> LabelledData:
+    """WebVision's own, labelled by people."""
+    root = Path(folder)
+    every = synsets(root)
+    files, codes = _filelist(root / "info" / "val_filelist.txt", len(every), min(classes, len(every)))
+    inside = next((name for name in VALIDATION_FOLDERS if (root / name).is_dir()), None)
+    if inside is None:
+        raise InputError(f"{root}: no folder val_images_256 with the validation pictures; unpack it there")
+    return _labelled(root, inside, files, codes, every[:classes], side, name="webvision-val")
+
+
+def ilsvrc_validation(
+    folder: str | Path, *, webvision: str | Path, classes: int = CLASSES, side: int = SIDE
+) -> LabelledData:
+    """ILSVRC12's validation pictures of WebVision's classes, found by their synsets."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder; give the one with ILSVRC12's validation pictures")
+    names = synsets(Path(webvision))[:classes]
+    code = {synset.wnid: i for i, synset in enumerate(names)}
+    pictures = root / "val" if (root / "val").is_dir() else root
+    if any((pictures / wnid).is_dir() for wnid in code):
+        found = [(f"{wnid}/{name}", i) for wnid, i in code.items() for name in _picture_names(pictures / wnid)]
+    else:
+        found = [(name, code[wnid]) for name, wnid in _flat_labels(root, pictures) if wnid in code]
+    if not found:
+        raise InputError(f"{pictures}: no pictures of the synsets {names[0].wnid} to {names[-1].wnid}")
+    files, codes = [name for name, _ in found], [label for _, label in found]
+    return _labelled(pictures, "", files, codes, names, side, name="ilsvrc12-val")
+
+
+def synsets(root: Path) -> list[Synset]:
+    """All classes, in the order of their codes."""
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder; {LAYOUT}")
+    lines = _lines(root / "info" / "synsets.txt")
+    if not lines:
+        raise InputError(f"{root / 'info' / 'synsets.txt'}: empty; one class a line is expected")
+    found = []
+    for number, line in enumerate(lines, 1):
+        wnid, _, name = line.partition(" ")
+        if not (wnid.startswith("n") and wnid[1:].isdigit()):
+            raise InputError(
+                f"{root / 'info' / 'synsets.txt'}:{number}: {line[:40]!r} begins with no synset such as n01440764"
+            )
+        found.append(Synset(wnid, name.strip() or wnid))
+    return found
+
+
+def class_names(names: Sequence[Synset]) -> tuple[str, ...]:
+    """The concepts; where two synsets share one (crane, the bird and the machine), the synset tells them apart."""
+    times = Counter(synset.name for synset in names)
+    return tuple(s.name if times[s.name] == 1 else f"{s.name} ({s.wnid})" for s in names)
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def _options(spec: str) -> tuple[str, dict[str, str]]:
+    folder, _, query = spec.removeprefix("webvision:").partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    known = ("classes", "subset", "side", "stage")
+    for key in options:
+        if key not in known:
+            raise InputError(f"webvision:{folder}?{key}=: unknown; the settings are {', '.join(known)}")
+    if not folder:
+        raise InputError("webvision: no folder given; write webvision:DIR")
+    return folder, options
+
+
+def _whole(text: str, what: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"{what}={text}: a whole number from 1 on is expected")
+    return int(text)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as problem:
+        raise InputError(f"{path}: {problem.strerror or problem}; {LAYOUT}") from problem
+
+
+def _filelist(path: Path, known: int, classes: int) -> tuple[list[str], list[int]]:
+    """Names and codes of the pictures in the first `classes` classes."""
+    files, codes = [], []
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        name, _, label = line.rpartition(" ")
+        if not name or not label.strip().isdecimal():
+            raise InputError(f"{path}:{number}: {line[:60]!r} is not 'picture class', such as 'google/q0001/a.jpg 0'")
+        code = int(label)
+        if code >= known:
+            raise InputError(f"{path}:{number}: class {code}, but info/synsets.txt names {known}, 0 to {known - 1}")
+        if code < classes:
+            files.append(name.strip())
+            codes.append(code)
+    if not files:
+        raise InputError(f"{path}: no pictures of the first {classes} classes")
+    return files, codes
+
+
+def _labelled(
+    root: Path,
+    inside: str,
+    files: Sequence[str],
+    codes: Sequence[int],
+    names: Sequence[Synset],
+    side: int,
+    *,
+    name: str,
+) -> LabelledData:
+    """What is missing or empty is left out and told; what cannot be decoded shows later and becomes grey."""
+    kept, labels, skipped = [], [], []
+    for file, code in zip(files, codes, strict=True):
+        path = f"{inside}/{file}" if inside else file
+        try:
+            reason = None if (root / path).stat().st_size else "empty file"
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+        if reason is None:
+            kept.append(path)
+            labels.append(code)
+        else:
+            skipped.append(Skipped(file, reason))
+    if not kept:
+        raise InputError(f"{root / skipped[0].id}: none of the {len(files)} listed pictures is there; {LAYOUT}")
+    ids = np.array([path.removeprefix(f"{inside}/") for path in kept], dtype=np.str_)
+    return LabelledData(
+        x=Pictures(root, kept, side=side),
+        y=np.array(labels, dtype=np.int64),
+        classes=class_names(names),
+        ids=ids,
+        kind="pictures",
+        name=name,
+        skipped=tuple(skipped),
+    )
+
+
+def _picture_names(folder: Path) -> list[str]:
+    """In the order of their names, whatever the file system's."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        n for n in (entry.name for entry in folder.iterdir()) if n.lower().endswith((".jpeg", ".jpg", ".png"))
+    )
+
+
+def _flat_labels(root: Path, pictures: Path) -> list[tuple[str, str]]:
+    """(picture, synset) where all pictures lie in one folder."""
+    names = _picture_names(pictures)
+    table = next((p / "LOC_val_solution.csv" for p in (root, pictures) if (p / "LOC_val_solution.csv").exists()), None)
+    if table is not None:
+        with table.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        if not rows or not {"ImageId", "PredictionString"} <= rows[0].keys():
+            raise InputError(f"{table}: the columns ImageId and PredictionString are expected")
+        wnid = {row["ImageId"]: row["PredictionString"].split()[0] for row in rows if row["PredictionString"]}
+        return [(name, wnid[Path(name).stem]) for name in names if Path(name).stem in wnid]
+    listed = root / "imagenet_2012_validation_synset_labels.txt"
+    if listed.exists():
+        labels = _lines(listed)
+        if len(labels) != len(names):
+            raise InputError(f"{listed}: {len(labels)} labels for {len(names)} pictures in {pictures}")
+        return list(zip(names, labels, strict=True))
+    raise InputError(
+        f"{pictures}: neither synset folders such as n01440764 nor LOC_val_solution.csv nor "
+        "imagenet_2012_validation_synset_labels.txt; ILSVRC12's validation set comes in one of these forms"
+    )

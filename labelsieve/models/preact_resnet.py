@@ -1,0 +1,58 @@
+"""PreAct-ResNet-18 for small pictures: He et al. 2016b, "Identity Mappings in Deep Residual Networks".
+
+Four stages of two blocks, 64 to 512 channels, 11.17 M parameters at 10 classes: the network that much of the later
+work on noisy labels reports on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from labelsieve.models.layers import BatchNorm, Conv2d, Linear, Stackable
+
+WIDTHS = (64, 128, 256, 512)
+
+
+class Block(nn.Module):
+    """bn-relu-conv-bn-relu-conv, plus the shortcut; where the shape changes, a 1x1 convolution of the first bn-relu."""
+
+    def __init__(self, n: int, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.norm1 = BatchNorm(n, inputs)
+        self.conv1 = Conv2d(n, inputs, outputs, 3, stride=stride)
+        self.norm2 = BatchNorm(n, outputs)
+        self.conv2 = Conv2d(n, outputs, outputs, 3)
+        changes = stride != 1 or inputs != outputs
+        self.shortcut = Conv2d(n, inputs, outputs, 1, stride=stride) if changes else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = self.norm1(x)
+        shortcut = x if self.shortcut is None else self.shortcut(active)
+        out: Tensor = self.conv2(self.norm2(self.conv1(active))) + shortcut
+        return out
+
+
+class PreActResNet(Stackable):
+    """n networks of `blocks` blocks a stage; pictures come as [B, n*channels, H, W]."""
+
+    def __init__(
+        self, classes: int = 10, *, blocks: Sequence[int] = (2, 2, 2, 2), channels: int = 3, n: int = 1
+    ) -> None:
+        super().__init__()
+        self.n = n
+        self.stem = Conv2d(n, channels, WIDTHS[0], 3)
+        layers: list[nn.Module] = []
+        width = WIDTHS[0]
+        for stage, (outputs, count) in enumerate(zip(WIDTHS, blocks, strict=True)):
+            for i in range(count):
+                layers.append(Block(n, width, outputs, 2 if stage and i == 0 else 1))
+                width = outputs
+        self.blocks = nn.Sequential(*layers)
+        self.last_norm = BatchNorm(n, width)
+        self.head = Linear(n, width, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        return torch.mean(self.last_norm(self.blocks(self.stem(x))), dim=(2, 3), dtype=torch.float32)
