@@ -1,0 +1,82 @@
+"""A folder of class folders: ROOT/class/any/depth/picture.jpg."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from labelsieve.data.labels import unique_ids
+from labelsieve.data.pictures import EXTENSIONS, read_pictures, safe_path
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import LabelledData, Skipped
+
+
+def load(
+    root: Path,
+    *,
+    labelled: bool = True,
+    size: int | None = None,
+    staging: Path | None = None,
+    progress: Progress | None = None,
+) -> LabelledData:
+    """Class names are the folders' names. Without `labelled`, pictures may also lie in ROOT itself."""
+    progress = progress or Progress(silent=True)
+    skipped: list[Skipped] = []
+    names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+    outside = [name for name in names if safe_path(root, name) is None]
+    skipped += [Skipped(name, "a link that leads outside the folder") for name in outside]
+    names = [name for name in names if name not in outside]
+    if not names and labelled:
+        raise InputError(f"no samples in {root}: expected a folder for each class with its pictures inside")
+    files: list[Path] = []
+    y: list[int] = []
+    classes: list[str] = []
+    with progress.stage(f"listing {root.name}", unit="files") as stage:
+        for name in names:
+            found = []
+            for file in _pictures_below(root / name, root, skipped):
+                found.append(file)
+                stage.advance()
+            if found:
+                y += [len(classes)] * len(found)
+                files += found
+                classes.append(name)
+            else:
+                progress.note(f"class folder {name!r} holds no pictures: no such class in this run")
+        if not labelled:
+            flat = list(_pictures_below(root, root, skipped, deep=False))
+            files += flat
+            y += [-1] * len(flat)
+    if not files:
+        why = f" ({skipped[0].id}: {skipped[0].reason})" if skipped else ""
+        raise InputError(f"no samples in {root}: no pictures in its class folders{why}")
+    ids = unique_ids((file.relative_to(root).as_posix() for file in files), where=str(root))
+    codes = np.array(y, dtype=np.int64)
+    return read_pictures(
+        files, codes, tuple(classes), ids, name=root.resolve().name, size=size, staging=staging, skipped=skipped,
+        progress=progress,
+    )  # fmt: skip
+
+
+def _pictures_below(folder: Path, root: Path, skipped: list[Skipped], *, deep: bool = True) -> Iterator[Path]:
+    """Picture files in a fixed order; other files and links that lead outside are listed, hidden files are not."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.name.startswith("."):
+            continue
+        path = Path(entry.path)
+        id = path.relative_to(root).as_posix()
+        if entry.is_symlink() and safe_path(root, id) is None:
+            skipped.append(Skipped(id, "a link that leads outside the folder"))
+        elif entry.is_dir(follow_symlinks=False):
+            if deep:
+                yield from _pictures_below(path, root, skipped)
+        elif entry.is_symlink() and entry.is_dir():
+            skipped.append(Skipped(id, "a link to a folder"))
+        elif path.suffix.lower() in EXTENSIONS:
+            yield path
+        else:
+            skipped.append(Skipped(id, "not a picture file"))

@@ -1,0 +1,122 @@
+"""Hugging Face datasets, by name or from a folder: `hf:NAME_OR_DIR?split=train&label=label&config=NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from labelsieve.data.columns import Encoding, encode_table
+from labelsieve.data.labels import encode, unique_ids
+from labelsieve.data.table import NOT_FEATURES
+from labelsieve.data.text import texts
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import IntArray, LabelledData
+
+OPTIONS = ("split", "label", "config")
+
+
+def load(
+    spec: str,
+    *,
+    labelled: bool = True,
+    size: int | None = None,
+    staging: Path | None = None,
+    encoding: Encoding | None = None,
+    progress: Progress | None = None,
+) -> LabelledData:
+    """The column `label` (or the one ClassLabel column), and an Image, a `text` or feature columns."""
+    where, _, query = spec.removeprefix("hf:").partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown or not where:
+        raise InputError(f"cannot read {spec!r}: write hf:NAME_OR_DIR, with {', '.join(OPTIONS)} after a ? if needed")
+    rows = _open(where, options)
+    if len(rows) == 0:
+        raise InputError(f"{spec} holds no samples")
+    y, classes, label = _labels(rows, options.get("label"), spec, labelled)
+    features = [name for name in rows.column_names if name not in (label, *NOT_FEATURES)]
+    kinds = {name: type(rows.features[name]).__name__ for name in features}
+    ids = unique_ids(rows["id"] if "id" in rows.column_names else range(len(rows)), where=spec)
+    name = Path(where).name
+    pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
+    if pictures:
+        return _pictures(rows, pictures[0], y, classes, ids, name=name, size=size, staging=staging, progress=progress)
+    if "text" in features:
+        return LabelledData(x=texts(rows["text"]), y=y, classes=classes, ids=ids, kind="text", name=name)
+    plain = [feature for feature, kind in kinds.items() if kind == "Value"]
+    if not plain:
+        raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
+    table = rows.with_format("arrow").select_columns(plain)[:]
+    return LabelledData(
+        x=encode_table(table, where=spec, encoding=encoding), y=y, classes=classes, ids=ids, kind="table", name=name
+    )
+
+
+def _open(where: str, options: dict[str, str]) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise InputError("hf: sources need the extra: pip install 'labelsieve[hf]'") from None
+
+    folder = Path(where)
+    saved = folder.is_dir() and any((folder / name).exists() for name in ("state.json", "dataset_dict.json"))
+    try:
+        if saved:
+            loaded = datasets.load_from_disk(where)
+        else:
+            loaded = datasets.load_dataset(where, options.get("config"))
+    except InputError:
+        raise
+    except Exception as error:
+        # Whatever goes wrong in there (no network, no such name, a broken file), the user gets one line.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cannot load hf:{where}: {reason[:300]}") from None
+    if not hasattr(loaded, "keys"):
+        return loaded
+    split = options.get("split", "train" if "train" in loaded else next(iter(loaded)))
+    if split not in loaded:
+        raise InputError(f"hf:{where} has no split {split!r}: it has {', '.join(loaded)}")
+    return loaded[split]
+
+
+def _labels(rows: Any, wanted: str | None, spec: str, labelled: bool) -> tuple[IntArray, tuple[Any, ...], str | None]:
+    names = rows.column_names
+    typed = [name for name in names if type(rows.features[name]).__name__ == "ClassLabel"]
+    label = wanted or ("label" if "label" in names else typed[0] if len(typed) == 1 else "label")
+    if label not in names:
+        if labelled or wanted:
+            raise InputError(f"{spec} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME")
+        return np.full(len(rows), -1, dtype=np.int64), (), None
+    values = rows.with_format(None)[label][:]
+    for i, value in enumerate(values):
+        if value is None or value == "" or (label in typed and value < 0):
+            raise InputError(f"{spec}, row {i + 1}: the label is missing")
+    if label in typed:
+        return np.asarray(values, dtype=np.int64), tuple(rows.features[label].names), label
+    y, classes = encode(values, where=f"{spec}: {label}")
+    return y, classes, label
+
+
+def _pictures(rows: Any, column: str, y: IntArray, classes: tuple[Any, ...], ids: Any, **options: Any) -> LabelledData:
+    import io
+
+    import datasets
+
+    from labelsieve.data.pictures import open_checked, read_pictures
+
+    encoded = rows.cast_column(column, datasets.Image(decode=False))
+
+    def opener(i: int) -> Any:
+        cell = encoded[i][column]
+        if cell is None:
+            raise InputError("there is no picture in this row")
+        return open_checked(io.BytesIO(cell["bytes"]) if cell.get("bytes") else cell["path"])
+
+    # A staged copy is known by the rows' own fingerprint: these pictures need not be files.
+    staging = options.pop("staging")
+    place = staging / str(rows._fingerprint) if staging is not None else None
+    return read_pictures(list(range(len(rows))), y, classes, ids, staging=place, opener=opener, **options)

@@ -1,0 +1,61 @@
+"""An .npz with x and y, and ids where it has them. Nothing in it is ever unpickled."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.data.labels import encode, unique_ids
+from labelsieve.errors import InputError
+from labelsieve.types import Kind, LabelledData
+
+
+def load(path: Path, *, labelled: bool = True) -> LabelledData:
+    """x: [n, d] numbers, [n, H, W] or [n, H, W, 1|3] bytes as pictures, or [n] texts. y: one label a sample."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise InputError(f"{path} is not an .npz archive")
+            names = [name for name in ("x", "y", "ids") if name in archive.files]
+            if "x" not in names or (labelled and "y" not in names):
+                there = ", ".join(archive.files) or "nothing"
+                raise InputError(f"{path} needs arrays named x and y; it holds {there}")
+            arrays = {name: archive[name] for name in names}
+    except InputError:
+        raise
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        if "pickle" in str(error):
+            raise InputError(f"{path} holds Python objects, which are never loaded: save plain arrays") from None
+        raise InputError(f"{path} is not a readable .npz archive ({error})") from None
+    x = arrays["x"]
+    if x.ndim == 0 or len(x) == 0:
+        raise InputError(f"{path} holds no samples")
+    if "y" in arrays and len(arrays["y"]) != len(x):
+        raise InputError(f"{path}: x has {len(x)} samples but y has {len(arrays['y'])} labels")
+    x, kind = _samples(x, path)
+    y, classes = encode(arrays["y"], where=f"{path}: y") if "y" in arrays else (np.full(len(x), -1), ())
+    ids = unique_ids(arrays["ids"].tolist() if "ids" in arrays else range(len(x)), where=str(path))
+    if len(ids) != len(x):
+        raise InputError(f"{path}: x has {len(x)} samples but ids has {len(ids)}")
+    return LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
+
+
+def _samples(x: NDArray[np.generic], path: Path) -> tuple[NDArray[np.generic], Kind]:
+    if x.dtype.kind in "US" and x.ndim == 1:
+        return x.astype(object), "text"
+    if x.dtype == np.uint8 and x.ndim in (3, 4):
+        if x.ndim == 3:
+            x = x[..., None]
+        if x.shape[-1] not in (1, 3):
+            raise InputError(f"{path}: pictures in x must be [n, height, width, 1 or 3], not {list(x.shape)}")
+        return np.repeat(x, 3, axis=-1) if x.shape[-1] == 1 else x, "pictures"
+    if x.dtype.kind not in "fiub":
+        raise InputError(f"{path}: x must hold numbers, bytes of pictures or texts, not {x.dtype}")
+    rows = x.reshape(len(x), -1).astype(np.float32)
+    bad = ~np.isfinite(rows).all(axis=1)
+    if bad.any():
+        raise InputError(f"{path}: x holds NaN or infinite values, first in sample {int(bad.argmax())}")
+    return rows, "table"

@@ -1,0 +1,252 @@
+"""Picture files to bytes of one size. Whatever cannot be read is listed with its reason and never stops the rest.
+
+Pictures come in every size, grey, with transparency, with a palette, turned by EXIF: all become RGB, upright, white
+where they were transparent. With a staging folder the decoded pictures are kept there, and the next start uses them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.errors import InputError
+from labelsieve.files import atomic_path, write_json
+from labelsieve.progress import Progress
+from labelsieve.types import IntArray, LabelledData, Skipped
+
+LARGEST_SIDE = 64  # larger pictures are shrunk to this unless a size is asked for
+MOST_PIXELS = 100_000_000
+# Formats with a plain decoder: nothing that runs another program (EPS) or reads other files.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+EXTENSIONS = frozenset((".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"))
+AT_ONCE = 256
+STAGE_FORMAT = 1
+
+Pixels = NDArray[np.uint8]
+
+
+def safe_path(root: Path, name: str) -> Path | None:
+    """`root / name` where it stays inside `root`, links followed; else None."""
+    try:
+        resolved = (root / name).resolve()
+        return resolved if resolved.is_relative_to(root.resolve()) else None
+    except (ValueError, OSError, RuntimeError):
+        return None
+
+
+def decode(opened: Any, height: int, width: int) -> Pixels:
+    """An opened PIL picture to [height, width, 3]: upright, RGB, shorter side fitted, middle cut out."""
+    from PIL import Image, ImageOps
+
+    # JPEG can be decoded at a fraction of its size, several times faster.
+    opened.draft("RGB", (2 * max(height, width), 2 * max(height, width)))
+    picture = ImageOps.exif_transpose(opened)
+    if picture.mode.startswith("I") or picture.mode == "F":
+        # 16 or 32 bits a pixel: PIL would clip where we want to scale.
+        values = np.asarray(picture, dtype=np.float64)
+        top = 65535.0 if picture.mode.startswith("I") and values.max(initial=0) > 255 else 255.0
+        picture = Image.fromarray(np.clip(values * (255.0 / top), 0, 255).astype(np.uint8))
+    if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+        white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
+        picture = Image.alpha_composite(white, picture)
+    picture = picture.convert("RGB")
+    if picture.size != (width, height):
+        picture = ImageOps.fit(picture, (width, height), method=Image.Resampling.BICUBIC)
+    return np.asarray(picture, dtype=np.uint8)
+
+
+def open_checked(file: Any) -> Any:
+    """An opened PIL picture of a known format and a sane size; nothing is decoded yet."""
+    from PIL import Image
+
+    opened = Image.open(file, formats=FORMATS)
+    pixels = opened.size[0] * opened.size[1]
+    if pixels > MOST_PIXELS:
+        opened.close()
+        raise InputError(f"too large: {pixels / 1e6:.0f} megapixels, at most {MOST_PIXELS / 1e6:.0f} are read")
+    return opened
+
+
+def upright_size(opened: Any) -> tuple[int, int]:
+    """(height, width) after EXIF's rotation."""
+    width, height = opened.size
+    return (width, height) if opened.getexif().get(0x0112, 1) in (5, 6, 7, 8) else (height, width)
+
+
+def common_size(sizes: Sequence[tuple[int, int]], size: int | None) -> tuple[int, int]:
+    """Small pictures of one size keep it; others become squares of at most `LARGEST_SIDE`."""
+    if size is not None:
+        return size, size
+    if len(set(sizes)) == 1 and max(sizes[0]) <= LARGEST_SIDE:
+        return sizes[0]
+    side = min(LARGEST_SIDE, max(min(one) for one in sizes))
+    return side, side
+
+
+def read_pictures(
+    files: Sequence[Any],
+    y: IntArray,
+    classes: tuple[Any, ...],
+    ids: NDArray[np.str_],
+    *,
+    name: str,
+    size: int | None = None,
+    staging: Path | None = None,
+    skipped: Sequence[Skipped] = (),
+    progress: Progress | None = None,
+    opener: Callable[[Any], Any] = open_checked,
+) -> LabelledData:
+    """Decode `files` (what `opener` opens). Those that fail go to `skipped`; the rest keep their order."""
+    if size is not None and not 8 <= size <= 1024:
+        raise InputError(f"--size {size} is outside 8..1024 pixels")
+    progress = progress or Progress(silent=True)
+    key = _key(files, ids, size) if staging is not None else ""
+    staged = _staged(staging, key) if staging is not None else None
+    if staged is not None:
+        progress.note(f"using the pictures staged in {staging}")
+        x, failures = staged
+    else:
+        with warnings.catch_warnings():
+            from PIL import Image
+
+            # What PIL warns of is what `open_checked` refuses.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            warnings.simplefilter("ignore", UserWarning)
+            x, failures = _decode_all(files, size, staging, key, progress, opener)
+    kept = np.setdiff1d(np.arange(len(files)), np.array(sorted(failures), dtype=np.int64))
+    lost = [Skipped(str(ids[i]), reason) for i, reason in sorted(failures.items())]
+    if not len(kept):
+        first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
+        raise InputError(f"no readable picture in {name}{first}")
+    if lost:
+        progress.note(f"{len(lost):,} of {len(files):,} pictures cannot be read: {lost[0].id} ({lost[0].reason}) ...")
+    return LabelledData(
+        x=x, y=y[kept], classes=classes, ids=ids[kept], kind="pictures", name=name, skipped=(*skipped, *lost)
+    )
+
+
+def _decode_all(
+    files: Sequence[Any],
+    size: int | None,
+    staging: Path | None,
+    key: str,
+    progress: Progress,
+    opener: Callable[[Any], Any],
+) -> tuple[Pixels, dict[int, str]]:
+    failures: dict[int, str] = {}
+    sizes: dict[int, tuple[int, int]] = {}
+
+    def measure(i: int) -> None:
+        try:
+            with opener(files[i]) as opened:
+                sizes[i] = upright_size(opened)
+        except Exception as error:
+            failures[i] = _reason(error)
+
+    for _ in _in_threads(measure, range(len(files)), progress, "looking at pictures"):
+        pass
+    if not sizes:
+        return np.zeros((0, 1, 1, 3), dtype=np.uint8), failures
+    height, width = common_size(list(sizes.values()), size)
+
+    def read(i: int) -> Pixels | None:
+        try:
+            with opener(files[i]) as opened:
+                return decode(opened, height, width)
+        except Exception as error:
+            failures[i] = _reason(error)
+            return None
+
+    shape = (len(sizes), height, width, 3)
+    readable = sorted(sizes)
+    if staging is None:
+        x = np.empty(shape, dtype=np.uint8)
+        count = _fill(x, _in_threads(read, readable, progress, "decoding pictures"))
+        return x[:count], failures
+    staging.mkdir(parents=True, exist_ok=True)
+    needed = int(np.prod(shape))
+    free = shutil.disk_usage(staging).free
+    if needed > free:
+        raise InputError(f"{staging} needs {needed / 1e9:.1f} GB for the pictures, {free / 1e9:.1f} GB are free")
+    with atomic_path(staging / "pictures.npy") as partial:
+        out = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape)
+        count = _fill(out, _in_threads(read, readable, progress, "decoding pictures"))
+        out.flush()
+        del out
+    index = {"format": STAGE_FORMAT, "key": key, "rows": count, "failures": sorted(failures.items())}
+    write_json(staging / "pictures.json", index)
+    return np.load(staging / "pictures.npy", mmap_mode="r")[:count], failures
+
+
+def _in_threads(work: Callable[[int], Any], items: Sequence[int], progress: Progress, what: str) -> Iterator[list[Any]]:
+    """Answers in order, a bounded number at once; decoders let go of Python's lock."""
+    with progress.stage(what, len(items), unit="pictures") as stage, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for start in range(0, len(items), AT_ONCE):
+            part = items[start : start + AT_ONCE]
+            yield list(pool.map(work, part))
+            stage.advance(len(part))
+
+
+def _fill(out: Pixels, parts: Iterator[list[Pixels | None]]) -> int:
+    count = 0
+    for part in parts:
+        for pixels in part:
+            if pixels is not None:
+                out[count] = pixels
+                count += 1
+    return count
+
+
+def _key(files: Sequence[Any], ids: NDArray[np.str_], size: int | None) -> str:
+    """Changes when a file, its time, its length or the wanted size does."""
+    import hashlib
+
+    digest = hashlib.sha256(f"{STAGE_FORMAT} {size} {LARGEST_SIDE} {len(files)}".encode())
+    for file, id in zip(files, ids.tolist(), strict=True):
+        stamp = ""
+        if isinstance(file, Path):
+            try:
+                status = file.stat()
+                stamp = f"{status.st_size} {status.st_mtime_ns}"
+            except OSError:
+                stamp = "missing"
+        digest.update(f"{id}\0{stamp}\n".encode())
+    return digest.hexdigest()
+
+
+def _staged(staging: Path, key: str) -> tuple[Pixels, dict[int, str]] | None:
+    try:
+        index = json.loads((staging / "pictures.json").read_text(encoding="utf-8"))
+        if index["key"] != key:
+            return None
+        x = np.load(staging / "pictures.npy", mmap_mode="r", allow_pickle=False)
+        if len(x) < index["rows"]:
+            return None
+        return x[: index["rows"]], {int(i): str(reason) for i, reason in index["failures"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _reason(error: Exception) -> str:
+    from PIL import Image, UnidentifiedImageError
+
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, UnidentifiedImageError):
+        return "not a picture, whatever its name says"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"too large: at most {MOST_PIXELS / 1e6:.0f} megapixels are read"
+    if isinstance(error, FileNotFoundError):
+        return "the file is not there"
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"damaged: {text[:200]}"

@@ -1,0 +1,100 @@
+"""What SOURCE means on the command line, and the one function that reads it.
+
+ROOT/            a folder of class folders with pictures
+FILE.csv         (also .tsv, .parquet) with a label column and either path, text or feature columns
+FILE.npz         with x and y
+cifar10:DIR      cifar100:DIR      cifar10n:DIR?labels=worse      webvision:DIR      hf:NAME_OR_DIR
+digits           embedded
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelsieve.data.labels import LabelFile, with_labels
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import LabelledData
+
+if TYPE_CHECKING:
+    from labelsieve.data.columns import Encoding
+
+TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+KNOWN = (
+    "a folder of class folders, a .csv, .tsv, .parquet or .npz file, cifar10:DIR, cifar100:DIR, cifar10n:DIR, "
+    "webvision:DIR, hf:NAME_OR_DIR or digits"
+)
+
+
+def load_source(
+    source: str,
+    *,
+    labels: LabelFile | None = None,
+    label_column: str = "label",
+    labelled: bool = True,
+    root: Path | None = None,
+    size: int | None = None,
+    staging: Path | None = None,
+    encoding: Encoding | None = None,
+    progress: Progress | None = None,
+) -> LabelledData:
+    """Samples in input order. `labels` replaces the given labels; `labelled=False` reads samples to predict.
+
+    `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read.
+    """
+    # Labels from a file make the source's own unnecessary.
+    needs_labels = labelled and labels is None
+    scheme = source.partition(":")[0]
+    path = Path(source)
+    if source == "digits" and not path.exists():
+        from labelsieve.data import digits
+
+        data = digits.load()
+    elif scheme in ("cifar10", "cifar100", "cifar10n"):
+        from labelsieve.data import cifar
+
+        data = cifar.load(source)
+    elif scheme == "webvision":
+        from labelsieve.data import webvision
+
+        data = webvision.load(source)
+    elif scheme == "hf":
+        from labelsieve.data import huggingface
+
+        data = huggingface.load(
+            source, labelled=needs_labels, size=size, staging=staging, encoding=encoding, progress=progress
+        )
+    elif path.is_dir():
+        from labelsieve.data import folder
+
+        data = folder.load(path, labelled=needs_labels, size=size, staging=staging, progress=progress)
+    elif path.is_file() and path.suffix.lower() == ".npz":
+        from labelsieve.data import npz
+
+        data = npz.load(path, labelled=needs_labels)
+    elif path.is_file() and path.suffix.lower() in TABLES:
+        from labelsieve.data import table
+
+        data = table.load(
+            path, label_column=label_column, labelled=needs_labels, root=root, size=size, staging=staging,
+            encoding=encoding, progress=progress,
+        )  # fmt: skip
+    elif path.is_file():
+        raise InputError(f"{source} is no kind of file that can be read: give {KNOWN}")
+    else:
+        raise InputError(f"{source} is not there: give {KNOWN}")
+    if labels is not None:
+        data = with_labels(data, labels)
+    if labelled:
+        check_classes(data)
+    return data
+
+
+def check_classes(data: LabelledData) -> None:
+    present = np.unique(data.y)
+    if len(present) < 2:
+        only = f" ({data.classes[int(present[0])]!r})" if len(present) and present[0] >= 0 else ""
+        raise InputError(f"{data.name} has one class only{only}: there is nothing to tell apart")

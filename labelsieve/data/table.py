@@ -1,0 +1,185 @@
+"""CSV and Parquet files with a label column and either `path`, `text` or feature columns."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelsieve.data.columns import Encoding, encode_table
+from labelsieve.data.labels import encode, first_decimal, unique_ids
+from labelsieve.data.text import texts
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import LabelledData
+
+if TYPE_CHECKING:
+    from labelsieve.types import IntArray
+
+# Never features: `true` would let a model see the answers.
+NOT_FEATURES = ("id", "true")
+
+
+def load(
+    path: Path,
+    *,
+    label_column: str = "label",
+    labelled: bool = True,
+    root: Path | None = None,
+    size: int | None = None,
+    staging: Path | None = None,
+    encoding: Encoding | None = None,
+    progress: Progress | None = None,
+) -> LabelledData:
+    """A table as samples. `root` is where relative paths of pictures begin (default: the file's folder)."""
+    is_csv = path.suffix.lower() not in (".parquet", ".pq")
+    table = _read_csv(path, label_column) if is_csv else _read_parquet(path)
+    if table.num_rows == 0:
+        raise InputError(f"{path} holds no samples below its first line" if is_csv else f"{path} holds no samples")
+    names = table.column_names
+    if label_column not in names and labelled:
+        raise InputError(f"{path} has no column {label_column!r}: its columns are {', '.join(names)}")
+    lines = _Lines(path if is_csv else None)
+    y, classes = _labels(table, label_column, path, lines)
+    rest = table.drop_columns([name for name in (label_column, *NOT_FEATURES) if name in names])
+
+    def ids(default: Any) -> Any:
+        values = table.column("id").to_pylist() if "id" in names else default
+        return unique_ids(values, where=str(path), line=2 if is_csv and lines.plain() else None)
+
+    if "path" in names:
+        from labelsieve.data.pictures import read_pictures, safe_path
+
+        written = [str(value or "") for value in table.column("path").to_pylist()]
+        base = root if root is not None else path.parent
+        files = []
+        for row, name in enumerate(written):
+            file = safe_path(base, name)
+            if file is None:
+                raise InputError(f"{path}, {lines.name(row)}: {name!r} leads outside {base}; give --root")
+            if not file.is_file():
+                raise InputError(f"{path}, {lines.name(row)}: the file {name!r} is not there")
+            files.append(file)
+        return read_pictures(
+            files, y, classes, ids(written), name=path.stem, size=size, staging=staging, progress=progress
+        )
+    if "text" in names:
+        x: Any = texts(table.column("text").to_pylist())
+        return LabelledData(x=x, y=y, classes=classes, ids=ids(range(len(x))), kind="text", name=path.stem)
+    if not rest.column_names:
+        raise InputError(f"{path} has only the label: it needs a column path or text, or columns of features")
+    x = encode_table(rest, where=str(path), encoding=encoding)
+    return LabelledData(x=x, y=y, classes=classes, ids=ids(range(len(x))), kind="table", name=path.stem)
+
+
+def _labels(table: Any, name: str, path: Path, lines: _Lines) -> tuple[IntArray, tuple[Any, ...]]:
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        return np.full(table.num_rows, -1, dtype=np.int64), ()
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values = column.to_pylist()
+    for row, value in enumerate(values):
+        if value is None or value == "":
+            raise InputError(f"{path}, {lines.name(row)}: the label is missing")
+    decimal = first_decimal(values) if pa.types.is_string(column.type) else None
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        decimal = 0
+    if decimal is not None:
+        raise InputError(
+            f"{path}, {lines.name(decimal)}: the label {values[decimal]} is a decimal number; "
+            "classes must be names or whole numbers"
+        )
+    return encode(values, where=f"{path}: {name}")
+
+
+class _Lines:
+    """Rows to lines of the file: read again only when there is something to say. Parquet has rows alone."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def name(self, row: int) -> str:
+        if self.path is None:
+            return f"row {row + 1}"
+        return f"line {self._starts()[row]}"
+
+    def plain(self) -> bool:
+        """Does row i stand in line i + 2: no cell with a line break, no empty line?"""
+        return (
+            self.path is not None and self.path.read_bytes().count(b'"') == 0 and b"\n\n" not in self.path.read_bytes()
+        )
+
+    def _starts(self) -> list[int]:
+        assert self.path is not None
+        starts, before = [], 0
+        with self.path.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.reader(file, delimiter=_delimiter(self.path))
+            for row in rows:
+                if row:
+                    starts.append(before + 1)
+                before = rows.line_num
+        return starts[1:]
+
+
+def _delimiter(path: Path) -> str:
+    """Tab or semicolon where the first line has no comma but those."""
+    with path.open(encoding="utf-8-sig") as file:
+        first = file.readline()
+    return next((mark for mark in (",", "\t", ";") if mark in first), ",")
+
+
+def _read_csv(path: Path, label_column: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty")
+    try:
+        delimiter = _delimiter(path)
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header = next(csv.reader(file, delimiter=delimiter), [])
+        repeated = {name for name in header if header.count(name) > 1}
+        if repeated:
+            raise InputError(f"{path}, line 1: the column {min(repeated)!r} is there twice")
+        as_text = {name: pa.string() for name in (label_column, "id", "path", "text", "true")}
+        return pc.read_csv(
+            path,
+            parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pc.ConvertOptions(column_types=as_text, strings_can_be_null=False),
+        )
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not in UTF-8: save it as UTF-8") from None
+    except (pa.ArrowInvalid, csv.Error) as error:
+        raise InputError(_what_is_wrong(path, error)) from None
+
+
+def _what_is_wrong(path: Path, error: Exception) -> str:
+    """Arrow counts rows of its own; a person counts lines."""
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        rows = csv.reader(file, delimiter=_delimiter(path))
+        try:
+            width, before = None, 0
+            for row in rows:
+                if width is None:
+                    width = len(row)
+                elif row and len(row) != width:
+                    return f"{path}, line {before + 1}: {len(row)} cells where the first line has {width}"
+                before = rows.line_num
+        except csv.Error as problem:
+            return f"{path}, line {rows.line_num}: {problem}"
+    return f"{path} is not a readable CSV file ({str(error).splitlines()[0]})"
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]})") from None

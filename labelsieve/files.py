@@ -1,0 +1,145 @@
+"""Files that are old or new but never half, and a lock that its owner's death releases."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from labelsieve.errors import InputError
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to; on success it is synced and renamed over `path`, otherwise removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        with partial.open("r+b") as written:
+            os.fsync(written.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_writer(path: Path) -> Iterator[IO[str]]:
+    """A text file that takes its name only when it is whole."""
+    with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+def write_text(path: Path, text: str) -> None:
+    with atomic_writer(path) as file:
+        file.write(text)
+
+
+def write_json(path: Path, content: Any) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside `folder` survive a power cut; not every system lets a folder be synced."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line in one write, synced. Half a line left by a crash is cut off first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            os.ftruncate(descriptor, len(_whole_lines(path.read_bytes())))
+        os.write(descriptor, line.encode() + b"\n")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lines_of(path: Path) -> list[str]:
+    """The whole lines of a file that grows, without half a line at its end; none where it is not there."""
+    if not path.is_file():
+        return []
+    # Only \n ends a line here: a class name may hold any of the characters str.splitlines would cut at.
+    return _whole_lines(path.read_bytes()).decode("utf-8").split("\n")[:-1]
+
+
+def _whole_lines(content: bytes) -> bytes:
+    return content[: content.rfind(b"\n") + 1]
+
+
+@contextmanager
+def locked(path: Path, *, what: str) -> Iterator[None]:
+    """Hold the lock file `path`, which names its owner. The operating system releases it when the owner dies."""
+    descriptor = _acquire(path, what)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(path: Path, what: str) -> int:
+    me = {"pid": os.getpid(), "host": socket.gethostname()}
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        owner = _owner(descriptor)
+        # On another machine the system's lock may not reach us, so a lock that names one is believed.
+        elsewhere = owner is not None and owner["host"] != me["host"]
+        if elsewhere or not _try_lock(descriptor, owner):
+            os.close(descriptor)
+            who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+            hint = f"; if that process is gone, delete {path}" if elsewhere else ""
+            raise InputError(f"{what} is in use by {who}: wait for it, stop it or give another --out{hint}")
+        try:
+            still_there = path.stat().st_ino == os.fstat(descriptor).st_ino
+        except FileNotFoundError:
+            still_there = False
+        if still_there:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(me).encode(), 0)
+            return descriptor
+        os.close(descriptor)  # its owner let go and removed it between our open and our lock: begin again
+
+
+def _owner(descriptor: int) -> dict[str, Any] | None:
+    try:
+        owner = json.loads(os.pread(descriptor, 4096, 0))
+        return {"pid": int(owner["pid"]), "host": str(owner["host"])}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _try_lock(descriptor: int, owner: dict[str, Any] | None) -> bool:
+    if sys.platform == "win32":
+        return owner is None or not _alive(owner["pid"])
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

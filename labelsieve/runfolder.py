@@ -1,0 +1,403 @@
+"""The files of a run: read, written atomically, locked against a second process.
+
+    run.json        every setting used, versions, seed, data fingerprint, state of each stage
+    labels.csv      one row a sample, in input order; the columns are those of `LabelRow`
+    skipped.csv     samples that could not be read, and why
+    summary.json    samples, classes, noise ratio, transition matrix, expected precision and recall, counts by verdict
+    history.jsonl   one line an epoch (or an iteration of selection)
+    decisions.csv   what a person decided, one line a decision, the last one of a sample counts
+    checkpoints/    what an unfinished stage goes on from
+
+Whole files are written beside their place, synced and renamed, so that a reader or a crash sees the old file or the new
+one. Files that grow are appended a whole line at a time; half a line at the end (a crash) is ignored and repaired.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import numpy as np
+
+from labelsieve.errors import InputError
+from labelsieve.files import append_line, atomic_writer, lines_of, locked, write_json
+from labelsieve.types import SELECTED, VERDICTS, LabelledData, Selection
+
+FORMAT = 1
+Progressed = Literal["new", "resumed", "done"]
+# A resumed stage goes on with the numbers an earlier process computed, so these must not have changed under it.
+VERSIONED = ("labelsieve", "numpy", "scikit-learn", "torch")
+
+
+class LabelRow(NamedTuple):
+    """One row of labels.csv. Class names are the users' own; a value that was never computed is an empty cell."""
+
+    id: str  # of the sample, unique: a file's path, a row's id or its number
+    label: str  # the given label
+    predicted: str  # by a network that did not train on this sample
+    probability: float  # of the given label, by that network
+    loss: float  # cross-entropy of the given label
+    verdict: str  # selected, candidate or removed
+    iteration: int  # in which the verdict fell; 0: still a candidate
+    suspicion: float  # 0..1, higher is more likely mislabelled
+    suggested: str  # another label to consider; empty where the given one is not doubted
+
+
+class Decision(NamedTuple):
+    """One line of decisions.csv."""
+
+    id: str
+    decision: str  # keep, relabel, drop or undo
+    label: str  # the label decided on; empty for drop and undo
+    time: str
+
+
+class RunFolder:
+    """A run folder. Making the object touches nothing; `start` and the writers create what they need."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file, not a run folder: give another --out")
+
+    @classmethod
+    def existing(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """The run folder at `path`, which must hold a run."""
+        run = cls(path)
+        if not run.exists():
+            raise InputError(
+                f"{run.path} is not a run folder (no run.json): make one with `labelsieve select` or `run`"
+            )
+        return run
+
+    def exists(self) -> bool:
+        return (self.path / "run.json").is_file()
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder; a second process is refused, a lock whose process is gone is taken over."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with locked(self.path / "run.lock", what=f"run folder {self.path}"):
+            for left_by_a_crash in self.path.glob("**/.*.partial"):
+                left_by_a_crash.unlink(missing_ok=True)
+            yield
+
+    # run.json
+
+    def record(self) -> dict[str, Any]:
+        """run.json, or an empty record."""
+        if not self.exists():
+            return {}
+        record = _read_json(self.path / "run.json")
+        if record.get("format") != FORMAT:
+            raise InputError(f"{self.path}/run.json has format {record.get('format')!r}, this version reads {FORMAT}")
+        return record
+
+    def update(self, **entries: Any) -> None:
+        """Set top-level entries of run.json."""
+        self._write("run.json", {"format": FORMAT, **self.record(), **entries})
+
+    def start(
+        self, stage: str, *, settings: Mapping[str, Any], data: LabelledData | None = None, source: str | None = None
+    ) -> Progressed:
+        """Begin a stage, go on with it, or learn that it is done. What changed since it began is refused aloud."""
+        record = self.record()
+        asked = json.loads(json.dumps(dict(settings), default=str))
+        about = describe(data, source) if data is not None else record.get("data")
+        before = record.get("stages", {}).get(stage)
+        if before is not None:
+            changed = _differences(before["settings"], asked)
+            if about is not None and record.get("data") is not None:
+                changed += _differences(record["data"], about, only=("fingerprint", "samples"), prefix="data ")
+            if before["state"] != "done":
+                changed += _differences(before["versions"], versions(), only=VERSIONED, prefix="version of ")
+            if changed:
+                raise InputError(
+                    f"{self.path} was begun differently: {'; '.join(changed)}. Give the same settings, or another --out"
+                )
+        elif data is not None and record.get("data") not in (None, about):
+            changed = _differences(record["data"], about or {}, only=("fingerprint", "samples"), prefix="data ")
+            if changed:
+                raise InputError(f"{self.path} holds other data: {'; '.join(changed)}. Give another --out")
+        if before is not None and before["state"] == "done":
+            return "done"
+        began = before["started"] if before is not None else _now()
+        entry = {"state": "running", "started": began, "settings": asked, "versions": versions()}
+        self.update(
+            data=record.get("data") or about,
+            versions=versions(),
+            seed=asked.get("seed", record.get("seed")),
+            settings={**record.get("settings", {}), **asked},
+            stages={**record.get("stages", {}), stage: entry},
+        )
+        if data is not None and data.skipped:
+            self.write_skipped(data)
+        return "new" if before is None else "resumed"
+
+    def finish(self, stage: str, **facts: Any) -> None:
+        """Mark a stage done, with what is worth knowing about it (seconds, devices, files)."""
+        self._end(stage, "done", facts)
+
+    def fail(self, stage: str, reason: str) -> None:
+        """Mark a stage failed; the next start goes on from its checkpoints."""
+        self._end(stage, "failed", {"reason": reason})
+
+    def state(self, stage: str) -> str | None:
+        """running, failed, done, or None where the stage never began."""
+        entry = self.record().get("stages", {}).get(stage)
+        return None if entry is None else str(entry["state"])
+
+    def _end(self, stage: str, state: str, facts: Mapping[str, Any]) -> None:
+        stages = self.record()["stages"]
+        stages[stage] = {**stages[stage], "state": state, "ended": _now(), **facts}
+        self.update(stages=stages)
+
+    # selection
+
+    def write_selection(
+        self, data: LabelledData, selection: Selection, *, measured: Mapping[str, float] | None = None
+    ) -> None:
+        """labels.csv and summary.json. `measured` is what `metrics` found where the true labels are known."""
+        with atomic_writer(self.path / "labels.csv") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(LabelRow._fields)
+            writer.writerows(_label_cells(data, selection))
+        self.write_summary(summarise(data, selection, measured=measured))
+
+    def read_labels(self) -> Iterator[LabelRow]:
+        """The rows of labels.csv, one at a time."""
+        path = self.path / "labels.csv"
+        if not path.is_file():
+            raise InputError(f"{self.path} has no labels.csv: run `labelsieve select` first")
+        with path.open(newline="", encoding="utf-8") as file:
+            yield from _parse_labels(file, path)
+
+    def write_skipped(self, data: LabelledData) -> None:
+        """skipped.csv: what could not be read, and why."""
+        with atomic_writer(self.path / "skipped.csv") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("id", "reason"))
+            writer.writerows(data.skipped)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        self._write("summary.json", summary)
+
+    def read_summary(self) -> dict[str, Any]:
+        path = self.path / "summary.json"
+        if not path.is_file():
+            raise InputError(f"{self.path} has no summary.json: run `labelsieve select` first")
+        return _read_json(path)
+
+    # files that grow
+
+    def append_history(self, entry: Mapping[str, Any]) -> None:
+        append_line(self.path / "history.jsonl", json.dumps(_finite(entry)))
+
+    def read_history(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in lines_of(self.path / "history.jsonl")]
+
+    def rewind_history(self, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Forget the lines that a resumed stage will write again."""
+        kept = [entry for entry in self.read_history() if keep(entry)]
+        if (self.path / "history.jsonl").exists():
+            with atomic_writer(self.path / "history.jsonl") as file:
+                file.writelines(json.dumps(entry) + "\n" for entry in kept)
+
+    def append_decision(self, id: str, decision: str, label: str = "") -> Decision:
+        made = Decision(id, decision, label, _now())
+        path = self.path / "decisions.csv"
+        if not path.exists():
+            append_line(path, _csv_line(Decision._fields))
+        append_line(path, _csv_line(made))
+        return made
+
+    def read_decisions(self) -> list[Decision]:
+        """Every decision in the order it was made."""
+        rows = csv.reader(lines_of(self.path / "decisions.csv"))
+        return [Decision(*row) for number, row in enumerate(rows) if number and len(row) == len(Decision._fields)]
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / name, _finite(content))
+
+
+def fingerprint(data: LabelledData, *, looked_at: int = 256) -> str:
+    """A hash of all ids and labels and of the content of some samples, evenly spread."""
+    import hashlib
+
+    digest = hashlib.sha256(json.dumps([str(name) for name in data.classes]).encode())
+    for start in range(0, len(data), 100_000):
+        digest.update("\n".join(data.ids[start : start + 100_000].tolist()).encode())
+    digest.update(np.ascontiguousarray(data.y, dtype="<i8").tobytes())
+    for i in np.unique(np.linspace(0, max(len(data) - 1, 0), min(looked_at, len(data))).astype(int)):
+        sample = data.x[int(i)]
+        digest.update(sample.tobytes() if isinstance(sample, np.ndarray) else repr(sample).encode())
+    return digest.hexdigest()[:32]
+
+
+def describe(data: LabelledData, source: str | None) -> dict[str, Any]:
+    """What run.json says of the data."""
+    return {
+        "source": source,
+        "name": data.name,
+        "kind": data.kind,
+        "samples": len(data),
+        "classes": [_plain(name) for name in data.classes],
+        "skipped": len(data.skipped),
+        "fingerprint": fingerprint(data),
+    }
+
+
+def summarise(
+    data: LabelledData, selection: Selection, *, measured: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """The content of summary.json."""
+    c = len(data.classes)
+    by_class = np.zeros((c, len(VERDICTS)), dtype=int)
+    np.add.at(by_class, (data.y, selection.verdict), 1)
+    summary: dict[str, Any] = {
+        "samples": len(data),
+        "skipped": len(data.skipped),
+        "classes": [_plain(name) for name in data.classes],
+        "noise_ratio": float(selection.noise_ratio),
+        "transition_matrix": np.asarray(selection.transition_matrix).tolist(),
+        "label_precision": float(selection.expected_precision),
+        "label_recall": float(selection.expected_recall),
+        "counts": {name: int(np.sum(selection.verdict == code)) for code, name in enumerate(VERDICTS)},
+        "by_class": {
+            str(name): dict(zip(VERDICTS, map(int, by_class[i]), strict=True)) for i, name in enumerate(data.classes)
+        },
+        "iterations": [dict(entry) for entry in selection.history],
+        "notes": list(selection.notes),
+    }
+    if measured is not None:
+        summary |= {f"measured_{name}": float(value) for name, value in measured.items()}
+    return summary
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on, without importing any of it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any, ...]]:
+    names = [str(name) for name in data.classes]
+    for i in range(len(data)):
+        given, predicted = int(data.y[i]), int(selection.predicted[i])
+        doubted = predicted >= 0 and predicted != given and selection.verdict[i] != SELECTED
+        yield (
+            data.ids[i],
+            names[given],
+            names[predicted] if predicted >= 0 else "",
+            _number(selection.probability[i]),
+            _number(selection.loss[i]),
+            VERDICTS[selection.verdict[i]],
+            int(selection.iteration[i]),
+            _number(selection.suspicion[i]),
+            names[predicted] if doubted else "",
+        )
+
+
+def _parse_labels(file: Iterable[str], path: Path) -> Iterator[LabelRow]:
+    rows = csv.reader(file)
+    if tuple(next(rows, ())) != LabelRow._fields:
+        raise InputError(f"{path}: the first line must be {','.join(LabelRow._fields)}")
+    for number, row in enumerate(rows, start=2):
+        try:
+            id, label, predicted, probability, loss, verdict, iteration, suspicion, suggested = row
+            yield LabelRow(
+                id, label, predicted, _float(probability), _float(loss), verdict, int(iteration), _float(suspicion),
+                suggested,
+            )  # fmt: skip
+        except ValueError:
+            raise InputError(f"{path}, line {number}: not a row of a labels.csv") from None
+
+
+def _differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, only: tuple[str, ...] | None = None, prefix: str = ""
+) -> list[str]:
+    names = only if only is not None else sorted({*before, *now})
+    return [
+        f"{prefix}{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else str(value)
+
+
+def _number(value: Any) -> str:
+    return "" if math.isnan(value) else f"{float(value):.6g}"
+
+
+def _float(cell: str) -> float:
+    return float(cell) if cell else math.nan
+
+
+def _plain(value: Any) -> Any:
+    """A class name as JSON can hold it."""
+    return (
+        value.item() if isinstance(value, np.generic) else value if isinstance(value, str | int | bool) else str(value)
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no nan: null instead. Numpy's numbers and arrays become plain ones."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _finite(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return value
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not valid JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} does not hold a JSON object")
+    return content
+
+
+def _csv_line(cells: Iterable[Any]) -> str:
+    import io
+
+    line: IO[str] = io.StringIO()
+    # One decision stays one line of the file, whatever a class or a file is called.
+    csv.writer(line, lineterminator="").writerow(str(cell).replace("\r", " ").replace("\n", " ") for cell in cells)
+    line.seek(0)
+    return line.read()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,204 @@
+"""Folders of pictures as they come: every size and mode, broken ones, hostile ones."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelsieve.data.pictures import common_size, safe_path
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+
+
+def picture(
+    path: Path, *, mode: str = "RGB", size: tuple[int, int] = (8, 8), colour: object = None, **save: object
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour if colour is not None else 0).save(path, **save)  # type: ignore[arg-type]
+
+
+def two_classes(root: Path) -> Path:
+    picture(root / "black" / "a.png")
+    picture(root / "white" / "b.png", colour=(255, 255, 255))
+    return root
+
+
+def test_small_pictures_of_one_size_keep_it(tmp_path: Path) -> None:
+    for i in range(3):
+        picture(tmp_path / "red" / f"{i}.png", size=(12, 9), colour=(255, 0, 0))
+        picture(tmp_path / "blue" / "deep" / f"{i}.bmp", size=(12, 9), colour=(0, 0, 255))
+    data = load_source(str(tmp_path))
+    assert data.x.shape == (6, 9, 12, 3) and data.x.dtype == np.uint8 and data.classes == ("blue", "red")
+    assert data.ids.tolist()[:2] == ["blue/deep/0.bmp", "blue/deep/1.bmp"]
+    assert data.x[0, 0, 0].tolist() == [0, 0, 255] and data.y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.skipped == ()
+
+
+def test_every_mode_becomes_rgb(tmp_path: Path) -> None:
+    two_classes(tmp_path)
+    a = tmp_path / "modes"
+    picture(a / "grey.png", mode="L", colour=128)
+    picture(a / "grey16.png", mode="I;16", colour=128 * 257)
+    picture(a / "clear.png", mode="RGBA", colour=(255, 0, 0, 0))
+    picture(a / "cmyk.jpg", mode="CMYK", colour=(0, 0, 0, 0))
+    picture(a / "one.png", mode="1", colour=1)
+    palette = Image.new("P", (8, 8), 0)
+    palette.putpalette([0, 255, 0, *[0] * 765])
+    palette.save(a / "palette.gif", transparency=7)
+    data = load_source(str(tmp_path))
+    seen = {id: data.x[i].mean(axis=(0, 1)) for i, id in enumerate(data.ids.tolist())}
+    for name, colour in {
+        "grey.png": 128,
+        "grey16.png": 128,
+        "clear.png": 255,
+        "cmyk.jpg": 255,
+        "one.png": 255,
+        "palette.gif": (0, 255, 0),
+    }.items():
+        assert np.allclose(seen[f"modes/{name}"], colour, atol=1), name
+    assert not data.skipped
+
+
+def test_exif_turns_the_picture(tmp_path: Path) -> None:
+    two_classes(tmp_path)
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    pixels[:, :4] = 255  # left half white
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown turned a quarter to the right: the left becomes the top
+    Image.fromarray(pixels).save(tmp_path / "white" / "turned.png", exif=exif)
+    data = load_source(str(tmp_path))
+    turned = data.x[data.ids.tolist().index("white/turned.png")]
+    assert turned[:4].mean() == 255 and turned[4:].mean() == 0
+
+
+def test_sizes_are_made_common(tmp_path: Path) -> None:
+    picture(tmp_path / "a" / "small.png", size=(20, 10))
+    picture(tmp_path / "b" / "large.jpg", size=(300, 200))
+    assert load_source(str(tmp_path)).x.shape == (2, 64, 64, 3)
+    assert load_source(str(tmp_path), size=32).x.shape == (2, 32, 32, 3)
+    with pytest.raises(InputError, match=r"--size 5000 is outside 8\.\.1024"):
+        load_source(str(tmp_path), size=5000)
+    assert common_size([(28, 28), (28, 28)], None) == (28, 28)
+    assert common_size([(28, 28), (20, 30)], None) == (28, 28)
+    assert common_size([(500, 400)], None) == (64, 64)
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of a few bytes whose header promises width x height pixels."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def test_what_cannot_be_read_is_listed_and_stops_nothing(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    black = root / "black"
+    whole = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(whole, "JPEG")
+    (black / "truncated.jpg").write_bytes(whole.getvalue()[:900])
+    (black / "page.jpg").write_text("<html><script>alert(1)</script></html>")
+    (black / "drawing.jpg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (black / "script.jpg").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    (black / "empty.png").write_bytes(b"")
+    (black / "bomb.png").write_bytes(bomb(15_000, 10_000))
+    (black / "huge.png").write_bytes(bomb(60_000, 60_000))
+    (black / "notes.txt").write_text("mine")
+    (black / ".hidden").write_text("")
+    secret = tmp_path / "secret.png"
+    picture(secret)
+    (black / "link.png").symlink_to(secret)
+    (root / "elsewhere").symlink_to("/etc")
+    (black / "loop").symlink_to(root)
+    (black / "inside.png").symlink_to(black / "a.png")
+    lines = io.StringIO()
+    data = load_source(str(root), progress=Progress(stream=lines))
+    assert data.ids.tolist() == ["black/a.png", "black/inside.png", "white/b.png"]
+    reasons = dict(data.skipped)
+    assert reasons.pop("black/truncated.jpg").startswith("damaged: ")
+    not_picture = "not a picture, whatever its name says"
+    assert reasons == {
+        "elsewhere": "a link that leads outside the folder",
+        "black/link.png": "a link that leads outside the folder",
+        "black/loop": "a link to a folder",
+        "black/notes.txt": "not a picture file",
+        "black/page.jpg": not_picture,
+        "black/drawing.jpg": not_picture,
+        "black/script.jpg": not_picture,
+        "black/empty.png": not_picture,
+        "black/bomb.png": "too large: 150 megapixels, at most 100 are read",
+        "black/huge.png": "too large: at most 100 megapixels are read",
+    }
+    assert "7 of 10 pictures cannot be read" in lines.getvalue()
+
+
+def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
+    two_classes(tmp_path)
+    (tmp_path / "nothing").mkdir()
+    lines = io.StringIO()
+    data = load_source(str(tmp_path), progress=Progress(stream=lines))
+    assert data.classes == ("black", "white")
+    assert "class folder 'nothing' holds no pictures" in lines.getvalue()
+
+
+def test_no_samples(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no samples in .*: expected a folder for each class"):
+        load_source(str(tmp_path))
+    (tmp_path / "a").mkdir()
+    with pytest.raises(InputError, match="no pictures in its class folders"):
+        load_source(str(tmp_path))
+    (tmp_path / "a" / "x.jpg").write_text("no")
+    with pytest.raises(InputError, match="no readable picture"):
+        load_source(str(tmp_path))
+    picture(tmp_path / "a" / "y.png")
+    with pytest.raises(InputError, match="one class only"):
+        load_source(str(tmp_path))
+
+
+def test_a_second_start_uses_the_staged_copy(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    (root / "black" / "bad.png").write_text("no")
+    first = load_source(str(root), staging=tmp_path / "staged")
+    assert isinstance(first.x, np.memmap)
+    lines = io.StringIO()
+    second = load_source(str(root), staging=tmp_path / "staged", progress=Progress(stream=lines))
+    assert "using the pictures staged" in lines.getvalue() and "decoding" not in lines.getvalue()
+    assert np.array_equal(first.x, second.x) and first.skipped == second.skipped
+    assert first.ids.tolist() == second.ids.tolist() == ["black/a.png", "white/b.png"]
+    picture(root / "black" / "a.png", colour=(9, 9, 9))
+    os.utime(root / "black" / "a.png", ns=(1, 1))
+    assert load_source(str(root), staging=tmp_path / "staged").x[0, 0, 0].tolist() == [9, 9, 9]
+    (tmp_path / "staged" / "pictures.npy").write_bytes(b"half")
+    assert len(load_source(str(root), staging=tmp_path / "staged")) == 2
+
+
+def test_a_csv_of_paths(tmp_path: Path) -> None:
+    two_classes(tmp_path)
+    (tmp_path / "t.csv").write_text("path,label\nblack/a.png,dark\nwhite/b.png,light\n")
+    data = load_source(str(tmp_path / "t.csv"))
+    assert data.kind == "pictures" and data.classes == ("dark", "light") and data.ids[1] == "white/b.png"
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "t.csv").write_text("path,label\nblack/a.png,dark\nwhite/b.png,light\n")
+    assert len(load_source(str(tmp_path / "sub" / "t.csv"), root=tmp_path)) == 2
+
+
+def test_flat_folders_can_be_predicted_on(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png")
+    data = load_source(str(tmp_path), labelled=False)
+    assert data.ids.tolist() == ["a.png"] and data.y.tolist() == [-1]
+
+
+def test_safe_path(tmp_path: Path) -> None:
+    assert safe_path(tmp_path, "a/../b") == tmp_path.resolve() / "b"
+    for name in ("..", "../x", "/etc/passwd", "a/../../x", "a\0b"):
+        assert safe_path(tmp_path, name) is None, name

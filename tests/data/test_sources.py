@@ -1,0 +1,302 @@
+"""Every kind of SOURCE that is not pictures: what is read, and the one plain sentence for what cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelsieve.data.columns import Encoding, encode_table
+from labelsieve.data.labels import encode, read_label_file, true_codes, with_labels
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# labels
+
+
+def test_encode_keeps_the_users_names() -> None:
+    y, classes = encode(["dog", "cat", "dog"])
+    assert classes == ("cat", "dog") and y.tolist() == [1, 0, 1]
+    y, classes = encode(["10", "9", "10"])
+    assert classes == (9, 10) and y.tolist() == [1, 0, 1]
+    assert encode([True, False])[1] == (False, True)
+    assert encode(["01", "1"])[1] == ("01", "1")
+    with pytest.raises(InputError, match="decimal"):
+        encode([0.5, 1.0])
+
+
+@given(st.lists(st.integers(-(10**20), 10**20) | st.text(max_size=5), min_size=1))
+def test_encode_round_trips(labels: list[int | str]) -> None:
+    texts = [str(label).replace("\0", "") for label in labels]
+    y, classes = encode(texts)
+    assert [str(classes[code]) for code in y] == texts
+
+
+def test_digits() -> None:
+    data = load_source("digits")
+    assert len(data) == 1797 and data.classes == tuple(range(10)) and data.x.shape == (1797, 64)
+    assert data.x.max() == 1.0 and data.ids[0] == "digit-0000"
+
+
+# --labels
+
+
+def test_label_file_replaces_labels_and_true_goes_elsewhere(tmp_path: Path) -> None:
+    source = write(tmp_path / "t.csv", "id,label,a\nx,cat,1\ny,dog,2\n")
+    file = read_label_file(write(tmp_path / "labels.csv", "id,label,true\ny,bird,dog\nx,cat,cat\n"))
+    data = load_source(source, labels=file)
+    assert [data.classes[code] for code in data.y] == ["cat", "bird"]
+    true = true_codes(data, file)
+    assert true is not None and [data.classes[code] for code in true] == ["cat", "dog"]
+    no_true = read_label_file(write(tmp_path / "l2.csv", "id,label\nx,cat\ny,dog\n"))
+    assert true_codes(data, no_true) is None
+
+
+def test_label_file_brings_labels_to_a_source_without(tmp_path: Path) -> None:
+    source = write(tmp_path / "t.csv", "id,a\nx,1\ny,2\n")
+    file = read_label_file(write(tmp_path / "labels.csv", "id,label\ny,1\nx,0\n"))
+    assert load_source(source, labels=file).y.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("id,label\n", "holds no labels"),
+        ("name,label\na,b\n", "no column 'id': its columns are name, label"),
+        ("id,class\na,b\n", "no column 'label'"),
+        ("id,label\na,b\na,c\n", "line 3: the id 'a' was there before"),
+        ("id,label\na,b\nb\n", "line 3: 1 cells where 2"),
+        ("id,label\na,\n", "line 2: the label is missing"),
+    ],
+)
+def test_bad_label_files(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_label_file(write(tmp_path / "labels.csv", text))
+
+
+def test_label_file_must_fit_the_source(tmp_path: Path) -> None:
+    data = load_source("digits")
+    with pytest.raises(InputError, match=r"no label of the sample 'digit-0000' and of 1,796 more"):
+        with_labels(data, read_label_file(write(tmp_path / "a.csv", "id,label\nzz,1\n")))
+    every = "".join(f"{id},1\n" for id in data.ids)
+    with pytest.raises(InputError, match=r"names 1 ids that digits lacks, such as 'zz'"):
+        with_labels(data, read_label_file(write(tmp_path / "b.csv", "id,label\nzz,1\n" + every)))
+    with pytest.raises(InputError, match="is not there"):
+        read_label_file(tmp_path / "none.csv")
+
+
+# tables
+
+
+def test_numbers_categories_and_gaps(tmp_path: Path) -> None:
+    source = write(tmp_path / "t.csv", "age,city,label\n1,Rome,yes\n,Oslo,no\n3,,yes\n8,Rome,no\n")
+    data = load_source(source)
+    assert data.kind == "table" and data.classes == ("no", "yes") and data.ids.tolist() == ["0", "1", "2", "3"]
+    # age with its gap at the median 3, where the gap was; then "", Oslo, Rome.
+    expected = [[1, 0, 0, 0, 1], [3, 1, 0, 1, 0], [3, 0, 1, 0, 0], [8, 0, 0, 0, 1]]
+    assert np.asarray(data.x).tolist() == expected
+    assert data.x[np.array([3, 0])].tolist() == [expected[3], expected[0]]
+    assert data.x.row(1) == {"age": None, "city": "Oslo"}
+
+
+def test_parquet_reads_like_csv(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"age": [1.0, None, 3.0], "city": ["Rome", "Oslo", None], "label": [0, 1, 1]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    parquet = load_source(str(tmp_path / "t.parquet"))
+    csv = load_source(write(tmp_path / "t.csv", "age,city,label\n1,Rome,0\n,Oslo,1\n3,,1\n"))
+    assert np.array_equal(np.asarray(parquet.x), np.asarray(csv.x)) and parquet.classes == csv.classes == (0, 1)
+    pq.write_table(table.set_column(2, "label", pa.array([0.5, 1, 2])), tmp_path / "f.parquet")
+    with pytest.raises(InputError, match=r"row 1: the label 0.5 is a decimal number"):
+        load_source(str(tmp_path / "f.parquet"))
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        load_source(str(tmp_path / "bad.parquet"))
+
+
+def test_a_second_table_is_read_as_the_first(tmp_path: Path) -> None:
+    first = load_source(write(tmp_path / "a.csv", "n,k,label\n1,u,0\n5,v,1\n,w,1\n"))
+    encoding = Encoding.from_json(first.x.encoding.to_json())
+    assert encoding == first.x.encoding
+    second = load_source(write(tmp_path / "b.csv", "k,n\nv,\nnew,7\n"), labelled=False, encoding=encoding)
+    assert np.asarray(second.x).tolist() == [[3, 1, 0, 1, 0], [7, 0, 0, 0, 0]]
+    assert second.y.tolist() == [-1, -1] and second.classes == ()
+    with pytest.raises(InputError, match="lacks the columns k"):
+        load_source(write(tmp_path / "c.csv", "n\n1\n"), labelled=False, encoding=encoding)
+    with pytest.raises(InputError, match="'n' holds text"):
+        load_source(write(tmp_path / "d.csv", "n,k\nx,u\n"), labelled=False, encoding=encoding)
+
+
+def test_rare_levels_share_a_column() -> None:
+    import pyarrow as pa
+
+    words = [f"w{i:03d}" for i in range(100)] + ["common"] * 5
+    x = encode_table(pa.table({"word": words}), where="t")
+    column = x.encoding.columns[0]
+    assert x.shape == (105, 50) and "common" in column.levels and column.others
+    assert np.asarray(x).sum(axis=1).tolist() == [1.0] * 105
+    assert np.asarray(x)[:, -1].sum() == 100 - 48
+
+
+def test_text_with_quotes_and_line_breaks(tmp_path: Path) -> None:
+    data = load_source(write(tmp_path / "t.csv", 'text,label\n"a, ""b""\nc",spam\nplain,ham\n'))
+    assert data.kind == "text" and data.x.tolist() == ['a, "b"\nc', "plain"] and data.classes == ("ham", "spam")
+
+
+def test_semicolons_tabs_and_a_byte_order_mark(tmp_path: Path) -> None:
+    assert len(load_source(write(tmp_path / "t.csv", "\ufefflabel;a\nx;1\ny;2\n"))) == 2
+    assert len(load_source(write(tmp_path / "t.tsv", "a\tlabel\n1\tx\n2\ty\n"))) == 2
+
+
+def test_true_and_id_are_no_features(tmp_path: Path) -> None:
+    data = load_source(write(tmp_path / "t.csv", "id,a,label,true\n7,1,x,x\n8,2,y,x\n"))
+    assert data.x.shape == (2, 1) and data.ids.tolist() == ["7", "8"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"t\.csv is empty"),
+        ("label,a\n", "holds no samples"),
+        ("a,b\n1,2\n", "no column 'label': its columns are a, b"),
+        ("label,a\nx,1\ny,2,3\n", "line 3: 3 cells where the first line has 2"),
+        ('label,a\n"x\nx",1\ny,2,3\n', "line 4: 3 cells where the first line has 2"),
+        ("label,a\nx,1\n,2\n", "line 3: the label is missing"),
+        ("label,a\n1,1\n0.5,2\n", "line 3: the label 0.5 is a decimal number"),
+        ("label,a\n1.0,1\n2.0,2\n", r"line 2: the label 1\.0 is a decimal number"),
+        ("id,label,a\nk,x,1\nj,x,2\nk,y,3\n", r"the id 'k' is there twice \(lines 2 and 4\)"),
+        ("label,a,a\nx,1,2\n", "line 1: the column 'a' is there twice"),
+        ("label\nx\ny\n", "has only the label"),
+        ("label,a\nx,1\nx,2\n", r"one class only \('x'\)"),
+        ("label,a\nx,1\ny,inf\n", "column 'a' is infinite in row 2"),
+        ("label,path\nx,a.jpg\n", "line 2: the file 'a.jpg' is not there"),
+        ("label,path\nx,../../etc/passwd\n", "line 2: '../../etc/passwd' leads outside"),
+        ("label,path\nx,/etc/passwd\n", "line 2: '/etc/passwd' leads outside"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_source(write(tmp_path / "t.csv", text))
+
+
+def test_not_utf8_and_unknown_files(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("label,a\nvét,1\n".encode("latin-1"))
+    with pytest.raises(InputError, match="UTF-8"):
+        load_source(str(tmp_path / "t.csv"))
+    (tmp_path / "t.docx").write_bytes(b"")
+    with pytest.raises(InputError, match="no kind of file"):
+        load_source(str(tmp_path / "t.docx"))
+    with pytest.raises(InputError, match="is not there: give a folder"):
+        load_source(str(tmp_path / "nowhere"))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_as_a_csv_end_in_samples_or_one_sentence(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_bytes(b"label,a\nx,1\ny,2\n" + content)
+    try:
+        assert len(load_source(str(path))) >= 2
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+# npz
+
+
+def test_npz(tmp_path: Path) -> None:
+    path = tmp_path / "d.npz"
+    np.savez(path, x=np.arange(6).reshape(3, 2), y=np.array(["b", "a", "b"]))
+    data = load_source(str(path))
+    assert data.kind == "table" and data.x.dtype == np.float32 and data.classes == ("a", "b") and data.y[1] == 0
+    np.savez(path, x=np.zeros((3, 4, 5), np.uint8), y=np.array([0, 1, 1]), ids=np.array(["p", "q", "r"]))
+    data = load_source(str(path))
+    assert data.kind == "pictures" and data.x.shape == (3, 4, 5, 3) and data.ids.tolist() == ["p", "q", "r"]
+    np.savez(path, x=np.array(["good", "bad"]), y=np.array([1, 0]))
+    assert load_source(str(path)).kind == "text"
+
+
+def test_bad_npz(tmp_path: Path) -> None:
+    path = tmp_path / "d.npz"
+
+    def refuse(message: str, **arrays: np.ndarray) -> None:
+        np.savez(path, **arrays)
+        with pytest.raises(InputError, match=message):
+            load_source(str(path))
+
+    y = np.array([0, 1])
+    refuse("needs arrays named x and y; it holds x", x=np.zeros((2, 2)))
+    refuse("x has 3 samples but y has 2", x=np.zeros((3, 2)), y=y)
+    refuse("NaN or infinite values, first in sample 1", x=np.array([[0.0], [np.nan]]), y=y)
+    refuse("decimal", x=np.zeros((2, 2)), y=np.array([0.5, 1.5]))
+    refuse("no samples", x=np.zeros((0, 2)), y=np.zeros(0, int))
+    refuse("one label a sample", x=np.zeros((2, 2)), y=np.zeros((2, 2), int))
+    path.write_bytes(b"PK\x03\x04 broken")
+    with pytest.raises(InputError, match="not a readable"):
+        load_source(str(path))
+
+
+class Payload:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (self.marker,)  # type: ignore[return-value]
+
+
+def test_a_pickle_inside_an_npz_is_never_run(tmp_path: Path) -> None:
+    path, marker = tmp_path / "d.npz", tmp_path / "ran"
+    np.savez(path, x=np.array([Payload(marker), 1], dtype=object), y=np.array([0, 1]))
+    with pytest.raises(InputError, match="Python objects, which are never loaded"):
+        load_source(str(path))
+    assert not marker.exists()
+
+
+# hf
+
+
+def test_hugging_face_folders(tmp_path: Path) -> None:
+    import datasets
+
+    names = datasets.ClassLabel(names=["neg", "pos"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": names})
+    rows = datasets.Dataset.from_dict({"text": ["good", "bad"], "label": [1, 0]}, features=features)
+    rows.save_to_disk(tmp_path / "saved")
+    data = load_source(f"hf:{tmp_path / 'saved'}")
+    assert data.kind == "text" and data.classes == ("neg", "pos") and data.y.tolist() == [1, 0]
+    datasets.DatasetDict({"train": rows, "test": rows.select([0])}).save_to_disk(tmp_path / "dict")
+    assert len(load_source(f"hf:{tmp_path / 'dict'}?split=test", labelled=False)) == 1
+    with pytest.raises(InputError, match="no split 'dev': it has train, test"):
+        load_source(f"hf:{tmp_path / 'dict'}?split=dev")
+    with pytest.raises(InputError, match="no column 'kind'"):
+        load_source(f"hf:{tmp_path / 'saved'}?label=kind")
+    with pytest.raises(InputError, match="write hf:NAME_OR_DIR"):
+        load_source("hf:x?colour=red")
+
+
+def test_hugging_face_pictures_and_tables(tmp_path: Path) -> None:
+    import datasets
+    from PIL import Image
+
+    pictures = [Image.fromarray(np.full((8, 8, 3), shade, np.uint8)) for shade in (0, 255)]
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("string")})
+    rows = datasets.Dataset.from_dict({"image": pictures, "label": ["dark", "light"]}, features=features)
+    rows.save_to_disk(tmp_path / "pictures")
+    data = load_source(f"hf:{tmp_path / 'pictures'}", staging=tmp_path / "staged")
+    assert data.kind == "pictures" and data.x.shape == (2, 8, 8, 3) and data.x[1].min() == 255
+    datasets.Dataset.from_dict({"a": [1, 2], "label": [0, 1]}).save_to_disk(tmp_path / "table")
+    data = load_source(f"hf:{tmp_path / 'table'}")
+    assert data.kind == "table" and np.asarray(data.x).tolist() == [[1], [2]]

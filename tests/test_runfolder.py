@@ -1,0 +1,233 @@
+"""The files of a run: what is written is what is read, whole or not at all, by one process at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelsieve.errors import InputError
+from labelsieve.files import append_line, atomic_writer, lines_of, locked, write_text
+from labelsieve.runfolder import LabelRow, RunFolder, fingerprint, summarise
+from labelsieve.types import LabelledData, Selection, Skipped
+
+
+def three_samples() -> LabelledData:
+    return LabelledData(
+        x=np.arange(6.0).reshape(3, 2),
+        y=np.array([0, 1, 1]),
+        classes=("cat, tabby", "dog\n"),
+        ids=np.array(["a", "b,c", "d"]),
+        kind="table",
+        name="pets",
+        skipped=(Skipped("broken.jpg", "damaged"),),
+    )
+
+
+def a_selection() -> Selection:
+    nan = math.nan
+    return Selection(
+        verdict=np.array([1, 2, 0], dtype=np.int8),
+        iteration=np.array([1, 2, 0], dtype=np.int16),
+        predicted=np.array([0, 0, -1]),
+        probability=np.array([0.75, 0.125, nan]),
+        confidence=np.array([0.75, 0.875, nan]),
+        loss=np.array([0.25, 2.0, nan]),
+        suspicion=np.array([0.25, 0.875, 0.5]),
+        noise_ratio=1 / 3,
+        transition_matrix=np.eye(2),
+        expected_precision=0.9,
+        expected_recall=0.8,
+    )
+
+
+def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.write_selection(three_samples(), a_selection(), measured={"label_precision": 1.0})
+    rows = list(run.read_labels())
+    assert rows[0] == LabelRow("a", "cat, tabby", "cat, tabby", 0.75, 0.25, "selected", 1, 0.25, "")
+    assert rows[1] == LabelRow("b,c", "dog\n", "cat, tabby", 0.125, 2.0, "removed", 2, 0.875, "cat, tabby")
+    assert rows[2].predicted == "" and math.isnan(rows[2].loss) and rows[2].suggested == ""
+    header = (run / "labels.csv").read_text().splitlines()[0]
+    assert header == "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested"
+
+
+def test_summary_counts_by_verdict_and_class(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.write_selection(three_samples(), a_selection(), measured={"label_precision": 1.0})
+    summary = run.read_summary()
+    assert summary["counts"] == {"candidate": 1, "selected": 1, "removed": 1}
+    assert summary["by_class"]["dog\n"] == {"candidate": 1, "selected": 0, "removed": 1}
+    assert summary["samples"] == 3 and summary["skipped"] == 1 and summary["classes"] == ["cat, tabby", "dog\n"]
+    assert summary["measured_label_precision"] == 1.0
+    assert "measured_label_precision" not in summarise(three_samples(), a_selection())
+
+
+def test_a_stage_begins_goes_on_and_is_done(tmp_path: Path) -> None:
+    data = three_samples()
+    run = RunFolder(tmp_path / "run")
+    assert run.start("select", settings={"seed": 1}, data=data, source="pets.csv") == "new"
+    assert run.state("select") == "running"
+    assert RunFolder(tmp_path / "run").start("select", settings={"seed": 1}, data=data) == "resumed"
+    run.finish("select", seconds=1.5)
+    assert run.start("select", settings={"seed": 1}, data=data) == "done"
+    record = json.loads((run / "run.json").read_text())
+    assert record["seed"] == 1 and record["data"]["source"] == "pets.csv"
+    assert record["stages"]["select"]["seconds"] == 1.5
+    assert {"labelsieve", "numpy", "torch", "python"} <= record["versions"].keys()
+    assert "broken.jpg,damaged" in (run / "skipped.csv").read_text()
+
+
+def test_changes_under_a_resume_are_refused_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = three_samples()
+    run = RunFolder(tmp_path)
+    run.start("select", settings={"seed": 1, "epochs": 50}, data=data)
+    with pytest.raises(InputError, match=r"epochs was 50, now 40; seed was 1, now 2.*another --out"):
+        run.start("select", settings={"seed": 2, "epochs": 40}, data=data)
+    changed = LabelledData(**{**data.__dict__, "y": np.array([1, 1, 1])})
+    with pytest.raises(InputError, match="data fingerprint was"):
+        run.start("select", settings={"seed": 1, "epochs": 50}, data=changed)
+    with pytest.raises(InputError, match="holds other data"):
+        run.start("train", settings={}, data=changed)
+    monkeypatch.setattr("labelsieve.runfolder.versions", lambda: {"torch": "9.9"})
+    with pytest.raises(InputError, match=r"version of torch was .*, now 9\.9"):
+        run.start("select", settings={"seed": 1, "epochs": 50}, data=data)
+    run.finish("select")
+    assert run.start("select", settings={"seed": 1, "epochs": 50}, data=data) == "done"
+
+
+def test_fingerprint_sees_ids_labels_and_content() -> None:
+    data = three_samples()
+    prints = {fingerprint(data)}
+    prints.add(fingerprint(LabelledData(**{**data.__dict__, "x": data.x + 1})))
+    prints.add(fingerprint(LabelledData(**{**data.__dict__, "y": np.array([0, 1, 0])})))
+    prints.add(fingerprint(LabelledData(**{**data.__dict__, "ids": np.array(["a", "b", "c"])})))
+    assert len(prints) == 4
+    assert fingerprint(data) == fingerprint(three_samples())
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError), atomic_writer(path) as file:
+        file.write("half of the n")
+        raise RuntimeError
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_sigkill_in_the_middle_of_a_write_leaves_old_or_new(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_text(path, "0" * 1_000_000)
+    program = textwrap.dedent(f"""
+        from pathlib import Path
+        from labelsieve.files import write_text
+        print("up", flush=True)
+        while True:
+            for digit in "0123456789":
+                write_text(Path({str(path)!r}), digit * 1_000_000)
+    """)
+    for _ in range(5):
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.stdout.close()
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        content = path.read_text()
+        assert len(content) == 1_000_000 and len(set(content)) == 1
+    with RunFolder(tmp_path).lock():
+        assert sorted(os.listdir(tmp_path)) == ["run.json", "run.lock"]  # what the crashes left is swept up
+
+
+def test_half_a_line_is_ignored_and_repaired(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.append_history({"epoch": 0, "loss": math.nan})
+    with (run / "history.jsonl").open("a") as file:
+        file.write('{"epoch": 1, "lo')
+    assert run.read_history() == [{"epoch": 0, "loss": None}]
+    run.append_history({"epoch": 1, "loss": 0.5})
+    assert [entry["epoch"] for entry in run.read_history()] == [0, 1]
+    run.rewind_history(lambda entry: entry["epoch"] < 1)
+    assert [entry["epoch"] for entry in run.read_history()] == [0]
+
+
+@given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=5))
+def test_decisions_survive_any_name(tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]) -> None:
+    run = RunFolder(tmp_path_factory.mktemp("run"))
+    for id, label in names:
+        id, label = (text.encode("utf-8", "replace").decode() for text in (id, label))
+        run.append_decision(id, "relabel", label)
+    made = run.read_decisions()
+    assert len(made) == len(names)
+    for decision, (id, _) in zip(made, names, strict=True):
+        assert decision.id == id.encode("utf-8", "replace").decode().replace("\r", " ").replace("\n", " ")
+
+
+def test_lines_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert lines_of(tmp_path / "none") == []
+    append_line(tmp_path / "some", "a\u2028b")
+    assert lines_of(tmp_path / "some") == ["a\u2028b"]
+
+
+HOLD = """
+import sys, time
+from labelsieve.runfolder import RunFolder
+with RunFolder(sys.argv[1]).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_and_a_dead_ones_lock_taken(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"held\n"
+    child.stdout.close()
+    with pytest.raises(InputError, match=f"in use by process {child.pid} on "), RunFolder(tmp_path).lock():
+        pass
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert (tmp_path / "run.lock").exists()  # stale
+    with RunFolder(tmp_path).lock():
+        assert json.loads((tmp_path / "run.lock").read_text())["pid"] == os.getpid()
+        with pytest.raises(InputError, match="in use by process"), RunFolder(tmp_path).lock():
+            pass
+    assert not (tmp_path / "run.lock").exists()
+
+
+def test_another_machines_lock_is_believed(tmp_path: Path) -> None:
+    (tmp_path / "run.lock").write_text(json.dumps({"pid": 1, "host": "another-machine"}))
+    with pytest.raises(InputError, match=r"process 1 on another-machine.*if that process is gone, delete"):
+        with locked(tmp_path / "run.lock", what="run"):
+            pass
+
+
+def test_what_is_not_a_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no run\.json"):
+        RunFolder.existing(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file, not a run folder"):
+        RunFolder(tmp_path / "file")
+    with pytest.raises(InputError, match=r"no labels\.csv"):
+        list(RunFolder(tmp_path).read_labels())
+    with pytest.raises(InputError, match=r"no summary\.json"):
+        RunFolder(tmp_path).read_summary()
+    (tmp_path / "run.json").write_text("{half")
+    with pytest.raises(InputError, match="not valid JSON"):
+        RunFolder(tmp_path).record()
+    (tmp_path / "run.json").write_text('{"format": 99}')
+    with pytest.raises(InputError, match="format 99"):
+        RunFolder(tmp_path).record()
+    (tmp_path / "labels.csv").write_text(",".join(LabelRow._fields) + "\nonly,two\n")
+    with pytest.raises(InputError, match="line 2"):
+        list(RunFolder(tmp_path).read_labels())
