@@ -1,0 +1,207 @@
+"""Charts as plain SVG: small, themed by the page's style sheet, readable without scripts.
+
+Colours are classes (`d0`..`d10` right labels, `h0`..`h10` mistakes, `s0`..`s7` lines), so that dark mode and print
+only change the style sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labelsieve.report.html import Markup, el, join, percent, shorten
+from labelsieve.types import FloatArray
+
+LINES = 8
+
+
+def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, description: str, ident: str) -> Markup:
+    """Rows: the true class; columns: the label given. The diagonal has its own colour: those labels are right."""
+    n = len(names)
+    cell = 58 if n <= 6 else 44 if n <= 12 else 32 if n <= 20 else 25
+    letters = 20 if n <= 20 else 16
+    size = 12.5 if n <= 12 else 10.5 if n <= 20 else 8.5
+    shown = [shorten(name, letters) for name in names]
+    widest = max((len(name) for name in shown), default=1)
+    left = 28 + int(6.6 * widest) + 8
+    top = 30 + int(4.9 * widest) + 8
+    slant = int(4.9 * widest) + 10
+    mistakes = max((float(matrix[i, j]) for i in range(n) for j in range(n) if i != j), default=0.0) or 1.0
+    parts: list[Markup] = []
+    for i in range(n):
+        y = top + i * cell
+        parts.append(_label(left - 8, y + cell / 2 + 4, shown[i], names[i], anchor="end"))
+        x = left + i * cell + cell / 2
+        parts.append(_label(x + 2, top - 8, shown[i], names[i], transform=f"rotate(-45 {x + 2} {top - 8})"))
+        for j in range(n):
+            value = float(matrix[i, j])
+            if value != value:
+                continue
+            level = round(10 * value) if i == j else math.ceil(10 * value / mistakes - 1e-9) if value >= 0.0005 else 0
+            kind = f"{'d' if i == j else 'h'}{min(max(level, 0), 10)}"
+            told = f"{names[i]} labelled {names[j]}: {percent(value, 1)}"
+            box = el("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2, cls=f"cell {kind}")
+            number = Markup("")
+            if value >= 0.005 or i == j:
+                number = el(
+                    "text", f"{100 * value:.0f}", x=left + j * cell + (cell - 1) / 2, y=y + (cell - 1) / 2 + size * 0.36,
+                    text_anchor="middle", font_size=size, cls=f"on {kind}",
+                )  # fmt: skip
+            parts.append(el("g", el("title", told), box, number))
+    parts.append(_axis(left + n * cell / 2, 16, "label given"))
+    parts.append(_axis(14, top + n * cell / 2, "true class (estimated)", turned=True))
+    width, height = left + n * cell + slant, top + n * cell + 6
+    return _svg(parts, width, height, title=title, description=description, ident=ident, cls="heat")
+
+
+def stacked_bars(
+    names: Sequence[str], parts_of: Sequence[Sequence[int]], kinds: Sequence[str], *, title: str, ident: str
+) -> Markup:
+    """One horizontal bar a class, its parts in the order of `kinds` (style classes)."""
+    row, width = 26, 720
+    shown = [shorten(name, 22) for name in names]
+    left = 16 + int(6.6 * max((len(name) for name in shown), default=1))
+    right = 64
+    most = max((sum(parts) for parts in parts_of), default=1) or 1
+    drawn: list[Markup] = []
+    for i, (name, parts) in enumerate(zip(names, parts_of, strict=True)):
+        y, x = 4 + i * row, float(left)
+        drawn.append(_label(left - 8, y + row / 2 + 3, shown[i], name, anchor="end"))
+        for kind, value in zip(kinds, parts, strict=True):
+            length = (width - left - right) * value / most
+            if value:
+                told = el("title", f"{name}: {value:,} {kind}")
+                drawn.append(
+                    el("rect", told, x=_n(x), y=y + 3, width=_n(max(length - 1, 0.5)), height=row - 8, rx=2, cls=kind)
+                )
+            x += length
+        drawn.append(el("text", f"{sum(parts):,}", x=_n(x + 6), y=y + row / 2 + 3, cls="quiet", font_size=12))
+    described = "; ".join(
+        f"{name}: " + ", ".join(f"{value} {kind}" for kind, value in zip(kinds, parts, strict=True))
+        for name, parts in list(zip(names, parts_of, strict=True))[:10]
+    )
+    return _svg(drawn, width, 8 + row * len(names), title=title, description=described, ident=ident, cls="bars")
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    style: int = 0
+
+
+def line_chart(lines: Sequence[Line], *, title: str, ident: str, x_name: str = "epoch") -> Markup:
+    """Curves over one axis; `style` picks colour and dashes, so that curves of one kind look alike."""
+    width, height, left, right, top, bottom = 460, 250, 52, 14, 14, 40
+    points = [(x, y) for line in lines for x, y in zip(line.x, line.y, strict=True) if math.isfinite(y)]
+    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    ticks = _ticks(low, high)
+    low, high = min(low, ticks[0]), max(high, ticks[-1])
+    span_x, span = (high_x - low_x) or 1.0, (high - low) or 1.0
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (
+            left + (width - left - right) * (x - low_x) / span_x,
+            top + (height - top - bottom) * (1 - (y - low) / span),
+        )
+
+    drawn: list[Markup] = []
+    for tick in ticks:
+        _, y = place(low_x, tick)
+        drawn.append(el("line", x1=left, x2=width - right, y1=_n(y), y2=_n(y), cls="grid"))
+        drawn.append(el("text", f"{tick:g}", x=left - 8, y=_n(y + 4), text_anchor="end", font_size=11.5, cls="quiet"))
+    for tick in _whole_ticks(low_x, high_x):
+        x, _ = place(tick, low)
+        drawn.append(
+            el("text", f"{tick:g}", x=_n(x), y=height - bottom + 18, text_anchor="middle", font_size=11.5, cls="quiet")
+        )
+    drawn.append(
+        el(
+            "text",
+            x_name,
+            x=_n((left + width - right) / 2),
+            y=height - 4,
+            text_anchor="middle",
+            font_size=12,
+            cls="quiet",
+        )
+    )
+    for line in lines:
+        path = [place(x, y) for x, y in _thinned(line) if math.isfinite(y)]
+        style = f"s{line.style % LINES}"
+        if len(path) == 1:
+            drawn.append(
+                el("circle", el("title", line.name), cx=_n(path[0][0]), cy=_n(path[0][1]), r=3, cls=f"dot {style}")
+            )
+        elif path:
+            told = " ".join(f"{_n(x)},{_n(y)}" for x, y in path)
+            drawn.append(el("polyline", el("title", line.name), points=told, cls=f"line {style}"))
+    last = "; ".join(f"{line.name} ends at {line.y[-1]:.3g}" for line in lines[:12])
+    return _svg(drawn, width, height, title=title, description=last, ident=ident, cls="curve")
+
+
+def swatch(kind: str) -> Markup:
+    """The small square of a legend."""
+    return el(
+        "svg", el("rect", width=12, height=12, rx=2, cls=kind), width=12, height=12, aria_hidden="true", cls="swatch"
+    )
+
+
+def dash(style: int) -> Markup:
+    """The small line of a legend."""
+    line = el("polyline", points="1,6 27,6", cls=f"line s{style % LINES}")
+    return el("svg", line, width=28, height=12, aria_hidden="true", cls="swatch")
+
+
+def _svg(
+    parts: Sequence[Markup], width: float, height: float, *, title: str, description: str, ident: str, cls: str
+) -> Markup:
+    named = [el("title", title, id=f"{ident}-t"), el("desc", description, id=f"{ident}-d")]
+    return el(
+        "svg", join([*named, *parts]), viewBox=f"0 0 {_n(width)} {_n(height)}", width=_n(width), height=_n(height),
+        role="img", aria_labelledby=f"{ident}-t {ident}-d", cls=cls,
+    )  # fmt: skip
+
+
+def _label(
+    x: float, y: float, shown: str, whole: str, *, anchor: str = "start", transform: str | None = None
+) -> Markup:
+    told = el("title", whole) if whole != shown else Markup("")
+    return el(
+        "text", told, shown, x=_n(x), y=_n(y), text_anchor=anchor, transform=transform, font_size=12.5, cls="name"
+    )
+
+
+def _axis(x: float, y: float, name: str, *, turned: bool = False) -> Markup:
+    transform = f"rotate(-90 {_n(x)} {_n(y)})" if turned else None
+    return el("text", name, x=_n(x), y=_n(y), text_anchor="middle", font_size=12, transform=transform, cls="quiet")
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from `low` to `high`."""
+    span = high - low
+    if span <= 0:
+        return [low - 0.5, low, low + 0.5]
+    raw = span / 4
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(i * step, 10) for i in range(first, last + 1)]
+
+
+def _whole_ticks(low: float, high: float) -> list[float]:
+    inside = [tick for tick in _ticks(low, high) if low <= tick <= high and float(tick).is_integer()]
+    return inside or sorted({low, high})
+
+
+def _thinned(line: Line, most: int = 400) -> list[tuple[float, float]]:
+    pairs = list(zip(line.x, line.y, strict=True))
+    step = max(1, math.ceil(len(pairs) / most))
+    return [*pairs[:-1:step], *pairs[-1:]]
+
+
+def _n(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

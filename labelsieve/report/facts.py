@@ -1,0 +1,131 @@
+"""What a report says, before it is HTML: gathered from the files of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelsieve.report.columns import Columns, pair_counts, read_columns
+from labelsieve.report.html import percent, plural
+from labelsieve.runfolder import RunFolder
+from labelsieve.types import SELECTED, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Facts:
+    run: Path
+    record: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    history: list[dict[str, Any]]
+    columns: Columns
+    suspects: IntArray  # rows, the most suspicious first
+    pairs: dict[tuple[int, int], int]  # suspects labelled i and suggested j
+    decided: int
+
+    @property
+    def name(self) -> str:
+        data = self.record.get("data") or {}
+        return str(data.get("name") or self.run.name)
+
+    @property
+    def selected(self) -> int:
+        return int(np.sum(self.columns.verdict == SELECTED))
+
+    @property
+    def noise_ratio(self) -> float | None:
+        return number(self.summary.get("noise_ratio"))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The estimate's interval, wherever the selection's record keeps it."""
+        for entry in nested(self.summary):
+            low, high = number(entry.get("low")), number(entry.get("high"))
+            if low is not None and high is not None:
+                return low, high
+        return None
+
+    @property
+    def trust(self) -> str | None:
+        """The sentence that says how far to believe the estimate."""
+        for entry in nested(self.summary):
+            if isinstance(entry.get("trust"), str):
+                return str(entry["trust"])
+        return None
+
+    @property
+    def notes(self) -> list[str]:
+        notes = self.summary.get("notes")
+        return [str(note) for note in notes] if isinstance(notes, list) else []
+
+    @property
+    def transition(self) -> FloatArray | None:
+        """The transition matrix over `columns.classes`, None where the run has none that fits."""
+        try:
+            matrix = np.asarray(self.summary.get("transition_matrix"), dtype=float)
+        except (TypeError, ValueError):
+            return None
+        named = self.summary.get("classes")
+        fits = isinstance(named, list) and matrix.ndim == 2 and matrix.shape == (len(named), len(named))
+        return matrix if fits else None
+
+    def headline(self) -> tuple[str, str]:
+        """One sentence that says it, one that explains it."""
+        found, total = len(self.suspects), len(self.columns)
+        ratio = self.noise_ratio
+        random = "not distinguishable from random" in (self.trust or "")
+        if random:
+            first = "These labels cannot be told from random ones."
+        elif ratio is None:
+            first = f"{plural(found, 'label')} of {total:,} look wrong." if found else "No label looks wrong."
+        elif ratio < 0.005 and not found:
+            first = "These labels look clean."
+        elif ratio < 0.005:
+            first = "Almost all labels look right."
+        else:
+            first = f"About {percent(ratio)} of the labels look wrong."
+        second = f"{plural(found, 'sample')} of {total:,} {'is a suspect' if found == 1 else 'are suspects'} with another label suggested"
+        precision = number(self.summary.get("label_precision"))
+        second += f"; {plural(self.selected, 'was', 'were')} selected as clean"
+        if precision is not None and self.selected and not random:
+            second += f", of which about {percent(precision)} are expected to be right"
+        return first, second + "."
+
+
+def read_facts(run: RunFolder) -> Facts:
+    summary = run.read_summary()
+    classes = summary.get("classes")
+    columns = read_columns(run / "labels.csv", classes if isinstance(classes, list) else ())
+    suspects = columns.ranked(np.flatnonzero(columns.suspect()))
+    last = {made.id: made.decision for made in run.read_decisions()}
+    return Facts(
+        run=run.path,
+        record=run.record(),
+        summary=summary,
+        history=run.read_history(),
+        columns=columns,
+        suspects=suspects,
+        pairs=pair_counts(columns, suspects),
+        decided=sum(decision != "undo" for decision in last.values()),
+    )
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if np.isfinite(value) else None
+
+
+def nested(value: object) -> Iterator[Mapping[str, Any]]:
+    """Every mapping inside `value`, outermost first, latest list entries first."""
+    if isinstance(value, Mapping):
+        yield value
+        for entry in value.values():
+            yield from nested(entry)
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for entry in reversed(value):
+            yield from nested(entry)

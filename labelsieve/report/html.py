@@ -1,0 +1,66 @@
+"""HTML by construction: every string is escaped unless it was made here."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+
+class Markup(str):
+    """HTML already; anything else that reaches a page is text."""
+
+    __slots__ = ()
+
+
+def text(value: object) -> Markup:
+    """`value` as text. Control characters, which HTML forbids, become a visible sign."""
+    if isinstance(value, Markup):
+        return value
+    shown = "".join(ch if ch >= " " and ch != "\x7f" or ch in "\n\t" else "\ufffd" for ch in str(value))
+    shown = shown.encode("utf-8", "replace").decode("utf-8")
+    return Markup(escape(shown, quote=True))
+
+
+def join(parts: Any, separator: str = "") -> Markup:
+    """`parts` one after the other; what is not markup is escaped."""
+    return Markup(text(separator).join(text(part) for part in parts))
+
+
+VOID = frozenset({"meta", "img", "br", "hr", "link"})
+
+
+def el(name: str, /, *children: object, **attributes: object) -> Markup:
+    """<name attributes>children</name>. `cls` is class, `_` in names is `-`; None and False leave an attribute out."""
+    written = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = "class" if key == "cls" else key.rstrip("_").replace("_", "-")
+        written.append(f" {key}" if value is True else f' {key}="{text(str(value))}"')
+    opening = f"<{name}{''.join(written)}>"
+    if name in VOID:
+        return Markup(opening)
+    return Markup(f"{opening}{join(children)}</{name}>")
+
+
+def shorten(value: str, limit: int) -> str:
+    """At most `limit` characters, the cut shown."""
+    return value if len(value) <= limit else value[: max(limit - 1, 1)].rstrip() + "\u2026"
+
+
+def percent(value: float | None, digits: int | None = None) -> str:
+    """0.384 as "38 %"; small and nearly whole ones keep a decimal so that they do not read as 0 or 100."""
+    if value is None or value != value:
+        return "unknown"
+    if digits is None:
+        digits = 1 if 0 < value < 0.0995 or 0.985 <= value < 1 else 0
+    return f"{100 * value:.{digits}f}\u202f%"
+
+
+def count(value: int) -> str:
+    """1234567 as "1,234,567"."""
+    return f"{value:,}"
+
+
+def plural(value: int, one: str, many: str | None = None) -> str:
+    return f"{count(value)} {one if value == 1 else many or one + 's'}"

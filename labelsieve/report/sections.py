@@ -1,0 +1,305 @@
+"""The sections of a report, each a function from facts to HTML."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from labelsieve.report.charts import dash, heat_map, line_chart, stacked_bars, swatch
+from labelsieve.report.columns import most_confused
+from labelsieve.report.curves import curves
+from labelsieve.report.facts import Facts, number
+from labelsieve.report.html import Markup, count, el, join, percent, plural, shorten
+from labelsieve.types import VERDICTS
+
+MOST_CLASSES = 25
+MOST_PAIRS = 12
+SHOWN_VERDICTS = ("selected", "candidate", "removed")
+
+
+def section(ident: str, title: str, *content: object) -> Markup:
+    return el("section", el("h2", title, id=f"{ident}-title"), *content, id=ident, aria_labelledby=f"{ident}-title")
+
+
+def table(heads: list[tuple[str, bool]], rows: list[list[object]], *, caption: str = "") -> Markup:
+    """`heads` are names and whether the column holds numbers; the first cell of a row names it."""
+    top = el("tr", *(el("th", name, scope="col", cls="n" if numeric else None) for name, numeric in heads))
+    body = [
+        el(
+            "tr",
+            el("th", row[0], scope="row"),
+            *(el("td", cell, cls="n" if heads[i + 1][1] else None) for i, cell in enumerate(row[1:])),
+        )
+        for row in rows
+    ]
+    named = el("caption", caption) if caption else Markup("")
+    inner = el("table", named, el("thead", top), el("tbody", *body))
+    return el("div", inner, cls="scroll", tabindex=0, role="region", aria_label=caption or heads[0][0])
+
+
+def masthead(facts: Facts, *, made: str, version: str) -> Markup:
+    first, second = facts.headline()
+    brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.name}"), el("span", made), cls="brand")
+    parts: list[object] = [brand, el("h1", first), el("p", second, cls="lead")]
+    if facts.trust:
+        parts.append(el("p", el("strong", "How far to trust this: "), facts.trust.rstrip(".") + ".", cls="trust"))
+    parts += [el("p", note.rstrip(".") + ".", cls="note") for note in facts.notes if note != facts.trust]
+    return el("header", *parts, figures(facts), contents(facts), cls="masthead")
+
+
+def figures(facts: Facts) -> Markup:
+    summary = facts.summary
+    ratio, interval = facts.noise_ratio, facts.interval
+    between = f"likely {percent(interval[0])} to {percent(interval[1])}" if interval else ""
+    shown: list[tuple[str, str, str]] = [
+        ("samples", count(len(facts.columns)), plural(len(facts.columns.classes), "class", "classes")),
+        ("estimated noise ratio", percent(ratio), between),
+        ("suspects", count(len(facts.suspects)), _share(len(facts.suspects), len(facts.columns))),
+        ("selected as clean", count(facts.selected), _share(facts.selected, len(facts.columns))),
+    ]
+    for key, told in (
+        ("label_precision", "label precision of the selected"),
+        ("label_recall", "label recall of the selected"),
+    ):
+        expected = number(summary.get(key))
+        measured = number(summary.get(f"measured_{key}"))
+        if expected is not None or measured is not None:
+            small = f"measured {percent(measured, 1)}" if measured is not None else "the theory expects"
+            shown.append((told, percent(expected), small))
+    skipped = summary.get("skipped")
+    if isinstance(skipped, int) and skipped:
+        shown.append(("could not be read", count(skipped), "listed in skipped.csv"))
+    return el(
+        "dl",
+        *(
+            el("div", el("dt", name), el("dd", value), el("dd", small, cls="small") if small else "")
+            for name, value, small in shown
+        ),
+        cls="figures",
+    )
+
+
+def contents(facts: Facts) -> Markup:
+    links = [
+        ("next", "What to do next"),
+        ("mistakes", "Which class is taken for which"),
+        ("verdicts", "Verdicts by class"),
+    ]
+    links += [("suspects", "Suspects"), ("curves", "Learning curves"), ("theory", "What the theory expects")]
+    links.append(("settings", "Settings"))
+    items = [el("li", el("a", told, href=f"#{ident}")) for ident, told in links]
+    return el("nav", el("ul", *items), aria_label="Contents")
+
+
+def what_next(facts: Facts) -> Markup:
+    run = shlex.quote(facts.run.name)
+    left = max(len(facts.suspects) - facts.decided, 0)
+    steps: list[Markup] = []
+    if left:
+        told = f" One key a sample: keep, take the suggestion, another class, drop. {plural(left, 'suspect')} left"
+        told += f", {facts.decided:,} decided." if facts.decided else "."
+        steps.append(el("li", el("strong", "Decide on the suspects. "), el("code", f"labelsieve review {run}"), told))
+    elif facts.decided:
+        steps.append(el("li", el("strong", "All suspects are decided. "), "Nothing is left to review."))
+    steps.append(
+        el(
+            "li",
+            el("strong", "Take the corrected labels home. "),
+            el("code", f"labelsieve export {run} --what cleaned --to cleaned.csv"),
+            " Ids, columns and order stay as they were; the originals are not touched.",
+        )
+    )
+    if (facts.record.get("stages") or {}).get("train") is None:
+        steps.append(
+            el(
+                "li",
+                el("strong", "Train a classifier that does not learn the wrong labels. "),
+                el("code", f"labelsieve train {run}"),
+            )
+        )
+    steps.append(
+        el(
+            "li",
+            el("strong", "Look again with the corrected labels. "),
+            el("code", f"labelsieve select SOURCE --labels cleaned.csv --out {run}-again"),
+            " A second look finds what the first mistakes had hidden.",
+        )
+    )
+    return section("next", "What to do next", el("ol", *steps, cls="next"))
+
+
+def mistakes(facts: Facts) -> Markup:
+    parts: list[object] = []
+    left: list[object] = []
+    right: list[object] = []
+    names = facts.columns.classes
+    matrix = facts.transition
+    if matrix is not None and len(matrix) > 1:
+        all_of_them = len(matrix) <= MOST_CLASSES
+        chosen = list(range(len(matrix))) if all_of_them else _confused(facts, matrix)
+        told = "Each row is a class as it really is, each column the label its samples were given, in percent."
+        if not all_of_them:
+            told += f" The {len(chosen)} most confused of {len(matrix):,} classes are shown."
+        part = matrix[np.ix_(chosen, chosen)]
+        chart = heat_map(
+            [names[i] for i in chosen], part, title="Estimated transition matrix", description=told, ident="heat"
+        )
+        parts.append(el("p", told))
+        left.append(el("div", chart, cls="scroll", tabindex=0, role="region", aria_label="Estimated transition matrix"))
+        key = (el("li", swatch("d8"), "label right"), el("li", swatch("h8"), "label wrong"))
+        left.append(el("ul", *key, cls="legend"))
+    pairs = sorted(((n, pair) for pair, n in facts.pairs.items() if pair[0] != pair[1]), key=lambda p: (-p[0], p[1]))
+    if pairs:
+        given = np.bincount(facts.columns.label[facts.columns.label >= 0], minlength=len(names))
+        rows: list[list[object]] = [
+            [names[i], names[j], count(n), percent(n / max(int(given[i]), 1), 1)] for n, (i, j) in pairs[:MOST_PAIRS]
+        ]
+        heads = [("labelled", False), ("looks like", False), ("suspects", True), ("of this label", True)]
+        caption = "The pairs with the most suspects"
+        if len(pairs) > MOST_PAIRS:
+            caption += f" ({MOST_PAIRS} of {len(pairs):,})"
+        right += [el("h3", "Mistaken most often"), table(heads, rows, caption=caption)]
+    if not pairs:
+        parts.append(el("p", "No class is taken for another: there are no suspects."))
+    together = "beside" if left and right and len(matrix if matrix is not None else ()) <= 12 else None
+    parts.append(el("div", el("div", *left), el("div", *right), cls=together))
+    return section("mistakes", "Which class is taken for which", *parts)
+
+
+def verdicts(facts: Facts) -> Markup:
+    columns = facts.columns
+    c = len(columns.classes)
+    counts = np.zeros((c, len(VERDICTS)), dtype=int)
+    known = columns.label >= 0
+    np.add.at(counts, (columns.label[known], columns.verdict[known]), 1)
+    order = [VERDICTS.index(name) for name in SHOWN_VERDICTS]
+    doubted = counts.sum(axis=1) - counts[:, VERDICTS.index("selected")]
+    chosen = sorted(range(c), key=lambda i: (-int(doubted[i]), i))[:MOST_CLASSES]
+    per_class = [[int(counts[i, code]) for code in order] for i in chosen]
+    names = [columns.classes[i] for i in chosen]
+    meaning = {
+        "selected": "the label agrees with a network that never saw it",
+        "candidate": "it does not: the label may be wrong",
+        "removed": "set aside as too unlike the others",
+    }
+    legend = el(
+        "ul",
+        *(
+            el("li", swatch(name), f"{name} ({int(counts[:, VERDICTS.index(name)].sum()):,}): {meaning[name]}")
+            for name in SHOWN_VERDICTS
+        ),
+        cls="legend",
+    )
+    chart = stacked_bars(names, per_class, SHOWN_VERDICTS, title="Verdicts by given label", ident="bars")
+    rows: list[list[object]] = [
+        [name, *(count(n) for n in parts), percent(1 - parts[0] / max(sum(parts), 1), 1)]
+        for name, parts in zip(names, per_class, strict=True)
+    ]
+    heads = [("given label", False), *((name, True) for name in SHOWN_VERDICTS), ("not selected", True)]
+    caption = "Verdicts by given label" + (f" ({len(chosen)} of {c:,} classes)" if c > len(chosen) else "")
+    return section(
+        "verdicts",
+        "Verdicts by class",
+        legend,
+        el("div", chart, cls="scroll", tabindex=0, role="region", aria_label="Verdicts by given label, chart"),
+        el("details", el("summary", "The same as a table"), table(heads, rows, caption=caption)),
+    )
+
+
+def learning(facts: Facts) -> Markup:
+    charts = curves(facts.history)
+    if not charts:
+        return section(
+            "curves",
+            "Learning curves",
+            el("p", "This run trained without epochs, so there are no curves.", cls="quiet"),
+        )
+    drawn = [
+        el(
+            "figure",
+            el("figcaption", quantity.replace("_", " ")),
+            line_chart(lines, title=quantity.replace("_", " "), ident=f"c{i}"),
+        )
+        for i, (quantity, lines) in enumerate(charts.items())
+    ]
+    styles = {line.name: line.style for lines in charts.values() for line in lines}
+    legend = [el("li", dash(style), name) for name, style in list(styles.items())[:24]]
+    if len(styles) > 24:
+        legend.append(el("li", f"and {len(styles) - 24} more"))
+    return section("curves", "Learning curves", el("ul", *legend, cls="legend"), el("div", *drawn, cls="curves"))
+
+
+def theory(facts: Facts) -> Markup:
+    summary = facts.summary
+    rows: list[list[object]] = []
+    for key, told, meaning in (
+        ("label_precision", "label precision", "share of the selected samples whose label is right"),
+        ("label_recall", "label recall", "share of the right labels that were selected"),
+    ):
+        expected, measured = number(summary.get(key)), number(summary.get(f"measured_{key}"))
+        rows.append([told, meaning, percent(expected, 1), percent(measured, 1) if measured is not None else "\u2013"])
+    known = any(str(key).startswith("measured_") for key in summary)
+    why = (
+        "The true labels of this run are known, so the last column was measured with them; nothing else saw them."
+        if known
+        else "Measured values need true labels, which this run was not given."
+    )
+    heads = [("", False), ("what it is", False), ("expected", True), ("measured", True)]
+    formula = el(
+        "p",
+        "A network that learns one half of noisy data completely makes its labels' mistakes again on the other half: it"
+        " agrees with a given label with probability \u03a3 T\u00b2 over the row of the true class. So of the samples where it agrees,"
+        " \u03a3 \u03c0 T\u1d62\u1d62\u00b2 / \u03a3 \u03c0 T\u1d62\u2c7c\u00b2 are right, and \u03a3 \u03c0 T\u1d62\u1d62\u00b2 / \u03a3 \u03c0 T\u1d62\u1d62 of the right ones are found."
+        " A network that resists some of the noise does better than this.",
+    )
+    return section("theory", "What the theory expects", formula, table(heads, rows, caption=why))
+
+
+def settings(facts: Facts) -> Markup:
+    record = facts.record
+    data = record.get("data") or {}
+    rows: list[list[object]] = []
+    flat: dict[str, Any] = {}
+    for key in ("source", "name", "kind", "samples", "fingerprint"):
+        if data.get(key) is not None:
+            flat[f"data {key}"] = data[key]
+    _flatten(record.get("settings") or {}, "", flat)
+    flat["seed"] = record.get("seed", flat.get("seed"))
+    for name, version in (record.get("versions") or {}).items():
+        flat[f"version of {name}"] = version
+    for stage, entry in (record.get("stages") or {}).items():
+        if isinstance(entry, Mapping):
+            flat[f"stage {stage}"] = entry.get("state")
+    rows = [[key, shorten(str(value), 300)] for key, value in flat.items() if value is not None]
+    inner = table([("setting", False), ("value", False)], rows, caption="Every setting this run used")
+    return section("settings", "Settings", inner)
+
+
+def _flatten(value: Mapping[str, Any], prefix: str, into: dict[str, Any]) -> None:
+    for key, entry in value.items():
+        if isinstance(entry, Mapping):
+            _flatten(entry, f"{prefix}{key} ", into)
+        else:
+            into[f"{prefix}{key}"] = entry
+
+
+def _confused(facts: Facts, matrix: Any) -> list[int]:
+    """The classes to draw when there are too many: most in suspects' pairs, filled up with the noisiest rows."""
+    chosen = [i for i in most_confused(facts.pairs, MOST_CLASSES) if i < len(matrix)]
+    noisiest = np.argsort(np.diagonal(matrix), kind="stable")
+    for i in noisiest:
+        if len(chosen) >= MOST_CLASSES:
+            break
+        if int(i) not in chosen:
+            chosen.append(int(i))
+    return sorted(chosen)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{percent(part / whole)} of all" if whole else ""
+
+
+__all__ = ["join", "learning", "masthead", "mistakes", "section", "settings", "theory", "verdicts", "what_next"]
