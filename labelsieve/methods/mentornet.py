@@ -82,21 +82,20 @@ def trained_mentor(classes: int, seed: int, steps: int = 1000) -> State:
     }
     mentor = {name: torch.randn(1, *shape, generator=draw) / math.sqrt(shape[0]) for name, shape in shapes.items()}
     loss_grid = torch.cat([torch.arange(0, 10, 0.1), torch.arange(10.0, 30.0)])
+    percent = torch.arange(100)  # a hundred "trainings", one at every percentage, of eight samples a step
 
-    def choose(high: int, count: int = 512) -> Tensor:
-        return torch.randint(high, (count,), generator=draw)
+    def choose(high: int) -> Tensor:
+        return torch.randint(high, (100, 8), generator=draw)
 
     with torch.enable_grad():
         parameters = [tensor.requires_grad_() for tensor in mentor.values()]
         optimizer = torch.optim.Adam(parameters, lr=0.03)
         decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         for _ in range(steps):
-            losses, difference = loss_grid[choose(len(loss_grid))], -5 + 0.1 * choose(100)
-            labels, percent = choose(classes), choose(100)
-            # One row of the batch is one "training" of mentor_weights: only there does the percentage vary.
-            rows = {name: tensor.expand(512, *tensor.shape[1:]) for name, tensor in mentor.items()}
-            given = mentor_weights(rows, losses.view(-1, 1, 1), difference.view(-1, 1, 1), labels.view(-1, 1), percent)
-            error = F.mse_loss(given.flatten(), curriculum(difference, percent))
+            losses, difference, labels = loss_grid[choose(len(loss_grid))], -5 + 0.1 * choose(100), choose(classes)
+            rows = {name: tensor.expand(100, *tensor.shape[1:]) for name, tensor in mentor.items()}
+            given = mentor_weights(rows, losses[:, None], difference[:, None], labels, percent)
+            error = F.mse_loss(given[:, 0], curriculum(difference, percent[:, None]))
             for parameter, gradient in zip(parameters, torch.autograd.grad(error, parameters), strict=True):
                 parameter.grad = gradient
             optimizer.step()
