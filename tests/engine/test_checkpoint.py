@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from labelsieve.engine import checkpoint
+
+
+def tensors(value: float) -> dict[str, torch.Tensor]:
+    return {"weights": torch.full((3, 4), value), "count": torch.tensor(7), "half": torch.ones(2, dtype=torch.bfloat16)}
+
+
+def test_what_was_saved_is_loaded_and_only_the_two_newest_stay(tmp_path):
+    for number in range(5):
+        checkpoint.save(tmp_path, number, tensors(number), {"epoch": number})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000003.safetensors", "000000004.safetensors"]
+    number, found, meta = checkpoint.load_newest(tmp_path)
+    assert number == 4 and meta == {"epoch": 4}
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors(4).items())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text", "giant header"])
+def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(tmp_path, damage):
+    for number in range(2):
+        path = checkpoint.save(tmp_path, number, tensors(number), {"epoch": number})
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        content = content[:-5]
+    elif damage == "flipped":
+        content[-3] ^= 1
+    elif damage == "empty":
+        content = bytearray()
+    elif damage == "text":
+        content = bytearray(b"not a checkpoint at all")
+    else:
+        content[:8] = (2**62).to_bytes(8, "little")
+    path.write_bytes(content)
+    with pytest.warns(checkpoint.CheckpointWarning, match="000000001.safetensors is damaged"):
+        number, found, meta = checkpoint.load_newest(tmp_path)
+    assert number == 0 and meta == {"epoch": 0} and torch.equal(found["weights"], tensors(0)["weights"])
+
+
+def test_a_changed_description_is_damage_too(tmp_path):
+    path = checkpoint.save(tmp_path, 0, tensors(1), {"epoch": 3})
+    path.write_bytes(path.read_bytes().replace(b'epoch\\": 3', b'epoch\\": 9'))
+    with pytest.raises(ValueError, match="checksum"):
+        checkpoint.load(path)
+
+
+def test_nothing_there_is_none(tmp_path):
+    assert checkpoint.load_newest(tmp_path / "nowhere") is None
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path):
+    """A file-size limit plays the full disk: the write fails in the middle, the old file stays, no rubbish is left."""
+    checkpoint.save(tmp_path, 0, tensors(1), {"epoch": 0})
+    script = textwrap.dedent(
+        """
+        import resource, signal, sys, torch
+        from pathlib import Path
+        from labelsieve.engine import checkpoint
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        try:
+            checkpoint.save(Path(sys.argv[1]), 1, {"weights": torch.zeros(100_000)}, {"epoch": 1})
+        except OSError as problem:
+            print("failed:", problem.strerror)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("failed:")
+    assert [path.name for path in tmp_path.iterdir()] == ["000000000.safetensors"]
+    assert checkpoint.load_newest(tmp_path)[2] == {"epoch": 0}
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096  # the limit was the child's alone
+
+
+def test_the_rename_is_synced(tmp_path, monkeypatch):
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_mode) or real(descriptor))
+    checkpoint.write_atomically(tmp_path / "file", b"content")
+    assert len(synced) == 2  # the file, then its folder

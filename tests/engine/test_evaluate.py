@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+
+from labelsieve.engine import Schedule, VectorStore, evaluate
+from labelsieve.engine.bundle import Bundle, initial_state, stackable
+from labelsieve.models.resnet_cifar import ResNetCifar
+
+CPU = torch.device("cpu")
+tiny_resnet = partial(ResNetCifar, 10, depth=8)
+SCHEDULE = Schedule(1, ((0, 0.1),))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3))
+
+
+def bundle_of(factory, seeds):
+    return Bundle(factory, [initial_state(factory, seed) for seed in seeds], SCHEDULE, CPU)
+
+
+def test_scores_are_the_softmax_of_each_network_on_its_own_samples(store, digits, monkeypatch):
+    monkeypatch.setattr(evaluate, "CPU_CHUNK", 7)  # several chunks, the last one short
+    stack = bundle_of(tiny_resnet, (1, 2))
+    index = torch.tensor([np.arange(30), np.arange(100, 130)])
+    labels = torch.as_tensor(digits[1])[index]
+    found = evaluate.scores(stack, store, index, labels)
+    for network, seed in enumerate((1, 2)):
+        single = tiny_resnet()
+        single.load_state_dict(initial_state(tiny_resnet, seed))
+        with torch.no_grad():
+            p = single.eval()(store.batch(index[network : network + 1], torch.full((1, 30), store.plain))).softmax(1)
+        mine = found[network]
+        assert np.array_equal(mine.predicted, p.argmax(1))
+        np.testing.assert_allclose(mine.confidence, p.max(1).values, rtol=1e-4)
+        given = p[torch.arange(30), labels[network]]
+        np.testing.assert_allclose(mine.probability, given, rtol=1e-4)
+        np.testing.assert_allclose(mine.loss, -given.log(), rtol=1e-4, atol=1e-6)
+
+
+def test_evaluating_leaves_the_network_training_and_untouched(store):
+    stack = bundle_of(tiny_resnet, (1, 2))
+    before = stack.states()
+    evaluate.predicted_classes(stack, store)
+    assert stack.module.training
+    assert all(torch.equal(a[name], b[name]) for a, b in zip(before, stack.states(), strict=True) for name in a)
+
+
+def test_features_of_a_module_without_a_name_for_them():
+    rows = np.random.default_rng(0).normal(size=(9, 5))
+    store = VectorStore(rows, CPU)
+    single = bundle_of(mlp, (4,))
+    hidden = evaluate.features(single, store, np.arange(9), 0)
+    expected = single.module[:2](torch.as_tensor(rows, dtype=torch.float32))
+    torch.testing.assert_close(hidden, expected)
+
+
+def test_features_of_a_stack_are_each_networks_own(store):
+    stack = bundle_of(tiny_resnet, (1, 2))
+    second = evaluate.features(stack, store, np.arange(12), 1)
+    alone = evaluate.features(bundle_of(tiny_resnet, (2,)), store, np.arange(12), 0)
+    torch.testing.assert_close(second, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_which_factories_stack():
+    assert stackable(tiny_resnet) and not stackable(mlp)
+
+
+def test_a_new_start_of_one_network_leaves_its_neighbour_alone():
+    stack = bundle_of(tiny_resnet, (1, 2))
+    stack.first += 1
+    stack.count += 5
+    kept = stack.states()[0]
+    stack.load_network(1, initial_state(tiny_resnet, 9))
+    first, second = stack.states()
+    assert all(torch.equal(first[name], kept[name]) for name in kept)
+    assert all(torch.equal(second[name], tensor) for name, tensor in initial_state(tiny_resnet, 9).items())
+    assert stack.count.tolist() == [5, 0]
+    assert (stack.first[stack.owner == 0] == 1).all() and (stack.first[stack.owner == 1] == 0).all()

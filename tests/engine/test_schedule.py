@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from labelsieve.engine import Schedule
+from labelsieve.errors import InputError
+
+
+def rates(schedule: Schedule, *epochs: int) -> list[float]:
+    return [schedule.learning_rate(epoch) for epoch in epochs]
+
+
+def test_section_5_2_adam_over_50_epochs():
+    assert rates(Schedule.incv_50(), 0, 19, 20, 29, 30, 39, 40, 49) == pytest.approx(
+        [1e-3, 1e-3, 5e-4, 5e-4, 2.5e-4, 2.5e-4, 1e-4, 1e-4]
+    )
+
+
+def test_sections_5_1_and_5_3_adam_over_200_epochs():
+    schedule = Schedule.paper_200()
+    assert rates(schedule, 79, 80, 120, 160, 179, 180, 199) == pytest.approx([1e-3, 1e-4, 1e-5, 1e-6, 1e-6, 5e-7, 5e-7])
+    assert [epoch for epoch in range(200) if schedule.drops_at(epoch)] == [80, 120, 160, 180]
+    assert schedule.fresh_state and schedule.weight_decay == 2e-4
+
+
+def test_supplement_a2_sgd():
+    assert rates(Schedule.webvision_120(), 39, 40, 80, 119) == pytest.approx([0.1, 0.01, 0.001, 0.001])
+    assert rates(Schedule.webvision_incv_50(), 19, 20, 30, 40) == pytest.approx([0.1, 0.05, 0.025, 0.01])
+
+
+def test_a_shortened_schedule_keeps_its_shape():
+    assert Schedule.paper_200(20).steps == ((0, 1e-3), (8, 1e-4), (12, 1e-5), (16, 1e-6), (18, 5e-7))
+    assert Schedule.paper_200(1).steps == ((0, 1e-3), (1, 5e-7))
+    assert Schedule.resnet_sgd(1).learning_rate(0) == 0.1
+
+
+def test_cosine_falls_to_nothing():
+    schedule = Schedule(10, ((0, 0.4),), cosine=True)
+    assert rates(schedule, 0, 5, 10) == pytest.approx([0.4, 0.2, 0.0])
+
+
+@pytest.mark.parametrize("steps", [(), ((1, 0.1),), ((0, 0.1), (0, 0.2)), ((0, 0.1), (5, 0.1), (3, 0.1))])
+def test_steps_that_make_no_sense(steps):
+    with pytest.raises(InputError, match="steps"):
+        Schedule(5, steps)
+
+
+def test_no_epochs():
+    with pytest.raises(InputError, match="epochs is 0"):
+        Schedule(0, ((0, 0.1),))
