@@ -107,6 +107,17 @@ def decode_file(path: str | Path, *, side: int = SIDE, decoder: Decoder = "auto"
     return decode(data, side=side, decoder=decoder)
 
 
+def decode_many(paths: list[str], side: int, decoder: Decoder) -> list[Pixels | str]:
+    """Pictures, or why they are none."""
+    found: list[Pixels | str] = []
+    for path in paths:
+        try:
+            found.append(decode_file(path, side=side, decoder=decoder))
+        except UnreadablePictureError as problem:
+            found.append(str(problem))
+    return found
+
+
 def grey(side: int) -> Pixels:
     return np.full((side, side, 3), GREY, dtype=np.uint8)
 

@@ -35,17 +35,6 @@ ASPECT = 1.4  # pixels of a photograph over those of its square, on average
 CHUNK = 64  # pictures a process decodes at a time
 
 
-def decode_many(paths: list[str], side: int, decoder: Decoder) -> list[Pixels | str]:
-    """Pictures, or why they are none."""
-    found: list[Pixels | str] = []
-    for path in paths:
-        try:
-            found.append(decode_file(path, side=side, decoder=decoder))
-        except UnreadablePictureError as problem:
-            found.append(str(problem))
-    return found
-
-
 def decoded(pictures: Pictures, workers: int) -> Iterator[Pixels]:
     """All pictures in order, decoded by `workers` processes (0: here)."""
     if workers <= 1 or len(pictures) <= CHUNK:

@@ -34,8 +34,8 @@ def concatenate(branches: Sequence[Tensor], n: int) -> Tensor:
     if n == 1:
         return torch.cat(list(branches), dim=1)
     b, _, h, w = branches[0].shape
-    apart = [branch.view(b, n, -1, h, w) for branch in branches]
-    return torch.cat(apart, dim=2).reshape(b, -1, h, w)
+    apart = [branch.permute(0, 2, 3, 1).reshape(b, h, w, n, -1) for branch in branches]
+    return torch.cat(apart, dim=4).reshape(b, h, w, -1).permute(0, 3, 1, 2)  # channels last in memory
 
 
 class Conv(nn.Module):

@@ -1,0 +1,115 @@
+"""Decoding: sizes, scaling, windows, and files that are no pictures."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from labelsieve.data import decode
+from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, UnreadablePictureError, cut, place
+from labelsieve.errors import InputError
+
+
+def smooth(height: int, width: int) -> np.ndarray:
+    """A picture that scaling hardly changes: a ramp in each channel."""
+    y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
+    return (255 * np.stack([x, y, (x + y) / 2], axis=2)).astype(np.uint8)
+
+
+def encoded(pixels: np.ndarray, kind: str = "JPEG", mode: str = "RGB") -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(out, format=kind, **({"quality": 95} if kind == "JPEG" else {}))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
+@pytest.mark.parametrize(("height", "width"), [(480, 640), (1200, 900), (40, 60), (32, 32)])
+def test_the_shorter_side_is_what_was_asked_for(decoder: decode.Decoder, height: int, width: int) -> None:
+    pixels = smooth(height, width)
+    found = decode.decode(encoded(pixels), side=64, decoder=decoder)
+    scale = 64 / min(height, width)
+    assert found.dtype == np.uint8
+    assert found.shape == (round(height * scale), round(width * scale), 3)
+    expected = smooth(*found.shape[:2]).astype(int)
+    assert np.abs(found.astype(int) - expected).mean() < 4  # the same picture, not only the same shape
+
+
+def test_both_decoders_see_the_same_picture() -> None:
+    rng = np.random.default_rng(0)
+    pixels = np.asarray(Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((640, 480)))
+    data = encoded(pixels)
+    one, other = (decode.decode(data, side=64, decoder=d).astype(int) for d in ("pillow", "simplejpeg"))
+    assert np.abs(one - other).mean() < 2
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK"])
+@pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
+def test_grey_and_printers_jpegs_become_rgb(mode: str, decoder: decode.Decoder) -> None:
+    pixels = np.full((40, 40, 3), 90, dtype=np.uint8)
+    found = decode.decode(encoded(pixels, mode=mode), side=20, decoder=decoder)
+    assert found.shape == (20, 20, 3)
+    assert np.abs(found.astype(int) - 90).max() < 12
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("PNG", "RGBA"), ("PNG", "P"), ("GIF", "P"), ("WEBP", "RGB")])
+def test_other_formats(kind: str, mode: str) -> None:
+    assert decode.decode(encoded(smooth(30, 50), kind, mode), side=10).shape == (10, 17, 3)
+
+
+def test_a_banner_is_cut_around_its_middle_before_it_is_enlarged() -> None:
+    wide = np.zeros((1, 9_001, 3), dtype=np.uint8)
+    wide[:, 4_498:4_503] = 255  # the middle
+    found = decode.decode(encoded(wide, "PNG"), side=32)
+    assert found.shape == (32, 128, 3)
+    assert found.max() > 200
+
+
+@pytest.mark.parametrize("data", [b"", b"not a picture", encoded(smooth(64, 64))[:300], b"\xff\xd8\xff\xe0"])
+def test_what_is_no_picture_says_so(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(data)
+    for decoder in ("pillow", "simplejpeg"):
+        with pytest.raises(UnreadablePictureError):
+            decode.decode_file(tmp_path / "a.jpg", side=16, decoder=decoder)
+
+
+def test_an_unreadable_picture_is_grey_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "good.png").write_bytes(encoded(smooth(20, 20), "PNG"))
+    (tmp_path / "bad.png").write_bytes(b"x")
+    pictures = Pictures(tmp_path, ["good.png", "bad.png", "missing.png"], side=8)
+    found = list(pictures)
+    assert (found[0] != decode.GREY).any()
+    for i in (1, 2):
+        assert found[i].shape == (8, 8, 3) and (found[i] == decode.GREY).all()
+    assert list(pictures.unreadable) == [1, 2]
+    assert "No such file" in pictures.unreadable[2]
+    with pytest.raises(InputError, match="at least one pixel"):
+        Pictures(tmp_path, [], side=0)
+
+
+@given(st.integers(0, CODES - 1), st.integers(16, 300), st.integers(16, 300), st.integers(1, 16))
+def test_windows_lie_inside(code: int, height: int, width: int, crop: int) -> None:
+    top, left, _ = place(code, height, width, crop)
+    assert 0 <= top <= height - crop
+    assert 0 <= left <= width - crop
+
+
+def test_codes_reach_every_position_equally_and_fit_sixteen_bits() -> None:
+    assert CODES - 1 <= np.iinfo(np.int16).max
+    tops = np.bincount([place(row * SPAN, 256, 256, 227)[0] for row in range(SPAN)])
+    assert len(tops) == 30 and tops.max() - tops.min() <= 1
+    assert place(CENTRE, 256, 256, 227) == (14, 14, False)
+    assert place(CENTRE, 255, 301, 227) == (14, 37, False)  # exact middles
+    assert place(CENTRE + SPAN * SPAN, 256, 256, 227) == (14, 14, True)
+
+
+def test_cut_is_a_view() -> None:
+    picture = smooth(20, 30)
+    window = cut(picture, 0, 16)
+    assert np.shares_memory(picture, window)
+    np.testing.assert_array_equal(window, picture[:16, :16])

@@ -1,0 +1,97 @@
+"""Staging: decoded once, whatever happens in between."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.data import stage as staging
+from labelsieve.data.decode import GREY, Pictures
+from labelsieve.data.make_webvision import make
+from labelsieve.data.stage import Staged, stage
+from labelsieve.data.webvision import training
+from labelsieve.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
+    folder = tmp_path_factory.mktemp("made") / "webvision"
+    make(folder, classes=3, train=9, validation=1, side=40, corrupt=2, seed=1)
+    found = training(folder, side=32).x
+    assert isinstance(found, Pictures)
+    return found
+
+
+def shard_bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_staged_pictures_are_the_decoded_ones(pictures: Pictures, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    staged = stage(pictures, tmp_path, workers=1, shard_size=10, progress=lambda done, all_: told.append((done, all_)))
+    assert len(staged) == len(pictures) == 27
+    for i in range(27):
+        np.testing.assert_array_equal(staged[i], pictures[i])
+    assert sum(picture.nbytes for picture in staged) == staged.nbytes
+    assert len(staged.unreadable) == 2
+    for i in staged.unreadable:
+        assert (staged[i] == GREY).all()
+    assert told == [(0, 27), (10, 27), (20, 27), (27, 27)]
+
+
+def test_any_number_of_processes_writes_the_same_files(pictures: Pictures, tmp_path: Path) -> None:
+    stage(pictures, tmp_path / "one", workers=1, shard_size=7)
+    stage(pictures, tmp_path / "two", workers=2, shard_size=7)
+    assert shard_bytes(tmp_path / "one") == shard_bytes(tmp_path / "two")
+
+
+def test_a_stopped_staging_goes_on(pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage(pictures, tmp_path / "whole", workers=1, shard_size=7)
+    folder = tmp_path / "stopped"
+    stage(pictures, folder, workers=1, shard_size=7)
+    (folder / "shard-00001.json").unlink()  # stopped between the two renames
+    data = folder / "shard-00002.bin"
+    data.write_bytes(data.read_bytes()[:-1])  # and one cut short
+    with pytest.raises(InputError, match="missing or damaged"):
+        Staged.open(folder)
+    written: list[int] = []
+    real = staging.write_shard
+    monkeypatch.setattr(staging, "write_shard", lambda *job: (written.append(job[1]), real(*job))[1])
+    stage(pictures, folder, workers=1, shard_size=7)
+    assert written == [1, 2]
+    assert shard_bytes(folder) == shard_bytes(tmp_path / "whole")
+
+
+def test_other_pictures_or_settings_are_not_mixed(pictures: Pictures, tmp_path: Path) -> None:
+    stage(pictures, tmp_path, workers=1, shard_size=10)
+    with pytest.raises(InputError, match="staged with side 32, now 24"):
+        stage(Pictures(pictures.root, pictures.names, side=24), tmp_path, workers=1, shard_size=10)
+    with pytest.raises(InputError, match="samples"):
+        stage(Pictures(pictures.root, pictures.names[:5], side=32), tmp_path, workers=1, shard_size=10)
+    turned = Pictures(pictures.root, pictures.names[::-1], side=32)
+    again = stage(turned, tmp_path, workers=1, shard_size=10)  # same number, other names: written again
+    np.testing.assert_array_equal(again[0], turned[0])
+
+
+def test_a_full_disk_is_told_and_leaves_no_half_shard(pictures: Pictures, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
+    try:
+        with pytest.raises(InputError, match="staging needs"):
+            stage(pictures, tmp_path, workers=1, shard_size=27)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["stage.json"]
+    assert len(stage(pictures, tmp_path, workers=1, shard_size=27)) == 27
+
+
+def test_not_a_stage(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a folder of staged pictures"):
+        Staged.open(tmp_path)
+
+
+def test_shard_sizes() -> None:
+    assert [staging.default_shard_size(n) for n in (1, 6_400, 2_400_000)] == [16, 100, 4096]

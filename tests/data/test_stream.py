@@ -1,0 +1,208 @@
+"""The stream: the same batches whatever the workers, the device store's batches, and exact resume within an epoch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from labelsieve.data.decode import CENTRE, GREY, SPAN, Pictures, place
+from labelsieve.data.device_pictures import DevicePictures, picture_store, pixel_bytes
+from labelsieve.data.make_webvision import make
+from labelsieve.data.stage import Staged, stage
+from labelsieve.data.stream import MEAN, STD, PictureStream
+from labelsieve.data.webvision import training
+from labelsieve.engine.method import in_batches
+from labelsieve.errors import InputError
+from labelsieve.types import IntArray
+
+SIDE, CROP = 32, 25
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
+    folder = tmp_path_factory.mktemp("made") / "webvision"
+    make(folder, classes=3, train=12, validation=1, side=40, corrupt=1, seed=3)
+    found = training(folder, side=SIDE).x
+    assert isinstance(found, Pictures)
+    return found
+
+
+@pytest.fixture(scope="module")
+def staged(pictures: Pictures, tmp_path_factory: pytest.TempPathFactory) -> Staged:
+    return stage(pictures, tmp_path_factory.mktemp("stage"), workers=1)
+
+
+def epoch(samples: int, *, networks: int = 2, batch: int = 8, seed: int = 0) -> tuple[list[IntArray], list[IntArray]]:
+    """Index and code batches of an epoch, [n, B] each, as the engine makes them: a function of the seed alone."""
+    rng = np.random.default_rng(seed)
+    order = [in_batches(rng.permutation(samples), batch) for _ in range(networks)]
+    index = list(np.stack(order, axis=1))
+    return index, [rng.integers(2 * SPAN * SPAN, size=i.shape) for i in index]
+
+
+def by_hand(pictures: Pictures | Staged, index: IntArray, code: IntArray) -> np.ndarray:
+    """[B, n*3, crop, crop] from the definition."""
+    n, b = index.shape
+    x = np.zeros((b, n, 3, CROP, CROP))
+    for i in range(n):
+        for j in range(b):
+            if index[i, j] >= 0:
+                picture = np.array(pictures[int(index[i, j])])
+                top, left, mirrored = place(int(code[i, j]), *picture.shape[:2], CROP)
+                window = picture[top : top + CROP, left : left + CROP]
+                window = window[:, ::-1] if mirrored else window
+            else:
+                window = np.full((CROP, CROP, 3), GREY, dtype=np.uint8)
+            x[j, i] = ((window / 255 - MEAN) / STD).transpose(2, 0, 1)
+    return x.reshape(b, n * 3, CROP, CROP)
+
+
+def run(store: PictureStream, index: list[IntArray], code: list[IntArray]) -> list[torch.Tensor]:
+    return list(store.batches(index, code))
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_batches_are_what_the_definition_says(pictures: Pictures) -> None:
+    store = PictureStream(pictures, crop=CROP, workers=0)
+    assert store.shape == (3, CROP, CROP) and len(store) == 36
+    index, code = epoch(36)
+    assert (index[-1] == -1).any()
+    for x, i, c in zip(store.batches(index, code), index, code, strict=True):
+        assert x.shape == (8, 6, CROP, CROP)
+        np.testing.assert_allclose(x.numpy(), by_hand(pictures, i, c), atol=1e-5)
+    assert len(store.unreadable) == 1  # the corrupt file: grey, counted, and no reason to stop
+
+
+def test_any_number_of_workers_gives_the_same_batches(pictures: Pictures, staged: Staged) -> None:
+    index, code = epoch(36)
+    reference = run(PictureStream(pictures, crop=CROP, workers=0), index, code)
+    for source, workers in ((pictures, 1), (pictures, 3), (staged, 0), (staged, 3)):
+        with PictureStream(source, crop=CROP, workers=workers) as store:
+            assert same(run(store, index, code), reference), (type(source).__name__, workers)
+            assert len(store.unreadable) == 1
+
+
+def test_an_epoch_stopped_in_its_middle_goes_on_in_order(pictures: Pictures) -> None:
+    index, code = epoch(36, seed=5)
+    with PictureStream(pictures, crop=CROP, workers=2) as store:
+        whole = run(store, index, code)
+        first = store.batches(iter(index), iter(code))
+        seen = [next(first) for _ in range(2)]
+        first.close()  # stopped, with batches under way
+        again, codes_again = epoch(36, seed=5)  # a new process makes the order anew from the seed ...
+    with PictureStream(pictures, crop=CROP, workers=1) as other:
+        rest = run(other, again[2:], codes_again[2:])  # ... and asks for what is left of it
+        assert same(seen + rest, whole)
+        # The negative control: without the saved position the order is not the same.
+        forgotten = run(other, again, codes_again)[: len(rest)]
+        assert not same(seen + forgotten, whole)
+        # Nor from another seed.
+        other_order, other_codes = epoch(36, seed=6)
+        assert not same(seen + run(other, other_order[2:], other_codes[2:]), whole)
+
+
+def test_the_engine_asks_batch_by_batch_and_finds_them_ready(pictures: Pictures) -> None:
+    index, code = epoch(36)
+    reference = run(PictureStream(pictures, crop=CROP, workers=0), index, code)
+    made: list[int] = []
+    with PictureStream(pictures, crop=CROP, workers=2) as store:
+        begin = store._begin
+
+        def counted(*args, **kwargs):  # type: ignore[no-untyped-def]
+            made.append(kwargs["pieces"])
+            return begin(*args, **kwargs)
+
+        store._begin = counted  # type: ignore[method-assign]
+        store.expect(index, code)
+        for step, (i, c) in enumerate(zip(index, code, strict=True)):
+            valid = i >= 0
+            if step == 1:  # scoring comes in between and disturbs nothing
+                plain = store.batch(np.array([[5, 6]]), np.full((1, 2), store.plain))
+                np.testing.assert_allclose(
+                    plain.numpy(), by_hand(pictures, np.array([[5, 6]]), np.full((1, 2), CENTRE)), atol=1e-5
+                )
+            # padding arrives as sample 0
+            x = store.batch(torch.as_tensor(np.where(valid, i, 0)), torch.as_tensor(c))
+            real = valid.all(0)
+            assert torch.equal(x[real], reference[step][real])
+            # networks one at a time: the same windows again
+            alone = store.batch(i[1:, real], c[1:, real])
+            assert torch.equal(alone, reference[step][real][:, 3:])
+    assert made.count(1) == len(index), "each expected step is decoded once"
+    assert len(made) == len(index) + 1, "only the scoring batch was made on the spot"
+
+
+def test_the_device_store_gives_the_same_batches(pictures: Pictures, staged: Staged) -> None:
+    index, code = epoch(36)
+    reference = run(PictureStream(staged, crop=CROP, workers=0), index, code)
+    for source in (pictures, staged):
+        store = DevicePictures(source, crop=CROP, workers=1)
+        assert len(store) == 36 and store.shape == (3, CROP, CROP)
+        for i, c, x in zip(index, code, reference, strict=True):
+            valid = torch.as_tensor((i >= 0).all(0))
+            found = store.batch(torch.as_tensor(i), torch.as_tensor(c))
+            torch.testing.assert_close(found[valid], x[valid], rtol=1e-5, atol=1e-5)
+        assert len(store.unreadable) == 1
+
+
+def test_decoding_into_the_device_store_by_processes_keeps_the_order(tmp_path: Path) -> None:
+    make(tmp_path / "many", classes=2, train=40, validation=1, side=20, corrupt=1)
+    found = training(tmp_path / "many", side=16).x
+    here = DevicePictures(found, crop=16, workers=0)
+    there = DevicePictures(Pictures(found.root, found.names, side=16), crop=16, workers=2)
+    assert torch.equal(here.pixels, there.pixels) and torch.equal(here.start, there.start)
+    assert here.unreadable == there.unreadable and len(there.unreadable) == 1
+
+
+@pytest.mark.parametrize("kind", [PictureStream, DevicePictures])
+def test_without_augmentation_there_is_one_code_the_middle(
+    kind: type[PictureStream] | type[DevicePictures], staged: Staged
+) -> None:
+    store = kind(staged, crop=CROP, augment=False, workers=0)
+    assert (store.codes, store.plain) == (1, 0)
+    index = torch.arange(4)[None]
+    x = store.batch(index, torch.zeros_like(index))
+    np.testing.assert_allclose(x.numpy(), by_hand(staged, index.numpy(), np.full((1, 4), CENTRE)), atol=1e-5)
+
+
+def test_a_killed_worker_does_not_stop_the_epoch(pictures: Pictures) -> None:
+    index, code = epoch(36)
+    reference = run(PictureStream(pictures, crop=CROP, workers=0), index, code)
+    with PictureStream(pictures, crop=CROP, workers=2) as store:
+        stream = store.batches(index, code)
+        found = [next(stream)]
+        for pid in list(store._executor._processes):  # type: ignore[union-attr]
+            os.kill(pid, signal.SIGKILL)
+        found += list(stream)
+    assert same(found, reference)
+
+
+def test_batches_that_grow_find_room(staged: Staged) -> None:
+    index = [np.array([[0]]), np.array([[0, 1, 2, 3, 4]]), np.array([[7, 8]])]
+    code = [np.full_like(i, CENTRE) for i in index]
+    with PictureStream(staged, crop=CROP, workers=2) as store:
+        assert [x.shape[0] for x in store.batches(index, code)] == [1, 5, 2]
+        assert list(store.batches([], [])) == []
+
+
+def test_what_fits_is_held_and_what_does_not_streams(pictures: Pictures, staged: Staged) -> None:
+    assert isinstance(picture_store(staged, crop=CROP, workers=0), DevicePictures)
+    assert isinstance(picture_store(staged, crop=CROP, workers=0, share=0.0), PictureStream)
+    assert pixel_bytes(staged) == staged.nbytes
+    assert 0.5 < pixel_bytes(pictures) / staged.nbytes < 2
+    with pytest.raises(InputError, match="between 0 and 1"):
+        picture_store(staged, crop=CROP, share=2)
+
+
+def test_a_crop_larger_than_the_pictures_is_named(staged: Staged) -> None:
+    for kind in (PictureStream, DevicePictures):
+        with pytest.raises(InputError, match="shorter side of 32"):
+            kind(staged, crop=33)

@@ -1,0 +1,248 @@
+"""WebVision's layout: read as it is, made as it is, and every way it can be wrong."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.data import webvision
+from labelsieve.data.decode import Pictures
+from labelsieve.data.make_webvision import SYNSETS, draw, make
+from labelsieve.data.stage import Staged
+from labelsieve.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "webvision"
+    summary = make(folder, classes=4, train=10, validation=3, wrong=0.25, side=24, seed=7)
+    assert summary == {
+        "folder": str(folder), "classes": 4, "train": 40, "validation": 12, "ilsvrc": 12, "wrong_labels": 10,
+        "corrupt_files": 0, "seed": 7,
+    }  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+# -- a folder written by hand, line for line as WebVision's --------------------------------------------------------
+
+
+def test_a_hand_written_folder(tmp_path: Path) -> None:
+    from PIL import Image
+
+    info = tmp_path / "info"
+    info.mkdir()
+    (info / "synsets.txt").write_text("n01440764 tench, Tinca tinca\nn02012849 crane\nn03126707 crane\n")
+    (info / "train_filelist_google.txt").write_text(
+        "google/q0001/a.jpg 0\ngoogle/q0003/b c.jpg 2\ngoogle/q0002/d.jpg 1\n"
+    )
+    (info / "train_filelist_flickr.txt").write_text("flickr/q0001/e.jpg 0\n")
+    for name in ("google/q0001/a.jpg", "google/q0003/b c.jpg", "google/q0002/d.jpg", "flickr/q0001/e.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (30, 20), (200, 0, 0)).save(tmp_path / name)
+    data = webvision.load(str(tmp_path))
+    assert data.ids.tolist() == ["google/q0001/a.jpg", "google/q0003/b c.jpg", "google/q0002/d.jpg"]
+    assert data.y.tolist() == [0, 2, 1]
+    assert data.classes == ("tench, Tinca tinca", "crane (n02012849)", "crane (n03126707)")
+    assert data.x[0].shape == (256, 384, 3) and data.kind == "pictures"
+    two = webvision.load(f"webvision:{tmp_path}?classes=2&side=10")
+    assert two.y.tolist() == [0, 1] and two.x[1].shape == (10, 15, 3)
+    assert two.classes == ("tench, Tinca tinca", "crane")
+    assert webvision.load(f"{tmp_path}?subset=all").ids[-1] == "flickr/q0001/e.jpg"
+
+
+# -- the made folder -----------------------------------------------------------------------------------------------
+
+
+def test_the_three_sets_share_their_classes(made: Path) -> None:
+    train = webvision.load(f"webvision:{made}")
+    validation = webvision.validation(made)
+    ilsvrc = webvision.ilsvrc_validation(made / "ilsvrc12", webvision=made)
+    assert (len(train), len(validation), len(ilsvrc)) == (40, 12, 12)
+    assert train.classes == validation.classes == ilsvrc.classes
+    assert train.classes[1] == "goldfish, Carassius auratus"
+    for data in (validation, ilsvrc):
+        assert np.bincount(data.y).tolist() == [3, 3, 3, 3]
+        assert isinstance(data.x, Pictures) and len(data.x) == 12
+    assert validation.ids[0] == "val000001.jpg"
+    assert ilsvrc.ids[0].startswith("n01440764/ILSVRC2012_val_")
+    assert len(train.skipped) == 0
+
+
+def test_the_planted_truth_lies_beside_and_nowhere_else(made: Path) -> None:
+    data = webvision.load(str(made))
+    with (made / "planted_truth.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == data.ids.tolist()
+    assert [row["label"] for row in rows] == [data.classes[code] for code in data.y]
+    assert sum(row["label"] != row["true"] for row in rows) == 10
+    assert np.bincount([data.classes.index(row["true"]) for row in rows]).tolist() == [10] * 4
+    assert all("true" not in line for path in (made / "info").iterdir() for line in path.read_text().splitlines())
+
+
+def test_drawn_classes_can_be_told_apart_and_vary() -> None:
+    rng = np.random.default_rng(0)
+
+    def hue_histogram(code: int) -> np.ndarray:
+        from PIL import Image
+
+        picture = Image.fromarray(draw(code, rng, side=48)).convert("HSV")
+        hsv = np.asarray(picture).reshape(-1, 3)
+        strong = hsv[(hsv[:, 1] > 140) & (hsv[:, 2] > 60), 0]
+        return np.bincount(strong // 8, minlength=32) / max(1, len(strong))
+
+    codes = np.repeat(np.arange(6), 6)
+    found = np.stack([hue_histogram(int(code)) for code in codes])
+    reference = np.stack([np.mean([hue_histogram(code) for _ in range(6)], axis=0) for code in range(6)])
+    assert ((found @ reference.T).argmax(1) == codes).mean() > 0.85
+    first, second = draw(0, rng, side=48), draw(0, rng, side=48)
+    assert min(first.shape[:2]) == 48
+    assert first.shape != second.shape or not np.array_equal(first, second)
+
+
+def test_making_is_a_function_of_the_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        make(tmp_path / name, classes=2, train=2, validation=1, side=16, seed=seed)
+    contents = [
+        [
+            (str(path.relative_to(tmp_path / name)), path.read_bytes())
+            for path in sorted((tmp_path / name).rglob("*.jpg"))
+        ]
+        for name in "abc"
+    ]
+    assert contents[0] == contents[1] != contents[2]
+
+
+def test_the_synsets_are_the_first_fifty() -> None:
+    assert len(SYNSETS) == 50
+    wnids = [line.split()[0] for line in SYNSETS]
+    assert wnids == sorted(set(wnids))
+    assert wnids[0] == "n01440764" and wnids[-1] == "n01697457"
+
+
+def test_staged_by_the_spec(made: Path, tmp_path: Path) -> None:
+    data = webvision.load(f"webvision:{made}?side=20&stage={tmp_path / 'stage'}")
+    assert isinstance(data.x, Staged) and len(data.x) == 40
+    assert min(data.x[3].shape[:2]) == 20
+
+
+# -- what can be wrong ---------------------------------------------------------------------------------------------
+
+
+def test_missing_and_empty_pictures_are_told_and_left_out(copy: Path) -> None:
+    names = webvision.load(str(copy)).ids
+    (copy / names[0]).unlink()
+    (copy / names[5]).write_bytes(b"")
+    data = webvision.load(str(copy))
+    assert len(data) == 38 and len(data.x) == 38 and len(data.y) == 38
+    assert [(s.id, s.reason) for s in data.skipped] == [
+        (names[0], "No such file or directory"),
+        (names[5], "empty file"),
+    ]
+
+
+def test_corrupt_pictures_are_told_when_staged(copy: Path, tmp_path: Path) -> None:
+    names = webvision.load(str(copy)).ids
+    (copy / names[2]).write_bytes((copy / names[2]).read_bytes()[:200])
+    data = webvision.load(f"{copy}?side=16&stage={tmp_path / 'stage'}")
+    assert len(data) == 40
+    assert [s.id for s in data.skipped] == [names[2]] and "not a readable picture" in data.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("info/train_filelist_google.txt", "google/q0001/a.jpg\n", r"train_filelist_google.txt:1: .* is not 'picture"),
+        ("info/train_filelist_google.txt", "google/a.jpg 0\ngoogle/b.jpg 4\n", r":2: class 4, but .* names 4, 0 to 3"),
+        ("info/train_filelist_google.txt", "google/a.jpg -1\n", r":1: .* is not 'picture"),
+        ("info/train_filelist_google.txt", "", "no pictures of the first 4 classes"),
+        ("info/train_filelist_google.txt", "google/a.jpg 0\n", "none of the 1 listed pictures is there"),
+        ("info/synsets.txt", "", "empty"),
+        ("info/synsets.txt", "tench\n", "synsets.txt:1: 'tench' begins with no synset"),
+    ],
+)
+def test_bad_lists(copy: Path, file: str, text: str, message: str) -> None:
+    (copy / file).write_text(text)
+    with pytest.raises(InputError, match=message):
+        webvision.load(str(copy))
+
+
+def test_missing_parts(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder; WebVision 1.0 has info/synsets.txt"):
+        webvision.load(str(tmp_path / "nowhere"))
+    shutil.rmtree(copy / "val_images_256")
+    with pytest.raises(InputError, match="no folder val_images_256"):
+        webvision.validation(copy)
+    (copy / "info" / "train_filelist_google.txt").unlink()
+    with pytest.raises(InputError, match="train_filelist_google.txt: No such file"):
+        webvision.load(str(copy))
+    with pytest.raises(InputError, match="no such folder"):
+        webvision.ilsvrc_validation(tmp_path / "nowhere", webvision=copy)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="neither synset folders"):
+        webvision.ilsvrc_validation(tmp_path / "empty", webvision=copy)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [("colour=1", "unknown"), ("classes=0", "whole number"), ("side=x", "whole number"), ("subset=bing", "google")],
+)
+def test_bad_settings(made: Path, query: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        webvision.load(f"{made}?{query}")
+    with pytest.raises(InputError, match="no folder given"):
+        webvision.load("webvision:")
+
+
+def test_ilsvrc_in_its_other_forms(made: Path, tmp_path: Path) -> None:
+    expected = webvision.ilsvrc_validation(made / "ilsvrc12", webvision=made)
+    flat = tmp_path / "flat"
+    (flat / "val").mkdir(parents=True)
+    truth: dict[str, str] = {}
+    for path in sorted((made / "ilsvrc12" / "val").rglob("*.JPEG"), key=lambda path: path.name):
+        shutil.copy(path, flat / "val" / path.name)
+        truth[path.name] = path.parent.name
+    by_name = {str(id).split("/")[1]: int(code) for id, code in zip(expected.ids, expected.y, strict=True)}
+    listed = flat / "imagenet_2012_validation_synset_labels.txt"
+    listed.write_text("".join(f"{wnid}\n" for wnid in truth.values()))
+    first = webvision.ilsvrc_validation(flat, webvision=made)
+    assert dict(zip(first.ids.tolist(), first.y.tolist(), strict=True)) == by_name
+    listed.write_text("n01440764\n")
+    with pytest.raises(InputError, match="1 labels for 12 pictures"):
+        webvision.ilsvrc_validation(flat, webvision=made)
+    rows = "".join(f"{Path(name).stem},{wnid} 1 2 3 4 \n" for name, wnid in truth.items())
+    (flat / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + rows)
+    second = webvision.ilsvrc_validation(flat, webvision=made)
+    assert dict(zip(second.ids.tolist(), second.y.tolist(), strict=True)) == by_name
+    (flat / "LOC_val_solution.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="ImageId"):
+        webvision.ilsvrc_validation(flat, webvision=made)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": 1}, "2 to 50"),
+        ({"classes": 51}, "2 to 50"),
+        ({"wrong": 1.0}, "between 0 and 1"),
+        ({"train": 0}, "at least one picture"),
+        ({"side": 4}, "16 pixels"),
+    ],
+)
+def test_what_cannot_be_made(tmp_path: Path, options: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make(tmp_path / "new", **options)  # type: ignore[arg-type]
+
+
+def test_nothing_is_made_over_something(made: Path) -> None:
+    with pytest.raises(InputError, match="info folder already"):
+        make(made, classes=2, train=1, validation=1)
