@@ -44,7 +44,7 @@ class Schedule:
             return self
         steps: dict[int, float] = {}
         for start, rate in self.steps:
-            steps[round(start * epochs / self.epochs)] = rate
+            steps[max(1, round(start * epochs / self.epochs)) if start else 0] = rate
         return replace(self, epochs=epochs, steps=tuple(sorted(steps.items())))
 
     def settings(self) -> dict[str, Any]:

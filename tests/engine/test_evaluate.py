@@ -26,7 +26,7 @@ def bundle_of(factory, seeds):
 def test_scores_are_the_softmax_of_each_network_on_its_own_samples(store, digits, monkeypatch):
     monkeypatch.setattr(evaluate, "CPU_CHUNK", 7)  # several chunks, the last one short
     stack = bundle_of(tiny_resnet, (1, 2))
-    index = torch.tensor([np.arange(30), np.arange(100, 130)])
+    index = torch.as_tensor(np.stack([np.arange(30), np.arange(100, 130)]))
     labels = torch.as_tensor(digits[1])[index]
     found = evaluate.scores(stack, store, index, labels)
     for network, seed in enumerate((1, 2)):
