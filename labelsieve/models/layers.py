@@ -30,13 +30,20 @@ class Conv2d(nn.Module):
         nn.init.kaiming_normal_(self.weight, mode="fan_in", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.size == 3 and self.stride == 1 and self.bias is None and kernels.usable(x, self.weight, self.n):
-            return kernels.grouped_conv3x3(x, self.weight, self.n)
+        if self.size == 3 and self.bias is None:
+            return kernels.grouped_conv3x3(x, self.weight, self.n, stride=self.stride)
         bias = None if self.bias is None else self.bias.to(x.dtype)
         weight = self.weight.to(x.dtype)
         if x.is_cuda:
             weight = weight.contiguous(memory_format=torch.channels_last)
         return F.conv2d(x, weight, bias, self.stride, self.size // 2, groups=self.n)
+
+    def then(self, norm: BatchNorm, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """norm(self(x)), with the statistics summed while the convolution writes its output."""
+        if not norm.training or self.size != 3 or self.bias is not None:
+            return cast(Tensor, norm(self(x), residual))
+        y, sums = kernels.grouped_conv3x3_sums(x, self.weight, self.n, stride=self.stride, valid=norm.valid)
+        return cast(Tensor, norm(y, residual, sums))
 
 
 class BatchNorm(nn.Module):
@@ -58,7 +65,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(n * channels))
         self.valid: Tensor | None = None
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
         return kernels.batch_norm_act(
             x,
             self.weight,
@@ -72,6 +79,7 @@ class BatchNorm(nn.Module):
             momentum=self.momentum,
             eps=self.eps,
             valid=self.valid if self.training else None,
+            sums=sums,
         )
 
 

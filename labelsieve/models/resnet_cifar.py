@@ -26,10 +26,9 @@ class Block(nn.Module):
         self.norm2 = BatchNorm(n, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.norm1(self.conv1(x))
+        y = self.conv1.then(self.norm1, x)
         shortcut = x if self.stride == 1 else widen(x[:, :, ::2, ::2], self.n, self.outputs)
-        out: Tensor = self.norm2(self.conv2(y), residual=shortcut)
-        return out
+        return self.conv2.then(self.norm2, y, shortcut)
 
 
 class PreActivationBlock(nn.Module):
@@ -44,7 +43,7 @@ class PreActivationBlock(nn.Module):
         self.conv2 = Conv2d(n, outputs, outputs, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.conv2(self.norm2(self.conv1(self.norm1(x))))
+        y = self.conv2(self.conv1.then(self.norm2, self.norm1(x)))
         shortcut = x if self.stride == 1 else widen(x[:, :, ::2, ::2], self.n, self.outputs)
         out: Tensor = y + shortcut
         return out
@@ -74,8 +73,7 @@ class ResNetCifar(Stackable):
         self.head = Linear(n, width, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        y = self.stem(x)
-        y = self.stem_norm(y) if self.stem_norm is not None else y
+        y = self.stem(x) if self.stem_norm is None else self.stem.then(self.stem_norm, x)
         y = self.blocks(y)
         y = self.last_norm(y) if self.last_norm is not None else y
         return torch.mean(y, dim=(2, 3), dtype=torch.float32)

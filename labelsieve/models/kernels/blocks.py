@@ -1,0 +1,102 @@
+"""How large a piece one GPU program takes, by channels and height: a table, never a search while training.
+
+`LABELSIEVE_BLOCKS` may hold JSON over it, e.g. '{"conv": {"16,32": [128, 8, 2, 32, 4, 1]}}'; benchmarks/kernels.py sweeps it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import NamedTuple
+
+
+class ConvBlock(NamedTuple):
+    """A program of the forward or input-gradient kernel."""
+
+    pixels: int  # a row of several images: a multiple of the width
+    rows: int  # output rows it slides down
+    group: int  # networks it holds (block-diagonal weights)
+    columns: int  # output channels it makes, at most all of the group's; fewer only with group 1
+    warps: int
+    stages: int
+
+
+class WeightBlock(NamedTuple):
+    """A program of the weight-gradient kernel."""
+
+    pixels: int  # a step of its loop
+    left: int  # columns (kx, in) of its tile
+    right: int  # columns (ky, out) of its tile
+    programs: int  # how many to aim at: more programs, more partial sums
+    warps: int
+    stages: int
+
+
+class NormBlock(NamedTuple):
+    """A program of the batch-normalisation kernels."""
+
+    elements: int
+    columns: int
+    programs: int  # of the two summing kernels
+    warps: int
+
+
+# Keys: channels of the kernel's input, height of the finer side.
+CONV: dict[tuple[int, int], ConvBlock] = {
+    (16, 32): ConvBlock(128, 8, 1, 16, 4, 1),
+    (32, 16): ConvBlock(64, 8, 1, 32, 4, 1),
+    (64, 8): ConvBlock(64, 8, 1, 64, 4, 1),
+}
+WEIGHT: dict[tuple[int, int], WeightBlock] = {
+    (16, 32): WeightBlock(128, 64, 64, 528, 4, 3),
+    (32, 16): WeightBlock(64, 128, 128, 264, 8, 3),
+    (64, 8): WeightBlock(64, 256, 64, 264, 8, 3),
+}
+NORM: dict[tuple[int, int], NormBlock] = {}
+
+
+def power_of_two(x: int) -> int:
+    """The smallest power of two that is not under x."""
+    return 1 << max(x - 1, 0).bit_length()
+
+
+def conv_block(cin: int, cout: int, height: int, width: int) -> ConvBlock:
+    """The table's block, bent to fit the shape."""
+    found = CONV.get((cin, height))
+    if found is None:
+        found = ConvBlock(64, min(height, 8), 1, min(64, power_of_two(cout)), 4, 1)
+    outs = max(16, power_of_two(cout))
+    columns = found.group * outs if found.group > 1 else min(found.columns, outs)
+    return found._replace(pixels=max(found.pixels, width, 16), columns=max(16, columns), rows=min(found.rows, height))
+
+
+def weight_block(cin: int, cout: int, height: int) -> WeightBlock:
+    """The table's block, bent to fit the shape."""
+    found = WEIGHT.get((cin, height))
+    a, b = 4 * max(4, power_of_two(cin)), 4 * max(16, power_of_two(cout))
+    if found is None:
+        found = WeightBlock(64, min(64, a), min(64, b), 264, 4, 3)
+    return found._replace(left=min(found.left, a), right=min(found.right, b))
+
+
+def norm_block(channels: int, height: int) -> NormBlock:
+    """The table's block: channels are those of all networks together."""
+    found = NORM.get((channels, height))
+    return found or NormBlock(4096, min(128, power_of_two(channels)), 528, 4)
+
+
+def read_overrides(text: str) -> None:
+    """Put JSON {"conv" | "weight" | "norm": {"channels,height": [...]}} over the tables."""
+    for kind, entries in json.loads(text).items():
+        for key, values in entries.items():
+            channels, height = (int(part) for part in key.split(","))
+            if kind == "conv":
+                CONV[channels, height] = ConvBlock(*values)
+            elif kind == "weight":
+                WEIGHT[channels, height] = WeightBlock(*values)
+            else:
+                NORM[channels, height] = NormBlock(*values)
+
+
+if os.environ.get("LABELSIEVE_BLOCKS"):
+    read_overrides(os.environ["LABELSIEVE_BLOCKS"])
