@@ -16,17 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.decode import (
-    CENTRE,
-    CODES,
-    SPAN,
-    Decoder,
-    Pictures,
-    Pixels,
-    UnreadablePictureError,
-    decode_file,
-    grey,
-)
+from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, Pixels, decode_many, grey
 from labelsieve.data.stage import Staged, usable_cores
 from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop
 from labelsieve.errors import InputError

@@ -177,13 +177,13 @@ def test_bad_lists(copy: Path, file: str, text: str, message: str) -> None:
 
 
 def test_missing_parts(copy: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such folder; WebVision 1.0 has info/synsets.txt"):
+    with pytest.raises(InputError, match=r"no such folder; WebVision 1\.0 has info/synsets\.txt"):
         webvision.load(str(tmp_path / "nowhere"))
     shutil.rmtree(copy / "val_images_256")
     with pytest.raises(InputError, match="no folder val_images_256"):
         webvision.validation(copy)
     (copy / "info" / "train_filelist_google.txt").unlink()
-    with pytest.raises(InputError, match="train_filelist_google.txt: No such file"):
+    with pytest.raises(InputError, match=r"train_filelist_google\.txt: No such file"):
         webvision.load(str(copy))
     with pytest.raises(InputError, match="no such folder"):
         webvision.ilsvrc_validation(tmp_path / "nowhere", webvision=copy)
