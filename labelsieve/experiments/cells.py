@@ -1,0 +1,202 @@
+"""A cell: one training (or one selection) of a figure or table, with every setting, under a name that stays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from labelsieve.errors import InputError
+from labelsieve.experiments.settings import AS_IT_IS, METHODS, Noise, Scale
+
+# Kinds of cells, each a folder of records. `confusion` is drawn from theory's cells, `curves` from accuracy's.
+KINDS = ("theory", "selection", "errors", "accuracy")
+# Methods whose epochs differ in length from the others' run in a lockstep of their own.
+OWN_LOCKSTEP = ("incv-coteaching", "f-correction")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`settings` are the method's own where they differ from its defaults."""
+
+    kind: str
+    noise: Noise
+    method: str
+    seed: int
+    scale: str
+    data: str
+    network: str
+    epochs: int
+    batch_size: int
+    iterations: int = 0  # of INCV: run by a selection, started from by incv-coteaching
+    selection_epochs: int = 0  # of the INCV that incv-coteaching starts from
+    settings: tuple[tuple[str, Any], ...] = ()
+    full_epochs: int = field(default=0, compare=False)  # what the protocol asks for
+
+    @property
+    def name(self) -> str:
+        """The record's file name: readable, and another one for every other setting."""
+        parts = [self.method, self.noise.key, f"seed{self.seed}"]
+        if self.epochs != self.full_epochs:
+            parts.append(f"e{self.epochs}")
+        if self.settings:
+            text = json.dumps(self.settings, sort_keys=True, default=str)
+            parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
+        return "-".join(parts)
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def networks(self) -> int:
+        """How many networks of a lockstep the cell takes."""
+        return 2 if self.kind in ("selection", "errors") or self.method in TWO_NETWORKS else 1
+
+    def describe(self) -> dict[str, Any]:
+        """Every setting, for the record."""
+        found = asdict(self)
+        found["settings"] = dict(self.settings)
+        return found
+
+    def lockstep_key(self) -> tuple[Any, ...]:
+        """Cells with the same key can take their steps together."""
+        own = self.method if self.method in OWN_LOCKSTEP else ""
+        return (self.kind, self.network, self.epochs, self.batch_size, self.iterations if own else 0, own)
+
+
+TWO_NETWORKS = ("incv-coteaching", "coteaching", "decoupling")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks of an item: which settings, methods and seeds, and what differs from the protocol."""
+
+    seeds: tuple[int, ...] = (0,)
+    methods: tuple[str, ...] = METHODS
+    noises: tuple[Noise, ...] | None = None
+    epochs: int | None = None
+    selection_epochs: int | None = None
+    settings: tuple[tuple[str, str, Any], ...] = ()  # method, setting, value
+
+    def of(self, method: str) -> tuple[tuple[str, Any], ...]:
+        return tuple(sorted((key, value) for name, key, value in self.settings if name == method))
+
+    def choose(self, noises: Sequence[Noise]) -> list[Noise]:
+        if self.noises is None:
+            return list(noises)
+        unknown = [n.key for n in self.noises if n not in noises]
+        if unknown:
+            raise InputError(
+                f"this item has no setting {', '.join(unknown)}: it has {', '.join(n.key for n in noises)}"
+            )
+        return list(self.noises)
+
+
+def theory_cells(scale: Scale, wish: Wish, noises: Sequence[Noise] | None = None) -> list[Cell]:
+    """Section 5.1: a deep network trained on one half, asked about the other."""
+    return [
+        _cell("theory", noise, "standard", seed, scale, scale.deep_network, wish.epochs or scale.epochs, scale.epochs)
+        for seed in wish.seeds
+        for noise in wish.choose(noises or scale.theory_settings)
+    ]
+
+
+def selection_cells(scale: Scale, wish: Wish, noises: Sequence[Noise] | None = None) -> list[Cell]:
+    """Section 5.2: INCV."""
+    return [
+        _selection("selection", noise, seed, scale, wish)
+        for seed in wish.seeds
+        for noise in wish.choose(noises or scale.table_settings)
+    ]
+
+
+def errors_cells(scale: Scale, wish: Wish) -> list[Cell]:
+    """Figure 5: INCV on the labels as they are."""
+    return [_selection("errors", AS_IT_IS, seed, scale, wish) for seed in wish.seeds]
+
+
+def accuracy_cells(scale: Scale, wish: Wish) -> list[Cell]:
+    """Section 5.3: table 1; the selections that incv-coteaching starts from come first."""
+    unknown = [m for m in wish.methods if m not in METHODS]
+    if unknown:
+        raise InputError(f"no method {', '.join(unknown)}: choose from {', '.join(METHODS)}")
+    cells = selection_cells(scale, wish) if "incv-coteaching" in wish.methods else []
+    epochs = wish.epochs or scale.epochs
+    for seed in wish.seeds:
+        for method in wish.methods:
+            for noise in wish.choose(scale.table_settings):
+                from_incv = method == "incv-coteaching"
+                cells.append(
+                    _cell(
+                        "accuracy",
+                        noise,
+                        method,
+                        seed,
+                        scale,
+                        scale.network,
+                        epochs,
+                        scale.epochs,
+                        iterations=scale.iterations if from_incv else 0,
+                        selection_epochs=(wish.selection_epochs or scale.selection_epochs) if from_incv else 0,
+                        settings=wish.of(method),
+                    )
+                )
+    return cells
+
+
+def source_of(cell: Cell, scale: Scale) -> Cell:
+    """The selection an incv-coteaching cell starts from."""
+    wish = Wish(seeds=(cell.seed,), noises=(cell.noise,), selection_epochs=cell.selection_epochs)
+    return _selection("selection", cell.noise, cell.seed, scale, wish)
+
+
+def in_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
+    """Cells that run together: the same key, at most so many networks, in the order given."""
+    groups: dict[tuple[Any, ...], list[list[Cell]]] = {}
+    for cell in cells:
+        pieces = groups.setdefault(cell.lockstep_key(), [[]])
+        if pieces[-1] and sum(c.networks for c in pieces[-1]) + cell.networks > networks:
+            pieces.append([])
+        pieces[-1].append(cell)
+    return [piece for pieces in groups.values() for piece in pieces if piece]
+
+
+def _selection(kind: str, noise: Noise, seed: int, scale: Scale, wish: Wish) -> Cell:
+    epochs = wish.selection_epochs or scale.selection_epochs
+    return _cell(
+        kind, noise, "incv", seed, scale, scale.network, epochs, scale.selection_epochs, iterations=scale.iterations
+    )
+
+
+def _cell(
+    kind: str,
+    noise: Noise,
+    method: str,
+    seed: int,
+    scale: Scale,
+    network: str,
+    epochs: int,
+    full_epochs: int,
+    *,
+    iterations: int = 0,
+    selection_epochs: int = 0,
+    settings: tuple[tuple[str, Any], ...] = (),
+) -> Cell:
+    return Cell(
+        kind=kind,
+        noise=noise,
+        method=method,
+        seed=seed,
+        scale=scale.name,
+        data=scale.data,
+        network=network,
+        epochs=epochs,
+        batch_size=scale.batch_size,
+        iterations=iterations,
+        selection_epochs=selection_epochs,
+        settings=settings,
+        full_epochs=full_epochs,
+    )

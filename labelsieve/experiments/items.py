@@ -1,0 +1,102 @@
+"""The figures and tables, each by name: which cells it needs, and what is drawn from their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelsieve.errors import InputError
+from labelsieve.experiments import (
+    accuracy,
+    cifar10_errors,
+    confusion,
+    curves,
+    selection,
+    theory_check,
+    transition_matrices,
+)
+from labelsieve.experiments.cells import Cell, Wish
+from labelsieve.experiments.records import Record
+from labelsieve.experiments.settings import Scale
+
+
+@dataclass(frozen=True)
+class Item:
+    """`kind` names the records it is drawn from; `figure` writes SVG and PNG, `table` gives Markdown."""
+
+    name: str
+    title: str
+    kind: str
+    cells: Callable[[Scale, Wish], list[Cell]]
+    table: Callable[[list[Record], Scale], str]
+    figure: Callable[[list[Record], Scale, Path, Path], None] | None  # records, scale, results, path without ending
+
+
+ITEMS: dict[str, Item] = {
+    item.name: item
+    for item in (
+        Item(
+            "transition-matrices",
+            "Figure 1: noise transition matrices",
+            "",
+            transition_matrices.cells,
+            transition_matrices.table,
+            transition_matrices.figure,
+        ),
+        Item(
+            "theory",
+            "Figure 2: test accuracy, label precision and label recall against the theory",
+            "theory",
+            theory_check.cells,
+            theory_check.table,
+            theory_check.figure,
+        ),
+        Item(
+            "confusion",
+            "Figure 3 and supplement B: confusion matrix M beside T",
+            "theory",
+            confusion.cells,
+            confusion.table,
+            confusion.figure,
+        ),
+        Item(
+            "selection",
+            "Figure 4: label precision and recall of INCV by iteration",
+            "selection",
+            selection.cells,
+            selection.table,
+            selection.figure,
+        ),
+        Item(
+            "cifar10-errors",
+            "Figure 5: suspects in CIFAR-10 as it is",
+            "errors",
+            cifar10_errors.cells,
+            cifar10_errors.table,
+            cifar10_errors.figure,
+        ),
+        Item(
+            "accuracy",
+            "Table 1: test accuracy of every method",
+            "accuracy",
+            accuracy.cells,
+            accuracy.table,
+            None,
+        ),
+        Item(
+            "curves",
+            "Figure 6: test accuracy by epoch",
+            "accuracy",
+            curves.cells,
+            curves.table,
+            curves.figure,
+        ),
+    )
+}
+
+
+def find(name: str) -> Item:
+    if name not in ITEMS:
+        raise InputError(f"no item {name!r}: choose one of {', '.join(ITEMS)}, or `list`")
+    return ITEMS[name]

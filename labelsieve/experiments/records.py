@@ -1,0 +1,215 @@
+"""A finished cell is one JSON record, with its predictions beside it as .npz.
+
+A record can't be faked by accident: without the commit, the hash of the training labels and the hash of the predictions
+it is refused, and the predictions beside it must have the hash it gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.errors import InputError
+from labelsieve.files import atomic_path, write_text
+
+SCHEMA = 1
+Record = dict[str, Any]
+
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "schema": int,
+    "id": str,
+    "kind": str,
+    "cell": dict,
+    "noise": dict,
+    "method": dict,
+    "schedule": dict,
+    "versions": dict,
+    "device": str,
+    "commit": str,
+    "source": str,
+    "seconds": (int, float),
+    "lockstep": dict,
+    "hashes": dict,
+    "results": dict,
+}
+_HASHES = ("data", "train_labels", "predictions")
+_SHA256, _COMMIT = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
+
+
+def digest(*arrays: NDArray[Any]) -> str:
+    """SHA-256 of arrays: type, shape and contents."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype.str}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def check(record: Any, arrays: dict[str, NDArray[Any]] | None = None) -> None:
+    """Raise InputError where a record lacks anything, or its predictions are not those it speaks of."""
+    if not isinstance(record, dict):
+        raise InputError("a record must be a JSON object")
+    name = record.get("id", "a record without id")
+    for field, kind in _FIELDS.items():
+        if field not in record:
+            raise InputError(f"{name}: the record has no {field!r}: it was not written by a run")
+        if not isinstance(record[field], kind) or isinstance(record[field], bool):
+            raise InputError(f"{name}: {field!r} has the wrong type")
+    if record["schema"] != SCHEMA:
+        raise InputError(f"{name}: record schema {record['schema']}, this version reads {SCHEMA}")
+    if not _COMMIT.fullmatch(record["commit"]):
+        raise InputError(f"{name}: 'commit' must be the 40 digits of a commit, not {record['commit']!r}")
+    if not _SHA256.fullmatch(record["source"]):
+        raise InputError(f"{name}: 'source' must be the SHA-256 of the code")
+    for field in _HASHES:
+        if not _SHA256.fullmatch(str(record["hashes"].get(field, ""))):
+            raise InputError(f"{name}: 'hashes' has no SHA-256 of the {field.replace('_', ' ')}")
+    for field in ("convention", "pattern", "ratio", "measured_ratio"):
+        if field not in record["noise"]:
+            raise InputError(f"{name}: 'noise' has no {field!r}")
+    if not (record["seconds"] >= 0 and math.isfinite(record["seconds"])):
+        raise InputError(f"{name}: 'seconds' is {record['seconds']}")
+    if not record["results"]:
+        raise InputError(f"{name}: there are no results in it")
+    if arrays is not None and digest(*_predictions(arrays)) != record["hashes"]["predictions"]:
+        raise InputError(f"{name}: the predictions beside the record are not the ones it was written with")
+
+
+def _predictions(arrays: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    return [arrays[key] for key in sorted(arrays) if key.startswith("predicted")]
+
+
+def predictions_digest(arrays: dict[str, NDArray[Any]]) -> str:
+    return digest(*_predictions(arrays))
+
+
+def path_of(results: Path, id: str) -> Path:
+    return results / f"{id}.json"
+
+
+def save(results: Path, record: Record, arrays: dict[str, NDArray[Any]]) -> Path:
+    """Write the arrays, then the record: a record that is there is whole."""
+    check(record, arrays)
+    path = path_of(results, record["id"])
+    with atomic_path(path.with_suffix(".npz")) as partial, partial.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    write_text(path, to_json(record))
+    return path
+
+
+def load(results: Path, id: str) -> Record | None:
+    """The record of a cell, checked, or None where the cell is not finished."""
+    path = path_of(results, id)
+    if not path.is_file():
+        return None
+    try:
+        record: Record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON ({error}): remove it to run the cell again") from error
+    check(record)
+    if record["id"] != id:
+        raise InputError(f"{path} is the record of {record['id']}, not of {id}: it was moved or copied")
+    return record
+
+
+def load_arrays(results: Path, record: Record) -> dict[str, NDArray[Any]]:
+    """What lies beside a record, and is what the record says."""
+    path = path_of(results, record["id"]).with_suffix(".npz")
+    if not path.is_file():
+        raise InputError(f"{path} is not there: remove {path.with_suffix('.json')} to run the cell again")
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    check(record, arrays)
+    return arrays
+
+
+def read_all(results: Path, kind: str, *, scale: str = "paper") -> list[Record]:
+    """Every record of a kind and scale, in the order of their names."""
+    found = [load(results, f"{kind}/{path.stem}") for path in sorted((results / kind).glob("*.json"))]
+    return [record for record in found if record is not None and record["cell"]["scale"] == scale]
+
+
+def to_json(record: Record) -> str:
+    """Indented, with lists of numbers on one line; a number that does not exist is null."""
+    text = json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
+    numbers = re.compile(r"\[\s*(?:-?[\d.e+-]+|null)(?:,\s*(?:-?[\d.e+-]+|null))*\s*\]")
+    return numbers.sub(lambda m: re.sub(r"\s+", "", m.group()).replace(",", ", "), text) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value
+
+
+# -- where a record comes from ------------------------------------------------------------------------------------
+
+
+def commit(given: str | None = None) -> str:
+    """The commit of the running code: as given, from LABELSIEVE_COMMIT, or from git."""
+    found = given or os.environ.get("LABELSIEVE_COMMIT", "")
+    if not found:
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        try:
+            found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            found = ""
+    if not _COMMIT.fullmatch(found):
+        raise InputError(
+            "records carry the commit of the code, and git does not tell it here: give --commit (40 digits) or set "
+            "LABELSIEVE_COMMIT"
+        )
+    return found
+
+
+def source_digest() -> str:
+    """SHA-256 of the package's own code: tells whether the code differed from its commit."""
+    root = Path(__file__).parent.parent
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    import torch
+
+    found = {"python": platform.python_version(), "numpy": np.__version__, "torch": str(torch.__version__)}
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def device_name(device: str) -> str:
+    import torch
+
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    return f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)"
+
+
+def walk(results: Path) -> Iterator[Record]:
+    """Every record under `results`."""
+    for path in sorted(results.glob("*/*.json")):
+        record = load(results, f"{path.parent.name}/{path.stem}")
+        if record is not None:
+            yield record

@@ -1,0 +1,273 @@
+"""The runner: cells that are finished are skipped, the rest run in lockstep, a budget stops them where they can go on.
+
+    python3 -m labelsieve.experiments.run accuracy --data DIR --results results --budget 540 --seeds 0-4
+
+Imports torch and numpy alone, so that it runs on a bare GPU machine; figures need matplotlib, and are left out without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from labelsieve.engine import OutOfTime
+from labelsieve.errors import InputError
+from labelsieve.experiments import records
+from labelsieve.experiments.bench import open_bench
+from labelsieve.experiments.cells import Cell, Wish, in_locksteps
+from labelsieve.experiments.items import ITEMS, Item, find
+from labelsieve.experiments.selecting import select_cells
+from labelsieve.experiments.settings import METHODS, SCALES, Noise, Scale
+from labelsieve.experiments.training import Room, train_cells
+
+RUNNERS: dict[str, Callable[[list[Cell], Room, Path], None]] = {
+    "theory": train_cells,
+    "accuracy": train_cells,
+    "selection": select_cells,
+    "errors": select_cells,
+}
+SMOKE_RESULTS = Path("runs/reproduce-smoke")
+
+
+def reproduce(
+    item: str,
+    *,
+    data: Path | None = None,
+    results: Path | None = None,
+    scale: str = "paper",
+    wish: Wish | None = None,
+    budget: float | None = None,
+    device: str = "auto",
+    lockstep: int = 16,
+    commit: str | None = None,
+    draw: bool = True,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Run what is missing of an item, then draw it; says how many cells are done and left."""
+    chosen, protocol, wish = find(item), _scale(scale), wish or Wish()
+    results = default_results(scale) if results is None else results
+    deadline = None if budget is None else time.monotonic() + budget
+    wanted = {cell.id: cell for cell in chosen.cells(protocol, wish)}
+    left = [cell for cell in wanted.values() if records.load(results, cell.id) is None]
+    say(f"{item}: {len(wanted)} cells, {len(wanted) - len(left)} finished")
+    if left:
+        bench = open_bench(protocol.data, data)
+        room = Room(
+            bench, results, records.commit(commit), device=device, lockstep=lockstep, deadline=deadline, say=say
+        )
+        left = run_cells(left, room)
+    drawn = draw_item(chosen, results, protocol, say=say) if draw else []
+    if left:
+        say(f"{item}: stopped with {len(left)} cells left; the same command goes on")
+    return {
+        "item": item,
+        "cells": len(wanted),
+        "finished": len(wanted) - len(left),
+        "left": [cell.id for cell in left],
+        "files": [str(path) for path in drawn],
+    }
+
+
+def run_cells(cells: Sequence[Cell], room: Room) -> list[Cell]:
+    """Run locksteps until the cells or the time are used up; the cells still to do."""
+    left = {cell.id: cell for cell in cells}
+    for group in _begun(left, room) + _new(left, room):
+        ids = [cell.id for cell in group]
+        if not set(ids) <= set(left):
+            continue
+        if room.out_of_time():
+            break
+        folder = room.work / _group_name(ids)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cells.json").write_text(json.dumps(ids))
+        try:
+            RUNNERS[group[0].kind](group, room, folder)
+        except OutOfTime:
+            break
+        shutil.rmtree(folder)
+        for id in ids:
+            del left[id]
+    return list(left.values())
+
+
+def _begun(left: dict[str, Cell], room: Room) -> list[list[Cell]]:
+    """Locksteps that were stopped in the middle and hold nothing but what is wanted: they go on first."""
+    found = []
+    for path in sorted(room.work.glob("*/cells.json")):
+        ids = json.loads(path.read_text())
+        if all(id in left for id in ids):
+            found.append([left[id] for id in ids])
+    return found
+
+
+def _new(left: dict[str, Cell], room: Room) -> list[list[Cell]]:
+    taken = {cell.id for group in _begun(left, room) for cell in group}
+    return in_locksteps([cell for id, cell in left.items() if id not in taken], room.lockstep)
+
+
+def _group_name(ids: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+
+
+def draw_item(item: Item, results: Path, scale: Scale, *, say: Callable[[str], None] = print) -> list[Path]:
+    """The item's table, and its figure where matplotlib is installed, from records alone."""
+    found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
+    table = results / "tables" / f"{item.name}.md"
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text(item.table(found, scale) + "\n", encoding="utf-8")
+    drawn = [table]
+    if item.figure is not None and (found or not item.kind):
+        if importlib.util.find_spec("matplotlib") is None:
+            say("matplotlib is not installed: the figure is not drawn")
+        else:
+            path = results / "figures" / f"{item.name}.svg"
+            item.figure(found, scale, results, path)
+            drawn += [path, path.with_suffix(".png")]
+    return drawn
+
+
+def default_results(scale: str) -> Path:
+    """Small trial runs never lie among the results."""
+    return SMOKE_RESULTS if scale == "smoke" else Path("results")
+
+
+def listing() -> list[tuple[str, str]]:
+    return [(item.name, item.title) for item in ITEMS.values()]
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0-4`, `0,2` or `3`."""
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    except ValueError:
+        found = []
+    if not found:
+        raise InputError(f"cannot read the seeds {text!r}: write 0-4, 0,2 or 3")
+    return tuple(dict.fromkeys(found))
+
+
+def parse_setting(text: str) -> tuple[str, str, Any]:
+    """`f-correction.estimate_epochs=50`: a setting of a method."""
+    name, _, value = text.partition("=")
+    method, _, key = name.rpartition(".")
+    if method not in METHODS or not key or not value:
+        raise InputError(f"cannot read {text!r}: write METHOD.SETTING=VALUE, e.g. f-correction.estimate_epochs=50")
+    try:
+        return method, key, json.loads(value)
+    except ValueError:
+        return method, key, value
+
+
+def wish_from(
+    *,
+    seeds: str = "0",
+    methods: str | None = None,
+    settings: str | None = None,
+    epochs: int | None = None,
+    selection_epochs: int | None = None,
+    method_settings: Sequence[str] = (),
+) -> Wish:
+    return Wish(
+        seeds=parse_seeds(seeds),
+        methods=tuple(m.strip() for m in methods.split(",")) if methods else METHODS,
+        noises=tuple(Noise.parse(text) for text in settings.split(",")) if settings else None,
+        epochs=epochs,
+        selection_epochs=selection_epochs,
+        settings=tuple(parse_setting(text) for text in method_settings),
+    )
+
+
+def _scale(name: str) -> Scale:
+    if name not in SCALES:
+        raise InputError(f"no scale {name!r}: choose {' or '.join(SCALES)}")
+    return SCALES[name]
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python3 -m labelsieve.experiments.run", description=__doc__.split("\n")[0])
+    add = found.add_argument
+    add("item", help=f"{', '.join(ITEMS)}; `all`, `list`, `draw` (every figure again), `docs` (docs/reproduction.md)")
+    add("--data", type=Path, help="folder with CIFAR-10")
+    add("--results", type=Path, help="folder of the records (default: results; runs/reproduce-smoke for smoke)")
+    add("--scale", default="paper", choices=list(SCALES))
+    add("--seeds", default="0", help="0-4, 0,2 or 3")
+    add("--methods", help="of table 1, separated by commas; they run in this order")
+    add("--settings", help="noise, e.g. symmetric-0.5,pair-0.4")
+    add("--epochs", type=int, help="shorter trainings than the protocol's; told beside every number drawn from them")
+    add("--selection-epochs", type=int)
+    add("--set", action="append", default=[], metavar="METHOD.SETTING=VALUE")
+    add("--budget", type=float, help="seconds; what is unfinished goes on next time")
+    add("--lockstep", type=int, default=16, help="networks that train at once")
+    add("--device", default="auto")
+    add("--commit", help="of the code, where git is not there to tell it")
+    add("--no-draw", action="store_true")
+    add("--docs", type=Path, default=Path("docs/reproduction.md"), help="file that `docs` writes")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    try:
+        if options.item == "list":
+            for name, title in listing():
+                say(f"{name:22}{title}")
+            return 0
+        results = options.results or default_results(options.scale)
+        if options.item == "draw":
+            for item in ITEMS.values():
+                draw_item(item, results, _scale(options.scale), say=say)
+            return 0
+        if options.item == "docs":
+            from labelsieve.experiments.docs import write_page
+
+            say(f"wrote {write_page(results, options.docs, _scale(options.scale))}")
+            return 0
+        wish = wish_from(
+            seeds=options.seeds,
+            methods=options.methods,
+            settings=options.settings,
+            epochs=options.epochs,
+            selection_epochs=options.selection_epochs,
+            method_settings=options.set,
+        )
+        ends = None if options.budget is None else time.monotonic() + options.budget
+        for name in list(ITEMS) if options.item == "all" else [options.item]:
+            reproduce(
+                name,
+                data=options.data,
+                results=results,
+                scale=options.scale,
+                wish=wish,
+                budget=None if ends is None else ends - time.monotonic(),
+                device=options.device,
+                lockstep=options.lockstep,
+                commit=options.commit,
+                draw=not options.no_draw,
+                say=say,
+            )
+        return 0
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; finished cells are kept", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

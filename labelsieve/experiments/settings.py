@@ -1,0 +1,88 @@
+"""Which noise, which network, how long: the paper's protocol, and a small one that a CPU runs in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labelsieve.errors import InputError
+from labelsieve.theory import Matrix, matrix
+
+# What each pattern means, written into every record.
+CONVENTIONS = {
+    "symmetric": "a wrong label with probability eps, drawn from the other classes, never the true one",
+    "pair": "class i becomes (i + 1) mod c with probability eps; the paper's asymmetric noise",
+    "none": "the labels as they come with the data",
+}
+METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A noise setting; `key` is its name in records and tables."""
+
+    pattern: str
+    ratio: float
+
+    @property
+    def key(self) -> str:
+        return "none" if self.pattern == "none" else f"{self.pattern}-{self.ratio:.1f}"
+
+    @property
+    def title(self) -> str:
+        names = {"symmetric": "Sym.", "pair": "Asym. (pair)", "none": "As it is"}
+        return names[self.pattern] + ("" if self.pattern == "none" else f" {self.ratio:.1f}")
+
+    def transition(self, classes: int) -> Matrix:
+        return matrix("symmetric" if self.pattern == "none" else self.pattern, classes, self.ratio)
+
+    @classmethod
+    def parse(cls, text: str) -> Noise:
+        """`symmetric-0.5`, `sym-0.5` or `pair-0.4`."""
+        pattern, _, ratio = text.strip().rpartition("-")
+        pattern = {"sym": "symmetric", "asym": "pair", "asymmetric": "pair"}.get(pattern, pattern)
+        try:
+            value = float(ratio)
+        except ValueError:
+            value = -1.0
+        if pattern not in ("symmetric", "pair") or not 0 <= value <= 1:
+            raise InputError(f"cannot read the noise setting {text!r}: write symmetric-0.5 or pair-0.4")
+        return cls(pattern, value)
+
+
+AS_IT_IS = Noise("none", 0.0)
+TABLE_1 = (Noise("symmetric", 0.2), Noise("symmetric", 0.5), Noise("symmetric", 0.8), Noise("pair", 0.4))
+FIGURE_2 = tuple(Noise(pattern, tenth / 10) for pattern in ("symmetric", "pair") for tenth in range(11))
+FIGURE_3 = (*(Noise("symmetric", ratio) for ratio in (0.7, 0.8, 0.9, 1.0)), Noise("pair", 0.4))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A whole protocol. Sections 5.1 (theory), 5.2 (selection) and 5.3 (accuracy) of the paper."""
+
+    name: str
+    data: str
+    epochs: int  # of sections 5.1 and 5.3
+    selection_epochs: int
+    iterations: int
+    batch_size: int
+    network: str  # of sections 5.2 and 5.3
+    deep_network: str  # of section 5.1
+    theory_settings: tuple[Noise, ...] = FIGURE_2
+    table_settings: tuple[Noise, ...] = TABLE_1
+    suspects: int = 40
+
+
+PAPER = Scale("paper", "cifar10", 200, 50, 4, 128, "resnet32", "resnet110-preactivation")
+SMOKE = Scale(
+    "smoke",
+    "synthetic",
+    4,
+    3,
+    2,
+    16,
+    "small",
+    "small",
+    theory_settings=tuple(n for n in FIGURE_2 if n.ratio in (0.0, 0.5, 1.0)) + FIGURE_3[:1] + FIGURE_3[-1:],
+    suspects=16,
+)
+SCALES = {scale.name: scale for scale in (PAPER, SMOKE)}

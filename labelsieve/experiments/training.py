@@ -1,0 +1,272 @@
+"""Cells in, records out: the trainings of sections 5.1 and 5.3, many in lockstep."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve import metrics
+from labelsieve.engine import PictureStore, Plan, Schedule, Trained, stage_pictures, train
+from labelsieve.engine.bundle import Factory
+from labelsieve.engine.device import choose_device
+from labelsieve.engine.method import Method
+from labelsieve.errors import InputError
+from labelsieve.experiments import evaluate, records
+from labelsieve.experiments.bench import Bench
+from labelsieve.experiments.cells import Cell, source_of
+from labelsieve.experiments.settings import CONVENTIONS, SCALES
+from labelsieve.methods import create
+from labelsieve.models.resnet_cifar import ResNetCifar
+from labelsieve.models.small import SmallCNN
+from labelsieve.types import CANDIDATE, SELECTED, IntArray
+
+Say = Callable[[str], None]
+CHECKPOINT_SECONDS = 120.0
+
+
+@dataclass
+class Room:
+    """What all cells of a run share: data on the device, the results' folder, the clock."""
+
+    bench: Bench
+    results: Path
+    commit: str
+    device: str = "auto"
+    lockstep: int = 16
+    deadline: float | None = None
+    say: Say = print
+    source: str = field(default_factory=records.source_digest)
+
+    def __post_init__(self) -> None:
+        self.device = str(choose_device(self.device))
+
+    @functools.cached_property
+    def store(self) -> PictureStore:
+        return stage_pictures(self.bench.pictures, self.device, augment=True)
+
+    @functools.cached_property
+    def test_store(self) -> PictureStore:
+        return stage_pictures(self.bench.test_pictures, self.device, augment=False, like=self.store)
+
+    @property
+    def work(self) -> Path:
+        """Where unfinished cells wait."""
+        return self.results / ".work"
+
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def teller(self, what: str) -> Callable[[dict[str, Any]], None]:
+        """Says where a training is, now and then."""
+        told = time.monotonic()
+
+        def tell(at: dict[str, Any]) -> None:
+            nonlocal told
+            if time.monotonic() - told >= 15:
+                told = time.monotonic()
+                rate, elapsed = at["images_per_second"], at["elapsed"]
+                self.say(f"{what}: epoch {at['epoch']}/{at['epochs']}, {rate:,.0f} pictures/s, {elapsed:.0f} s")
+
+        return tell
+
+
+def factory_of(network: str, classes: int) -> Factory:
+    """`resnet32`, `resnet110-preactivation`, or `small` for trials."""
+    if network == "small":
+        return functools.partial(SmallCNN, classes, widths=(16, 32))
+    depth, _, kind = network.removeprefix("resnet").partition("-")
+    if not (network.startswith("resnet") and depth.isdigit() and kind in ("", "preactivation")):
+        raise InputError(f"unknown network {network!r}: write resnet32 or resnet110-preactivation")
+    return functools.partial(ResNetCifar, classes, depth=int(depth), preactivation=kind == "preactivation")
+
+
+def method_of(cell: Cell) -> Method:
+    return create(cell.method, **dict(cell.settings))
+
+
+def plan_of(cell: Cell, room: Room) -> Plan:
+    """What a cell trains on."""
+    given = room.bench.given(cell)
+    everything = np.arange(len(given))
+    if cell.kind == "theory":
+        train_half, held_out = room.bench.halves(cell)
+        return Plan(cell.id, given, train_half, cell.seed, score=held_out)
+    if cell.method == "incv-coteaching":
+        return _plan_from_selection(cell, room, given)
+    # Co-teaching's paper takes the noise ratio as known; the other methods do not look at it.
+    known = cell.noise.ratio if cell.method == "coteaching" else None
+    return Plan(cell.id, given, everything, cell.seed, noise_ratio=known)
+
+
+def _plan_from_selection(cell: Cell, room: Room, given: IntArray) -> Plan:
+    source = source_of(cell, SCALES[cell.scale])
+    record = records.load(room.results, source.id)
+    if record is None:
+        raise InputError(f"{cell.id} starts from {source.id}, which is not finished: run `selection` first")
+    if record["hashes"]["train_labels"] != records.digest(given):
+        raise InputError(f"{source.id} selected among other labels than {cell.id} trains on: remove its record")
+    arrays = records.load_arrays(room.results, record)
+    verdict = verdict_after(arrays["verdict"], arrays["iteration"], cell.iterations)
+    return Plan(
+        cell.id,
+        given,
+        np.flatnonzero(verdict == SELECTED),
+        cell.seed,
+        candidates=np.flatnonzero(verdict == CANDIDATE),
+        noise_ratio=1 - record["results"]["expected_precision"],
+    )
+
+
+def verdict_after(verdict: NDArray[Any], iteration: NDArray[Any], k: int) -> NDArray[Any]:
+    """The verdicts as they stood after iteration k: what fell later is still candidate."""
+    return np.where((iteration > 0) & (iteration <= k), verdict, CANDIDATE)
+
+
+def train_cells(cells: list[Cell], room: Room, folder: Path) -> None:
+    """One lockstep; writes a record a cell. Raises OutOfTime with a checkpoint in `folder`."""
+    first = cells[0]
+    methods: dict[Any, Method] = {}
+    chosen = [methods.setdefault((cell.method, cell.settings), method_of(cell)) for cell in cells]
+    schedule = Schedule.paper_200(first.epochs)
+    plans = [plan_of(cell, room) for cell in cells]
+    began, spent = time.monotonic(), seconds_spent(folder)
+    try:
+        trained = train(
+            room.store,
+            factory_of(first.network, room.bench.classes),
+            chosen,
+            plans,
+            schedule=schedule,
+            batch_size=first.batch_size,
+            watch=room.test_store,
+            checkpoint=folder / "engine",
+            checkpoint_seconds=CHECKPOINT_SECONDS,
+            stop=room.out_of_time,
+            progress=room.teller(f"{len(cells)} cells from {first.id} on"),
+        )
+    finally:
+        seconds = spent + time.monotonic() - began
+        write_seconds(folder, seconds)
+    work = np.array([_work(plan, method, schedule) for plan, method in zip(plans, chosen, strict=True)])
+    networks = sum(method.networks for method in chosen)
+    for cell, method, result, share in zip(cells, chosen, trained, work / work.sum(), strict=True):
+        arrays, results = _evaluated(cell, room, result, schedule)
+        record = new_record(
+            cell,
+            room,
+            given=result.plan.labels,
+            arrays=arrays,
+            results=results,
+            schedule=schedule.settings(),
+            method={
+                "name": cell.method,
+                "settings": method.settings(),
+                "networks": method.networks,
+                "noise_ratio_told": result.plan.noise_ratio,
+                "trained_on": len(result.plan.train),
+                "candidates": None if result.plan.candidates is None else len(result.plan.candidates),
+            },
+            seconds=float(share) * seconds,
+            lockstep={"cells": len(cells), "networks": networks, "seconds": seconds},
+        )
+        room.say(f"finished {cell.id}: {headline(results)}")
+        records.save(room.results, record, arrays)
+
+
+def _evaluated(
+    cell: Cell, room: Room, result: Trained, schedule: Schedule
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    watched = result.watched.astype(np.uint8)
+    arrays: dict[str, NDArray[Any]] = {"predicted_test": watched[-1]}
+    results: dict[str, Any] = {
+        "train_accuracy_given": float(np.mean(result.history[-1]["accuracy_given"])),
+        "epochs_trained": len(result.history),
+        "watched_sha256": records.digest(watched),
+    }
+    if cell.kind == "theory":
+        assert result.scores is not None and result.plan.score is not None
+        predicted = result.scores.predicted
+        arrays["predicted_held_out"] = predicted.astype(np.uint8)
+        results |= evaluate.theory_results(room.bench, cell, result.plan.labels, result.plan.score, predicted)
+        results |= evaluate.confusion_results(room.bench, cell, watched[-1, 0])
+    else:
+        results |= evaluate.accuracy_results(room.bench, watched, schedule.epochs)
+        results["loss"] = [float(np.mean(line["loss"])) for line in result.history]
+        results["accuracy_given_by_epoch"] = [float(np.mean(line["accuracy_given"])) for line in result.history]
+    return arrays, results
+
+
+def new_record(
+    cell: Cell,
+    room: Room,
+    *,
+    given: IntArray,
+    arrays: dict[str, NDArray[Any]],
+    results: dict[str, Any],
+    schedule: dict[str, Any],
+    method: dict[str, Any],
+    seconds: float,
+    lockstep: dict[str, Any],
+) -> records.Record:
+    """Everything a reader needs to repeat the cell, and to trust that it ran."""
+    return {
+        "schema": records.SCHEMA,
+        "id": cell.id,
+        "kind": cell.kind,
+        "cell": cell.describe(),
+        "noise": {
+            "convention": CONVENTIONS[cell.noise.pattern],
+            "pattern": cell.noise.pattern,
+            "ratio": cell.noise.ratio,
+            "measured_ratio": metrics.noise_ratio(given, room.bench.true),
+            "classes": room.bench.classes,
+        },
+        "method": method,
+        "schedule": schedule,
+        "versions": records.versions(),
+        "device": records.device_name(room.device),
+        "commit": room.commit,
+        "source": room.source,
+        "seconds": seconds,
+        "lockstep": lockstep,
+        "hashes": {
+            "data": room.bench.digest,
+            "train_labels": records.digest(given),
+            "predictions": records.predictions_digest(arrays),
+        },
+        "results": results,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def headline(results: dict[str, Any]) -> str:
+    if "by_iteration" in results:
+        last = results["by_iteration"][-1]
+        return f"LP {last['label_precision']:.3f}, LR {last['label_recall']:.3f}"
+    if "label_precision" in results:
+        return ", ".join(f"{k} {results[k]:.3f}" for k in ("test_accuracy", "label_precision", "label_recall"))
+    return f"test accuracy {100 * results['test_accuracy']:.2f} %"
+
+
+def _work(plan: Plan, method: Method, schedule: Schedule) -> float:
+    """How much of a lockstep's time a cell is charged: pictures shown to its networks."""
+    return method.networks * method.epochs(schedule.epochs) * max(1, len(plan.train))
+
+
+def seconds_spent(folder: Path) -> float:
+    """Seconds that stopped runs of this lockstep already took."""
+    path = folder / "seconds"
+    return float(path.read_text()) if path.is_file() else 0.0
+
+
+def write_seconds(folder: Path, seconds: float) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "seconds").write_text(f"{seconds:.3f}")
