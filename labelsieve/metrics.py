@@ -142,11 +142,8 @@ def _same_length(*named: tuple[str, ArrayLike]) -> list[NDArray[Any]]:
             raise InputError(f"{name}: expected one dimension, got shape {array.shape}")
         if len(array) != len(arrays[0]):
             raise InputError(f"{name}: has {len(array)} entries but {named[0][0]} has {len(arrays[0])}")
-    if (
-        arrays[-1].dtype.kind in "iufb"
-        and arrays[-2].dtype.kind in "US"
-        or (arrays[-1].dtype.kind in "US" and arrays[-2].dtype.kind in "iufb")
-    ):
+    kinds = {"text" if array.dtype.kind in "US" else array.dtype.kind in "iufb" for array in arrays[-2:]}
+    if kinds == {"text", True}:
         raise InputError(f"{named[-2][0]} and {named[-1][0]}: one holds text, the other numbers")
     return arrays
 

@@ -1,0 +1,223 @@
+"""Stored out-of-sample predictions in, decisions out: no training, one pass in chunks, O(n) memory.
+
+    selected     predicted label = given label (algorithm 1, lines 4 and 7)
+    suspicion    q / (p + q)   where they differ: p of the given label against q of the predicted one; at least 1/2
+                 (1 - p) / 2   where they agree: below 1/2
+
+`pred_probs` may be an array or a memory-mapped file larger than memory: what has been read is let go again. Why this
+suspicion and no other: benchmarks/suspicion.md.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelsieve.errors import InputError
+from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
+
+# A chunk stays in the processor's cache while it is checked, searched and read; larger ones are slower, not faster.
+CHUNK_BYTES = 512 * 1024
+# A mapped file's pages are let go in larger strides: the call costs more than the chunk.
+RELEASE_BYTES = 16 * 1024 * 1024
+# Probabilities stored with half precision cannot sum to 1 any better.
+SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
+
+
+def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> BoolArray:
+    """True where the predicted label equals the given one.
+
+    Columns of `pred_probs` are the labels 0..c-1, or `classes`, or the sorted distinct labels where those are text.
+    """
+    given, probs = _check(labels, pred_probs, classes)
+    selected = np.empty(len(probs), dtype=np.bool_)
+    for rows, codes, block in _chunks(given, probs):
+        np.equal(block.argmax(axis=1), codes, out=selected[rows])
+    return selected
+
+
+def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> FloatArray:
+    """How likely each given label is wrong, 0..1; at least 1/2 exactly where `select_clean` is False."""
+    given, probs = _check(labels, pred_probs, classes)
+    suspicion = np.empty(len(probs))
+    for rows, codes, block in _chunks(given, probs):
+        predicted, probability, confidence = _look_up(block, codes)
+        suspicion[rows] = suspicion_from_scores(probability, confidence, agrees=predicted == codes)
+    return suspicion
+
+
+def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> Scores:
+    """The four numbers a sample that selection works with; an impossible given label has a large but finite loss."""
+    given, probs = _check(labels, pred_probs, classes)
+    n = len(probs)
+    predicted, probability, confidence = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
+    for rows, codes, block in _chunks(given, probs):
+        predicted[rows], probability[rows], confidence[rows] = _look_up(block, codes)
+    return Scores(predicted, probability, confidence, loss_of(probability))
+
+
+def suspicion_from_scores(
+    probability: ArrayLike, confidence: ArrayLike, *, agrees: ArrayLike | None = None
+) -> FloatArray:
+    """Suspicion from two numbers a sample: probability of the given label, confidence in the predicted one.
+
+    `agrees` says where both are the same label; without it they are where `confidence` is not the greater. A sample
+    that was never scored (nan) stays nan.
+    """
+    p, q = np.asarray(probability, dtype=np.float64), np.asarray(confidence, dtype=np.float64)
+    same = np.asarray(q <= p if agrees is None else agrees, dtype=np.bool_)
+    if not p.shape == q.shape == same.shape:
+        raise InputError(f"probability, confidence, agrees: lengths differ: {p.shape}, {q.shape}, {same.shape}")
+    total = p + q
+    # Two zeros say nothing about the label: 1/2.
+    against = np.divide(q, total, out=np.full(p.shape, 0.5), where=total != 0)
+    # A prediction that is not the most probable class (some classifiers) must not fall among the selected.
+    return np.where(same, (1 - p) / 2, np.maximum(against, 0.5))
+
+
+def suspicion_of(scores: Scores, labels: IntArray) -> FloatArray:
+    """Suspicion of scored samples, `labels` being their given labels in the same order."""
+    return suspicion_from_scores(scores.probability, scores.confidence, agrees=scores.predicted == labels)
+
+
+def loss_of(probability: ArrayLike) -> FloatArray:
+    """Cross-entropy of the given label, kept finite."""
+    p = np.asarray(probability, dtype=np.float64)
+    return np.asarray(-np.log(np.maximum(p, np.finfo(np.float64).tiny)))
+
+
+# ---------------------------------------------------------------- the pass
+
+
+def _look_up(block: NDArray[Any], codes: IntArray) -> tuple[IntArray, NDArray[Any], NDArray[Any]]:
+    start = np.arange(0, block.size, block.shape[1])
+    flat = block.reshape(-1)
+    predicted = block.argmax(axis=1)
+    return predicted, flat[start + codes], flat[start + predicted]
+
+
+def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, IntArray, NDArray[Any]]]:
+    """Checked chunks in order: their rows, the label codes, the probabilities (contiguous, float32 or float64)."""
+    n, c = probs.shape
+    size = max(1, CHUNK_BYTES // (c * probs.itemsize))
+    working = np.float32 if probs.itemsize < 4 else probs.dtype
+    ones = np.ones(c, dtype=working)
+    tolerance = SUM_TOLERANCE.get(probs.itemsize, 1e-3)
+    release = _Releaser(probs)
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        codes = _label_codes(given[rows], c, start)
+        block = np.ascontiguousarray(probs[rows], dtype=working)
+        # A product with ones is the fastest row sum; nan and infinity fail its test too.
+        off = np.abs(block @ ones - 1)
+        if not (off.max() <= tolerance and block.min() >= 0):
+            _explain(block, start, tolerance)
+        yield rows, codes, block
+        release(rows.stop)
+
+
+def _label_codes(labels: NDArray[Any], c: int, start: int) -> IntArray:
+    codes = labels.astype(np.int64, copy=False)
+    if codes.min() < 0 or codes.max() >= c:
+        row = int(np.flatnonzero((codes < 0) | (codes >= c))[0])
+        raise InputError(f"labels: {labels[row]} in row {start + row} is outside 0..{c - 1}, the columns of pred_probs")
+    return codes
+
+
+def _explain(block: NDArray[Any], start: int, tolerance: float) -> None:
+    """Raise for the first bad row; an unlucky sum alone (rounding at the limit in one summation order) is let pass."""
+    finite = np.asarray(np.isfinite(block).all(axis=1))
+    negative = np.asarray((block < 0).any(axis=1))
+    sums = np.asarray(block.sum(axis=1, dtype=np.float64, where=np.isfinite(block)))
+    bad = np.flatnonzero(~finite | negative | (np.abs(sums - 1) > tolerance))
+    if not len(bad):
+        return
+    row = int(bad[0])
+    if not finite[row]:
+        raise InputError(f"pred_probs: row {start + row} holds NaN or infinity")
+    if negative[row]:
+        raise InputError(f"pred_probs: row {start + row} holds a negative probability, {block[row].min():g}")
+    raise InputError(f"pred_probs: row {start + row} sums to {sums[row]:.6g}, not 1; give probabilities, not scores")
+
+
+class _Releaser:
+    """Lets go of a mapped file's pages behind the reader, which would otherwise count as this process's memory.
+
+    Only for shared mappings: letting go of a private one (mode "c") would lose what its owner wrote into it.
+    """
+
+    def __init__(self, probs: NDArray[Any]) -> None:
+        self.map, self.done, self.stride, self.first = None, 0, 0, 0
+        owner: Any = probs
+        private = False
+        while isinstance(owner, np.ndarray):
+            private |= isinstance(owner, np.memmap) and owner.mode == "c"
+            owner = owner.base
+        if isinstance(owner, mmap.mmap) and not private and probs.flags.c_contiguous and hasattr(owner, "madvise"):
+            self.map = owner
+            self.first = probs.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
+            self.stride = probs.strides[0]
+
+    def __call__(self, rows_read: int) -> None:
+        if self.map is None:
+            return
+        end = (self.first + rows_read * self.stride) // mmap.PAGESIZE * mmap.PAGESIZE
+        if end - self.done >= RELEASE_BYTES:
+            self.map.madvise(mmap.MADV_DONTNEED, self.done, end - self.done)
+            self.done = end
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _check(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    probs = np.asanyarray(pred_probs)
+    if probs.dtype.kind not in "fiub":
+        raise InputError("pred_probs: expected numbers")
+    if probs.ndim != 2 or probs.shape[1] < 2:
+        raise InputError(
+            f"pred_probs: expected one row a sample and a column for each of 2 or more classes, got shape {probs.shape}"
+        )
+    if probs.dtype.kind != "f":
+        probs = probs.astype(np.float64)
+    given = np.asarray(labels)
+    if given.ndim != 1:
+        raise InputError(f"labels: expected one dimension, got shape {given.shape}")
+    if len(given) != len(probs):
+        raise InputError(f"labels: {len(given)} labels but pred_probs has {len(probs)} rows")
+    if len(given) == 0:
+        return np.empty(0, dtype=np.int64), probs
+    if classes is not None or given.dtype.kind not in "iub":
+        given = _encode(given, probs.shape[1], classes)
+    return given, probs
+
+
+def _encode(given: NDArray[Any], c: int, classes: ArrayLike | None) -> IntArray:
+    if given.dtype.kind == "f":
+        missing = np.isnan(given)
+    elif given.dtype.kind == "O":
+        missing = np.array([value is None or value != value for value in given], dtype=np.bool_)
+    else:
+        missing = np.zeros(0, dtype=np.bool_)
+    if missing.any():
+        raise InputError(f"labels: row {int(np.flatnonzero(missing)[0])} has no label")
+    if classes is None and given.dtype.kind == "f":
+        if (given != np.floor(given)).any():
+            raise InputError("labels: expected whole numbers, text or bools")
+        return given.astype(np.int64)
+    try:
+        found, codes = np.unique(given, return_inverse=True)
+    except TypeError:
+        raise InputError("labels: hold text and numbers at once; use one kind") from None
+    names = found.tolist() if classes is None else np.asarray(classes).tolist()
+    if len(names) != c:
+        raise InputError(f"pred_probs: {c} columns but {len(names)} classes; pass classes= in the order of the columns")
+    position = {name: k for k, name in enumerate(names)}
+    unknown = [name for name in found.tolist() if name not in position]
+    if unknown:
+        raise InputError(f"labels: {unknown[0]!r} is not one of the classes")
+    return np.array([position[name] for name in found.tolist()], dtype=np.int64)[codes]
