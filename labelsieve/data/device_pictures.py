@@ -47,6 +47,8 @@ def decoded(pictures: Pictures, workers: int) -> Iterator[Pixels]:
 class DevicePictures:
     """The store: uint8 pixels one picture after the other, cut and mirrored by index arithmetic on the device."""
 
+    streams = False
+
     def __init__(
         self,
         pictures: Pictures | Staged,

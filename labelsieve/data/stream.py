@@ -82,6 +82,8 @@ class _Ahead:
 class PictureStream:
     """`workers` processes decode `Pictures`; out of `Staged` shards the same number of threads copies. 0: no help."""
 
+    streams = True  # asks the host for every batch: a step that uses it cannot be captured
+
     def __init__(
         self,
         pictures: Pictures | Staged,

@@ -1,0 +1,178 @@
+"""Pictures a second: decoding, staging and streaming against the plain DataLoader loop, in one run.
+
+    python benchmarks/decode.py [--pictures 1500] [--pixels 500] [--workers N] [--write benchmarks/decode.md]
+
+The pictures are drawn (`labelsieve data make-webvision`) with a shorter side of `--pixels`, about what web pictures
+have, and saved as JPEG. Every row ends with the same thing: float32 batches of 128 random 227 x 227 crops, mirrored at
+random and normalised, on this machine's CPU. Expected: about two minutes on two cores; the DataLoader row is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelsieve.data.decode import CODES, Pictures, best_decoder, decode_file
+from labelsieve.data.device_pictures import DevicePictures
+from labelsieve.data.make_webvision import make
+from labelsieve.data.stage import stage, usable_cores
+from labelsieve.data.stream import MEAN, STD, PictureStream
+from labelsieve.data.webvision import training
+
+BATCH, CROP, SIDE = 128, 227, 256
+
+
+class PlainDataset(torch.utils.data.Dataset[Tensor]):
+    """What the field's repositories do: open, convert, resize, crop, mirror, normalise, one picture a call."""
+
+    def __init__(self, pictures: Pictures) -> None:
+        self.pictures = pictures
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, i: int) -> Tensor:
+        from PIL import Image
+
+        with Image.open(self.pictures.path(i)) as opened:
+            picture = opened.convert("RGB")
+        scale = SIDE / min(picture.size)
+        picture = picture.resize(
+            (round(picture.width * scale), round(picture.height * scale)), Image.Resampling.BILINEAR
+        )
+        left, top = (int(torch.randint(length - CROP + 1, ())) for length in picture.size)
+        x = torch.from_numpy(np.array(picture.crop((left, top, left + CROP, top + CROP)))).permute(2, 0, 1)
+        x = x.float().div_(255)
+        if torch.rand(()) < 0.5:
+            x = x.flip(2)
+        return (x - torch.as_tensor(MEAN, dtype=x.dtype)[:, None, None]) / torch.as_tensor(STD, dtype=x.dtype)[
+            :, None, None
+        ]
+
+
+def order(samples: int, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    index = [part[None] for part in np.array_split(rng.permutation(samples), -(-samples // BATCH))]
+    return index, [rng.integers(CODES, size=part.shape) for part in index]
+
+
+def rate(work: Callable[[], Iterable[Any]], samples: int, *, warm: bool = False) -> float:
+    """Pictures a second; `warm`: one round before, so that workers have started and files are in memory."""
+    if warm:
+        for _ in work():
+            pass
+    began = time.perf_counter()
+    for _ in work():
+        pass
+    return samples / (time.perf_counter() - began)
+
+
+def measure(pictures: Pictures, workers: int, folder: Path) -> dict[str, float]:
+    n = len(pictures)
+    found: dict[str, float] = {}
+    for i in range(n):  # every file in the page cache before the first row
+        Path(pictures.path(i)).read_bytes()
+
+    loader = torch.utils.data.DataLoader(
+        PlainDataset(pictures), batch_size=BATCH, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+    )
+    found["plain DataLoader"] = rate(loader.__iter__, n, warm=True)
+    del loader
+
+    some = range(min(n, 400))
+
+    def one_process(decoder: Any) -> Callable[[], Iterator[Any]]:
+        return lambda: (decode_file(pictures.path(i), side=SIDE, decoder=decoder) for i in some)
+
+    for decoder in ("pillow", *(("simplejpeg",) if best_decoder() == "simplejpeg" else ())):
+        found[f"decode alone, one process, {decoder}"] = rate(one_process(decoder), len(some))
+
+    with PictureStream(pictures, crop=CROP, workers=workers) as store:
+        found["stream from files"] = rate(lambda: store.batches(*order(n, 1)), n, warm=True)
+
+    began = time.perf_counter()
+    staged = stage(pictures, folder / "stage", workers=workers)
+    found["stage to shards, once"] = n / (time.perf_counter() - began)
+    with PictureStream(staged, crop=CROP, workers=workers) as store:
+        found["stream from shards"] = rate(lambda: store.batches(*order(n, 1)), n, warm=True)
+
+    held = DevicePictures(staged, crop=CROP)
+
+    def from_device() -> Iterator[Tensor]:
+        for index, code in zip(*order(n, 1), strict=True):
+            yield held.batch(torch.as_tensor(index), torch.as_tensor(code))
+
+    found["held on the device (here: the CPU)"] = rate(from_device, n)
+    return found
+
+
+def table(found: dict[str, float], settings: dict[str, Any]) -> str:
+    base = found["plain DataLoader"]
+    rows = [f"| {name} | {value:,.0f} | {value / base:.1f} |" for name, value in found.items()]
+    return "\n".join(
+        [
+            "# Decoding, staging, streaming",
+            "",
+            f"`{settings['command']}`, {settings['date']}: {settings['machine']}, {settings['cores']} cores,",
+            f"{settings['workers']} workers, load before {settings['load']:.1f}, torch {torch.__version__}, "
+            + f"decoder {best_decoder()}.",
+            f"{settings['pictures']} drawn JPEGs with a shorter side of {settings['pixels']} pixels.",
+            "",
+            "| what | pictures/s | of the plain loop |",
+            "|---|---|---|",
+            *rows,
+            "",
+            "All but the decode and stage rows end with float32 batches of 128 random 227 x 227 crops, mirrored at",
+            "random and normalised, on the CPU. On a GPU that last part (a copy, a product) moves to the card.",
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", type=int, default=1500)
+    parser.add_argument("--pixels", type=int, default=500)
+    parser.add_argument("--workers", type=int, default=usable_cores())
+    parser.add_argument("--write", type=Path, help="a file for the table")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        each = -(-options.pictures // 10)
+        make(folder / "made", classes=10, train=each, validation=1, side=options.pixels)
+        pictures = training(folder / "made", side=SIDE).x
+        found = measure(pictures, options.workers, folder)
+    settings = {
+        "command": f"python benchmarks/decode.py --pictures {options.pictures} --pixels {options.pixels} "
+        f"--workers {options.workers}",
+        "date": date.today().isoformat(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": usable_cores(),
+        "load": load,
+        "workers": options.workers,
+        "pictures": len(pictures),
+        "pixels": options.pixels,
+    }
+    text = table(found, settings)
+    if options.write:
+        options.write.write_text(text)
+    print(json.dumps({"settings": settings, "pictures_per_second": found}) if options.json else text)
+
+
+if __name__ == "__main__":
+    main()
