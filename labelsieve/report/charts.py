@@ -38,7 +38,9 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
             value = float(matrix[i, j])
             if value != value:
                 continue
-            level = round(10 * value) if i == j else math.ceil(10 * value / mistakes - 1e-9) if value >= 0.0005 else 0
+            level = round(10 * value)
+            if i != j:
+                level = math.ceil(10 * value / mistakes - 1e-9) if value >= 0.0005 else 0
             kind = f"{'d' if i == j else 'h'}{min(max(level, 0), 10)}"
             told = f"{names[i]} labelled {names[j]}: {percent(value, 1)}"
             box = el("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2, cls=f"cell {kind}")

@@ -42,7 +42,8 @@ class Columns:
 
     def suspect(self) -> BoolArray:
         """Not selected, and another label is suggested: what a person should look at."""
-        return (self.verdict != VERDICTS.index("selected")) & (self.suggested >= 0) & (self.suggested != self.label)
+        doubted = (self.suggested >= 0) & (self.suggested != self.label)
+        return np.asarray(doubted & (self.verdict != VERDICTS.index("selected")))
 
     def ranked(self, rows: IntArray) -> IntArray:
         """`rows` with the most suspicious first; ties stay in input order, unknown suspicion goes last."""
@@ -84,7 +85,8 @@ def read_columns(path: Path, classes: Sequence[object] = ()) -> Columns:
         translate = np.array([lookup.get(name, -1) for name in dictionary] + [-1], dtype=np.int32)
         if not table.num_rows:
             return np.zeros(0, dtype=np.int32)
-        return translate[table[column].chunk(0).indices.fill_null(len(dictionary)).to_numpy(zero_copy_only=False)]
+        indices = table[column].chunk(0).indices.fill_null(len(dictionary)).to_numpy(zero_copy_only=False)
+        return np.asarray(translate[indices])
 
     def numbers(column: str) -> FloatArray:
         values: FloatArray = table[column].to_numpy().astype(np.float32)

@@ -16,7 +16,7 @@ MOST_CHARTS = 6
 
 
 def curves(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Line]]:
-    """{quantity: lines}. A line needs an epoch; numbers inside one entry's lists and maps are flattened by one level."""
+    """{quantity: lines}. A line needs an epoch; short lists (one number a network) and maps are opened."""
     found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     styles: dict[str, int] = {}
     for entry in history:

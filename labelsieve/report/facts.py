@@ -87,7 +87,8 @@ class Facts:
             first = "Almost all labels look right."
         else:
             first = f"About {percent(ratio)} of the labels look wrong."
-        second = f"{plural(found, 'sample')} of {total:,} {'is a suspect' if found == 1 else 'are suspects'} with another label suggested"
+        are = "is a suspect" if found == 1 else "are suspects"
+        second = f"{plural(found, 'sample')} of {total:,} {are} with another label suggested"
         precision = number(self.summary.get("label_precision"))
         second += f"; {plural(self.selected, 'was', 'were')} selected as clean"
         if precision is not None and self.selected and not random:

@@ -16,7 +16,7 @@ def text(value: object) -> Markup:
     """`value` as text. Control characters, which HTML forbids, become a visible sign."""
     if isinstance(value, Markup):
         return value
-    shown = "".join(ch if ch >= " " and ch != "\x7f" or ch in "\n\t" else "\ufffd" for ch in str(value))
+    shown = "".join(ch if (ch >= " " and ch != "\x7f") or ch in "\n\t" else "\ufffd" for ch in str(value))
     shown = shown.encode("utf-8", "replace").decode("utf-8")
     return Markup(escape(shown, quote=True))
 

@@ -5,6 +5,7 @@ Nothing is read before it is shown, and nothing shown is the original bytes: a p
 
 from __future__ import annotations
 
+import csv
 import io
 import threading
 import warnings
@@ -66,7 +67,8 @@ class Samples:
                 return Text(seen)
             if isinstance(seen, dict):
                 return Row(tuple((str(name), _cell(value)) for name, value in seen.items()))
-            return render(seen, side)
+            with seen:
+                return render(seen, side)
         except InputError as problem:
             return Missing(str(problem))
         except Exception as problem:  # a decoder's whatever: one sample that cannot be shown must not stop the page
@@ -75,12 +77,12 @@ class Samples:
     def pixels(self, row: int, side: int = 16) -> NDArray[np.float32] | None:
         """A tiny copy of a picture, for comparing; None where it cannot be read."""
         try:
-            seen = self.look(row)
-            seen.draft("RGB", (2 * side, 2 * side))
-            small = upright(seen).resize((side, side))
+            with self.look(row) as seen:
+                seen.draft("RGB", (2 * side, 2 * side))
+                small = upright(seen).resize((side, side))
         except Exception:  # as above
             return None
-        return np.asarray(small, dtype=np.float32) / 255
+        return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
 def upright(picture: Any) -> Any:
@@ -164,7 +166,8 @@ class SourceTable:
     root: Path
 
     @classmethod
-    def read(cls, path: Path, settings: dict[str, Any]) -> SourceTable:
+    def read(cls, path: Path, settings: dict[str, Any], *, typed: bool = False) -> SourceTable:
+        """With `typed`, columns of numbers are numbers; without, every cell is the text that was written."""
         import pyarrow as pa
         import pyarrow.csv as pc
         import pyarrow.parquet as pq
@@ -178,7 +181,7 @@ class SourceTable:
         delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
         parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
-            names = pc.open_csv(path, parse_options=parse).schema.names
+            names = ("id", "path", "text", "true", label) if typed else _header(path, delimiter)
             table = pc.read_csv(
                 path,
                 parse_options=parse,
@@ -200,7 +203,7 @@ class SourceTable:
         import pyarrow.compute as pc
 
         named = next((name for name in ("id", "path") if name in self.names), None)
-        if named is None or (named == "path" and "path" not in self.names):
+        if named is None:
             own: Any = pa.array(np.arange(self.table.num_rows)).cast(pa.string())
         else:
             own = self.table.column(named).cast(pa.string()).combine_chunks()
@@ -208,6 +211,11 @@ class SourceTable:
             return np.arange(len(columns))
         found = pc.index_in(columns.ids, value_set=own).fill_null(-1)
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _header(path: Path, delimiter: str) -> list[str]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return next(csv.reader(file, delimiter=delimiter), [])
 
 
 def _from_table(source: SourceTable, columns: Columns) -> Samples:

@@ -51,7 +51,7 @@ class Window:
     undone: list[list[Change]] = field(default_factory=list)
 
 
-class Conflict(Exception):
+class ConflictError(Exception):
     """Another window decided on the sample in the meantime."""
 
     def __init__(self, row: int) -> None:
@@ -72,7 +72,7 @@ class Book:
 
     @property
     def decided(self) -> BoolArray:
-        return self.state != UNDECIDED
+        return np.asarray(self.state != UNDECIDED)
 
     def made(self, row: int) -> Made:
         return Made(int(self.state[row]), int(self.label[row]))
@@ -85,7 +85,7 @@ class Book:
         with self._lock:
             self._check(row, made)
             if self.version(row) != seen:
-                raise Conflict(row)
+                raise ConflictError(row)
             before = self.made(row)
             self._save([(row, made)])
             mine = self._window(window)
@@ -130,7 +130,7 @@ class Book:
         """Save the opposite of an action. What others decided since stays; if that is all of it, say so."""
         still = [change for change in action if self.made(change.row) == change.after]
         if not still:
-            raise Conflict(action[0].row)
+            raise ConflictError(action[0].row)
         self._save([(change.row, change.before) for change in still])
         return [Change(c.row, c.after, c.before) for c in still]
 

@@ -1,0 +1,124 @@
+"""Serves the review page of one run to one person, until stopped."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from labelsieve.errors import InputError
+from labelsieve.files import locked
+from labelsieve.runfolder import RunFolder
+
+PORT = 8765
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def names_of(host: str, port: int) -> set[str]:
+    """What a browser may call the page: the address it was given, and this machine's own names for itself."""
+    names = {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
+    if not is_loopback(host):
+        names |= {f"{host}:{port}", f"{socket.gethostname()}:{port}"}
+        if host in ("0.0.0.0", "::"):
+            with_port = (f"{address}:{port}" for address in _own_addresses())
+            names |= set(with_port)
+    return names
+
+
+def bound(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a port asked for, the usual one or, where it is taken, any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for attempt in (port,) if port is not None else (PORT, 0):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, attempt))
+            return listener
+        except OSError as problem:
+            listener.close()
+            if port is not None or attempt == 0:
+                raise InputError(
+                    f"cannot listen on {host} port {attempt}: {problem.strerror}; give another --port"
+                ) from None
+        except OverflowError:
+            listener.close()
+            raise InputError(f"port {attempt} is outside 0..65535") from None
+    raise AssertionError("unreachable")
+
+
+def serve(
+    run: str | Path | RunFolder,
+    *,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    ready: Callable[[str], None] = print,
+) -> None:
+    """Serve until interrupted. `ready` gets the address, which holds the token, once the page answers."""
+    try:
+        import uvicorn
+
+        from labelsieve.review.app import make_app
+        from labelsieve.review.desk import Desk
+    except ModuleNotFoundError as problem:
+        raise InputError(f"the review page needs {problem.name}: pip install 'labelsieve[review]'") from None
+
+    folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
+    with _alone(folder):
+        desk = Desk(folder)
+        listener = bound(host, port)
+        actual = int(listener.getsockname()[1])
+        token = token or secrets.token_urlsafe(24)
+        app = make_app(desk, hosts=names_of(host, actual), token=token)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, lifespan="off", ws="none",
+            timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host
+        address = f"http://{shown}:{actual}/?token={token}"
+
+        class Announcing(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets=sockets)
+                ready(address)
+
+        try:
+            Announcing(config).run(sockets=[listener])
+        finally:
+            listener.close()
+
+
+@contextmanager
+def _alone(run: RunFolder) -> Iterator[None]:
+    """One server a run: two would not see each other's decisions."""
+    try:
+        lock = locked(run / "review.lock", what="review")
+        lock.__enter__()
+    except InputError as problem:
+        who = str(problem).partition("in use by ")[2].partition(":")[0] or "another process"
+        raise InputError(f"{run.path} is already being reviewed by {who}: use its page, or stop it first") from None
+    except OSError as problem:
+        raise InputError(f"{run.path} cannot be written ({problem.strerror}): decisions could not be saved") from None
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
+def _own_addresses() -> list[str]:
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    except OSError:
+        return []
+    return sorted({str(entry[4][0]) for entry in found})

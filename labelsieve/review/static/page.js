@@ -1,0 +1,270 @@
+// The review itself: where we are, what a key does. One thing happens at a time, in the order the keys were pressed.
+"use strict";
+
+(() => {
+  const { $ } = Show;
+  const AHEAD = 8;
+  const state = { names: [], kind: "", name: "", filter: {}, at: 0, total: 0, decided: 0, left: 0, current: null };
+  const known = new Map(); // position -> item, of the current filter
+
+  let last = Promise.resolve();
+  const inTurn = (work) => { last = last.then(work).catch(trouble); return last; };
+
+  function trouble(error) {
+    if (error.status === 409 && error.answer.version !== undefined) return conflict(error.answer);
+    Show.saved("Not saved", true);
+    Show.notice(`${error.message[0].toUpperCase()}${error.message.slice(1)}. Nothing was lost; try again.`);
+  }
+
+  function conflict(answer) {
+    for (const item of known.values()) if (item.row === answer.row) Object.assign(item, { decision: answer.decision, label: answer.label, version: answer.version });
+    const told = { keep: "kept it", drop: "dropped it", relabel: `changed it to ${state.names[answer.label] ?? "?"}` }[answer.decision] ?? "took its decision back";
+    if (state.current && state.current.row === answer.row) Show.stamp(state.current, state.names);
+    Show.saved("Not saved", true);
+    Show.notice(`Another window ${told} in the meantime. Your key was not saved; press again to overrule.`);
+  }
+
+  // The place is kept in the address, so that a refresh comes back to it.
+  function remember() {
+    const place = new URLSearchParams({ ...state.filter, at: state.at });
+    history.replaceState(null, "", `${location.pathname}${location.search}#${place}`);
+  }
+
+  function recall() {
+    const place = new URLSearchParams(location.hash.slice(1));
+    for (const name of ["show", "given", "suggested", "low", "high"]) if (place.has(name)) $(name).value = place.get(name);
+    readFilter();
+    return Number.parseInt(place.get("at") ?? "", 10);
+  }
+
+  function readFilter() {
+    const filter = { show: $("show").value || "suspects" };
+    for (const name of ["given", "suggested"]) if ($(name).value !== "") filter[name] = $(name).value;
+    const low = Number.parseFloat($("low").value), high = Number.parseFloat($("high").value);
+    if (low > 0) filter.low = String(Math.min(low, 1));
+    if (high < 1) filter.high = String(Math.max(high, 0));
+    state.filter = filter;
+  }
+
+  const counts = (answer) => { for (const name of ["total", "decided", "left"]) if (answer[name] !== undefined) state[name] = answer[name]; };
+
+  async function fetchFrom(at, count = AHEAD) {
+    const answer = await Talk.get("/api/items", { ...state.filter, at, count });
+    counts(answer);
+    for (const item of answer.items) known.set(item.at, item);
+    return answer;
+  }
+
+  async function go(at, fresh = false) {
+    if (fresh || !known.has(at)) {
+      const answer = await fetchFrom(at);
+      at = answer.at;
+    }
+    const item = known.get(at) ?? null;
+    state.at = at;
+    state.current = item;
+    Show.notice("");
+    if (item) {
+      Show.item(item, state.names);
+      beside(item);
+      lookAhead(at);
+    } else {
+      Show.end(state.total, state.name);
+    }
+    Show.progress(state);
+    remember();
+    if (!document.activeElement || document.activeElement === document.body) $("sample").focus({ preventScroll: true });
+  }
+
+  function beside(item) {
+    $("neighbours").replaceChildren();
+    Talk.get(`/api/neighbours/${item.row}`).then((answer) => {
+      if (state.current && state.current.row === answer.row) Show.neighbours(answer.groups, state.names, state.kind);
+    }).catch(() => { /* only a help: its absence says enough */ });
+  }
+
+  function lookAhead(at) {
+    if (!known.has(at + 3) && at + 3 < state.total) fetchFrom(at + 1).then(() => warm(at)).catch(() => {});
+    else warm(at);
+    for (const position of known.keys()) if (Math.abs(position - at) > 200) known.delete(position);
+  }
+
+  function warm(at) {
+    if (state.kind !== "pictures") return;
+    for (const next of [at + 1, at + 2]) {
+      const item = known.get(next);
+      if (item) new Image().src = Talk.picture(item.row, "large");
+    }
+  }
+
+  async function toNextOpen(from) {
+    for (let at = from; known.has(at); at += 1) if (!known.get(at).decision) return go(at);
+    let { at } = await Talk.get("/api/next", { ...state.filter, from, step: 1 });
+    if (at === null) ({ at } = await Talk.get("/api/next", { ...state.filter, from: 0, step: 1 }));
+    if (at !== null) return go(at);
+    state.current = null;
+    Show.end(state.total, state.name);
+    Show.notice("");
+    Show.progress(state);
+    state.at = Math.max(state.total, 0);
+    remember();
+  }
+
+  const decide = (decision, label) => inTurn(async () => {
+    const item = state.current;
+    if (!item || (decision === "suggested" && item.suggested < 0)) return;
+    Show.saved("Saving …");
+    const answer = await Talk.post("/api/decide", { row: item.row, decision, label, version: item.version, filter: state.filter });
+    Object.assign(item, { decision: answer.decision, label: answer.label, version: answer.version });
+    counts(answer);
+    Show.saved("Saved ✓");
+    await toNextOpen(item.at + 1);
+  });
+
+  const turn = (path, verb) => inTurn(async () => {
+    Show.saved("Saving …");
+    const answer = await Talk.post(path, { filter: state.filter });
+    counts(answer);
+    if (!answer.changed) {
+      Show.saved(`Nothing to ${verb}`);
+      return;
+    }
+    known.clear();
+    const { at } = await Talk.get("/api/where", { ...state.filter, row: answer.rows[0].row });
+    await go(at ?? Math.min(state.at, Math.max(state.total - 1, 0)), true);
+    Show.saved(answer.changed > 1 ? `Saved ✓ ${answer.changed.toLocaleString("en")} ${verb === "undo" ? "undone" : "redone"}` : `Saved ✓ ${verb === "undo" ? "undone" : "redone"}`);
+  });
+
+  const move = (step) => inTurn(async () => {
+    const at = Math.min(Math.max(state.at + step, 0), state.total - 1);
+    if (state.total) await go(at);
+  });
+
+  const skip = () => inTurn(async () => { if (state.current) await toNextOpen(state.at + 1); });
+
+  const applyFilter = () => inTurn(async () => {
+    readFilter();
+    known.clear();
+    const { at } = await Talk.get("/api/next", { ...state.filter, from: 0, step: 1 });
+    await go(at ?? 0, true);
+  });
+
+  // Dialogs
+
+  let matches = [], active = 0;
+
+  function listClasses() {
+    const wanted = $("choose-text").value.trim().toLowerCase();
+    const found = [];
+    state.names.forEach((name, code) => {
+      const at = String(name).toLowerCase().indexOf(wanted);
+      if (at >= 0) found.push([at === 0 ? 0 : 1, code]);
+    });
+    found.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    matches = found.slice(0, 60).map(([, code]) => code);
+    active = 0;
+    $("choose-list").replaceChildren(...matches.map((code, i) =>
+      Show.el("li", { role: "option", id: `class-${i}`, "aria-selected": String(i === 0), text: state.names[code], onclick: () => choose(i) })));
+    $("choose-more").textContent = found.length > matches.length ? `and ${(found.length - matches.length).toLocaleString("en")} more: type to narrow` : found.length ? "" : "no class is called that";
+    mark();
+  }
+
+  function mark() {
+    [...$("choose-list").children].forEach((node, i) => node.setAttribute("aria-selected", String(i === active)));
+    const node = $("choose-list").children[active];
+    if (node) { node.scrollIntoView({ block: "nearest" }); $("choose-text").setAttribute("aria-activedescendant", node.id); }
+    else $("choose-text").removeAttribute("aria-activedescendant");
+  }
+
+  function choose(i) {
+    if (matches[i] === undefined) return;
+    $("choose").close();
+    decide("relabel", matches[i]);
+  }
+
+  const openChoose = () => { if (!state.current) return; $("choose-text").value = ""; listClasses(); $("choose").showModal(); $("choose-text").focus(); };
+
+  const openMatrix = () => inTurn(async () => {
+    Show.matrix(await Talk.get("/api/matrix"), state.names, (given, suggested) => {
+      $("matrix").close();
+      $("show").value = "suspects"; $("given").value = String(given); $("suggested").value = String(suggested); $("low").value = "0"; $("high").value = "1";
+      applyFilter();
+    });
+    $("matrix").showModal();
+  });
+
+  function openBulk() {
+    $("bulk-told").textContent = `Takes the suggestion of the first samples in this queue that are not decided. ${state.left.toLocaleString("en")} are left, the most suspicious first.`;
+    $("bulk-count").max = String(Math.max(state.left, 1));
+    $("bulk-count").value = String(Math.max(1, Math.min(state.left, 20)));
+    $("bulk").showModal();
+    $("bulk-count").select();
+  }
+
+  const acceptTop = (count) => inTurn(async () => {
+    Show.saved("Saving …");
+    const answer = await Talk.post("/api/accept", { count, filter: state.filter });
+    counts(answer);
+    known.clear();
+    await toNextOpen(0);
+    Show.saved(`Saved ✓ ${answer.accepted.toLocaleString("en")} accepted`);
+  });
+
+  const keys = {
+    k: () => decide("keep"), s: () => decide("suggested"), c: openChoose, d: () => decide("drop"), " ": skip,
+    u: () => turn("/api/undo", "undo"), r: () => turn("/api/redo", "redo"), ArrowLeft: () => move(-1), ArrowRight: () => move(1),
+    m: openMatrix, a: openBulk, "?": () => $("help").showModal(), f: () => $("show").focus(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("dialog[open]")) return;
+    const at = event.target;
+    if (at.closest("input, select, textarea")) {
+      if (event.key === "Escape") at.blur();
+      return;
+    }
+    if (event.key === " " && at.closest("button")) return; // the button is meant
+    const work = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!work || (event.repeat && !event.key.startsWith("Arrow"))) return;
+    event.preventDefault();
+    work();
+  });
+
+  const buttons = {
+    "do-keep": keys.k, "do-suggested": keys.s, "do-choose": openChoose, "do-drop": keys.d, "do-skip": skip, "do-undo": keys.u, "do-redo": keys.r,
+    "do-back": keys.ArrowLeft, "do-forward": keys.ArrowRight, "open-matrix": openMatrix, "open-bulk": openBulk, "open-help": keys["?"],
+  };
+  for (const [id, work] of Object.entries(buttons)) {
+    $(id).addEventListener("click", (event) => { if (event.detail > 0) event.currentTarget.blur(); work(); });
+  }
+  for (const name of ["show", "given", "suggested", "low", "high"]) $(name).addEventListener("change", applyFilter);
+  $("filters").addEventListener("submit", (event) => { event.preventDefault(); applyFilter(); });
+  $("clear").addEventListener("click", () => { $("show").value = "suspects"; $("given").value = ""; $("suggested").value = ""; $("low").value = "0"; $("high").value = "1"; applyFilter(); });
+  $("choose-text").addEventListener("input", listClasses);
+  $("choose-text").addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) { event.preventDefault(); active = Math.min(Math.max(active + step, 0), matches.length - 1); mark(); }
+    else if (event.key === "Enter") { event.preventDefault(); choose(active); }
+  });
+  $("bulk-cancel").addEventListener("click", () => $("bulk").close());
+  $("bulk-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const count = Number.parseInt($("bulk-count").value, 10);
+    if (!(count >= 1)) return;
+    $("bulk").close();
+    acceptTop(count);
+  });
+
+  inTurn(async () => {
+    const start = await Talk.get("/api/start");
+    Object.assign(state, { names: start.classes, kind: start.kind, name: start.folder });
+    $("run-name").textContent = start.name;
+    document.title = `${start.name} – review – labelsieve`;
+    for (const id of ["given", "suggested"]) $(id).append(...start.classes.map((name, code) => Show.el("option", { value: String(code), text: name })));
+    const at = recall();
+    if (Number.isInteger(at) && at >= 0) await go(at, true);
+    else await toNextOpen(0);
+    if (!state.total) await fetchFrom(0, 1).then(() => Show.progress(state));
+    document.body.dataset.ready = "yes";
+  });
+})();

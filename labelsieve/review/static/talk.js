@@ -1,0 +1,37 @@
+// Talks to the server. Every request carries the token; pictures carry it in their address.
+"use strict";
+
+const Talk = (() => {
+  const token = new URLSearchParams(location.search).get("token") || "";
+  let own = null;
+  try { own = sessionStorage.getItem("labelsieve-window"); } catch { /* private mode: a new name at every load */ }
+  const window_ = own || Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => b.toString(36)).join("");
+  try { sessionStorage.setItem("labelsieve-window", window_); } catch { /* as above */ }
+
+  class Refused extends Error {
+    constructor(status, answer) {
+      super(answer.error || `the server answered ${status}`);
+      this.status = status;
+      this.answer = answer;
+    }
+  }
+
+  async function ask(path, options = {}) {
+    let response;
+    try {
+      response = await fetch(path, { ...options, headers: { "X-Labelsieve-Token": token, ...options.headers }, signal: AbortSignal.timeout(20000) });
+    } catch {
+      throw new Refused(0, { error: "the server does not answer: is labelsieve review still running?" });
+    }
+    const answer = await response.json().catch(() => ({}));
+    if (!response.ok) throw new Refused(response.status, answer);
+    return answer;
+  }
+
+  return {
+    window: window_,
+    get: (path, query = {}) => ask(`${path}?${new URLSearchParams(query)}`),
+    post: (path, body) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ window: window_, ...body }) }),
+    picture: (row, size) => `/api/picture/${row}?${new URLSearchParams({ size, token })}`,
+  };
+})();
