@@ -126,8 +126,8 @@ def table(found: dict[str, float], settings: dict[str, Any]) -> str:
             "# Decoding, staging, streaming",
             "",
             f"`{settings['command']}`, {settings['date']}: {settings['machine']}, {settings['cores']} cores,",
-            f"{settings['workers']} workers, load before {settings['load']:.1f}, torch {torch.__version__}, "
-            + f"decoder {best_decoder()}.",
+            f"{settings['workers']} workers, load before {settings['load']:.1f}, torch {torch.__version__},",
+            f"decoder {best_decoder()},",
             f"{settings['pictures']} drawn JPEGs with a shorter side of {settings['pixels']} pixels.",
             "",
             "| what | pictures/s | of the plain loop |",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,8 +135,63 @@ def cut(picture: Pixels, code: int, crop: int) -> Pixels:
     return picture[top : top + crop, left : left + crop]
 
 
+def square(picture: Pixels, side: int) -> Pixels:
+    """The middle side x side of a picture, as the paper's supplement C shows them."""
+    top, left = (picture.shape[0] - side) // 2, (picture.shape[1] - side) // 2
+    return picture[top : top + side, left : left + side]
+
+
+class PictureSequence:
+    """Pictures of different sizes that look like an array of squares to whoever wants one.
+
+    `x[3]` is a whole picture; `x[2:9]`, `x[indices]` and `np.asarray(x)` are middle squares, [n, side, side, 3].
+    """
+
+    side: int
+
+    def __len__(self) -> int:
+        raise TypeError("a sequence of pictures has a length")
+
+    def picture(self, i: int) -> Pixels:
+        raise TypeError("a sequence of pictures has pictures")
+
+    @overload
+    def __getitem__(self, i: int) -> Pixels: ...
+    @overload
+    def __getitem__(self, i: slice | NDArray[Any] | list[int]) -> Pixels: ...
+    def __getitem__(self, i: int | slice | NDArray[Any] | list[int]) -> Pixels:
+        if isinstance(i, int | np.integer):
+            place = int(i) + (len(self) if i < 0 else 0)
+            if not 0 <= place < len(self):
+                raise IndexError(f"picture {i} of {len(self)}")
+            return self.picture(place)
+        chosen = np.arange(len(self))[i]
+        found = np.empty((len(chosen), self.side, self.side, 3), dtype=np.uint8)
+        for row, j in enumerate(chosen.tolist()):
+            found[row] = square(self.picture(j), self.side)
+        return found
+
+    def __iter__(self) -> Iterator[Pixels]:
+        return (self.picture(i) for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or np.uint8, copy=False)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self), self.side, self.side, 3
+
+    @property
+    def ndim(self) -> int:
+        return 4
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        return np.dtype(np.uint8)
+
+
 @dataclass(frozen=True)
-class Pictures:
+class Pictures(PictureSequence):
     """Picture files, decoded when asked for. `unreadable` fills up with what turned out not to be pictures."""
 
     root: Path
@@ -155,12 +210,9 @@ class Pictures:
     def path(self, i: int) -> str:
         return f"{self.root}{os.sep}{self.names[i]}"
 
-    def __getitem__(self, i: int) -> Pixels:
+    def picture(self, i: int) -> Pixels:
         try:
             return decode_file(self.path(i), side=self.side, decoder=self.decoder)
         except UnreadablePictureError as problem:
-            self.unreadable[int(i)] = str(problem)
+            self.unreadable[i] = str(problem)
             return grey(self.side)
-
-    def __iter__(self) -> Iterator[Pixels]:
-        return (self[i] for i in range(len(self)))

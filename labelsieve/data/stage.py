@@ -24,7 +24,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.decode import Decoder, Pictures, Pixels, UnreadablePictureError, best_decoder, decode_file, grey
+from labelsieve.data.decode import (
+    Decoder,
+    Pictures,
+    PictureSequence,
+    Pixels,
+    UnreadablePictureError,
+    best_decoder,
+    decode_file,
+    grey,
+)
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
@@ -161,12 +170,12 @@ def _settings(path: Path) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Staged:
+class Staged(PictureSequence):
     """Pictures out of shards: a view into the mapped file, no copy until someone needs one."""
 
     folder: Path
     side: int
-    shape: NDArray[np.int32]  # [N,2] height, width
+    sizes: NDArray[np.int32]  # [N,2] height, width
     shard: NDArray[np.int32]  # [N]
     offset: IntArray  # [N] bytes into the shard
     unreadable: dict[int, str]
@@ -176,7 +185,7 @@ class Staged:
         folder = Path(folder)
         settings = _settings(folder / "stage.json")
         samples, size = int(str(settings["samples"])), int(str(settings["shard_size"]))
-        shapes: list[tuple[int, int]] = []
+        sizes: list[tuple[int, int]] = []
         unreadable: dict[int, str] = {}
         for number, first in enumerate(range(0, samples, size)):
             data, about = _files(folder, number)
@@ -187,31 +196,28 @@ class Staged:
                 whole = False
             if not whole or len(note["shapes"]) != min(size, samples - first):
                 raise InputError(f"{data}: staged shard missing or damaged; stage again, the others are kept")
-            shapes += note["shapes"]
+            sizes += note["shapes"]
             unreadable |= {first + int(i): reason for i, reason in note["unreadable"].items()}
-        shape = np.array(shapes, dtype=np.int32).reshape(-1, 2)
+        shape = np.array(sizes, dtype=np.int32).reshape(-1, 2)
         ends = np.cumsum(shape.prod(1, dtype=np.int64) * 3)
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[:samples]
         shard = (np.arange(samples) // size).astype(np.int32)
         return cls(folder, int(str(settings["side"])), shape, shard, starts - starts[shard * size], unreadable)
 
     def __len__(self) -> int:
-        return len(self.shape)
+        return len(self.sizes)
 
     @property
     def nbytes(self) -> int:
-        return int(self.shape.prod(1, dtype=np.int64).sum()) * 3
+        return int(self.sizes.prod(1, dtype=np.int64).sum()) * 3
 
     @cached_property
     def maps(self) -> list[Pixels]:
         count = int(self.shard[-1]) + 1 if len(self) else 0
         return [np.memmap(_files(self.folder, number)[0], dtype=np.uint8, mode="r") for number in range(count)]
 
-    def __getitem__(self, i: int) -> Pixels:
-        height, width = (int(length) for length in self.shape[i])
+    def picture(self, i: int) -> Pixels:
+        height, width = (int(length) for length in self.sizes[i])
         start = int(self.offset[i])
         pixels = self.maps[int(self.shard[i])][start : start + height * width * 3]
         return pixels.reshape(height, width, 3)
-
-    def __iter__(self) -> Iterator[Pixels]:
-        return (self[i] for i in range(len(self)))

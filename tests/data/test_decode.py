@@ -113,3 +113,19 @@ def test_cut_is_a_view() -> None:
     window = cut(picture, 0, 16)
     assert np.shares_memory(picture, window)
     np.testing.assert_array_equal(window, picture[:16, :16])
+
+
+def test_pictures_look_like_an_array_of_squares(tmp_path: Path) -> None:
+    for name, (height, width) in {"wide.png": (20, 50), "tall.png": (40, 10), "small.png": (5, 5)}.items():
+        (tmp_path / name).write_bytes(encoded(smooth(height, width), "PNG"))
+    pictures = Pictures(tmp_path, ["wide.png", "tall.png", "small.png"], side=10)
+    assert pictures.shape == (3, 10, 10, 3) and pictures.ndim == 4 and pictures.dtype == np.uint8
+    whole = np.asarray(pictures)
+    assert whole.shape == pictures.shape and whole.dtype == np.uint8
+    np.testing.assert_array_equal(whole[0], pictures[0][:, 7:17])  # 10 x 25: the middle
+    np.testing.assert_array_equal(whole[1], pictures[1][15:25])  # 40 x 10
+    np.testing.assert_array_equal(pictures[np.array([2, 0])], whole[[2, 0]])
+    np.testing.assert_array_equal(pictures[1:], whole[1:])
+    np.testing.assert_array_equal(pictures[-1], whole[2])
+    with pytest.raises(IndexError):
+        pictures[3]
