@@ -46,9 +46,10 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
             box = el("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2, cls=f"cell {kind}")
             number = Markup("")
             if value >= 0.005 or i == j:
+                middle, base = left + j * cell + (cell - 1) / 2, y + (cell - 1) / 2 + size * 0.36
                 number = el(
-                    "text", f"{100 * value:.0f}", x=left + j * cell + (cell - 1) / 2, y=y + (cell - 1) / 2 + size * 0.36,
-                    text_anchor="middle", font_size=size, cls=f"on {kind}",
+                    "text", f"{100 * value:.0f}", x=_n(middle), y=_n(base), text_anchor="middle", font_size=size,
+                    cls=f"on {kind}",
                 )  # fmt: skip
             parts.append(el("g", el("title", told), box, number))
     parts.append(_axis(left + n * cell / 2, 16, "label given"))

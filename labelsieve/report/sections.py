@@ -15,7 +15,6 @@ from labelsieve.report.facts import Facts, number
 from labelsieve.report.html import Markup, count, el, join, percent, plural, shorten
 from labelsieve.types import VERDICTS
 
-RIGHT = "\u03a3 \u03c0 T\u1d62\u1d62\u00b2"
 MOST_CLASSES = 25
 MOST_PAIRS = 12
 SHOWN_VERDICTS = ("selected", "candidate", "removed")
@@ -248,13 +247,13 @@ def theory(facts: Facts) -> Markup:
         if known
         else "Measured values need true labels, which this run was not given."
     )
-    heads = [("", False), ("what it is", False), ("expected", True), ("measured", True)]
+    heads = [("of the selected", False), ("what it is", False), ("expected", True), ("measured", True)]
     formula = el(
         "p",
         "A network that learns one half of noisy data completely makes its labels' mistakes again on the other half: it"
-        " agrees with a given label with probability \u03a3 T\u00b2 over the row of the true class. So of the samples"
-        f" where it agrees, {RIGHT} / \u03a3 \u03c0 T\u1d62\u2c7c\u00b2 are right, and {RIGHT} / \u03a3 \u03c0 T\u1d62\u1d62"
-        " of the right ones are found. A network that resists some of the noise does better than this.",
+        " agrees with a given label with probability Σ T² over the row of the true class. So of the samples where it"
+        " agrees, Σ π Tᵢᵢ² / Σ π Tᵢⱼ² are right, and Σ π Tᵢᵢ² / Σ π Tᵢᵢ of the right ones are found."
+        " A network that resists some of the noise does better than this.",
     )
     return section("theory", "What the theory expects", formula, table(heads, rows, caption=why))
 

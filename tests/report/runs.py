@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def selection_for(data: LabelledData, true: Any, rng: np.random.Generator) -> Se
     np.add.at(joint, (true, data.y), 1)
     matrix = joint / np.maximum(joint.sum(1, keepdims=True), 1)
     ratio = float(np.mean(true != data.y))
-    estimate = {"ratio": ratio, "low": max(ratio - 0.03, 0), "high": ratio + 0.03, "trust": "trustworthy: the noise looks the same for all samples of a class"}  # fmt: skip
+    trust = "trustworthy: the noise looks the same for all samples of a class"
+    estimate = {"ratio": ratio, "low": max(ratio - 0.03, 0), "high": ratio + 0.03, "trust": trust}
     return Selection(
         verdict=verdict,
         iteration=np.where(agrees, 1 + (np.arange(n) % 3), 0).astype(np.int16),
@@ -62,12 +64,14 @@ def write_run(path: Path, data: LabelledData, true: Any, source: str, *, seed: i
     run.write_selection(
         data, selection_for(data, true, rng), measured={"label_precision": 0.958, "label_recall": 0.902}
     )
+    lines = []
     for iteration in (1, 2, 3):
         for half in (1, 2):
             for epoch in range(1, 21):
                 loss = 2.2 * np.exp(-epoch / (5 + half)) / iteration + 0.1 + 0.02 * rng.random()
                 line = {"training": f"incv-{iteration}-{half}", "epoch": epoch, "loss": [loss], "seconds": 0.1}
-                run.append_history({**line, "accuracy_given": [0.9 - 0.6 * np.exp(-epoch / 4) - 0.05 / iteration]})
+                lines.append({**line, "accuracy_given": [0.9 - 0.6 * np.exp(-epoch / 4) - 0.05 / iteration]})
+    (path / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     run.finish("select")
     return run
 
@@ -144,3 +148,39 @@ def table(folder: Path, *, n: int = 60, classes: tuple[str, ...] = ("flat", "hou
             writer.writerow([rooms, f"{area:.1f}", town, classes[given[i]], f"{i:05d}", classes[true[i]]])
     data = LabelledData(rng.random((n, 3)), given, classes, np.array([str(i) for i in range(n)]), "table", name="homes")
     return write_run(folder / "run", data, true, str(folder / "homes.csv"))
+
+
+def million(folder: Path, *, n: int = 1_000_000, c: int = 100) -> RunFolder:
+    """A run of a million texts, three in ten of them suspects; written by columns, for time's sake."""
+    import pyarrow as pa
+    import pyarrow.compute as pac
+    import pyarrow.csv as pc
+
+    rng = np.random.default_rng(4)
+    names = np.array([f"class {i:03d}" for i in range(c)])
+    label = rng.integers(0, c, n)
+    predicted = np.where(rng.random(n) < 0.7, label, rng.integers(0, c, n))
+    agrees = label == predicted
+    ids = pa.array(np.arange(n)).cast(pa.string())
+    columns = {
+        "id": ids,
+        "label": names[label],
+        "predicted": names[predicted],
+        "probability": rng.random(n).round(6),
+        "loss": rng.random(n).round(6),
+        "verdict": np.array(["candidate", "selected"])[agrees.astype(int)],
+        "iteration": agrees.astype(int),
+        "suspicion": rng.random(n).round(6),
+        "suggested": np.where(agrees, "", names[predicted]),
+    }
+    run = RunFolder(folder / "run")
+    source = folder / "million.csv"
+    about = {"source": str(source), "name": "million", "kind": "text", "samples": n}
+    run.update(settings={"method": "incv"}, data=about)
+    pc.write_csv(pa.table(columns), run / "labels.csv")
+    texts = pa.array(["a text of class "] * n)
+    pc.write_csv(pa.table({"label": names[label], "text": pac.binary_join_element_wise(texts, ids, "")}), source)
+    matrix = np.full((c, c), 0.3 / (c - 1))
+    np.fill_diagonal(matrix, 0.7)
+    run.write_summary({"samples": n, "classes": names.tolist(), "noise_ratio": 0.3, "transition_matrix": matrix})
+    return run

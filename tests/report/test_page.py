@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import numpy as np
+import pytest
+
+from labelsieve.errors import InputError
+from labelsieve.report import write_report
+from labelsieve.report.facts import read_facts
+from labelsieve.report.page import render_report
+from labelsieve.report.samples import Missing, Samples
+from labelsieve.runfolder import RunFolder
+
+SECTIONS = ("next", "mistakes", "verdicts", "suspects", "curves", "theory", "settings")
+
+
+@pytest.fixture(scope="module")
+def page(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    run = runs.pictures(folder, n=48)
+    return run, write_report(run).read_text(encoding="utf-8")
+
+
+def test_every_section_is_there_and_linked(page):
+    _, html = page
+    for ident in SECTIONS:
+        assert f'<section id="{ident}"' in html and f'href="#{ident}"' in html
+    assert len(re.findall(r"<h1>", html)) == 1
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+
+
+def test_it_needs_nothing_and_runs_nothing(page):
+    _, html = page
+    assert not re.search(r"<script|<link|<iframe|javascript:|\son\w+=|@import|url\(", html)
+    assert not re.search(r'(src|href)="(?!data:image/(webp|png);base64,|#)', html)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html).group(1)
+    style = re.search(r"<style>(.*?)</style>", html, re.S).group(1)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert "default-src &#x27;none&#x27;" in policy and f"sha256-{digest}" in policy
+    assert "unsafe" not in policy and "style=" not in re.sub(r"<style>.*?</style>", "", html, flags=re.S)
+
+
+def test_the_numbers_are_the_runs_own(page):
+    run, html = page
+    facts = read_facts(run)
+    summary = run.read_summary()
+    assert f"About {100 * summary['noise_ratio']:.0f}\u202f% of the labels look wrong." in html
+    suspects = [row for row in run.read_labels() if row.verdict != "selected" and row.suggested not in ("", row.label)]
+    assert len(facts.suspects) == len(suspects)
+    assert html.count('<li class="suspect">') == len(suspects)
+    ranked = sorted(suspects, key=lambda row: -row.suspicion)
+    shown = re.findall(r'<p class="id">id ([^<]+)</p>', html)
+    assert [row.suspicion for row in ranked] == [row.suspicion for id in shown for row in suspects if row.id == id]
+    assert "measured 95.8\u202f%" in html and "96.4\u202f%" in html
+    assert "trustworthy: the noise looks the same" in html
+    assert html.count("<polyline") >= 12
+
+
+def test_pictures_are_inside(page):
+    _, html = page
+    images = re.findall(r'<img src="data:image/webp;base64,([^"]+)" alt="([^"]*)"', html)
+    assert images and all(alt.startswith("Sample labelled") for _, alt in images)
+    assert base64.b64decode(images[0][0])[:4] == b"RIFF"
+
+
+@pytest.mark.parametrize("kind", ["text", "table"])
+def test_texts_and_rows(runs, tmp_path, kind):
+    html = write_report(getattr(runs, kind)(tmp_path)).read_text(encoding="utf-8")
+    if kind == "text":
+        assert "<blockquote>" in html
+    else:
+        assert "<dt>area m2</dt>" in html and "<dt>true</dt>" not in html
+
+
+def test_decisions_count_in_what_to_do_next(runs, tmp_path):
+    run = runs.text(tmp_path)
+    facts = read_facts(run)
+    for row in facts.suspects[:3].tolist():
+        run.append_decision(facts.columns.id(row), "keep", "praise")
+    run.append_decision(facts.columns.id(int(facts.suspects[0])), "undo")
+    html = write_report(run).read_text(encoding="utf-8")
+    assert f"{len(facts.suspects) - 2} suspects left, 2 decided." in html
+
+
+def test_a_run_that_was_not_selected_is_said(tmp_path):
+    with pytest.raises(InputError, match="not a run folder"):
+        write_report(tmp_path)
+    run = RunFolder(tmp_path)
+    run.update(settings={})
+    with pytest.raises(InputError, match="labelsieve select"):
+        write_report(run)
+
+
+def test_clean_labels_and_a_bare_summary(tmp_path):
+    run = RunFolder(tmp_path)
+    run.update(settings={})
+    run.write_summary({"samples": 2, "classes": ["a", "b"], "noise_ratio": 0.0})
+    head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
+    (tmp_path / "labels.csv").write_text(head + "1,a,a,0.9,0.1,selected,1,0.1,\n2,b,b,0.9,0.1,selected,1,0.1,\n")
+    html = write_report(run).read_text(encoding="utf-8")
+    assert "These labels look clean." in html
+    assert "There are none" in html
+
+
+def test_labels_that_are_random_are_said_to_be(tmp_path, runs):
+    run = runs.text(tmp_path)
+    summary = run.read_summary()
+    summary["iterations"][0]["estimate"]["trust"] = "not distinguishable from random: held-out predictions agree ..."
+    run.write_summary(summary)
+    assert "These labels cannot be told from random ones." in write_report(run).read_text(encoding="utf-8")
+
+
+def test_many_classes_show_the_most_confused_ones(tmp_path):
+    run = RunFolder(tmp_path)
+    run.update(settings={})
+    c = 300
+    matrix = np.eye(c)
+    matrix[250, 250], matrix[250, 7] = 0.4, 0.6
+    names = [f"class {i}" for i in range(c)]
+    run.write_summary({"classes": names, "noise_ratio": 0.1, "transition_matrix": matrix.tolist()})
+    head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
+    rows = [f"{i},class {i % c},class {i % c},0.9,0.1,selected,1,0.1,\n" for i in range(3 * c)]
+    rows += [f"n{i},class 7,class 250,0.1,2.0,candidate,0,0.9,class 250\n" for i in range(50)]
+    (tmp_path / "labels.csv").write_text(head + "".join(rows))
+    path = write_report(run)
+    html = path.read_text(encoding="utf-8")
+    assert "The 25 most confused of 300 classes" in html
+    assert "class 250 labelled class 7: 60.0" in html
+    assert path.stat().st_size < 300_000
+
+
+def test_a_million_samples_stay_small_and_quick(tmp_path, million_run, time_limit):
+    """<= 10 MB whatever the pictures weigh."""
+    from labelsieve.report.samples import Picture
+
+    facts = read_facts(million_run)
+    assert len(facts.columns) == 1_000_000
+    noise = np.random.default_rng(0).bytes(400_000)
+    heavy = Samples("pictures", lambda row: None)
+    object.__setattr__(heavy, "show", lambda row, side: Picture(noise, "image/webp", 220, 220))
+    with time_limit(5):
+        html = render_report(facts, heavy)
+    assert 5_000_000 < len(html.encode()) < 10_000_000
+    assert Missing("picture left out: this page would become too large").reason in html

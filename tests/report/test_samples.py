@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelsieve.report.columns import read_columns
+from labelsieve.report.samples import Missing, Picture, Row, Samples, Text, open_samples, render
+
+
+def opened(run):
+    columns = read_columns(run / "labels.csv")
+    return open_samples(run, columns), columns
+
+
+def decoded(picture):
+    return Image.open(io.BytesIO(picture.data))
+
+
+def test_pictures_come_from_their_folder(runs, tmp_path):
+    samples, columns = opened(runs.pictures(tmp_path, n=8))
+    shown = samples.show(3, side=60)
+    assert isinstance(shown, Picture) and shown.media == "image/png" and (shown.width, shown.height) == (60, 60)
+    large = samples.show(3)
+    assert (large.media, large.width) == ("image/webp", 120)
+    expected = np.asarray(Image.open(tmp_path / "shapes" / columns.id(3)).convert("RGB").resize((16, 16)), float) / 255
+    assert np.abs(samples.pixels(3) - expected).max() < 0.02
+
+
+def test_texts_and_rows_are_as_they_were_written(runs, tmp_path):
+    for kind in ("text", "table"):
+        (tmp_path / kind).mkdir()
+    samples, _ = opened(runs.text(tmp_path / "text", n=6))
+    assert samples.show(0) == Text("The parcel came 2 days late and nobody told me.")
+    samples, _ = opened(runs.table(tmp_path / "table", n=6))
+    row = samples.show(5)
+    assert isinstance(row, Row)
+    assert [name for name, _ in row.cells] == ["rooms", "area m2", "town", "code"]  # neither label nor true
+    assert dict(row.cells)["code"] == "00005" and dict(row.cells)["town"] == ""
+
+
+def test_rows_are_found_by_id_when_some_are_gone(runs, tmp_path):
+    run = runs.text(tmp_path, n=6)
+    lines = (tmp_path / "mails.csv").read_text().splitlines()
+    (tmp_path / "mails.csv").write_text("\n".join([lines[0], *lines[:0:-1][:-1]]) + "\n")  # reversed, the first gone
+    samples, _ = opened(run)
+    assert samples.show(0) == Missing("the source no longer has this row")
+    assert samples.show(5).text.endswith("five.")
+
+
+def test_what_cannot_be_shown_is_said_and_stops_nothing(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    _, columns = opened(run)
+    root = tmp_path / "shapes"
+    (root / columns.id(0)).unlink()
+    (root / columns.id(1)).write_text("<html><script>alert(1)</script></html>")
+    (root / columns.id(2)).write_bytes((root / columns.id(2)).read_bytes()[:100])
+    (tmp_path / "secret.png").write_bytes((root / columns.id(3)).read_bytes())
+    (root / columns.id(3)).unlink()
+    (root / columns.id(3)).symlink_to(tmp_path / "secret.png")
+    samples, _ = opened(run)
+    assert samples.show(0) == Missing("the file is no longer there")
+    assert isinstance(samples.show(1), Missing)
+    assert isinstance(samples.show(2), Missing)
+    assert samples.show(3) == Missing("leads outside the source's folder")
+    assert samples.pixels(1) is None
+    assert isinstance(samples.show(4), Picture)
+
+
+def test_a_source_that_is_gone(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    (tmp_path / "shapes").rename(tmp_path / "moved")
+    samples, _ = opened(run)
+    shown = samples.show(0)
+    assert isinstance(shown, Missing) and "is not there" in shown.reason
+
+
+def test_a_relative_source_is_found_from_the_run_folder(runs, tmp_path, monkeypatch):
+    run = runs.text(tmp_path, n=6)
+    run.update(data={**run.record()["data"], "source": "mails.csv"})
+    monkeypatch.chdir("/")
+    assert isinstance(opened(run)[0].show(0), Text)
+
+
+@pytest.mark.parametrize("source", ["digits", "npz"])
+def test_sources_that_are_arrays(runs, tmp_path, source):
+    run = runs.table(tmp_path, n=6)
+    if source == "npz":
+        x = np.random.default_rng(0).integers(0, 255, (6, 9, 9, 3), dtype=np.uint8)
+        np.savez(tmp_path / "a.npz", x=x, y=np.array([0, 1, 0, 1, 0, 1]))
+        source = str(tmp_path / "a.npz")
+    run.update(data={**run.record()["data"], "source": source, "kind": "pictures"})
+    shown = opened(run)[0].show(5)
+    assert isinstance(shown, Picture)
+    if source == "digits":
+        assert (shown.width, shown.height) == (8, 8)
+    else:
+        assert np.array_equal(np.asarray(decoded(shown)), x[5])
+
+
+def test_transparent_turned_and_deep_pictures_are_made_plain():
+    clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
+    assert np.asarray(decoded(render(clear, 100))).min() == 255  # white, not black
+    deep = Image.fromarray(np.full((4, 4), 65535, dtype=np.uint16))
+    assert np.asarray(decoded(render(deep, 100))).min() == 255
+    turned = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(turned, "JPEG", exif=exif)
+    turned.seek(0)
+    shown = render(Image.open(turned), 100)
+    assert (shown.width, shown.height) == (20, 40)
+
+
+def test_a_looking_that_fails_oddly_is_a_missing_sample():
+    def look(row):
+        raise ZeroDivisionError
+
+    assert Samples("pictures", look).show(0) == Missing("cannot be shown (ZeroDivisionError)")
