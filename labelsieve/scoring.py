@@ -76,7 +76,8 @@ def suspicion_from_scores(
     # Two zeros say nothing about the label: 1/2.
     against = np.divide(q, total, out=np.full(p.shape, 0.5), where=total != 0)
     # A prediction that is not the most probable class (some classifiers) must not fall among the selected.
-    return np.where(same, (1 - p) / 2, np.maximum(against, 0.5))
+    # And a probability of 1.0000001 (float32) is 1.
+    return np.where(same, np.maximum((1 - p) / 2, 0.0), np.maximum(against, 0.5))
 
 
 def suspicion_of(scores: Scores, labels: IntArray) -> FloatArray:
