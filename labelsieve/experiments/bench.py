@@ -66,14 +66,17 @@ def open_bench(name: str, folder: Path | str | None) -> Bench:
     return Bench(x, y, x_test, y_test, CIFAR10_CLASSES, "cifar10")
 
 
-def synthetic(*, classes: int = 4, samples: int = 320, test_samples: int = 100, side: int = 8, seed: int = 0) -> Bench:
-    """Small pictures that a small network tells apart: a pattern a class, under noise."""
+def synthetic(
+    *, classes: int = 4, samples: int = 320, test_samples: int = 100, side: int = 8, mistakes: int = 5, seed: int = 0
+) -> Bench:
+    """Small pictures that a small network tells apart; the first few labels are wrong, as in real data."""
     rng = np.random.default_rng(seed)
     colours = np.array([[c >> 2 & 1, c >> 1 & 1, c & 1] for c in range(classes)]) * 60 + 90
     patterns = colours[:, None, None] + rng.uniform(-40, 40, (classes, side, side, 3))
     patterns = (patterns + patterns[:, :, ::-1]) / 2  # a flipped picture is of the same class
     labels = rng.permutation(np.arange(samples + test_samples) % classes)
     pictures = np.clip(patterns[labels] + rng.normal(0, 25, (len(labels), side, side, 3)), 0, 255).astype(np.uint8)
+    labels[:mistakes] = (labels[:mistakes] + 1) % classes  # what `cifar10-errors` is to find
     return Bench(
         pictures[:samples],
         labels[:samples],

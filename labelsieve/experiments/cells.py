@@ -34,6 +34,7 @@ class Cell:
     selection_epochs: int = 0  # of the INCV that incv-coteaching starts from
     settings: tuple[tuple[str, Any], ...] = ()
     full_epochs: int = field(default=0, compare=False)  # what the protocol asks for
+    full_iterations: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:
@@ -41,6 +42,8 @@ class Cell:
         parts = [self.method, self.noise.key, f"seed{self.seed}"]
         if self.epochs != self.full_epochs:
             parts.append(f"e{self.epochs}")
+        if self.iterations != self.full_iterations:
+            parts.append(f"i{self.iterations}")
         if self.settings:
             text = json.dumps(self.settings, sort_keys=True, default=str)
             parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
@@ -79,6 +82,7 @@ class Wish:
     noises: tuple[Noise, ...] | None = None
     epochs: int | None = None
     selection_epochs: int | None = None
+    iterations: int | None = None  # of INCV
     settings: tuple[tuple[str, str, Any], ...] = ()  # method, setting, value
 
     def of(self, method: str) -> tuple[tuple[str, Any], ...]:
@@ -139,7 +143,7 @@ def accuracy_cells(scale: Scale, wish: Wish) -> list[Cell]:
                         scale.network,
                         epochs,
                         scale.epochs,
-                        iterations=scale.iterations if from_incv else 0,
+                        iterations=(wish.iterations or scale.iterations) if from_incv else 0,
                         selection_epochs=(wish.selection_epochs or scale.selection_epochs) if from_incv else 0,
                         settings=wish.of(method),
                     )
@@ -147,10 +151,14 @@ def accuracy_cells(scale: Scale, wish: Wish) -> list[Cell]:
     return cells
 
 
-def source_of(cell: Cell, scale: Scale) -> Cell:
-    """The selection an incv-coteaching cell starts from."""
-    wish = Wish(seeds=(cell.seed,), noises=(cell.noise,), selection_epochs=cell.selection_epochs)
-    return _selection("selection", cell.noise, cell.seed, scale, wish)
+def sources_of(cell: Cell, scale: Scale) -> list[Cell]:
+    """The selections an incv-coteaching cell can start from: the whole one, or one that stopped where it starts."""
+    return [
+        _selection(
+            "selection", cell.noise, cell.seed, scale, Wish(selection_epochs=cell.selection_epochs, iterations=k)
+        )
+        for k in dict.fromkeys((scale.iterations, cell.iterations))
+    ]
 
 
 def in_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
@@ -166,9 +174,8 @@ def in_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
 
 def _selection(kind: str, noise: Noise, seed: int, scale: Scale, wish: Wish) -> Cell:
     epochs = wish.selection_epochs or scale.selection_epochs
-    return _cell(
-        kind, noise, "incv", seed, scale, scale.network, epochs, scale.selection_epochs, iterations=scale.iterations
-    )
+    iterations = wish.iterations or scale.iterations
+    return _cell(kind, noise, "incv", seed, scale, scale.network, epochs, scale.selection_epochs, iterations=iterations)
 
 
 def _cell(
@@ -199,4 +206,5 @@ def _cell(
         selection_epochs=selection_epochs,
         settings=settings,
         full_epochs=full_epochs,
+        full_iterations=scale.iterations if iterations else 0,
     )

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from labelsieve.experiments import paper
 from labelsieve.experiments.cells import Cell, Wish, accuracy_cells
 from labelsieve.experiments.plots import COLOUR_OF, canvas
 from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import Record
 from labelsieve.experiments.settings import METHODS, Scale
 from labelsieve.experiments.summary import by_cell, pick
+
+_WORDS = (
+    "Highest point of the mean curve, in %, and how far from it the last epoch lies. In the figure a cross marks the "
+    "paper's last epoch."
+)
 
 
 def cells(scale: Scale, wish: Wish) -> list[Cell]:
@@ -37,9 +43,7 @@ def table(found: list[Record], scale: Scale) -> str:
     header = ["method"]
     for noise in scale.table_settings:
         header += [f"{noise.title}: highest", "last epoch"]
-    return (
-        f"{markdown(header, rows)}\n\nHighest point of the mean curve, in %, and how far from it the last epoch lies."
-    )
+    return f"{markdown(header, rows)}\n\n{_WORDS}"
 
 
 def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
@@ -54,6 +58,9 @@ def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None
                 epochs = np.arange(1, len(curve.mean) + 1)
                 mean, spread = 100 * curve.mean, 100 * curve.spread
                 ax.plot(epochs, mean, color=COLOUR_OF[method], linewidth=1.2, label=method)
+                published = paper.TABLE_1.get(method, {}).get(noise.key)
+                if published is not None and scale.name == "paper":
+                    ax.plot(epochs[-1:], published[:1], "x", markersize=5, color=COLOUR_OF[method], clip_on=False)
                 if curve.seeds > 1:
                     ax.fill_between(
                         epochs, mean - spread, mean + spread, color=COLOUR_OF[method], alpha=0.2, linewidth=0

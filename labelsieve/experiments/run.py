@@ -176,6 +176,7 @@ def wish_from(
     settings: str | None = None,
     epochs: int | None = None,
     selection_epochs: int | None = None,
+    iterations: int | None = None,
     method_settings: Sequence[str] = (),
 ) -> Wish:
     return Wish(
@@ -184,6 +185,7 @@ def wish_from(
         noises=tuple(Noise.parse(text) for text in settings.split(",")) if settings else None,
         epochs=epochs,
         selection_epochs=selection_epochs,
+        iterations=iterations,
         settings=tuple(parse_setting(text) for text in method_settings),
     )
 
@@ -205,7 +207,8 @@ def parser() -> argparse.ArgumentParser:
     add("--methods", help="of table 1, separated by commas; they run in this order")
     add("--settings", help="noise, e.g. symmetric-0.5,pair-0.4")
     add("--epochs", type=int, help="shorter trainings than the protocol's; told beside every number drawn from them")
-    add("--selection-epochs", type=int)
+    add("--selection-epochs", type=int, help="likewise, of INCV's trainings")
+    add("--iterations", type=int, help="likewise, of INCV; incv-coteaching starts from what was selected up to there")
     add("--set", action="append", default=[], metavar="METHOD.SETTING=VALUE")
     add("--budget", type=float, help="seconds; what is unfinished goes on next time")
     add("--lockstep", type=int, default=16, help="networks that train at once")
@@ -243,6 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings=options.settings,
             epochs=options.epochs,
             selection_epochs=options.selection_epochs,
+            iterations=options.iterations,
             method_settings=options.set,
         )
         ends = None if options.budget is None else time.monotonic() + options.budget

@@ -113,7 +113,8 @@ def _evaluated(
     }
     if cell.kind == "errors":
         count = SCALES[cell.scale].suspects
-        worst = np.argsort(-np.nan_to_num(selection.suspicion, nan=-1.0), kind="stable")[:count]
+        ranked = np.argsort(-np.nan_to_num(selection.suspicion, nan=-1.0), kind="stable")
+        worst = ranked[(selection.predicted != given)[ranked]][:count]
         arrays["suspects"] = worst.astype(np.int64)
         arrays["suspect_pictures"] = room.bench.pictures[worst]
         results["suspects"] = [

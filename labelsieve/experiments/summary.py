@@ -31,7 +31,7 @@ def noise_of(record: Record) -> Noise:
 
 
 def by_cell(found: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """(method, noise) to its records, one a seed. Of trainings of different lengths the longest count."""
+    """(method, noise) to its records, one a seed. Of runs of different lengths the longest count."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in found:
         groups.setdefault((record["cell"]["method"], noise_of(record).key), []).append(record)
@@ -39,8 +39,11 @@ def by_cell(found: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
 
 
 def _comparable(group: list[Record]) -> list[Record]:
-    longest = max(r["cell"]["epochs"] for r in group)
-    group = [r for r in group if r["cell"]["epochs"] == longest]
+    def length(record: Record) -> tuple[int, int]:
+        return record["cell"]["epochs"], record["cell"]["iterations"]
+
+    longest = max(length(r) for r in group)
+    group = [r for r in group if length(r) == longest]
     # The protocol's own settings win over tried ones.
     plain = [r for r in group if not r["cell"]["settings"]]
     if plain:
@@ -55,6 +58,8 @@ def deviations(group: Sequence[Record]) -> list[str]:
     found = []
     if cell["epochs"] != cell["full_epochs"]:
         found.append(f"{cell['epochs']} epochs instead of {cell['full_epochs']}")
+    if cell["iterations"] != cell["full_iterations"]:
+        found.append(f"{cell['iterations']} iterations of INCV instead of {cell['full_iterations']}")
     if cell["settings"]:
         found.append(", ".join(f"{k} = {v}" for k, v in cell["settings"].items()))
     return found
@@ -90,4 +95,4 @@ def seeds_text(groups: Sequence[Sequence[Record]]) -> str:
     if not counts:
         return "no seeds yet"
     text = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{text} seed{'' if counts[-1] == 1 else 's'} a cell"
+    return f"{text} seed{'' if counts[-1] == 1 else 's'}"

@@ -64,7 +64,7 @@ def table(found: list[Record], scale: Scale) -> str:
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         f"Largest gap between measured points and curves: **{overall:.3f}** ({words}). The paper's own points lie "
         f"up to {paper.FIGURE_2_LARGEST_GAP} under the curves, as read off its plot. "
-        f"{seeds_text([g for _, g in groups])}."
+        f"{seeds_text([g for _, g in groups])} a setting."
     )
 
 

@@ -8,20 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve import metrics
-from labelsieve.engine import PictureStore, Plan, Schedule, Trained, stage_pictures, train
+from labelsieve.engine import PictureStore, Plan, Schedule, Store, Trained, stage_pictures, train
 from labelsieve.engine.bundle import Factory
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.bench import Bench
-from labelsieve.experiments.cells import Cell, source_of
+from labelsieve.experiments.cells import Cell, sources_of
 from labelsieve.experiments.settings import CONVENTIONS, SCALES
 from labelsieve.methods import create
 from labelsieve.models.resnet_cifar import ResNetCifar
@@ -107,12 +107,12 @@ def plan_of(cell: Cell, room: Room) -> Plan:
 
 
 def _plan_from_selection(cell: Cell, room: Room, given: IntArray) -> Plan:
-    source = source_of(cell, SCALES[cell.scale])
-    record = records.load(room.results, source.id)
+    sources = [source.id for source in sources_of(cell, SCALES[cell.scale])]
+    record = next((found for id in sources if (found := records.load(room.results, id)) is not None), None)
     if record is None:
-        raise InputError(f"{cell.id} starts from {source.id}, which is not finished: run `selection` first")
+        raise InputError(f"{cell.id} starts from {sources[0]}, which is not finished: run `selection` first")
     if record["hashes"]["train_labels"] != records.digest(given):
-        raise InputError(f"{source.id} selected among other labels than {cell.id} trains on: remove its record")
+        raise InputError(f"{record['id']} selected among other labels than {cell.id} trains on: remove its record")
     arrays = records.load_arrays(room.results, record)
     verdict = verdict_after(arrays["verdict"], arrays["iteration"], cell.iterations)
     return Plan(
@@ -140,13 +140,14 @@ def train_cells(cells: list[Cell], room: Room, folder: Path) -> None:
     began, spent = time.monotonic(), seconds_spent(folder)
     try:
         trained = train(
-            room.store,
+            cast("Store", room.store),
             factory_of(first.network, room.bench.classes),
             chosen,
             plans,
             schedule=schedule,
             batch_size=first.batch_size,
-            watch=room.test_store,
+            watch=cast("Store", room.test_store),
+            watch_every=first.epochs if first.kind == "theory" else 1,  # figure 3 needs the last epoch alone
             checkpoint=folder / "engine",
             checkpoint_seconds=CHECKPOINT_SECONDS,
             stop=room.out_of_time,

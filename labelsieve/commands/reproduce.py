@@ -1,0 +1,92 @@
+"""`labelsieve reproduce ITEM`: a figure or table of the paper, with the paper's values beside ours."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import Literal
+
+
+def reproduce(
+    item: str,
+    *,
+    data: Path | None = None,
+    results: Path | None = None,
+    scale: Literal["smoke", "paper"] = "paper",
+    seeds: str | None = None,
+    seed: int = 0,
+    methods: str | None = None,
+    settings: str | None = None,
+    epochs: int | None = None,
+    budget: float | None = None,
+    lockstep: int = 16,
+    device: str = "auto",
+    commit: str | None = None,
+    json: bool = False,
+) -> int:
+    """Run what is missing of a figure or table of the paper, then draw it from the records.
+
+    Parameters
+    ----------
+    item
+        Which one; `list` names them.
+    data
+        Folder with CIFAR-10 (`labelsieve data fetch cifar10 --to DIR`); smoke needs none.
+    results
+        Folder of the records; `results`, or `runs/reproduce-smoke` for smoke.
+    scale
+        `paper` is the paper's protocol, `smoke` a small one that any CPU runs in seconds.
+    seeds
+        `0-4`, `0,2` or `3`.
+    seed
+        The one seed to run where `seeds` is not given.
+    methods
+        Of table 1, separated by commas, in the order they shall run.
+    settings
+        Noise settings, e.g. `symmetric-0.5,pair-0.4`.
+    epochs
+        Shorter trainings than the protocol's; told beside every number drawn from them.
+    budget
+        Seconds after which it stops cleanly; the same command goes on.
+    lockstep
+        Networks that train at once.
+    device
+        `auto`, `cpu`, `cuda` or `mps`.
+    commit
+        Commit of the code for the records, where git cannot tell it.
+    json
+        One JSON object on stdout instead of words.
+    """
+    from labelsieve.experiments.run import listing, wish_from
+    from labelsieve.experiments.run import reproduce as run
+
+    if item == "list":
+        if json:
+            print(json_format.dumps([{"item": name, "title": title} for name, title in listing()]))
+        else:
+            print("\n".join(f"{name:22}{title}" for name, title in listing()))
+        return 0
+
+    def say(line: str) -> None:
+        if not json:
+            print(line, file=sys.stderr, flush=True)
+
+    wish = wish_from(seeds=seeds or str(seed), methods=methods, settings=settings, epochs=epochs)
+    done = run(
+        item,
+        data=data,
+        results=results,
+        scale=scale,
+        wish=wish,
+        budget=budget,
+        device=device,
+        lockstep=lockstep,
+        commit=commit,
+        say=say,
+    )
+    if json:
+        print(json_format.dumps(done))
+    else:
+        print("\n".join(done["files"]))
+    return 0

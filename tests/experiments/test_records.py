@@ -1,0 +1,147 @@
+"""A record can't be faked by accident."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelsieve.errors import InputError
+from labelsieve.experiments import records
+
+ARRAYS = {"predicted_test": np.array([[1, 2, 3]], np.uint8), "verdict": np.array([0, 1], np.int8)}
+
+
+@pytest.fixture
+def record() -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "id": "accuracy/standard-pair-0.4-seed0",
+        "kind": "accuracy",
+        "cell": {"scale": "paper"},
+        "noise": {"convention": "words", "pattern": "pair", "ratio": 0.4, "measured_ratio": 0.401},
+        "method": {"name": "standard"},
+        "schedule": {"epochs": 200},
+        "versions": {"torch": "2"},
+        "device": "cpu",
+        "commit": "0" * 40,
+        "source": "1" * 64,
+        "seconds": 12.5,
+        "lockstep": {"cells": 1},
+        "hashes": {"data": "2" * 64, "train_labels": "3" * 64, "predictions": records.predictions_digest(ARRAYS)},
+        "results": {"test_accuracy": 0.5, "curve": [0.1, 0.5], "missing": float("nan")},
+    }
+
+
+def test_a_whole_record_comes_back(tmp_path: Path, record: dict[str, Any]) -> None:
+    path = records.save(tmp_path, record, ARRAYS)
+    back = records.load(tmp_path, record["id"])
+    assert back is not None and back["results"] == {"test_accuracy": 0.5, "curve": [0.1, 0.5], "missing": None}
+    assert "[0.1, 0.5]" in path.read_text()
+    assert records.load_arrays(tmp_path, back)["verdict"].tolist() == [0, 1]
+    assert [r["id"] for r in records.read_all(tmp_path, "accuracy")] == [record["id"]]
+    assert records.read_all(tmp_path, "accuracy", scale="smoke") == []
+    assert records.load(tmp_path, "accuracy/other") is None
+
+
+@pytest.mark.parametrize("field", ["commit", "hashes", "source", "device", "versions", "noise", "seconds", "results"])
+def test_nothing_may_be_missing(tmp_path: Path, record: dict[str, Any], field: str) -> None:
+    del record[field]
+    with pytest.raises(InputError, match=f"no '{field}'"):
+        records.save(tmp_path, record, ARRAYS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("field", ["data", "train_labels", "predictions"])
+@pytest.mark.parametrize("value", [None, "", "abc", "x" * 64])
+def test_every_hash_must_be_one(record: dict[str, Any], field: str, value: Any) -> None:
+    if value is None:
+        del record["hashes"][field]
+    else:
+        record["hashes"][field] = value
+    with pytest.raises(InputError, match="no SHA-256"):
+        records.check(record)
+
+
+@pytest.mark.parametrize("commit", ["", "main", "abc123", "g" * 40])
+def test_the_commit_must_be_one(record: dict[str, Any], commit: str) -> None:
+    record["commit"] = commit
+    with pytest.raises(InputError, match="40 digits"):
+        records.check(record)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seconds": float("nan")}, "'seconds' is nan"),
+        ({"seconds": -1}, "'seconds' is -1"),
+        ({"results": {}}, "no results"),
+        ({"schema": 2}, "schema 2"),
+        ({"noise": {"pattern": "pair"}}, "no 'convention'"),
+        ({"seconds": True}, "wrong type"),
+        ({"cell": []}, "wrong type"),
+    ],
+)
+def test_other_mistakes(record: dict[str, Any], change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        records.check(record | change)
+    with pytest.raises(InputError, match="JSON object"):
+        records.check([record])
+
+
+def test_changed_predictions_are_noticed(tmp_path: Path, record: dict[str, Any]) -> None:
+    other = copy.deepcopy(ARRAYS)
+    other["predicted_test"][0, 0] = 9
+    with pytest.raises(InputError, match="not the ones"):
+        records.save(tmp_path, record, other)
+    path = records.save(tmp_path, record, ARRAYS)
+    np.savez(path.with_suffix(".npz"), **other)
+    with pytest.raises(InputError, match="not the ones"):
+        records.load_arrays(tmp_path, record)
+    path.with_suffix(".npz").unlink()
+    with pytest.raises(InputError, match="is not there"):
+        records.load_arrays(tmp_path, record)
+
+
+def test_a_copied_or_damaged_record_is_noticed(tmp_path: Path, record: dict[str, Any]) -> None:
+    path = records.save(tmp_path, record, ARRAYS)
+    path.with_name("standard-pair-0.4-seed1.json").write_text(path.read_text())
+    with pytest.raises(InputError, match="moved or copied"):
+        records.load(tmp_path, "accuracy/standard-pair-0.4-seed1")
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(InputError, match="not JSON"):
+        records.load(tmp_path, record["id"])
+
+
+def test_digest_sees_type_shape_and_contents() -> None:
+    a = np.arange(6, dtype=np.int64)
+    same = [records.digest(a), records.digest(np.arange(12)[::2] // 2)]
+    assert len(set(same)) == 1
+    others = [a.astype(np.int32), a.reshape(2, 3), a[::-1], a[:5]]
+    assert len({*same, *(records.digest(o) for o in others)}) == 5
+
+
+def test_where_the_commit_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert records.commit("a" * 40) == "a" * 40
+    monkeypatch.setenv("LABELSIEVE_COMMIT", "b" * 40)
+    assert records.commit() == "b" * 40
+    with pytest.raises(InputError, match="--commit"):
+        records.commit("not a commit")
+    monkeypatch.delenv("LABELSIEVE_COMMIT")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="LABELSIEVE_COMMIT"):
+        records.commit()
+
+
+def test_records_in_the_repository_are_sound() -> None:
+    """Whatever lies in results/ must pass, with the predictions it speaks of."""
+    results = Path(__file__).parents[2] / "results"
+    for path in sorted(results.glob("*/*.json")):
+        record = records.load(results, f"{path.parent.name}/{path.stem}")
+        assert record is not None
+        records.load_arrays(results, record)
+        assert json.loads(records.to_json(record)) == record
