@@ -12,6 +12,7 @@ from labelsieve.engine import Diverged, Method, OutOfTime, Plan, Schedule, Vecto
 from labelsieve.engine.method import mean_over, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
+from labelsieve.methods.incv_coteaching import INCVCoTeaching
 from labelsieve.methods.standard import Standard
 from labelsieve.models.resnet_cifar import ResNetCifar
 
@@ -153,3 +154,18 @@ def test_fewer_at_once_changes_nothing(store, plans):
 def test_labels_must_match_the_data(store, plans):
     with pytest.raises(InputError, match="3 labels for 400 samples"):
         train(store, tiny_resnet, Standard(), [Plan("p", np.zeros(3, dtype=np.int64), np.arange(3), 0)], schedule=SGD)
+
+
+def test_algorithm_3_in_a_stack_that_shrinks_learns_what_it_learns_alone(store, digits):
+    """Trainings of different length and width: the short one ends first and is left behind."""
+    labels, method = digits[1], INCVCoTeaching(warmup=1)
+    plans = [
+        Plan("long", labels, np.arange(0, 150), 1, candidates=np.arange(150, 180), noise_ratio=0.1),
+        Plan("short", labels, np.arange(100, 160), 2, candidates=np.arange(200, 390), noise_ratio=0.3),
+    ]
+    options = {"schedule": Schedule(3, ((0, 0.05),), optimizer="sgd"), "batch_size": 32}
+    stacked = train(store, tiny_resnet, method, plans, together=True, watch=store, **options)
+    alone = [train(store, tiny_resnet, method, [plan], together=False, **options)[0] for plan in plans]
+    assert furthest(stacked, alone) < 1e-3
+    assert [len(result.history) for result in stacked] == [3, 3]
+    assert stacked[0].watched.shape == (3, 2, 400)

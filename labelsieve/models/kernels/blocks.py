@@ -1,6 +1,7 @@
 """How large a piece one GPU program takes, by channels and height: a table, never a search while training.
 
-`LABELSIEVE_BLOCKS` may hold JSON over it, e.g. '{"conv": {"16,32": [128, 8, 2, 32, 4, 1]}}'; benchmarks/kernels.py sweeps it.
+`LABELSIEVE_BLOCKS` may hold JSON over it, e.g. '{"conv": {"16,32": [128, 8, 2, 32, 4, 1]}}'.
+`python3 benchmarks/kernels.py --parts sweep` measures what the table should say.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class NormBlock(NamedTuple):
 CONV: dict[tuple[int, int], ConvBlock] = {
     (16, 32): ConvBlock(128, 8, 1, 16, 4, 1),
     (32, 16): ConvBlock(64, 8, 1, 32, 4, 1),
-    (64, 8): ConvBlock(64, 8, 1, 64, 4, 1),
+    (64, 8): ConvBlock(64, 8, 1, 32, 4, 1),
 }
 WEIGHT: dict[tuple[int, int], WeightBlock] = {
     (16, 32): WeightBlock(128, 64, 64, 528, 4, 3),
@@ -66,6 +67,8 @@ def conv_block(cin: int, cout: int, height: int, width: int) -> ConvBlock:
     if found is None:
         found = ConvBlock(64, min(height, 8), 1, min(64, power_of_two(cout)), 4, 1)
     outs = max(16, power_of_two(cout))
+    if outs != cout or cin < 4 or cin != power_of_two(cin):
+        found = found._replace(group=1)  # a group's channels must fill its columns
     columns = found.group * outs if found.group > 1 else min(found.columns, outs)
     return found._replace(pixels=max(found.pixels, width, 16), columns=max(16, columns), rows=min(found.rows, height))
 

@@ -42,7 +42,9 @@ def convolve(
     cin, cout = (out, cin_w) if transposed else (cin_w, out)
     s_in, s_out = (stride, 1) if transposed else (1, stride)
     batch, height, width = len(x), x.shape[2] * s_in, x.shape[3] * s_in
-    y = torch.empty((batch, n * cout, height // s_out, width // s_out), dtype=x.dtype, device=x.device, memory_format=LAST)
+    y = torch.empty(
+        (batch, n * cout, height // s_out, width // s_out), dtype=x.dtype, device=x.device, memory_format=LAST
+    )
     block = conv_block(cin, cout, height, width)
     outs = max(16, power_of_two(cout))
     image_blocks = triton.cdiv(batch, block.pixels // width)
@@ -71,6 +73,7 @@ def convolve(
         BN=block.columns,
         M=block.pixels,
         ROWS=block.rows,
+        PIECES=3 if cin * block.group >= 64 else 1,
         WK=9 * cin_w if transposed else 1,
         WN=1 if transposed else 9 * cin_w,
         WT=cin_w,

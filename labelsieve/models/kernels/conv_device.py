@@ -12,13 +12,49 @@ import triton.language as tl
 
 
 @triton.jit
-def _load_row(base, offset, ok, i, last, H: tl.constexpr, STEP: tl.constexpr, ROW: tl.constexpr, xc):
-    """Input row i as [pixels, (kx, channel)]; zeros outside the picture and, with STEP 2, between the given rows."""
+def _load_row(
+    base,
+    at,
+    column,
+    ok,
+    i,
+    last,
+    xc,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    STEP: tl.constexpr,
+    PIECES: tl.constexpr,
+):
+    """Input row i as PIECES of [pixels, (kx, channel)]; zeros outside the picture (STEP 2: and between rows)."""
     there = (i >= 0) & (i < H) & (i <= last) & (i % STEP == 0)
-    return tl.load(base + offset + (i // STEP) * ROW * xc, mask=ok & there, other=0.0)
+    pieces = ()
+    for piece in tl.static_range(PIECES):
+        from_column = column + piece
+        inside = ok & there & (from_column >= 0) & (from_column < W)
+        if STEP > 1:
+            inside = inside & (from_column % STEP == 0)
+        offset = at + (from_column // STEP + (i // STEP) * (W // STEP)) * xc
+        pieces = pieces + (tl.load(base + offset, mask=inside, other=0.0),)  # noqa: RUF005
+    return pieces
 
 
 @triton.jit
+def _load_weights(at, ok, DTYPE: tl.constexpr, STEP: tl.constexpr, PIECES: tl.constexpr):
+    """One kernel row of weights, as PIECES of [(kx, in), out]."""
+    pieces = ()
+    for piece in tl.static_range(PIECES):
+        pieces = pieces + (tl.load(at + piece * STEP, mask=ok, other=0.0).to(DTYPE),)  # noqa: RUF005
+    return pieces
+
+
+@triton.jit
+def _product(row, weights, acc, PIECES: tl.constexpr):
+    for piece in tl.static_range(PIECES):
+        acc = tl.dot(row[piece], weights[piece], acc, input_precision="ieee")
+    return acc
+
+
+@triton.jit(do_not_specialize=["images", "nets", "parts"])
 def conv_rows(
     x,
     w,
@@ -40,6 +76,7 @@ def conv_rows(
     BN: tl.constexpr,
     M: tl.constexpr,
     ROWS: tl.constexpr,
+    PIECES: tl.constexpr,
     WK: tl.constexpr,
     WN: tl.constexpr,
     WT: tl.constexpr,
@@ -62,7 +99,7 @@ def conv_rows(
     r0 = tl.program_id(2) * ROWS
 
     # A group's channels lie side by side; CP > CIN (three colours in four columns) comes with G = 1 alone.
-    k = tl.arange(0, 4 * G * CP)
+    k = tl.arange(0, (4 if PIECES == 1 else 1) * G * CP)
     kx = k // (G * CP)
     k_column = k % (G * CP)
     k_channel = k % CP
@@ -85,22 +122,21 @@ def conv_rows(
     w_ok = k_ok[:, None] & n_ok[None, :]
     if G > 1:
         w_ok = w_ok & ((k_column // CP)[:, None] == (column // NP)[None, :])
-    next_row: tl.constexpr = -3 * WT if FLIP else 3 * WT
-    w0 = tl.load(w_at, mask=w_ok, other=0.0).to(x.dtype.element_ty)
-    w1 = tl.load(w_at + next_row, mask=w_ok, other=0.0).to(x.dtype.element_ty)
-    w2 = tl.load(w_at + 2 * next_row, mask=w_ok, other=0.0).to(x.dtype.element_ty)
+    DTYPE: tl.constexpr = x.dtype.element_ty
+    next_tap: tl.constexpr = -WT if FLIP else WT
+    w0 = _load_weights(w_at, w_ok, DTYPE, next_tap, PIECES)
+    w1 = _load_weights(w_at + 3 * next_tap, w_ok, DTYPE, next_tap, PIECES)
+    w2 = _load_weights(w_at + 6 * next_tap, w_ok, DTYPE, next_tap, PIECES)
 
     pixel = tl.arange(0, M)
     image = pixel // W
     column_out = pixel % W
     image_ok = first_image + image < images
     column_in = column_out[:, None] + kx[None, :] - 1
-    ok = (column_in >= 0) & (column_in < W) & image_ok[:, None] & k_ok[None, :]
-    if S_IN > 1:
-        ok = ok & (column_in % S_IN == 0)
-    WI: tl.constexpr = W // S_IN
+    ok = image_ok[:, None] & k_ok[None, :]
     HI: tl.constexpr = H // S_IN
-    offset = (image[:, None] * (HI * WI) + column_in // S_IN) * xc + (group * (G * CIN) + k_column)[None, :]
+    WI: tl.constexpr = W // S_IN
+    x_at = (image * (HI * WI))[:, None] * xc + (group * (G * CIN) + k_column)[None, :]
     base = x + first_image.to(tl.int64) * (HI * WI) * xc
 
     WO: tl.constexpr = W // S_OUT
@@ -123,15 +159,15 @@ def conv_rows(
     c = tl.zeros([M, BN], dtype=tl.float32)
     begin = tl.maximum(r0 - 1, 0)
     last = r0 + ROWS
-    row = _load_row(base, offset, ok, begin, last, H, S_IN, WI, xc)
+    row = _load_row(base, x_at, column_in, ok, begin, last, xc, H, W, S_IN, PIECES)
     for i in range(begin, last + 1, 3):
         for step in tl.static_range(3):
-            coming = _load_row(base, offset, ok, i + step + 1, last, H, S_IN, WI, xc)
-            a = tl.dot(row, w2, a, input_precision="ieee")
-            b = tl.dot(row, w1, b, input_precision="ieee")
-            c = tl.dot(row, w0, c, input_precision="ieee")
+            coming = _load_row(base, x_at, column_in, ok, i + step + 1, last, xc, H, W, S_IN, PIECES)
+            a = _product(row, w2, a, PIECES)
+            b = _product(row, w1, b, PIECES)
+            c = _product(row, w0, c, PIECES)
             done = i + step - 1
-            keep = (done >= r0) & (done < last) & (done % S_OUT == 0)
+            keep = (done >= r0) & (done < last) & (done < H) & (done % S_OUT == 0)
             result = a.to(y.dtype.element_ty)
             tl.store(y_base + y_at + (done // S_OUT) * WO * yc, result, mask=y_ok & keep)
             if STATS:
@@ -149,7 +185,7 @@ def conv_rows(
         tl.store(at + parts * yc, tl.sum(square, axis=0), mask=n_ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["images", "nets", "blocks_each"])
 def conv_weight_grad(
     x,
     g,
@@ -213,7 +249,7 @@ def conv_weight_grad(
     tl.store(part + at, acc, mask=a_ok[:, None] & b_ok[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size", "splits"])
 def sum_weight_grad(part, dw, size, splits, CIN: tl.constexpr, COUT: tl.constexpr, BLOCK: tl.constexpr):
     """dw[net * out, in, ky, kx] = sum over splits of part[split, net, kx, in, ky, out]: reads the partial sums once."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -125,7 +125,8 @@ class _BatchNormAct(torch.autograd.Function):
             **shape.network,
             **shape.tile,
         )
-        slopes, dgamma, dbeta = torch.empty((4, shape.channels), dtype=torch.float32, device=x.device).split((2, 1, 1))
+        slopes = torch.empty((2, shape.channels), dtype=torch.float32, device=x.device)
+        dgamma, dbeta = torch.empty_like(slopes).unbind()
         norm_device.backward_coefficients[shape.small_grid](
             part,
             coefficients,
@@ -160,7 +161,7 @@ class _BatchNormAct(torch.autograd.Function):
             **shape.network,
             **shape.tile,
         )
-        return dx, dgamma[0], dbeta[0], None, None, dresidual, None, None, None, None, None, None, None
+        return dx, dgamma, dbeta, None, None, dresidual, None, None, None, None, None, None, None
 
 
 def batch_norm_act(
@@ -179,7 +180,7 @@ def batch_norm_act(
     valid: Tensor | None = None,
     sums: Tensor | None = None,
 ) -> Tensor:
-    """relu(batch_norm(x) + residual); see reference.py. `sums`: the partial sums of x, where its convolution made them."""
+    """relu(batch_norm(x) + residual); see reference.py. `sums`: partial sums of x, where its convolution made them."""
     return _BatchNormAct.apply(  # type: ignore[no-untyped-call,no-any-return]
         x, gamma, beta, running_mean, running_var, residual, valid, sums, n, relu, training, momentum, eps
     )

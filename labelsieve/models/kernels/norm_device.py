@@ -19,7 +19,7 @@ def _counted(pixel, channel, channels, pixels, valid, HW: tl.constexpr, C: tl.co
     return ok
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pixels", "blocks_each"])
 def moments(
     x,
     part,
@@ -64,7 +64,7 @@ def _sum_parts(part, parts, channels, channel, BR: tl.constexpr, BC: tl.constexp
     return tl.sum(first, axis=0), tl.sum(second, axis=0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts", "images"])
 def forward_coefficients(
     part,
     gamma,
@@ -114,7 +114,7 @@ def forward_coefficients(
     tl.store(out + 3 * channels + channel, shift, mask=ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pixels"])
 def normalise(
     x,
     residual,
@@ -155,7 +155,7 @@ def _through_relu(g, x, y, at, ok, scale, shift, RELU: tl.constexpr):
     return grad, value
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pixels", "blocks_each"])
 def gradient_moments(
     g,
     x,
@@ -194,7 +194,7 @@ def gradient_moments(
     tl.store(at + tl.num_programs(1) * channels, tl.sum(product, axis=0), mask=column_ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts", "images"])
 def backward_coefficients(
     part,
     coefficients,
@@ -233,7 +233,7 @@ def backward_coefficients(
     tl.store(out + channels + channel, constant, mask=ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pixels"])
 def input_gradient(
     g,
     x,

@@ -1,4 +1,4 @@
-"""What the kernels compute, in plain torch: any device, any dtype, any shape. The CPU's path, and the kernels' yardstick."""
+"""What the kernels compute, in plain torch: on any device, dtype and shape. The CPU's path, the kernels' yardstick."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch_norm_act(
 ) -> Tensor:
     """relu(batch_norm(x) + residual), statistics over the samples b < valid[i] of network i.
 
-    Running statistics are updated in place (a network without samples keeps its own). Padding gives and gets no gradient.
+    Running statistics are updated in place (a network without samples keeps its own); padding gets no gradient.
     """
     mask = None if valid is None else valid_mask(valid, len(x), x.shape[1])
     if mask is None or valid is None or not training:
