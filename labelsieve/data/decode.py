@@ -14,12 +14,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Pixels = NDArray[np.uint8]
 Decoder = Literal["auto", "pillow", "simplejpeg"]
@@ -50,11 +53,10 @@ def decode(data: bytes, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixel
     from PIL import Image
 
     chosen = best_decoder() if decoder == "auto" else decoder
-    picture = None
-    if chosen == "simplejpeg" and data[:2] == b"\xff\xd8":
-        picture = _simplejpeg(data, side)
-    if picture is None:
-        picture = _pillow(data, side)
+    pixels = _simplejpeg(data, side) if chosen == "simplejpeg" and data[:2] == b"\xff\xd8" else None
+    if pixels is not None and min(pixels.shape[:2]) == side and max(pixels.shape[:2]) <= LONGEST * side:
+        return pixels
+    picture = _pillow(data, side) if pixels is None else Image.fromarray(pixels)
     short = min(picture.size)
     # first the cut, then the resize: a file of 1 x 60,000 pixels must not become gigabytes
     margins = [max(0, length - LONGEST * short) for length in picture.size]
@@ -68,21 +70,21 @@ def decode(data: bytes, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixel
     return np.asarray(picture)
 
 
-def _simplejpeg(data: bytes, side: int):  # type: ignore[no-untyped-def]
+def _simplejpeg(data: bytes, side: int) -> Pixels | None:
     """None where it is not sure of itself (CMYK, small damages): pillow has the last word."""
     import simplejpeg
-    from PIL import Image
 
     try:
         _, _, colours, _ = simplejpeg.decode_jpeg_header(data)
         if colours not in ("YCbCr", "RGB", "Gray"):
             return None
-        return Image.fromarray(simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side))
+        pixels: Pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side)
+        return pixels
     except ValueError:
         return None
 
 
-def _pillow(data: bytes, side: int):  # type: ignore[no-untyped-def]
+def _pillow(data: bytes, side: int) -> Image.Image:
     from PIL import Image
 
     try:
@@ -91,7 +93,7 @@ def _pillow(data: bytes, side: int):  # type: ignore[no-untyped-def]
             picture = Image.open(io.BytesIO(data))
             picture.draft("RGB", (side, side))
             if picture.mode == "P" and "transparency" in picture.info:
-                picture = picture.convert("RGBA")  # type: ignore[assignment]
+                return picture.convert("RGBA").convert("RGB")
             return picture.convert("RGB")
     except Exception as problem:  # pillow's decoders raise whatever their format's library does
         raise UnreadablePictureError(f"not a readable picture ({type(problem).__name__}: {problem})") from problem

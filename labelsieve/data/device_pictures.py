@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, Pixels, decode_many, grey
+from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, Pixels, cut, decode_many, grey
 from labelsieve.data.stage import Staged, usable_cores
-from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop
+from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop, finish, window_keys
 from labelsieve.errors import InputError
 
 ASPECT = 1.4  # pixels of a photograph over those of its square, on average
@@ -66,7 +66,7 @@ class DevicePictures:
         self.device = torch.device(device)
         self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
         self.codes, self.plain = (CODES, CENTRE) if augment else (1, 0)
-        self.shape = (3, crop, crop)
+        self.shape: tuple[int, ...] = (3, crop, crop)
         self.mean, self.std = mean, std
         self.scale = torch.as_tensor(1 / (255 * std), dtype=torch.float32, device=self.device)
         self.offset = torch.as_tensor(-mean / std, dtype=torch.float32, device=self.device)
@@ -97,6 +97,11 @@ class DevicePictures:
         return self.pictures.unreadable
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
+        if self.device.type == "cpu":
+            return self._batch_by_copies(index, code)
+        return self._batch_by_gather(index, code)
+
+    def _batch_by_gather(self, index: Tensor, code: Tensor) -> Tensor:
         n, b = index.shape
         index = index.clamp_min(0).T[:, None, None, :]  # [B,1,1,n]
         code = code.T[:, None, None, :].long() if self.augment else torch.full_like(index, CENTRE)
@@ -111,6 +116,19 @@ class DevicePictures:
         pixel = self.start[index] + rows * width + columns  # [B,crop,crop,n]
         x = self.pixels[pixel].float() * self.scale + self.offset
         return x.to(self.dtype).reshape(b, self.crop, self.crop, n * 3).permute(0, 3, 1, 2)
+
+    def _batch_by_copies(self, index: Tensor, code: Tensor) -> Tensor:
+        """The same on a CPU, where copying rows beats gathering pixels several times over."""
+        keys, mirrored = window_keys(index.clamp_min(0).numpy(), code.numpy(), augment=self.augment)
+        unique, which = np.unique(keys, return_inverse=True)
+        windows = torch.empty((len(unique), self.crop, self.crop, 3), dtype=torch.uint8)
+        for window, key in zip(windows.numpy(), unique.tolist(), strict=True):
+            sample, spot = divmod(key, SPAN * SPAN)
+            start, height, width = int(self.start[sample]), int(self.height[sample]), int(self.width[sample])
+            picture = self.pixels[start : start + height * width].view(height, width, 3).numpy()
+            window[:] = cut(picture, spot, self.crop)
+        places = torch.from_numpy(which.reshape(keys.shape))
+        return finish(windows, places, torch.from_numpy(mirrored), self.scale, self.offset, self.dtype)
 
 
 def free_memory(device: torch.device) -> int:

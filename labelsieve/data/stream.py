@@ -48,10 +48,15 @@ def finish(
     """uint8 windows [u,h,w,3]; which, mirrored [n,B] -> normalised [B, n*3, h, w], channels last in memory."""
     n, b = which.shape
     _, h, w, c = windows.shape
-    x = windows[which.T]
-    x = torch.where(mirrored.T[:, :, None, None, None], x.flip(3), x)
-    x = (x.float() * scale + offset).to(dtype)
-    return x.permute(0, 2, 3, 1, 4).reshape(b, h, w, n * c).permute(0, 3, 1, 2)
+    which, mirrored = which.T.reshape(-1), mirrored.T.reshape(-1)
+    x = windows[which]
+    if x.is_cuda:
+        x = torch.where(mirrored[:, None, None, None], x.flip(2), x)
+    elif mirrored.any():  # a GPU would have to wait for the answer; a CPU saves half the work
+        x[mirrored] = x[mirrored].flip(2)
+    # whole rows of pixels at a time: three channels alone are too short for vector instructions
+    x = x.view(b * n, h, w * c).float().mul_(scale.repeat(w)).add_(offset.repeat(w)).to(dtype)
+    return x.view(b, n, h, w, c).permute(0, 2, 3, 1, 4).reshape(b, h, w, n * c).permute(0, 3, 1, 2)
 
 
 def window_keys(index: IntArray, code: IntArray, *, augment: bool = True) -> tuple[IntArray, NDArray[np.bool_]]:
@@ -101,7 +106,7 @@ class PictureStream:
         self.device = torch.device(device)
         self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
         self.codes, self.plain = (CODES, CENTRE) if augment else (1, 0)
-        self.shape = (3, crop, crop)
+        self.shape: tuple[int, ...] = (3, crop, crop)
         self.mean, self.std = mean, std
         self.scale = torch.as_tensor(1 / (255 * std), dtype=torch.float32, device=self.device)
         self.offset = torch.as_tensor(-mean / std, dtype=torch.float32, device=self.device)

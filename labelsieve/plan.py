@@ -1,0 +1,204 @@
+"""What a run would take: time, memory and disk, from a short measurement and arithmetic.
+
+    selection    iterations x epochs x samples trained (the two halves together see every sample once an epoch), and as
+                 many scored at most (where the best epoch does the scoring, every epoch scores)
+    training     networks x epochs x samples
+
+Samples leave selection as it goes on, so this is what it takes at most. Several GPUs are taken to share the work
+evenly, which data parallel training comes close to for large networks only.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelsieve.data.decode import Pictures
+from labelsieve.data.device_pictures import DevicePictures, free_memory, picture_store, pixel_bytes
+from labelsieve.data.stage import Staged, usable_cores
+from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
+from labelsieve.engine.bundle import Bundle, Factory, initial_state
+from labelsieve.engine.evaluate import predicted_classes
+from labelsieve.errors import InputError
+from labelsieve.types import LabelledData
+
+HOST_BYTES = 150  # a sample on the host: label, id, verdict, scores, suspicion, order and codes of an epoch
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The run."""
+
+    samples: int
+    iterations: int = 4
+    selection_epochs: int = 50
+    training_epochs: int = 200
+    networks: int = 2  # of the robust method
+    gpus: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value < 1:
+                raise InputError(f"{name.replace('_', ' ')} {value}: at least 1")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One device's speed and appetite, measured on some of the samples."""
+
+    trained: float  # samples a second, over the networks that train at once
+    scored: float  # samples a second
+    read: float | None  # pictures decoded a second by all cores; None where nothing is decoded
+    sample_bytes: float  # of a sample on the device
+    parameters: int  # of one network
+    working_bytes: int  # peak of a training step beyond the data; 0: not known (CPU)
+
+
+def estimate(wanted: Wanted, measured: Measured, *, free: int) -> dict[str, Any]:
+    """Seconds by stage, bytes by place, and what takes longest. `free`: bytes the device can still give."""
+    n, gpus = wanted.samples, wanted.gpus
+    passes = wanted.iterations * wanted.selection_epochs * n
+    seconds = {
+        "decode once": n / measured.read if measured.read else 0.0,
+        "selection, training": passes / measured.trained / gpus,
+        "selection, scoring": passes / measured.scored / gpus,
+        "robust training": wanted.networks * wanted.training_epochs * n / measured.trained / gpus,
+    }
+    pixels = round(n * measured.sample_bytes)
+    streams = measured.read is not None and pixels + measured.working_bytes > free
+    if measured.read and streams:
+        # every pass reads every picture from disk again, decoded or, after staging, as it is
+        epochs = wanted.iterations * wanted.selection_epochs + wanted.training_epochs
+        seconds["decode again in every epoch, if not staged"] = n * epochs / measured.read
+    # weights, two moments and the running statistics of each network, newest checkpoint and the one before
+    state = 2 * 4 * 3 * measured.parameters * max(2, wanted.networks)
+    needed = {name: value for name, value in seconds.items() if "if not" not in name}
+    return {
+        "seconds": seconds,
+        "total_seconds": sum(needed.values()),
+        "bottleneck": max(needed, key=lambda name: needed[name]),
+        "device_bytes": measured.working_bytes + (0 if streams else pixels),
+        "data": "streams" if streams else "on the device",
+        "host_bytes": round(n * HOST_BYTES) + (0 if measured.read else pixels),
+        "disk_bytes": {"staged pictures": pixels if measured.read else 0, "checkpoints": state},
+    }
+
+
+def measure(
+    data: LabelledData, factory: Factory, store: Store, *, batch_size: int = 128, seconds: float = 10.0
+) -> Measured:
+    """Trains two networks at once, as selection does, and scores, for about `seconds`."""
+    device = store.device
+    everything = np.arange(len(store))
+    labels = np.resize(data.y, len(store)) if len(data.y) else np.zeros(len(store), dtype=np.int64)
+    plans = [Plan(f"half {i}", labels, everything[i::2], seed=i) for i in range(2)]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    marks: list[tuple[int, float]] = []
+
+    def mark(at: dict[str, Any]) -> None:
+        marks.append((at["epoch"], time.perf_counter()))
+
+    def enough() -> bool:
+        return len(marks) >= 3 and marks[-1][1] - marks[0][1] >= seconds
+
+    from labelsieve.methods.standard import Standard
+
+    schedule = Schedule(100_000, ((0, 1e-4),))
+    capture = not getattr(store, "streams", False)
+    with suppress(OutOfTime):
+        train(
+            store, factory, Standard(), plans, schedule=schedule, batch_size=batch_size, progress=mark, stop=enough,
+            capture=capture,
+        )  # fmt: skip
+    epochs = marks[-1][0] - marks[0][0]  # the first epoch warms up
+    trained = len(store) * epochs / (marks[-1][1] - marks[0][1])
+    peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else 0
+
+    bundle = Bundle(factory, [initial_state(factory, 0)], schedule, device)
+    rounds = []
+    for _ in range(2):
+        began = time.perf_counter()
+        predicted_classes(bundle, store)
+        rounds.append(time.perf_counter() - began)
+    parameters = sum(p.numel() for p in bundle.module.parameters())
+    return Measured(trained, len(store) / min(rounds), None, _sample_bytes(store), parameters, peak)
+
+
+def _sample_bytes(store: Store) -> float:
+    held = getattr(store, "pixels", None)
+    held = getattr(store, "x", None) if held is None else held
+    if held is None:
+        return float(np.prod(store.shape))
+    return float(held.numel() * held.element_size() / max(1, len(store)))
+
+
+def some_of(data: LabelledData, count: int) -> LabelledData:
+    """Up to `count` samples, spread evenly."""
+    chosen = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).astype(np.int64))
+    x = data.x
+    if isinstance(x, Pictures):
+        x = replace(x, names=[x.names[i] for i in chosen], unreadable={})
+    elif isinstance(x, np.ndarray):
+        x = x[chosen]
+    else:
+        x = x[chosen] if not isinstance(x, list | tuple) else [x[i] for i in chosen]
+    return replace(data, x=x, y=data.y[chosen], ids=data.ids[chosen])
+
+
+def small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:
+    """A store of these samples, pictures decoded a second by all cores, bytes a sample."""
+    if isinstance(data.x, Pictures):
+        began = time.perf_counter()
+        for i in range(min(32, len(data.x))):
+            data.x.picture(i)
+        alone = min(32, len(data.x)) / (time.perf_counter() - began)
+        side = data.x.side
+        store = DevicePictures(data.x, device, crop=min(crop, side), workers=0)
+        return store, alone * usable_cores(), _sample_bytes(store)
+    if isinstance(data.x, Staged):
+        streamed = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
+        return streamed, float("inf"), pixel_bytes(data.x) / max(1, len(data.x))
+    from labelsieve.execute.lockstep import stage
+
+    held = stage(data.x, device)
+    return held, None, _sample_bytes(held)
+
+
+def plan(
+    data: LabelledData,
+    wanted: Wanted,
+    *,
+    model: str = "auto",
+    device: torch.device | str = "cpu",
+    batch_size: int = 128,
+    crop: int = 227,
+    seconds: float = 10.0,
+) -> dict[str, Any]:
+    """Measure on some of the samples, then work it out for `wanted`."""
+    from labelsieve.models.catalog import best_model, create
+
+    device = torch.device(device)
+    if data.kind == "text":
+        raise InputError(f"{data.name}: texts are trained with a linear model in minutes; plan is for networks")
+    some = some_of(data, 4 * batch_size if device.type == "cpu" else 16 * batch_size)
+    store, read, sample_bytes = small_store(some, device, crop=crop)
+    name = best_model(store.shape) if model == "auto" else model
+    factory = create(name, store.shape, len(data.classes))
+    found = measure(some, factory, store, batch_size=min(batch_size, max(1, len(some) // 2)), seconds=seconds)
+    found = replace(found, read=read, sample_bytes=sample_bytes)
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
+    return {
+        "source": data.name,
+        "model": name,
+        "shape": list(store.shape),
+        "device": card,
+        "wanted": asdict(wanted),
+        "measured": asdict(found) | {"on_samples": len(some)},
+    } | estimate(wanted, found, free=free_memory(device))
