@@ -81,15 +81,18 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
         reason = seen.reason if isinstance(seen, Missing) else "this sample is not a picture"
         return _json({"error": reason}, 404)
 
+    # What was sent is understood in full before anything is saved.
+
     def decide(sent: dict[str, Any]) -> dict[str, Any]:
         label = sent.get("label")
+        wanted = _filter(_mapping(sent, "filter"))
         return desk.decide(
             _int(sent, "row"),
             str(sent.get("decision")),
             None if label is None else _int(sent, "label"),
             seen=_int(sent, "version"),
             window=_window(sent),
-        ) | desk.progress(_filter(_mapping(sent, "filter")))
+        ) | desk.progress(wanted)
 
     def accept(sent: dict[str, Any]) -> dict[str, Any]:
         wanted = _filter(_mapping(sent, "filter"))
@@ -97,10 +100,12 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
         return done | desk.progress(wanted)
 
     def undo(sent: dict[str, Any]) -> dict[str, Any]:
-        return desk.turn(_window(sent), back=True) | desk.progress(_filter(_mapping(sent, "filter")))
+        wanted = _filter(_mapping(sent, "filter"))
+        return desk.turn(_window(sent), back=True) | desk.progress(wanted)
 
     def redo(sent: dict[str, Any]) -> dict[str, Any]:
-        return desk.turn(_window(sent), back=False) | desk.progress(_filter(_mapping(sent, "filter")))
+        wanted = _filter(_mapping(sent, "filter"))
+        return desk.turn(_window(sent), back=False) | desk.progress(wanted)
 
     def get(path: str, answer: Callable[[Request], Response]) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -161,13 +166,16 @@ def _filter(query: Any) -> Filter:
     def one(name: str) -> int | None:
         return None if query.get(name) in (None, "", "any") else _whole(query, name, 0)
 
+    def share(name: str, default: float) -> float:
+        return default if query.get(name) in (None, "") else float(query[name])
+
     try:
         return Filter(
             show=str(query.get("show") or "suspects"),
             given=one("given"),
             suggested=one("suggested"),
-            low=float(query.get("low") or 0),
-            high=float(query["high"]) if query.get("high") not in (None, "") else 1.0,
+            low=share("low", 0.0),
+            high=share("high", 1.0),
         )
     except (ValueError, TypeError) as problem:
         raise BadRequestError(f"this filter cannot be used: {problem}") from None

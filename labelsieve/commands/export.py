@@ -1,0 +1,57 @@
+"""labelsieve export: corrected labels, the selected, the suspects or the decisions, to take home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from labelsieve.commands.common import Common
+
+
+def export(
+    run: Path,
+    /,
+    *,
+    what: Literal["cleaned", "selected", "suspects", "decisions"],
+    to: Path,
+    undecided: Literal["auto", "keep", "suggested", "drop"] = "auto",
+    link: bool = False,
+    raw: bool = False,
+    common: Common = Common(),
+) -> None:
+    """Write results of a run to FILE.csv, FILE.parquet or a FOLDER of class folders. The originals are never changed.
+
+    Parameters
+    ----------
+    run
+        A run folder, made by `select` or `run`.
+    what
+        cleaned: all samples with corrected labels; selected: only those; suspects: the most suspicious first;
+        decisions: what was decided.
+    to
+        A .csv or .parquet file, or a folder (pictures only).
+    undecided
+        Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestions
+        as long as there are no decisions at all, and keeps the labels once there are.
+    link
+        Fill the folder with links to the pictures instead of copies.
+    raw
+        Leave CSV cells as they are that a spreadsheet would run as formulas.
+    """
+    from labelsieve.export import export as write
+
+    done = write(run, what=what, to=to, undecided=undecided, raw=raw, link=link)
+    said = f"{done.path}: {done.rows:,} {'sample' if done.rows == 1 else 'samples'}"
+    if what in ("cleaned", "selected"):
+        said += f", {done.changed:,} with another label, {done.dropped:,} dropped"
+    common.say(said + (f"; {done.note}" if done.note else ""))
+    common.answer(
+        {
+            "to": done.path,
+            "what": what,
+            "rows": done.rows,
+            "changed": done.changed,
+            "dropped": done.dropped,
+            "note": done.note,
+        }
+    )

@@ -1,0 +1,221 @@
+"""The page over HTTP: what it answers, and above all what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from starlette.testclient import TestClient
+
+from labelsieve.review.app import make_app
+from labelsieve.review.desk import Desk
+from labelsieve.runfolder import RunFolder
+
+HOST = "127.0.0.1:8765"
+TOKEN = "a-good-token"
+PATHS = ("/", "/page/page.js", "/api/start", "/api/items", "/api/picture/0", "/api/neighbours/0", "/favicon.ico", "/x")
+
+
+@pytest.fixture(scope="module")
+def made(runs, tmp_path_factory):
+    return runs.pictures(tmp_path_factory.mktemp("app"), n=32)
+
+
+@pytest.fixture
+def run(made, tmp_path):
+    (made / "decisions.csv").unlink(missing_ok=True)
+    return RunFolder.existing(made.path)
+
+
+@pytest.fixture
+def client(run):
+    app = make_app(Desk(run), hosts={HOST, "localhost:8765"}, token=TOKEN)
+    # raise_server_exceptions: a 500 would be an exception here
+    with TestClient(app, base_url=f"http://{HOST}", headers={"X-Labelsieve-Token": TOKEN}) as client:
+        yield client
+
+
+def stranger(client):
+    client.headers.pop("X-Labelsieve-Token", None)
+    return client
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({}, ""),
+        ({}, "?token="),
+        ({}, "?token=wrong"),
+        ({}, "?token=a-good-token&token=wrong"),
+        ({}, "?token=%ff%fe"),
+        ({}, "?" + "&".join(f"a{i}=1" for i in range(200))),
+        ({"X-Labelsieve-Token": "wrong"}, ""),
+        ({"X-Labelsieve-Token": "wrong"}, f"?token={TOKEN}"),
+        ({"X-Labelsieve-Token": "gr\xfcn"}, ""),
+        ({"Host": "evil.example"}, f"?token={TOKEN}"),
+        ({"Host": "evil.example:8765"}, f"?token={TOKEN}"),
+        ({"Host": "127.0.0.1"}, f"?token={TOKEN}"),
+        ({"Host": "127.0.0.1:8765.evil.example"}, f"?token={TOKEN}"),
+        ({"Host": ""}, f"?token={TOKEN}"),
+        ({"Origin": "http://evil.example"}, f"?token={TOKEN}"),
+        ({"Origin": "null"}, f"?token={TOKEN}"),
+        ({"Origin": ""}, f"?token={TOKEN}"),
+        ({"Origin": "https://127.0.0.1:8765"}, f"?token={TOKEN}"),
+        ({"Origin": "http://127.0.0.1:9999"}, f"?token={TOKEN}"),
+    ],
+)
+def test_strangers_are_refused(client, path, headers, query):
+    for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+        sent = {key: value.encode("latin-1") for key, value in headers.items()}
+        answer = stranger(client).request(method, path + query, headers=sent)
+        assert answer.status_code == 403
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("kept", ["decide", "accept", "undo", "redo"])
+def test_a_foreign_page_with_the_token_changes_nothing(client, run, kept):
+    body = {"row": 0, "decision": "keep", "version": 0, "count": 5, "window": "w"}
+    for origin in ("http://evil.example", "null"):
+        answer = client.post(f"/api/{kept}", json=body, headers={"Origin": origin})
+        assert answer.status_code == 403
+    assert run.read_decisions() == []
+
+
+def test_websockets_are_refused(client):
+    from starlette.websockets import WebSocketDisconnect
+
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/api/start"):
+        pass
+
+
+@pytest.mark.parametrize("path", PATHS[:-1])
+def test_who_has_the_token_is_let_in_with_all_headers(client, path):
+    for headers in ({}, {"Origin": f"http://{HOST}"}, {"Host": "localhost:8765"}):
+        answer = stranger(client).get(f"{path}?token={TOKEN}", headers=headers)
+        assert answer.status_code in (200, 204)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "server" not in answer.headers
+
+
+def test_the_page_has_no_inline_script_or_style(client):
+    html = client.get("/").text
+    assert "TOKEN" not in html and html.count(f"token={TOKEN}") == 5
+    assert "<script>" not in html and "<style" not in html and " style=" not in html and " on" + "click=" not in html
+
+
+def test_pictures_are_pictures(client):
+    small, large = client.get("/api/picture/0"), client.get("/api/picture/0?size=large")
+    assert small.headers["content-type"] == large.headers["content-type"] == "image/webp"
+    assert small.content[:4] == b"RIFF"
+    assert client.get("/api/picture/9999").status_code == 400
+
+
+def test_decisions_over_the_wire(client, run):
+    items = client.get("/api/items?count=3").json()
+    assert items["left"] == items["total"] > 3 and items["decided"] == 0
+    suspicion = [item["suspicion"] for item in items["items"]]
+    assert suspicion == sorted(suspicion, reverse=True)
+    first = items["items"][0]
+    sent = {"row": first["row"], "decision": "suggested", "version": 0, "window": "one"}
+    answer = client.post("/api/decide", json=sent).json()
+    assert answer["saved"] is True and answer["decision"] == "relabel" and answer["label"] == first["suggested"]
+    assert answer["left"] == items["total"] - 1
+    assert [(d.id, d.decision) for d in run.read_decisions()] == [(first["id"], "relabel")]
+    again = client.post("/api/decide", json={**sent, "decision": "drop", "window": "two"})
+    assert again.status_code == 409
+    assert again.json()["version"] == 1 and again.json()["decision"] == "relabel"
+    assert client.get("/api/next?from=0").json() == {"at": 1}
+    back = client.post("/api/undo", json={"window": "one"}).json()
+    assert back["changed"] == 1 and back["rows"][0]["decision"] is None
+    assert client.post("/api/undo", json={"window": "one"}).json()["changed"] == 0
+    assert client.post("/api/redo", json={"window": "one"}).json()["changed"] == 1
+
+
+def test_the_top_is_accepted_at_once(client):
+    total = client.get("/api/items").json()["total"]
+    answer = client.post("/api/accept", json={"count": 4, "window": "w"}).json()
+    assert answer["accepted"] == 4 and answer["left"] == total - 4
+    answer = client.post("/api/accept", json={"count": 9999, "window": "w"}).json()
+    assert answer["left"] == 0
+    assert client.post("/api/undo", json={"window": "w"}).json()["changed"] == total - 4
+
+
+def test_the_matrix_counts_what_is_left(client):
+    before = client.get("/api/matrix").json()
+    total = client.get("/api/items").json()["total"]
+    assert sum(cell[2] for cell in before["cells"]) == sum(cell[3] for cell in before["cells"]) == total
+    given, suggested, count, _ = before["cells"][0]
+    queue = client.get(f"/api/items?given={given}&suggested={suggested}").json()
+    assert queue["total"] == count
+    client.post("/api/accept", json={"count": 1, "window": "w", "filter": {"given": given, "suggested": suggested}})
+    after = {tuple(cell[:2]): cell[3] for cell in client.get("/api/matrix").json()["cells"]}
+    assert after[given, suggested] == count - 1
+
+
+def test_neighbours_are_selected_ones_of_both_classes(client, run):
+    item = client.get("/api/items").json()["items"][0]
+    groups = client.get(f"/api/neighbours/{item['row']}").json()["groups"]
+    assert [group["label"] for group in groups] == [item["given"], item["suggested"]]
+    rows = list(run.read_labels())
+    classes = client.get("/api/start").json()["classes"]
+    for group in groups:
+        assert 1 <= len(group["items"]) <= 4
+        for near in group["items"]:
+            assert rows[near["row"]].verdict == "selected" and rows[near["row"]].label == classes[group["label"]]
+
+
+GOOD = {"row": 0, "decision": "keep", "version": 0, "window": "w"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000, b"x" * 2_000_000,
+        *(json.dumps({**GOOD, **bad}).encode() for bad in (
+            {"row": -1}, {"row": 10**9}, {"row": 10**30}, {"row": "0"}, {"row": True}, {"row": None}, {"row": 0.5},
+            {"decision": "burn"}, {"decision": None}, {"decision": ["keep"]}, {"decision": "relabel"},
+            {"decision": "relabel", "label": 99}, {"decision": "relabel", "label": "cat"}, {"version": None},
+            {"window": ""}, {"window": "w" * 65}, {"window": 5}, {"filter": []}, {"filter": {"show": "x"}},
+            {"filter": {"given": {}}}, {"filter": {"low": "nan"}}, {"filter": {"low": []}},
+        )),
+    ],
+)  # fmt: skip
+def test_nonsense_is_a_bad_request_never_a_crash(client, body, run):
+    answer = client.post("/api/decide", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400 and answer.json()["error"]
+    assert run.read_decisions() == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/items?at=x", "/api/items?at=1e999", "/api/items?low=x", "/api/items?show=<script>", "/api/items?given=1.5",
+     "/api/next?from=99999999999999999999", "/api/neighbours/-1", "/api/neighbours/x", "/api/picture/1e9"],
+)  # fmt: skip
+def test_nonsense_questions_too(client, path):
+    assert client.get(path).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/page/../app.py", "/page/%2e%2e/app.py", "/page/x.js", "/nothing", "/api/"])
+def test_there_is_nothing_else(client, path):
+    assert client.get(path).status_code == 404
+
+
+def test_far_positions_are_brought_back(client):
+    answer = client.get("/api/items?at=99999&count=9999").json()
+    assert answer["at"] == answer["total"] - 1 and len(answer["items"]) == 1
+    assert client.get("/api/items?given=0&suggested=0").json()["items"] == []
+
+
+def test_a_full_disk_is_said(client, run, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunFolder, "append_decision", full)
+    row = client.get("/api/items").json()["items"][0]["row"]
+    answer = client.post("/api/decide", json={**GOOD, "row": row})
+    assert answer.status_code == 507 and "No space left" in answer.json()["error"]

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelsieve.errors import InputError
+from labelsieve.report.columns import read_columns
+from labelsieve.review.book import DROP, KEEP, NOTHING, RELABEL, Book, ConflictError, Made
+from labelsieve.runfolder import RunFolder
+
+HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
+IDS = ["a", "b,\nc", 'd"', "e", "=f"]
+
+
+def small(folder):
+    with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        file.write(HEAD)
+        writer = csv.writer(file)
+        for i, id in enumerate(IDS):
+            writer.writerow([id, "cat", "dog\nx", 0.1, 2.3, "candidate", 0, 0.9 - i / 10, "dog\nx"])
+    run = RunFolder(folder)
+    run.update(settings={})
+    return run, read_columns(folder / "labels.csv")
+
+
+@pytest.fixture
+def book(tmp_path):
+    return Book(*small(tmp_path))
+
+
+def again(book):
+    return Book(book.run, book.columns)
+
+
+def standing(book):
+    return [book.made(row) for row in range(len(book.columns))]
+
+
+CAT, DOG = 0, 1
+
+
+def test_a_decision_is_on_the_disk_before_it_is_answered(book):
+    assert book.columns.classes == ("cat", "dog\nx")
+    book.decide(1, Made(RELABEL, DOG), seen=0, window="w")
+    with (book.run / "decisions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["id"], r["decision"], r["label"]) for r in rows] == [("b, c", "relabel", "dog x")]
+    assert again(book).made(1) == Made(RELABEL, DOG)  # found again, line breaks and all
+
+
+def test_undo_and_redo_go_back_and_forth(book):
+    book.decide(0, Made(KEEP, CAT), seen=0, window="w")
+    book.decide(0, Made(DROP, -1), seen=1, window="w")
+    book.decide(1, Made(RELABEL, DOG), seen=0, window="w")
+    after = standing(book)
+    assert book.undo("w") == [1]
+    assert book.undo("w") == [0] and book.made(0) == Made(KEEP, CAT)
+    assert book.undo("w") == [0] and book.made(0) == NOTHING
+    assert book.undo("w") == []
+    assert standing(again(book)) == [NOTHING] * 5
+    assert [book.redo("w") for _ in range(4)] == [[0], [0], [1], []]
+    assert standing(book) == standing(again(book)) == after
+    book.undo("w")
+    book.decide(3, Made(KEEP, CAT), seen=0, window="w")
+    assert book.redo("w") == []  # something else was done since
+
+
+def test_two_windows_do_not_overwrite_each_other(book):
+    book.decide(0, Made(KEEP, CAT), seen=0, window="one")
+    with pytest.raises(ConflictError):
+        book.decide(0, Made(DROP, -1), seen=0, window="two")
+    assert book.made(0) == Made(KEEP, CAT)
+    book.decide(0, Made(DROP, -1), seen=book.version(0), window="two")
+    with pytest.raises(ConflictError):
+        book.undo("one")  # it is no longer what this window made of it
+    assert book.made(0) == Made(DROP, -1)
+    assert book.undo("two") == [0] and book.made(0) == Made(KEEP, CAT)
+
+
+def test_windows_take_back_their_own(book):
+    book.decide(0, Made(KEEP, CAT), seen=0, window="one")
+    book.decide(1, Made(KEEP, CAT), seen=0, window="two")
+    assert book.undo("one") == [0]
+    assert book.made(1) == Made(KEEP, CAT)
+
+
+def test_many_at_once_are_one_action_also_after_a_restart(book):
+    book.decide(1, Made(KEEP, CAT), seen=0, window="w")
+    assert book.accept(np.array([0, 1, 2, 3]), window="w") == [0, 2, 3]
+    assert book.made(1) == Made(KEEP, CAT)  # what a person decided stays
+    restarted = again(book)
+    assert standing(restarted) == standing(book)
+    assert restarted.undo("new window") == [0, 2, 3]
+    assert standing(restarted) == [NOTHING, Made(KEEP, CAT), NOTHING, NOTHING, NOTHING]
+    assert restarted.undo("new window") == [1]
+    assert again(restarted).undo("w") == []
+
+
+def test_a_torn_last_line_is_ignored_and_repaired(book):
+    book.decide(0, Made(KEEP, CAT), seen=0, window="w")
+    path = book.run / "decisions.csv"
+    path.write_bytes(path.read_bytes() + b"e,dro")
+    restarted = again(book)
+    assert standing(restarted) == standing(book)
+    restarted.decide(3, Made(DROP, -1), seen=0, window="w")
+    assert standing(again(book))[3] == Made(DROP, -1)
+
+
+def test_a_disk_that_refuses_changes_nothing(book, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunFolder, "append_decision", full)
+    with pytest.raises(OSError):
+        book.decide(0, Made(KEEP, CAT), seen=0, window="w")
+    assert book.made(0) == NOTHING and book.version(0) == 0 and book.undo("w") == []
+
+
+@pytest.mark.parametrize("made", [Made(KEEP, -1), Made(RELABEL, 9), Made(7, 0), Made(DROP, 0)])
+def test_what_is_no_decision_is_refused(book, made):
+    with pytest.raises(InputError):
+        book.decide(0, made, seen=0, window="w")
+    with pytest.raises(InputError):
+        book.decide(99, Made(KEEP, CAT), seen=0, window="w")
+
+
+def test_lines_of_strangers_are_passed_over(book):
+    for line in (("nobody", "keep", "cat"), ("a", "relabel", "no such class"), ("e", "burn", "cat"), ("e", "keep", "")):
+        book.run.append_decision(*line)
+    assert standing(again(book)) == [NOTHING, NOTHING, NOTHING, Made(KEEP, CAT), NOTHING]
+
+
+ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["keep", "relabel", "drop"]), st.integers(0, 4), st.sampled_from("vw")),
+        st.tuples(st.sampled_from(["undo", "redo", "accept", "restart"]), st.just(0), st.sampled_from("vw")),
+    ),
+    max_size=25,
+)
+
+
+@given(ACTS)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_pressed_the_file_says_what_stands(tmp_path_factory, acts):
+    book = Book(*small(tmp_path_factory.mktemp("book")))
+    made = {"keep": Made(KEEP, CAT), "relabel": Made(RELABEL, DOG), "drop": Made(DROP, -1)}
+    for name, row, window in acts:
+        if name in made:
+            book.decide(row, made[name], seen=book.version(row), window=window)
+        elif name == "accept":
+            book.accept(np.arange(5), window=window)
+        elif name == "restart":
+            book = again(book)
+        else:
+            before = standing(book)
+            try:
+                getattr(book, name)(window)
+            except ConflictError:
+                assert standing(book) == before
+        assert standing(again(book)) == standing(book)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelsieve.report.columns import read_columns
+from labelsieve.review.queue import Filter, Queues, passing
+
+
+@pytest.fixture
+def columns(runs, tmp_path):
+    return read_columns(runs.table(tmp_path, n=60) / "labels.csv", ["flat", "house", "shop"])
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Filter(),
+        Filter("all"),
+        Filter("selected", given=1),
+        Filter("candidate", low=0.5, high=0.9),
+        Filter("removed"),
+        Filter("suspects", given=0, suggested=2),
+    ],
+)
+def test_a_queue_is_what_passes_ranked(columns, wanted):
+    names = ("candidate", "selected", "removed")
+    expected = []
+    for i in range(len(columns)):
+        suspect = columns.verdict[i] != 1 and columns.suggested[i] >= 0
+        fits = wanted.show == "all" or (
+            suspect if wanted.show == "suspects" else names[columns.verdict[i]] == wanted.show
+        )
+        fits = fits and wanted.given in (None, columns.label[i]) and wanted.suggested in (None, columns.suggested[i])
+        if fits and wanted.low <= columns.suspicion[i] <= wanted.high:
+            expected.append((-columns.suspicion[i], i))
+    assert Queues(columns).rows(wanted).tolist() == [i for _, i in sorted(expected)]
+    assert passing(columns, wanted).sum() == len(expected)
+
+
+@pytest.mark.parametrize("bad", [{"show": "guilty"}, {"low": -1}, {"high": 2.0}, {"low": float("nan")}])
+def test_a_filter_that_makes_no_sense(bad):
+    with pytest.raises(ValueError):
+        Filter(**bad)
+
+
+def test_the_next_open_one_in_both_directions(columns):
+    queues = Queues(columns)
+    rows = queues.rows(Filter("all"))
+    decided = np.ones(len(columns), dtype=bool)
+    assert queues.next_open(Filter("all"), 0, decided) is None
+    decided[rows[[10, 40]]] = False
+    assert queues.next_open(Filter("all"), 0, decided) == 10
+    assert queues.next_open(Filter("all"), 11, decided) == 40
+    assert queues.next_open(Filter("all"), 41, decided) is None
+    assert queues.next_open(Filter("all"), 39, decided, step=-1) == 10
+    assert queues.next_open(Filter("all"), 9, decided, step=-1) is None
+    assert queues.next_open(Filter("all"), 999, decided) is None
+
+
+def test_only_a_few_queues_are_remembered(columns):
+    queues = Queues(columns)
+    for i in range(50):
+        queues.rows(Filter("all", low=i / 100))
+    assert len(queues._kept) <= 16
