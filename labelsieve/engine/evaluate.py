@@ -14,7 +14,7 @@ from labelsieve.engine.bundle import Bundle
 from labelsieve.engine.store import Store
 from labelsieve.types import IntArray, Scores
 
-CHUNK = 2048  # samples of each network at a time on a GPU
+CHUNK = 1024  # samples of each network at a time on a GPU
 CPU_CHUNK = 512
 
 
