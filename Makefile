@@ -30,6 +30,7 @@ $(VENV)/all: pyproject.toml constraints.txt
 .venv: $(VENV)/all
 
 demo: $(VENV)/core
+	rm -rf demo
 	$(BIN)/labelsieve demo --out demo
 
 # The browser tests want Debian's Chromium; where it cannot be installed they are left out, aloud.

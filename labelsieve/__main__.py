@@ -1,0 +1,15 @@
+"""python -m labelsieve"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    from labelsieve.cli import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

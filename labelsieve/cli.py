@@ -1,0 +1,121 @@
+"""The command line: names the commands, turns every end of one into an exit code.
+
+0 done, 1 failed, 2 wrong usage or bad input (one line), 130 interrupted by Ctrl-C, 143 by SIGTERM.
+A command is one function in `commands/`, a line in COMMANDS adds it. Commands import what is heavy when they run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError
+
+import labelsieve
+from labelsieve import stopping
+from labelsieve.errors import InputError
+
+COMMANDS = {
+    "demo": "labelsieve.commands.demo",
+    "theory": "labelsieve.commands.theory",
+    "corrupt": "labelsieve.commands.corrupt",
+    "select": "labelsieve.commands.select",
+    "version": "labelsieve.commands.version",
+}
+
+
+def make_app() -> App:
+    """Each module has a function, or an app of subcommands, of the command's own name."""
+    app = App(
+        name="labelsieve",
+        help="Finds the wrong labels in your data and trains networks that do not learn them.",
+        help_format="plaintext",
+        version=labelsieve.__version__,
+        suppress_keyboard_interrupt=False,
+    )
+    for name, module in COMMANDS.items():
+        app.command(getattr(import_module(module), name), name=name)
+    return app
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command line; the exit code."""
+    setattr(warnings, "showwarning", _show_warning)  # noqa: B010
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stopping.on_signal)
+    try:
+        command, bound = parse(make_app(), list(tokens))
+        result = command(*bound.args, **bound.kwargs)
+    except InputError as problem:
+        return _fail(2, str(problem))
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except stopping.Terminated:
+        return _fail(143, "stopped; what was done is kept")
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted; what was done is kept")
+    except MemoryError:
+        return _fail(1, "out of memory: use a smaller --size, fewer samples or a smaller --model")
+    except OSError as problem:
+        where = f" ({problem.filename})" if problem.filename else ""
+        return _fail(1, f"{problem.strerror or problem}{where}")
+    return result if isinstance(result, int) else 0
+
+
+def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
+    """The command and its arguments. Everything wrong with the arguments is said at once, not one a try."""
+    problems: list[str] = []
+    named: set[str] = set()
+    while True:
+        try:
+            command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        except CycloptsError as error:
+            option = _option(error)
+            if not (isinstance(error, MissingArgumentError) and option in named):
+                problems.append(" ".join(str(error).split()).rstrip("."))
+            named.add(option)
+            if _without(tokens, error, option):
+                continue
+        if problems:
+            raise InputError("; ".join(problems))
+        return command, bound
+
+
+def _option(error: CycloptsError) -> str:
+    """The option an error is about, as it was typed or as it is called."""
+    token = getattr(error, "token", None)
+    if token is not None and token.keyword:
+        return str(token.keyword)
+    return str(error.argument.name) if error.argument is not None else ""
+
+
+def _without(tokens: list[str], error: CycloptsError, option: str) -> bool:
+    """Take the option at fault out of `tokens`, so that the rest can be looked at; False where that cannot be done."""
+    if isinstance(error, MissingArgumentError) or not option.startswith("-"):
+        return False
+    for i, token in enumerate(tokens):
+        if token == option or token.startswith(option + "="):
+            # What follows an unknown option is its value unless it looks like an option itself.
+            follows = i + 1 < len(tokens) and "=" not in token
+            value = follows and not (isinstance(error, UnknownOptionError) and tokens[i + 1].startswith("-"))
+            del tokens[i : i + (2 if value else 1)]
+            return True
+    return False
+
+
+def _fail(code: int, text: str) -> int:
+    print(f"labelsieve: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    print(f"labelsieve: note: {message}", file=sys.stderr)

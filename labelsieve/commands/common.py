@@ -1,0 +1,93 @@
+"""What every command shares: --json, --seed, how results are said, how mistakes are gathered."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from cyclopts import Parameter
+
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+
+Value = TypeVar("Value")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Common:
+    """Options of every command."""
+
+    json: Annotated[bool, Parameter(negative="")] = False
+    """Print one JSON object and nothing else."""
+
+    seed: int = 0
+    """The same seed gives the same answer."""
+
+    def progress(self) -> Progress:
+        return Progress(silent=self.json)
+
+    def say(self, *lines: str) -> None:
+        """Lines for a person, on stdout."""
+        if not self.json:
+            print(*lines, sep="\n", flush=True)
+
+    def answer(self, result: Mapping[str, Any]) -> None:
+        """The result for a machine."""
+        if self.json:
+            json.dump(result, sys.stdout, indent=2, default=_plain)
+            print(flush=True)
+
+
+class Problems:
+    """Gathers what is wrong with the arguments, so that a person hears of everything at once."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def check(self, fine: bool, message: str) -> None:
+        if not fine:
+            self.found.append(message)
+
+    def attempt(self, make: Callable[..., Value], *args: Any, **kwargs: Any) -> Value | None:
+        """`make(...)`, or None and one more problem."""
+        try:
+            return make(*args, **kwargs)
+        except InputError as problem:
+            self.found.append(str(problem))
+            return None
+
+    def stop_if_any(self) -> None:
+        if self.found:
+            raise InputError("; ".join(self.found))
+
+
+def check_seed(problems: Problems, common: Common) -> None:
+    problems.check(0 <= common.seed < 2**32, f"--seed {common.seed} is outside 0..2^32-1")
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned lines: the first column to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,127 @@
+"""The selection stage of a run: asks a trainer, remembers every answer, writes labels.csv and summary.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelsieve import metrics, stopping
+from labelsieve.files import atomic_path
+from labelsieve.types import IntArray, Job, LabelledData, Scores, Selection, Trainer
+
+if TYPE_CHECKING:
+    from labelsieve.progress import Progress
+    from labelsieve.runfolder import RunFolder
+    from labelsieve.selection.settings import INCVSettings
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """A trainer whose answers are kept: a selection taken up again trains only what it has not yet been answered.
+
+    An answer is known by everything it depends on, so that a file of another question is never taken for it.
+    """
+
+    trainer: Trainer
+    folder: Path
+    progress: Progress
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        answers = [self._recall(job) for job in jobs]
+        missing = [i for i, answer in enumerate(answers) if answer is None]
+        if missing:
+            self.progress.note(f"training {', '.join(jobs[i].name for i in missing)}")
+            for i, scores in zip(missing, self.trainer.train_and_score([jobs[i] for i in missing]), strict=True):
+                self._keep(jobs[i], scores)
+                answers[i] = scores
+        return [answer for answer in answers if answer is not None]
+
+    def _path(self, job: Job) -> Path:
+        digest = hashlib.sha256(json.dumps([job.name, job.seed, job.keep_best]).encode())
+        for indices in (job.labels, job.train, job.score):
+            digest.update(np.ascontiguousarray(indices, dtype="<i8").tobytes())
+        return self.folder / f"{job.name.replace('/', '-')}-{digest.hexdigest()[:16]}.npz"
+
+    def _keep(self, job: Job, scores: Scores) -> None:
+        with atomic_path(self._path(job)) as partial, partial.open("wb") as file:
+            np.savez(file, **{field.name: getattr(scores, field.name) for field in fields(Scores)})
+
+    def _recall(self, job: Job) -> Scores | None:
+        path = self._path(job)
+        if not path.is_file():
+            return None
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+                return Scores(**{field.name: kept[field.name] for field in fields(Scores)})
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            self.progress.note(f"{path.name} is damaged: training again")
+            return None
+
+
+def measure(selection: Selection, data: LabelledData, true: IntArray) -> dict[str, float]:
+    """What the true labels say of a selection."""
+    return {
+        "noise_ratio": metrics.noise_ratio(data.y, true),
+        "label_precision": metrics.label_precision(selection.selected, data.y, true),
+        "label_recall": metrics.label_recall(selection.selected, data.y, true),
+        "auroc": metrics.auroc(data.y != true, np.nan_to_num(selection.suspicion, nan=0.5)),
+    }
+
+
+def run_selection(
+    run: RunFolder,
+    data: LabelledData,
+    trainer: Trainer,
+    *,
+    method: str,
+    settings: INCVSettings,
+    seed: int,
+    progress: Progress,
+    true: IntArray | None = None,
+) -> Selection:
+    """Select, from where it was stopped, and write what was found. `true` is shown to `metrics` alone."""
+    from labelsieve.selection.drive import drive
+    from labelsieve.selection.incv import incv_steps
+    from labelsieve.selection.ncv import ncv_steps
+
+    began = time.monotonic()
+    steps: Any = incv_steps if method == "incv" else ncv_steps
+    remembering = Remembering(trainer, run.checkpoints / "select", progress)
+    with stopping.safe_points():
+        try:
+            selection: Selection = drive(
+                steps(data.y, len(data.classes), settings=settings, seed=seed, names=data.classes),
+                _Stoppable(remembering),
+            )
+        except Exception as problem:
+            # The engine stops by itself where it can go on; its own exception says so.
+            if stopping.requested():
+                raise stopping.reason() from None
+            run.fail("select", str(problem))
+            raise
+    run.rewind_history(lambda entry: entry.get("stage") != "select")
+    for entry in selection.history:
+        run.append_history({"stage": "select", **entry})
+    run.write_selection(data, selection, measured=measure(selection, data, true) if true is not None else None)
+    run.finish("select", seconds=round(time.monotonic() - began, 3))
+    return selection
+
+
+@dataclass(frozen=True)
+class _Stoppable:
+    """Between two requests is a safe point."""
+
+    trainer: Trainer
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        if stopping.requested():
+            raise stopping.reason()
+        return self.trainer.train_and_score(jobs)
