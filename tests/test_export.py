@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from labelsieve.data.labels import read_label_file
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.export import export, neutral
+from labelsieve.export_folder import Names, safe_name
+
+_spec = importlib.util.spec_from_file_location("export_runs", Path(__file__).parent / "report" / "runs.py")
+assert _spec is not None and _spec.loader is not None
+runs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(runs)
+
+
+def rows_of(path):
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def suspects_of(run):
+    return sorted((row for row in run.read_labels() if row.suggested), key=lambda row: -row.suspicion)
+
+
+def decide(run):
+    """Keep the first, relabel the second and third, drop the fourth; the fifth is decided and taken back."""
+    first = suspects_of(run)[:5]
+    run.append_decision(first[0].id, "keep", first[0].label)
+    run.append_decision(first[1].id, "relabel", first[1].suggested)
+    run.append_decision(first[2].id, "relabel", first[2].label)
+    run.append_decision(first[2].id, "relabel", first[2].suggested)
+    run.append_decision(first[3].id, "drop")
+    run.append_decision(first[4].id, "drop")
+    run.append_decision(first[4].id, "undo")
+    return first
+
+
+def fingerprint(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_corrected_labels_keep_ids_columns_and_order(tmp_path):
+    run = runs.table(tmp_path)
+    first = decide(run)
+    before = fingerprint(tmp_path)
+    done = export(run, what="cleaned", to=tmp_path / "out" / "cleaned.csv")
+    original, cleaned = rows_of(tmp_path / "homes.csv"), rows_of(tmp_path / "out" / "cleaned.csv")
+    assert list(cleaned[0]) == list(original[0])
+    changed = {int(first[1].id): first[1].suggested, int(first[2].id): first[2].suggested}
+    expected = [
+        {**row, "label": changed.get(i, row["label"])} for i, row in enumerate(original) if i != int(first[3].id)
+    ]
+    assert cleaned == expected
+    assert (done.rows, done.changed, done.dropped) == (59, 2, 1)
+    assert "kept their given label" in done.note
+    assert {path: content for path, content in fingerprint(tmp_path).items() if path in before} == before
+
+
+def test_without_any_decision_the_suggestions_are_taken(tmp_path):
+    run = runs.table(tmp_path)
+    suspects = {int(row.id): row.suggested for row in suspects_of(run)}
+    done = export(run, what="cleaned", to=tmp_path / "cleaned.csv")
+    assert done.changed == len(suspects) and "took the suggested label" in done.note
+    cleaned = rows_of(tmp_path / "cleaned.csv")
+    assert all(row["label"] == suspects.get(i, row["label"]) for i, row in enumerate(cleaned))
+    true = [row["true"] for row in cleaned]
+    given_right = np.mean([row["label"] == row["true"] for row in rows_of(tmp_path / "homes.csv")])
+    assert np.mean([row["label"] == t for row, t in zip(cleaned, true, strict=True)]) > given_right + 0.1
+    assert export(run, what="cleaned", to=tmp_path / "k.csv", undecided="keep").changed == 0
+    assert export(run, what="cleaned", to=tmp_path / "d.csv", undecided="drop").rows == 60 - len(suspects)
+
+
+def test_selected_suspects_and_decisions(tmp_path):
+    run = runs.text(tmp_path)
+    first = decide(run)
+    labels = list(run.read_labels())
+    export(run, what="selected", to=tmp_path / "s.csv")
+    assert [row["id"] for row in rows_of(tmp_path / "s.csv")] == [row.id for row in labels if row.verdict == "selected"]
+    export(run, what="suspects", to=tmp_path / "u.csv")
+    suspects = rows_of(tmp_path / "u.csv")
+    assert [row["id"] for row in suspects] == [row.id for row in suspects_of(run)]
+    assert [float(row["suspicion"]) for row in suspects] == [row.suspicion for row in suspects_of(run)]
+    assert [row["decision"] for row in suspects[:5]] == ["keep", "relabel", "relabel", "drop", ""]
+    export(run, what="decisions", to=tmp_path / "d.csv")
+    decided = {row["id"]: (row["decision"], row["label"], row["given"]) for row in rows_of(tmp_path / "d.csv")}
+    assert decided == {
+        first[0].id: ("keep", first[0].label, first[0].label),
+        first[1].id: ("relabel", first[1].suggested, first[1].label),
+        first[2].id: ("relabel", first[2].suggested, first[2].label),
+        first[3].id: ("drop", "", first[3].label),
+    }
+
+
+def test_parquet_keeps_numbers_numbers(tmp_path):
+    run = runs.table(tmp_path)
+    export(run, what="cleaned", to=tmp_path / "c.parquet")
+    table = pq.read_table(tmp_path / "c.parquet")
+    assert str(table.schema.field("rooms").type) == "int64" and str(table.schema.field("area m2").type) == "double"
+    assert table.column_names == ["rooms", "area m2", "town", "label", "code", "true"]
+    for what in ("selected", "suspects", "decisions"):
+        export(run, what=what, to=tmp_path / f"{what}.parquet")
+        assert pq.read_table(tmp_path / f"{what}.parquet").num_columns > 1
+
+
+def test_whole_number_labels_stay_whole_numbers_in_parquet(tmp_path):
+    import pyarrow as pa
+
+    run = runs.table(tmp_path, classes=("7", "8", "9"))
+    rows = rows_of(tmp_path / "homes.csv")
+    labels = pa.array([int(row["label"]) for row in rows])
+    pq.write_table(pa.table({"area": [float(row["area m2"]) for row in rows], "label": labels}), tmp_path / "h.parquet")
+    run.update(data={**run.record()["data"], "source": str(tmp_path / "h.parquet")})
+    export(run, what="cleaned", to=tmp_path / "c.parquet")
+    assert str(pq.read_table(tmp_path / "c.parquet").schema.field("label").type) == "int64"
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_folder_of_class_folders(tmp_path, link):
+    run = runs.pictures(tmp_path)
+    first = decide(run)
+    before = fingerprint(tmp_path / "shapes")
+    export(run, what="cleaned", to=tmp_path / "clean", link=link)
+    found = {path.name: (path.parent.name, path) for path in (tmp_path / "clean").glob("*/*")}
+    labels = {row.id: row.label for row in run.read_labels()}
+    labels |= {first[1].id: first[1].suggested, first[2].id: first[2].suggested}
+    del labels[first[3].id]
+    assert {name: folder for name, (folder, _) in found.items()} == {Path(id).name: lab for id, lab in labels.items()}
+    for id in labels:
+        path = found[Path(id).name][1]
+        assert path.is_symlink() is link and path.read_bytes() == (tmp_path / "shapes" / id).read_bytes()
+    assert fingerprint(tmp_path / "shapes") == before
+    with pytest.raises(InputError, match="not empty"):
+        export(run, what="cleaned", to=tmp_path / "clean")
+
+
+def test_a_new_run_can_start_from_the_decisions(tmp_path):
+    run = runs.pictures(tmp_path)
+    first = decide(run)
+    export(run, what="cleaned", to=tmp_path / "clean")
+    data = load_source(str(tmp_path / "clean"))
+    assert len(data) == 47 and f"{first[1].suggested}/{Path(first[1].id).name}" in data.ids.tolist()
+    # ... or with the source as it is and the corrected labels beside it
+    export(run, what="cleaned", to=tmp_path / "cleaned.csv")
+    assert read_label_file(tmp_path / "cleaned.csv").labels[first[1].id] == first[1].suggested
+    (tmp_path / "table").mkdir()
+    export(runs.table(tmp_path / "table"), what="cleaned", to=tmp_path / "homes.csv")
+    assert len(load_source(str(tmp_path / "homes.csv"))) == 60
+
+
+def test_pictures_that_are_not_files_are_written(tmp_path):
+    run = runs.table(tmp_path, n=6)
+    x = np.random.default_rng(0).integers(0, 255, (6, 9, 9, 3), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=x, y=np.array([0, 1, 0, 1, 0, 1]))
+    run.update(data={**run.record()["data"], "source": str(tmp_path / "a.npz"), "kind": "pictures"})
+    export(run, what="cleaned", to=tmp_path / "out", undecided="keep")
+    written = {path.stem: path for path in (tmp_path / "out").glob("*/*.png")}
+    with Image.open(written["4"]) as picture:
+        assert np.array_equal(np.asarray(picture), x[4])
+
+
+def test_names_that_would_escape_are_made_safe(tmp_path):
+    classes = ("..", "../../evil", "/etc/passwd", "a\\b:c")
+    run = runs.pictures(tmp_path, n=8, classes=("p", "q", "r", "s"), ratio=0.0)
+    text = (run / "labels.csv").read_text()
+    for plain, hostile in zip("pqrs", classes, strict=True):
+        text = text.replace(f",{plain},", f",{hostile},")
+    (run / "labels.csv").write_text(text)
+    run.write_summary({**run.read_summary(), "classes": list(classes)})
+    there = set(tmp_path.parent.glob("*"))
+    export(run, what="selected", to=tmp_path / "out" / "inner", undecided="keep")
+    folders = sorted(path.name for path in (tmp_path / "out" / "inner").iterdir())
+    assert folders == ["_", "_.._evil", "_etc_passwd", "a_b_c"] and set(tmp_path.parent.glob("*")) == there
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["inner"]
+
+
+@given(st.text())
+def test_any_name_is_one_harmless_part_of_a_path(name):
+    safe = safe_name(name)
+    assert safe and safe not in (".", "..") and not set(safe) & set('/\\:*?"<>|\0\n\r\t') and not safe.startswith(".")
+    assert len(safe.encode()) <= 151 and Path("x", safe).name == safe
+    assert safe_name("con.txt") == "_con.txt" and safe_name("NUL") == "_NUL"
+
+
+@given(st.lists(st.sampled_from(["a.png", "A.PNG", "a/.png", "b", "B", "b-2", ""]), max_size=12))
+def test_names_are_given_once_whatever_the_case(wanted):
+    names = Names()
+    taken = [names.take(name).casefold() for name in wanted]
+    assert len(set(taken)) == len(taken)
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [("=1+1", "'=1+1"), ("+A1", "'+A1"), ("-2+3", "'-2+3"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"),
+     ("\r=1", "'\r=1"), ("＝1", "'＝1"), ("-1.5", "-1.5"), ("+3e-7", "+3e-7"), ("-.5", "-.5"),
+     ("a=b", "a=b"), ("", ""), ("-", "'-")],
+)  # fmt: skip
+def test_cells_that_a_spreadsheet_would_run(cell, written):
+    assert neutral(cell) == written
+
+
+def test_formulas_are_neutralised_unless_raw(tmp_path):
+    run = runs.text(tmp_path, classes=("=HYPERLINK(1)", "payment", "praise"))
+    export(run, what="cleaned", to=tmp_path / "safe.csv")
+    export(run, what="cleaned", to=tmp_path / "raw.csv", raw=True)
+    assert {row["label"][0] for row in rows_of(tmp_path / "safe.csv")} == {"'", "p"}
+    assert {row["label"][0] for row in rows_of(tmp_path / "raw.csv")} == {"=", "p"}
+
+
+def test_the_originals_and_the_run_are_out_of_reach(tmp_path):
+    (tmp_path / "p").mkdir()
+    run, pictures = runs.text(tmp_path), runs.pictures(tmp_path / "p", n=8)
+    for target in (tmp_path / "mails.csv", tmp_path / "run" / ".." / "mails.csv"):
+        with pytest.raises(InputError, match="is the source"):
+            export(run, what="cleaned", to=target)
+    with pytest.raises(InputError, match="is the source"):
+        export(pictures, what="cleaned", to=tmp_path / "p" / "shapes" / "clean")
+    with pytest.raises(InputError, match="belongs to the run"):
+        export(run, what="suspects", to=run / "labels.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"what": "everything", "to": "x.csv"}, "choose one of cleaned"),
+        ({"what": "cleaned", "to": "x.xlsx"}, "a .csv or .parquet file"),
+        ({"what": "cleaned", "to": "folder"}, "only pictures"),
+        ({"what": "decisions", "to": "folder"}, "decisions are a list"),
+        ({"what": "cleaned", "to": "x.csv", "undecided": "guess"}, "choose one of auto"),
+    ],
+)
+def test_what_cannot_be_exported_is_said_in_one_line(tmp_path, options, told):
+    run = runs.text(tmp_path)
+    with pytest.raises(InputError, match=told) as caught:
+        export(run, **{**options, "to": tmp_path / options["to"]})
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / options["to"]).exists()
+
+
+def test_a_source_that_changed_is_said(tmp_path):
+    run = runs.text(tmp_path)
+    lines = (tmp_path / "mails.csv").read_text().splitlines()
+    (tmp_path / "mails.csv").write_text("\n".join(lines[:-1]) + "\n")
+    with pytest.raises(InputError, match="no longer has the sample 'mail-0059'"):
+        export(run, what="cleaned", to=tmp_path / "c.csv")
+    (tmp_path / "mails.csv").unlink()
+    with pytest.raises(InputError, match="is no longer there"):
+        export(run, what="cleaned", to=tmp_path / "c.csv")
+    assert export(run, what="suspects", to=tmp_path / "s.csv").rows > 0
+
+
+def test_a_folder_that_fails_half_way_leaves_nothing(tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    next((tmp_path / "shapes").rglob("*.png")).unlink()
+    with pytest.raises(InputError, match="no longer there"):
+        export(run, what="cleaned", to=tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "shapes"]
