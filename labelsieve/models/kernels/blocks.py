@@ -70,6 +70,8 @@ def conv_block(cin: int, cout: int, height: int, width: int) -> ConvBlock:
     if outs != cout or cin < 4 or cin != power_of_two(cin):
         found = found._replace(group=1)  # a group's channels must fill its columns
     columns = found.group * outs if found.group > 1 else min(found.columns, outs)
+    if cin != cout:  # the table speaks of equal channels: keep the three accumulators within the registers
+        found = found._replace(pixels=min(found.pixels, max(64, 2048 // columns)))
     return found._replace(pixels=max(found.pixels, width, 16), columns=max(16, columns), rows=min(found.rows, height))
 
 
