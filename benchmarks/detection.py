@@ -200,7 +200,7 @@ because:
 - scores adjusted by class (rank within the class, cleanlab's adjusted ones) fall behind on the unequal classes: a
   rare class that receives wrong labels from frequent ones holds a larger share of them, and the adjustment takes that
   away.
-- confidence-weighted entropy calls unsure samples suspicious; many of them are only hard.
+- confidence-weighted entropy grows with the entropy itself, so a sample that is only hard scores high too.
 """
 
 FIELDS = ("precision", "recall", "f1", "auroc")

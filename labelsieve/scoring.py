@@ -148,17 +148,20 @@ def _explain(block: NDArray[Any], start: int, tolerance: float) -> None:
 class _Releaser:
     """Lets go of a mapped file's pages behind the reader, which would otherwise count as this process's memory.
 
-    Only for shared mappings: letting go of a private one (mode "c") would lose what its owner wrote into it.
+    Only for shared mappings of a file: letting go of a private one (mode "c", or a bare mmap that may be anonymous)
+    would lose what its owner wrote into it.
     """
 
     def __init__(self, probs: NDArray[Any]) -> None:
         self.map, self.done, self.stride, self.first = None, 0, 0, 0
         owner: Any = probs
-        private = False
+        modes = set()
         while isinstance(owner, np.ndarray):
-            private |= isinstance(owner, np.memmap) and owner.mode == "c"
+            if isinstance(owner, np.memmap):
+                modes.add(owner.mode)
             owner = owner.base
-        if isinstance(owner, mmap.mmap) and not private and probs.flags.c_contiguous and hasattr(owner, "madvise"):
+        shared = bool(modes) and "c" not in modes
+        if isinstance(owner, mmap.mmap) and shared and probs.flags.c_contiguous and hasattr(owner, "madvise"):
             self.map = owner
             self.first = probs.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
             self.stride = probs.strides[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,11 @@ def test_a_private_mapping_keeps_what_was_written_into_it(tmp_path: Path, monkey
     monkeypatch.setattr(scoring, "RELEASE_BYTES", 4096)
     scoring.select_clean(labels, np.asarray(mapped))
     np.testing.assert_array_equal(mapped, np.roll(probs, 1, axis=1))
+    anonymous = mmap.mmap(-1, probs.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    held = np.frombuffer(anonymous, dtype="float32").reshape(probs.shape)
+    held[:] = probs
+    scoring.select_clean(labels, held)
+    np.testing.assert_array_equal(held, probs)
 
 
 def test_any_memory_order_and_number_type() -> None:
