@@ -150,6 +150,7 @@ class PictureSequence:
     """
 
     side: int
+    unreadable: dict[int, str]
 
     def __len__(self) -> int:
         raise TypeError("a sequence of pictures has a length")

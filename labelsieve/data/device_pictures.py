@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, Pixels, cut, decode_many, grey
+from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, PictureSequence, Pixels, cut, decode_many, grey
 from labelsieve.data.stage import Staged, usable_cores
 from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop, finish, window_keys
 from labelsieve.errors import InputError
@@ -51,7 +51,7 @@ class DevicePictures:
 
     def __init__(
         self,
-        pictures: Pictures | Staged,
+        pictures: PictureSequence,
         device: torch.device | str = "cpu",
         *,
         crop: int = 227,
@@ -71,7 +71,7 @@ class DevicePictures:
         self.scale = torch.as_tensor(1 / (255 * std), dtype=torch.float32, device=self.device)
         self.offset = torch.as_tensor(-mean / std, dtype=torch.float32, device=self.device)
         cores = usable_cores() if workers is None else workers
-        source: Iterable[Pixels] = pictures if isinstance(pictures, Staged) else decoded(pictures, cores)
+        source: Iterable[Pixels] = decoded(pictures, cores) if isinstance(pictures, Pictures) else pictures
         chunks: list[Tensor] = [torch.empty((0, 3), dtype=torch.uint8, device=self.device)]
         pieces: list[Tensor] = []
         sizes: list[tuple[int, int]] = []
