@@ -32,6 +32,11 @@ class Facts:
         return str(data.get("name") or self.run.name)
 
     @property
+    def title(self) -> str:
+        """The data's name, and the run's where it says more."""
+        return self.name if self.name == self.run.resolve().name else f"{self.name}, run {self.run.resolve().name}"
+
+    @property
     def selected(self) -> int:
         return int(np.sum(self.columns.verdict == SELECTED))
 
@@ -58,8 +63,10 @@ class Facts:
 
     @property
     def notes(self) -> list[str]:
+        """What the selection remarked, without what is said elsewhere."""
         notes = self.summary.get("notes")
-        return [str(note) for note in notes] if isinstance(notes, list) else []
+        said = [str(note) for note in notes] if isinstance(notes, list) else []
+        return [note for note in said if not self.trust or self.trust not in note]
 
     @property
     def transition(self) -> FloatArray | None:

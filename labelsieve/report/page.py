@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from labelsieve.files import write_text
-from labelsieve.report import sections
+from labelsieve.report import sections, training
 from labelsieve.report.facts import Facts, read_facts
 from labelsieve.report.html import Markup, el
 from labelsieve.report.samples import Samples, open_samples
@@ -40,7 +40,7 @@ def render_report(facts: Facts, samples: Samples, *, most: int = MOST, made: dat
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="referrer", content="no-referrer"),
         el("meta", name="color-scheme", content="light dark"),
-        el("title", f"{facts.name}: {facts.headline()[0].rstrip('.')} \u2013 labelsieve"),
+        el("title", f"{facts.title}: {facts.headline()[0].rstrip('.')} \u2013 labelsieve"),
         el("style", Markup(style)),
     )
     body = el(
@@ -55,8 +55,8 @@ def render_report(facts: Facts, samples: Samples, *, most: int = MOST, made: dat
                 sections.mistakes(facts),
                 sections.verdicts(facts),
                 suspects(facts, samples, most=most),
-                sections.learning(facts),
-                sections.theory(facts),
+                training.learning(facts),
+                training.theory(facts),
                 sections.settings(facts),
             ),
             el("footer", el("p", f"Made by labelsieve {__version__}. This page is one file: send it to anyone.")),

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.report.charts import dash, heat_map, line_chart, stacked_bars, swatch
+from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.columns import most_confused
-from labelsieve.report.curves import curves
 from labelsieve.report.facts import Facts, number
-from labelsieve.report.html import Markup, count, el, join, percent, plural, shorten
+from labelsieve.report.html import Markup, count, el, percent, plural, shorten
 from labelsieve.types import VERDICTS
 
 MOST_CLASSES = 25
@@ -42,11 +41,13 @@ def table(heads: list[tuple[str, bool]], rows: list[list[object]], *, caption: s
 
 def masthead(facts: Facts, *, made: str, version: str) -> Markup:
     first, second = facts.headline()
-    brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.name}"), el("span", made), cls="brand")
+    brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.title}"), el("span", made), cls="brand")
     parts: list[object] = [brand, el("h1", first), el("p", second, cls="lead")]
     if facts.trust:
         parts.append(el("p", el("strong", "How far to trust this: "), facts.trust.rstrip(".") + ".", cls="trust"))
-    parts += [el("p", note.rstrip(".") + ".", cls="note") for note in facts.notes if note != facts.trust]
+    if facts.notes:
+        listed = el("ul", *(el("li", note) for note in facts.notes))
+        parts.append(el("details", el("summary", "Notes of the selection"), listed, cls="notes"))
     return el("header", *parts, figures(facts), contents(facts), cls="masthead")
 
 
@@ -54,6 +55,9 @@ def figures(facts: Facts) -> Markup:
     summary = facts.summary
     ratio, interval = facts.noise_ratio, facts.interval
     between = f"likely {percent(interval[0])} to {percent(interval[1])}" if interval else ""
+    truth = number(summary.get("measured_noise_ratio"))
+    if truth is not None:
+        between += f"{', ' if between else ''}measured {percent(truth, 1)}"
     shown: list[tuple[str, str, str]] = [
         ("samples", count(len(facts.columns)), plural(len(facts.columns.classes), "class", "classes")),
         ("estimated noise ratio", percent(ratio), between),
@@ -181,9 +185,9 @@ def verdicts(facts: Facts) -> Markup:
     per_class = [[int(counts[i, code]) for code in order] for i in chosen]
     names = [columns.classes[i] for i in chosen]
     meaning = {
-        "selected": "the label agrees with a network that never saw it",
+        "selected": "the label agrees with a model that never saw it",
         "candidate": "it does not: the label may be wrong",
-        "removed": "set aside as too unlike the others",
+        "removed": "the most doubtful, set aside for good",
     }
     legend = el(
         "ul",
@@ -207,55 +211,6 @@ def verdicts(facts: Facts) -> Markup:
         el("div", chart, cls="scroll", tabindex=0, role="region", aria_label="Verdicts by given label, chart"),
         el("details", el("summary", "The same as a table"), table(heads, rows, caption=caption)),
     )
-
-
-def learning(facts: Facts) -> Markup:
-    charts = curves(facts.history)
-    if not charts:
-        return section(
-            "curves",
-            "Learning curves",
-            el("p", "This run trained without epochs, so there are no curves.", cls="quiet"),
-        )
-    drawn = [
-        el(
-            "figure",
-            el("figcaption", quantity.replace("_", " ")),
-            line_chart(lines, title=quantity.replace("_", " "), ident=f"c{i}"),
-        )
-        for i, (quantity, lines) in enumerate(charts.items())
-    ]
-    styles = {line.name: line.style for lines in charts.values() for line in lines}
-    legend = [el("li", dash(style), name) for name, style in list(styles.items())[:24]]
-    if len(styles) > 24:
-        legend.append(el("li", f"and {len(styles) - 24} more"))
-    return section("curves", "Learning curves", el("ul", *legend, cls="legend"), el("div", *drawn, cls="curves"))
-
-
-def theory(facts: Facts) -> Markup:
-    summary = facts.summary
-    rows: list[list[object]] = []
-    for key, told, meaning in (
-        ("label_precision", "label precision", "share of the selected samples whose label is right"),
-        ("label_recall", "label recall", "share of the right labels that were selected"),
-    ):
-        expected, measured = number(summary.get(key)), number(summary.get(f"measured_{key}"))
-        rows.append([told, meaning, percent(expected, 1), percent(measured, 1) if measured is not None else "\u2013"])
-    known = any(str(key).startswith("measured_") for key in summary)
-    why = (
-        "The true labels of this run are known, so the last column was measured with them; nothing else saw them."
-        if known
-        else "Measured values need true labels, which this run was not given."
-    )
-    heads = [("of the selected", False), ("what it is", False), ("expected", True), ("measured", True)]
-    formula = el(
-        "p",
-        "A network that learns one half of noisy data completely makes its labels' mistakes again on the other half: it"
-        " agrees with a given label with probability Σ T² over the row of the true class. So of the samples where it"
-        " agrees, Σ π Tᵢᵢ² / Σ π Tᵢⱼ² are right, and Σ π Tᵢᵢ² / Σ π Tᵢᵢ of the right ones are found."
-        " A network that resists some of the noise does better than this.",
-    )
-    return section("theory", "What the theory expects", formula, table(heads, rows, caption=why))
 
 
 def settings(facts: Facts) -> Markup:
@@ -300,6 +255,3 @@ def _confused(facts: Facts, matrix: Any) -> list[int]:
 
 def _share(part: int, whole: int) -> str:
     return f"{percent(part / whole)} of all" if whole else ""
-
-
-__all__ = ["join", "learning", "masthead", "mistakes", "section", "settings", "theory", "verdicts", "what_next"]

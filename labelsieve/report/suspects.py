@@ -65,7 +65,7 @@ def _look(seen: object, given: str, other: str) -> Markup:
         source = f"data:{seen.media};base64,{base64.b64encode(seen.data).decode('ascii')}"
         tiny = "tiny" if max(seen.width, seen.height) <= 64 else None
         told = f"Sample labelled {given}, suggested {other}"
-        shot = el("img", src=source, alt=told, width=seen.width, height=seen.height, loading="lazy", cls=tiny)
+        shot = el("img", src=source, alt=told, width=seen.width, height=seen.height, decoding="async", cls=tiny)
         return el("div", shot, cls="shot")
     if isinstance(seen, Text):
         return el("blockquote", shorten(seen.text, MOST_TEXT) or "(empty)")

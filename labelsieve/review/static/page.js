@@ -258,7 +258,7 @@
   inTurn(async () => {
     const start = await Talk.get("/api/start");
     Object.assign(state, { names: start.classes, kind: start.kind, name: start.folder });
-    $("run-name").textContent = start.name;
+    $("run-name").textContent = start.name === start.folder ? start.name : `${start.name}, run ${start.folder}`;
     document.title = `${start.name} – review – labelsieve`;
     for (const id of ["given", "suggested"]) $(id).append(...start.classes.map((name, code) => Show.el("option", { value: String(code), text: name })));
     const at = recall();
