@@ -1,0 +1,130 @@
+"""Any scikit-learn classifier answers selection's trainings.
+
+Probabilities come from `predict_proba`, else from a softmax of `decision_function`, else `predict` counts as certain.
+They are asked for in chunks and reduced at once to a few numbers a sample: memory is O(n) plus one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from labelsieve.errors import InputError
+from labelsieve.execute.local import run_all
+from labelsieve.types import FloatArray, IntArray, Job, Scores
+
+CHUNK_CELLS = 2_000_000  # probabilities held at once: 16 MB
+SMALLEST = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
+
+
+def take(x: Any, index: IntArray) -> Any:
+    """Samples of an array, a sparse matrix, a data frame or a plain sequence."""
+    if hasattr(x, "iloc"):
+        return x.iloc[index]
+    if hasattr(x, "shape"):
+        return x[index]
+    return [x[i] for i in index]
+
+
+def softmax(scores: FloatArray) -> FloatArray:
+    """Rows to probabilities; one column is the log-odds of the second of two classes."""
+    if scores.ndim == 1:
+        scores = np.stack([np.zeros_like(scores), scores], axis=1)
+    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """A fresh copy whose every `random_state`, also of nested steps, is `seed`."""
+    from sklearn.base import clone
+
+    copy = clone(estimator)
+    names = [name for name in copy.get_params() if name == "random_state" or name.endswith("__random_state")]
+    return copy.set_params(**dict.fromkeys(names, seed % 2**32)) if names else copy
+
+
+def probabilities(model: Any, x: Any) -> FloatArray:
+    """[n, len(model.classes_)], from the best thing the classifier offers."""
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(x), dtype=np.float64)
+    if hasattr(model, "decision_function"):
+        return softmax(np.asarray(model.decision_function(x), dtype=np.float64))
+    return np.asarray(np.asarray(model.predict(x))[:, None] == np.asarray(model.classes_)[None, :], dtype=np.float64)
+
+
+class OneClass:
+    """Stands in where the samples to train on hold one class only, which most classifiers refuse."""
+
+    def __init__(self, code: int) -> None:
+        self.classes_ = np.array([code])
+
+    def predict_proba(self, x: Any) -> FloatArray:
+        return np.ones((x.shape[0] if hasattr(x, "shape") else len(x), 1))
+
+
+def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> Any:
+    present = np.unique(labels)
+    if len(present) < 2:
+        return OneClass(int(present[0]))
+    model = seeded(estimator, seed)
+    model.fit(x, labels)
+    if not hasattr(model, "classes_"):
+        # A classifier with nothing but fit and predict: it answers with the labels it was shown.
+        model.classes_ = present
+    return model
+
+
+def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: int) -> Scores:
+    """One chunk's probabilities to Scores; a class the training set lacked has probability 0."""
+    if not np.isfinite(probability).all():
+        raise InputError(
+            "estimator: it returned probabilities that are NaN or infinite; scale the features or change it"
+        )
+    column = np.full(classes, -1, dtype=np.int64)
+    column[known] = np.arange(len(known))
+    at = column[given]
+    rows = np.arange(len(given))
+    of_given = np.where(at >= 0, probability[rows, at], 0.0)
+    best = probability.argmax(axis=1)
+    loss = -np.log(np.clip(of_given, SMALLEST, 1.0))
+    return Scores(predicted=known[best], probability=of_given, confidence=probability[rows, best], loss=loss)
+
+
+def chunks(index: IntArray, size: int) -> Iterator[IntArray]:
+    for start in range(0, len(index), size):
+        yield index[start : start + size]
+
+
+def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Scores:
+    """Train on `job.train`, score `job.score`."""
+    if len(job.train) == 0:
+        raise InputError(f"{job.name}: there is no sample to train on")
+    model = fit(estimator, take(x, job.train), job.labels[job.train], job.seed)
+    known = np.asarray(model.classes_, dtype=np.int64)
+    size = max(1, CHUNK_CELLS // len(known))
+    parts = [
+        reduce(job.labels[part], probabilities(model, take(x, part)), known, classes)
+        for part in chunks(job.score, size)
+    ]
+    if not parts:
+        empty = np.zeros(0)
+        return Scores(np.zeros(0, dtype=np.int64), empty, empty, empty)
+    names = ("predicted", "probability", "confidence", "loss")
+    return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True)
+class SklearnTrainer:
+    """A `Trainer` over samples `x` (anything the estimator takes and that can be indexed)."""
+
+    x: Any
+    estimator: Any
+    classes: int
+    executor: Any = None
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        return run_all(partial(train_and_score_one, self.x, self.estimator, self.classes), jobs, self.executor)

@@ -1,0 +1,199 @@
+"""How noisy the labels are, and which class becomes which, without being told.
+
+Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half. Train g on the
+selected samples of one half alone, let it predict all of the other half, and the mirror. Per predicted class take the
+10 % most confident samples (at least 20) and count their given labels: that is a row of T. g has seen none of the
+labels it counts, and where it is most confident it is right, so what it counts is the noise.
+
+Counting all predictions instead of the confident ones also counts g's own mistakes: an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from labelsieve import theory
+from labelsieve.types import FloatArray, IntArray, Job, Scores
+
+CONFIDENT_SHARE = 0.1
+CONFIDENT_LEAST = 20
+BOOTSTRAP_DRAWS = 400
+# How often g must be wrong to explain the labels, were the noise the same for every sample of a class: above the first
+# its mistakes may hide some noise, above the second one should doubt that the noise is the same.
+NOTICEABLE_ERROR, SUSPICIOUS_ERROR = 0.10, 0.25
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """What the noise looks like, how sure that is, and where the number came from."""
+
+    ratio: float
+    low: float  # 95 % bootstrap interval of `ratio`
+    high: float
+    transition: FloatArray  # T-hat, rows sum to 1
+    prior: FloatArray  # share of each true class
+    upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together
+    concentration: float  # 1/(c-1) symmetric ... 1 pair
+    counted: int  # labels that were counted
+    method: str
+    trust: str  # one plain sentence
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the matrix and the prior, for the history."""
+        return {key: value for key, value in asdict(self).items() if key not in ("transition", "prior")}
+
+
+def eq4_ratio(test_accuracy: float, classes: int) -> float:
+    """The exact root of Eq. 4, symmetric noise; clamped where the accuracy is below 1/c."""
+    return theory.ratio_from_accuracy(test_accuracy, classes, "symmetric").ratio
+
+
+def eq5_ratio(test_accuracy: float, classes: int) -> float:
+    """The exact root of Eq. 5, pair noise; clamped where the accuracy is below 1/2."""
+    return theory.ratio_from_accuracy(test_accuracy, classes, "pair").ratio
+
+
+def pair_counts(first: IntArray, second: IntArray, classes: int) -> FloatArray:
+    """How often each pair of codes occurs, c x c."""
+    flat = np.bincount(first * classes + second, minlength=classes * classes)
+    return flat.reshape(classes, classes).astype(np.float64)
+
+
+def confident_counts(
+    scores: Scores, given: IntArray, classes: int, *, share: float = CONFIDENT_SHARE, least: int = CONFIDENT_LEAST
+) -> FloatArray:
+    """Given labels of the most confident samples of each predicted class; equal confidence counts equally."""
+    confident = np.zeros(len(given), dtype=bool)
+    order = np.argsort(scores.predicted, kind="stable")
+    bounds = np.searchsorted(scores.predicted[order], np.arange(classes + 1))
+    for start, end in pairwise(bounds.tolist()):
+        if end > start:
+            members = order[start:end]
+            size = min(len(members), max(least, int(np.ceil(share * len(members)))))
+            confidence = scores.confidence[members]
+            confident[members] = confidence >= np.partition(confidence, len(members) - size)[len(members) - size]
+    return pair_counts(scores.predicted[confident], given[confident], classes)
+
+
+def rows_to_one(counts: FloatArray) -> FloatArray:
+    """Counts to a transition matrix; a row without any is taken as clean."""
+    total = counts.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, counts / np.maximum(total, 1e-300), np.eye(len(counts))))
+
+
+def concentration(transition: FloatArray, prior: FloatArray) -> float:
+    """h = sum_i pi_i max_{j != i} T_ij / eps: how much of the noise goes to one class. 1/(c-1) symmetric, 1 pair."""
+    off = transition * (1 - np.eye(len(transition)))
+    noise = float(prior @ off.sum(axis=1))
+    return float(prior @ off.max(axis=1)) / noise if noise > 0 else 1 / (len(transition) - 1)
+
+
+def remove_ratio(noise_ratio: float, h: float, classes: int) -> float:
+    """r = min(2, eps/(1-eps)) (1-h) / (1-1/(c-1)): the authors' choice for symmetric noise, 0 for pair, else between.
+
+    With two classes the patterns are the same and nothing tells a hard sample from a wrong label: none is removed.
+    """
+    if classes < 3:
+        return 0.0
+    full = 2.0 if noise_ratio >= 2 / 3 else noise_ratio / (1 - noise_ratio)
+    return full * min(1.0, max(0.0, (1 - h) / (1 - 1 / (classes - 1))))
+
+
+def bootstrap_interval(counts: FloatArray, prior: FloatArray, seed: int) -> tuple[float, float]:
+    """95 % interval of eps when each row's counted labels are drawn again."""
+    rng = np.random.default_rng([seed, 0xB007])
+    total = counts.sum(axis=1).astype(np.int64)
+    right = np.where(total > 0, np.diagonal(counts) / np.maximum(total, 1), 1.0)
+    kept = rng.binomial(total, right, size=(BOOTSTRAP_DRAWS, len(counts))) / np.maximum(total, 1)
+    draws = 1 - np.where(total > 0, kept, 1.0) @ prior
+    return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))
+
+
+def trust_sentence(counts: FloatArray, joint: FloatArray, prior: FloatArray, ratio: float) -> str:
+    """How far to trust the estimate; `joint` counts all predictions against given labels."""
+    n = joint.sum()
+    agreement = float(np.trace(joint)) / n
+    chance = float(joint.sum(axis=1) @ joint.sum(axis=0)) / n**2
+    if agreement - chance < 3 * np.sqrt(max(chance * (1 - chance), 1e-12) / n):
+        return "not distinguishable from random: held-out predictions agree with the labels no more than by chance"
+    used = counts.sum(axis=1)[prior > 0]
+    if n < 2 * CONFIDENT_LEAST * len(counts) or used.min() < CONFIDENT_LEAST:
+        return (
+            f"too few samples: some class was counted from {int(used.min())} labels; read the interval, not the number"
+        )
+    error = 1 - agreement / max(1 - ratio, 1e-12)
+    if error > SUSPICIOUS_ERROR:
+        return (
+            f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {error:.0%} of the"
+            f" samples to explain the labels; the truth lies between {ratio:.2f} and {1 - agreement:.2f}"
+        )
+    if error > NOTICEABLE_ERROR:
+        return (
+            f"fair: the classifier's own mistakes may hide noise; the truth lies between {ratio:.2f} and"
+            f" {1 - agreement:.2f}, nearer the first where the noise is the same for all samples of a class"
+        )
+    return "trustworthy: the noise looks the same for all samples of a class"
+
+
+def estimate_from_scores(
+    scores: Sequence[Scores], given: Sequence[IntArray], classes: int, *, seed: int, method: str
+) -> NoiseEstimate:
+    """The estimate from held-out scores of both halves, whoever made them."""
+    counts = sum(
+        (confident_counts(s, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
+    )
+    joint = sum(
+        (pair_counts(s.predicted, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
+    )
+    transition = rows_to_one(counts)
+    prior = joint.sum(axis=1) / joint.sum()
+    ratio = float(prior @ (1 - np.diagonal(transition)))
+    low, high = bootstrap_interval(counts, prior, seed)
+    return NoiseEstimate(
+        ratio=ratio,
+        low=min(low, ratio),
+        high=max(high, ratio),
+        transition=transition,
+        prior=prior,
+        upper_bound=1 - float(np.trace(joint) / joint.sum()),
+        concentration=concentration(transition, prior),
+        counted=int(counts.sum()),
+        method=method,
+        trust=trust_sentence(counts, joint, prior, ratio),
+    )
+
+
+def cross_fitted_steps(
+    labels: IntArray,
+    classes: int,
+    halves: tuple[IntArray, IntArray],
+    scores: tuple[Scores, Scores],
+    *,
+    seed: int,
+    job_seeds: tuple[int, int],
+    name: str = "incv",
+    keep_best: bool = False,
+) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
+    """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
+
+    Where too little was selected to train g on, the first scores themselves are counted (and no g's scores returned).
+    """
+    picked = [half[s.predicted == labels[half]] for half, s in zip(halves, scores, strict=True)]
+    given = [labels[half] for half in halves]
+    if min(len(np.unique(labels[p])) for p in picked) < 2:
+        method = "confident counting without cross-fitting: too few samples were selected"
+        return estimate_from_scores(scores, given, classes, seed=seed, method=method), None
+    jobs = [
+        Job(f"{name}-estimate-{1 + k}", labels, np.sort(picked[1 - k]), halves[k], job_seeds[k], keep_best)
+        for k in (0, 1)
+    ]
+    first, second = yield jobs
+    estimate = estimate_from_scores(
+        (first, second), given, classes, seed=seed, method="cross-fitted confident counting"
+    )
+    return estimate, (first, second)

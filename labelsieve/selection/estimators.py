@@ -1,0 +1,200 @@
+"""NCV and INCV as scikit-learn estimators: fit(X, y), then look at which labels are right.
+
+incv = INCV(random_state=0).fit(X, y)
+X[incv.selected_], y[incv.selected_]          labels that held-out predictions confirm
+np.argsort(-incv.suspicion_)[:20]             the twenty most doubtful ones
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from labelsieve.errors import InputError
+from labelsieve.execute.local import check_executor
+from labelsieve.execute.sklearn_trainer import SklearnTrainer
+from labelsieve.selection.defaults import default_estimator
+from labelsieve.selection.drive import drive
+from labelsieve.selection.incv import incv_steps, rare_classes
+from labelsieve.selection.inputs import check_samples, encode_labels
+from labelsieve.selection.ncv import ncv_settings
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.types import Trainer
+
+
+class RareClassWarning(UserWarning):
+    """A class has too few samples to be in both halves; its labels could not be checked and stay candidates."""
+
+
+class INCV(BaseEstimator):  # type: ignore[misc]
+    """Iterative noisy cross-validation: finds the samples whose labels are right.
+
+    Parameters
+    ----------
+    estimator : a scikit-learn classifier (with `predict_proba`, `decision_function` or only `predict`), a function that
+        returns a new `torch.nn.Module`, or None: a sensible one for the data.
+    n_iterations : rounds; fewer are run where a further one would add nothing.
+    remove_ratio : samples removed for each one selected; "auto" takes it from the measured noise.
+    random_state : int, RandomState or None. The same number gives the same answer, on any number of workers.
+    executor : where the trainings run: None, "threads", "processes", a number of workers, or an object with `map`.
+    protocol : "auto" measures the noise; "paper" does what the authors' code does and wants to be told `pattern`.
+    pattern : "auto", "symmetric" or "pair", where the noise pattern is known.
+    checkpoint : which epoch of a network selects: "auto", "last", "best-until-2".
+    epochs, device : for networks.
+
+    Attributes
+    ----------
+    selected_, candidate_, removed_ : bool, one a sample: disjoint, together everything.
+    noise_ratio_, transition_matrix_ : share of wrong labels; T[i, j] = P(given label j | true class i).
+    predicted_, probability_, loss_ : held-out prediction, probability of the given label, its cross-entropy.
+    suspicion_ : 0..1, sorting by it ranks the suspects.
+    iteration_ : in which iteration the verdict fell; 0 for candidates.
+    expected_precision_, expected_recall_ : of the selected samples, as far as can be told without the truth.
+    history_, notes_ : each iteration in numbers; what was concluded, in sentences.
+    classes_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        n_iterations: int = 4,
+        remove_ratio: Any = "auto",
+        random_state: Any = None,
+        executor: Any = None,
+        protocol: str = "auto",
+        pattern: str = "auto",
+        checkpoint: str = "auto",
+        epochs: int = 50,
+        device: str = "auto",
+    ) -> None:
+        self.estimator = estimator
+        self.n_iterations = n_iterations
+        self.remove_ratio = remove_ratio
+        self.random_state = random_state
+        self.executor = executor
+        self.protocol = protocol
+        self.pattern = pattern
+        self.checkpoint = checkpoint
+        self.epochs = epochs
+        self.device = device
+
+    def fit(self, X: Any, y: Any) -> INCV:
+        """Select the clean labels of `y`."""
+        settings = INCVSettings(
+            n_iterations=self.n_iterations,
+            remove_ratio=self.remove_ratio,
+            pattern=self.pattern,
+            checkpoint=self.checkpoint,
+            protocol=self.protocol,  # type: ignore[arg-type]
+        )
+        self._select(X, y, settings, "incv")
+        return self
+
+    def _select(self, X: Any, y: Any, settings: INCVSettings, name: str) -> None:
+        check_executor(self.executor)
+        X = check_samples(self, X, y)
+        classes, codes = encode_labels(y)
+        seed = draw_seed(self.random_state)
+        trainer = self._trainer(X, len(classes), seed)
+        steps = incv_steps(codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist())
+        selection = drive(steps, trainer)
+        rare = [classes[code].item() for code in rare_classes(selection)]
+        if rare:
+            warnings.warn(
+                f"too few samples to be in both halves, labels stay candidates: class {', '.join(map(repr, rare))}",
+                RareClassWarning,
+                stacklevel=3,
+            )
+        self.classes_ = classes
+        self.selected_ = selection.selected
+        self.candidate_ = selection.candidate
+        self.removed_ = selection.removed
+        self.noise_ratio_ = selection.noise_ratio
+        self.transition_matrix_ = selection.transition_matrix
+        self.predicted_: NDArray[Any] = classes[selection.predicted]
+        self.probability_ = selection.probability
+        self.loss_ = selection.loss
+        self.suspicion_ = selection.suspicion
+        self.iteration_ = selection.iteration
+        self.expected_precision_ = selection.expected_precision
+        self.expected_recall_ = selection.expected_recall
+        self.history_ = list(selection.history)
+        self.notes_ = list(selection.notes)
+
+    def _trainer(self, X: Any, classes: int, seed: int) -> Trainer:
+        estimator = default_estimator(X) if self.estimator is None else self.estimator
+        if is_network_factory(estimator):
+            from labelsieve.execute.lockstep import EngineTrainer
+
+            trainer: Trainer = EngineTrainer(
+                X, estimator, classes=classes, epochs=self.epochs, seed=seed, device=self.device
+            )
+            return trainer
+        if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
+            raise InputError(
+                "estimator: expected a scikit-learn classifier or a function that returns a torch module,"
+                f" got {estimator!r}"
+            )
+        return SklearnTrainer(X, estimator, classes, self.executor)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+class NCV(INCV):
+    """Noisy cross-validation: one round, nothing removed. Parameters and attributes as in INCV."""
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        random_state: Any = None,
+        executor: Any = None,
+        protocol: str = "auto",
+        pattern: str = "auto",
+        checkpoint: str = "auto",
+        epochs: int = 50,
+        device: str = "auto",
+    ) -> None:
+        super().__init__(
+            estimator,
+            random_state=random_state,
+            executor=executor,
+            protocol=protocol,
+            pattern=pattern,
+            checkpoint=checkpoint,
+            epochs=epochs,
+            device=device,
+        )
+
+    def fit(self, X: Any, y: Any) -> NCV:
+        """Select the clean labels of `y`."""
+        settings = INCVSettings(pattern=self.pattern, checkpoint=self.checkpoint, protocol=self.protocol)  # type: ignore[arg-type]
+        self._select(X, y, ncv_settings(settings), "ncv")
+        return self
+
+
+def is_network_factory(estimator: Any) -> bool:
+    """A function or class that makes a network; a network itself is refused, for it can be trained only once."""
+    if hasattr(estimator, "state_dict") and not isinstance(estimator, type):
+        raise InputError("estimator: give a function that returns a new torch module, not a module")
+    return callable(estimator) and not hasattr(estimator, "fit")
+
+
+def draw_seed(random_state: Any) -> int:
+    """A number from whatever scikit-learn accepts; an int is itself."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise InputError(f"random_state: expected a number of at least 0, got {random_state}")
+        return int(random_state)
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,298 @@
+"""Iterative noisy cross-validation, algorithm 2 of the paper, as a generator that asks for trainings.
+
+    S = {}, C = everything
+    repeat:  split C at random into C_1 and C_2
+             train f on S + C_1; S_1 = {samples of C_2 where f predicts the given label}
+             R_1 = the r |S_1| others of C_2 with the largest loss
+             the same with the halves exchanged: S_2, R_2
+             S = S + S_1 + S_2,  C = C - S_1 - S_2 - R_1 - R_2
+
+Protocol "paper" is told the noise pattern and reads the ratio from iteration 1's first half (Eq. 4 or 5). Protocol
+"auto" is told nothing: in iteration 1 it measures the noise (`estimate`), which takes two more trainings, lets those
+select instead where they are better, and takes r from the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from labelsieve import theory
+from labelsieve.errors import InputError
+from labelsieve.scoring import suspicion_of
+from labelsieve.selection.estimate import NoiseEstimate, cross_fitted_steps, pair_counts, remove_ratio
+from labelsieve.selection.joint import NEAR_SINGULAR, expected_right, left_over
+from labelsieve.selection.outcome import finish
+from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
+from labelsieve.selection.state import INCVState
+from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
+
+Steps = Generator[list[Job], list[Scores], Selection]
+# Protocol "auto" stops when an iteration selected less than this share of all samples.
+WORTH_AN_ITERATION = 0.005
+
+
+def halves(
+    candidates: IntArray, labels: IntArray, rng: np.random.Generator, *, even: bool
+) -> tuple[IntArray, IntArray]:
+    """Two random halves; `even` shares out each given class, so that a class of two samples is in both."""
+    order = rng.permutation(candidates)
+    if even:
+        order = order[np.argsort(labels[order], kind="stable")]
+        return np.sort(order[0::2]), np.sort(order[1::2])
+    middle = (len(order) + 1) // 2
+    return np.sort(order[:middle]), np.sort(order[middle:])
+
+
+def largest_losses(pool: IntArray, loss: FloatArray, count: int) -> IntArray:
+    """The `count` samples of `pool` with the largest loss; the earlier one where losses are equal."""
+    order = np.lexsort((pool, -loss))
+    return np.asarray(pool[order[: max(0, count)]])
+
+
+def incv_steps(
+    labels: Any,
+    classes: int,
+    *,
+    settings: INCVSettings | None = None,
+    seed: int,
+    state: INCVState | None = None,
+    on_iteration: Callable[[INCVState], None] | None = None,
+    name: str = "incv",
+    names: Sequence[Any] | None = None,
+) -> Steps:
+    """Select clean labels: yields lists of jobs, wants their scores, returns the Selection.
+
+    `state` takes up a stopped run after its last iteration; `on_iteration` is handed the state after each.
+    `name` starts every job's name; `names` are the users' own names of the classes, for the notes.
+    """
+    settings = settings or INCVSettings()
+    given = check_labels(labels, classes)
+    if seed < 0:
+        raise InputError(f"seed: expected a whole number of at least 0, got {seed}")
+    if state is None:
+        state = replace(INCVState.start(len(given), classes), best_until=settings.best_until(None))
+    if len(state.verdict) != len(given) or len(state.transition) != classes:
+        raise InputError(
+            f"the stored state is of {len(state.verdict)} samples and {len(state.transition)} classes, the labels are"
+            f" {len(given)} of {classes}; start the selection anew"
+        )
+    while state.done < settings.n_iterations and not state.stopped:
+        state = yield from iteration(state, given, classes, settings, seed, name, names)
+        if on_iteration is not None:
+            on_iteration(state)
+    return finish(state, classes, settings)
+
+
+def iteration(
+    state: INCVState,
+    given: IntArray,
+    classes: int,
+    settings: INCVSettings,
+    seed: int,
+    name: str,
+    names: Sequence[Any] | None,
+) -> Generator[list[Job], list[Scores], INCVState]:
+    """Lines 3 to 13 of algorithm 2."""
+    k, paper, candidates = state.done + 1, settings.protocol == "paper", state.candidates
+    if len(candidates) < 2:
+        note = f"stopped after iteration {state.done}: {len(candidates)} candidates are left, too few for two halves"
+        return replace(state, stopped=True, notes=(*state.notes, note))
+
+    first, second = halves(candidates, given, np.random.default_rng([seed, k]), even=not paper)
+    keep_best = k <= state.best_until
+    # The paper starts every training from the same weights; the split's own generator is another one.
+    seeds = (seed, seed) if paper else (job_seed(seed, k, 1), job_seed(seed, k, 2))
+    chosen = state.selected
+    jobs = [
+        Job(f"{name}-{k}-1", given, np.union1d(chosen, first), second, seeds[0], keep_best),
+        Job(f"{name}-{k}-2", given, np.union1d(chosen, second), first, seeds[1], keep_best),
+    ]
+    answers = yield jobs
+    scored = (second, first)
+    check_answers(jobs, answers)
+    state = with_scores(state, scored, answers, given)
+
+    history: dict[str, Any] = {
+        "iteration": k,
+        "candidates": len(candidates),
+        "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(answers, scored, strict=True)],
+        "keep_best": keep_best,
+    }
+    if k == 1 and paper:
+        state = with_paper_noise(state, history["agreement"][0], classes, settings)
+    elif k == 1:
+        estimate, again = yield from cross_fitted_steps(
+            given, classes, scored, (answers[0], answers[1]), seed=seed,
+            job_seeds=(job_seed(seed, k, 3), job_seed(seed, k, 4)), name=name, keep_best=keep_best,
+        )  # fmt: skip
+        if again is not None:
+            state, history["selector"] = better_of_both(state, scored, again, given)
+        state = with_measured_noise(state, estimate, settings)
+        history["estimate"] = estimate.summary()
+
+    verdict, fell = state.verdict.copy(), state.iteration.copy()
+    for half, job in zip(scored, jobs, strict=True):
+        agrees = state.predicted[half] == given[half]
+        # A label the training never saw could not be predicted: its samples stay candidates, whatever their loss.
+        seen = np.bincount(given[job.train], minlength=classes) > 0
+        pool = half[~agrees & seen[given[half]]]
+        removed = largest_losses(pool, state.loss[pool], int(state.remove_ratio * int(agrees.sum())))
+        verdict[half[agrees]], verdict[removed] = SELECTED, REMOVED
+        fell[half[agrees]] = fell[removed] = k
+        history.setdefault("unseen_classes", []).extend(np.unique(given[half][~seen[given[half]]]).tolist())
+    state = replace(state, verdict=verdict, iteration=fell, done=k)
+    if not paper:
+        state = with_expected_right(state, candidates, given, classes)
+    return with_history(state, history, given, settings, names)
+
+
+def with_scores(state: INCVState, scored: Sequence[IntArray], answers: Sequence[Scores], given: IntArray) -> INCVState:
+    """The candidates' held-out scores replace their older ones; suspicion is the mean over all looks."""
+    keys = ("predicted", "probability", "confidence", "loss", "suspicion", "looks")
+    arrays = {key: getattr(state, key).copy() for key in keys}
+    for half, scores in zip(scored, answers, strict=True):
+        for key in keys[:4]:
+            arrays[key][half] = getattr(scores, key)
+        looks, new = arrays["looks"][half], suspicion_of(scores, given[half])
+        old = np.where(looks > 0, arrays["suspicion"][half], 0.0)
+        arrays["suspicion"][half] = (old * looks + new) / (looks + 1)
+        arrays["looks"][half] = looks + 1
+    return replace(state, **arrays)
+
+
+def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSettings) -> INCVState:
+    """Line 8: the ratio from the first half's test accuracy by Eq. 4 (Eq. 5 for pair), then r and the checkpoints."""
+    pattern = "pair" if settings.asymmetric else "symmetric"
+    found = theory.ratio_from_accuracy(accuracy, classes, pattern)
+    eps = found.ratio
+    r = authors_remove_ratio(eps, asymmetric=settings.asymmetric)
+    if settings.remove_ratio != "auto":
+        r = float(settings.remove_ratio)
+    best_until = settings.best_until(eps)
+    told = "told" if settings.pattern != "auto" else "assumed: protocol paper must be told the pattern, and was not"
+    equation, formula = (5, "0 for pair noise") if pattern == "pair" else (4, "min(2, eps/(1-eps))")
+    source = formula if settings.remove_ratio == "auto" else "as given"
+    notes = [
+        f"noise ratio {eps:.4f} by Eq. {equation} from the first half's agreement {accuracy:.4f}; {pattern}, {told}",
+        f"remove ratio {r:.4f}, {source}; best checkpoint until iteration {best_until}",
+    ]
+    if not found.in_reach:
+        notes.append(f"agreement {accuracy:.4f} is below what {pattern} noise explains; the noise ratio was clamped")
+    transition = theory.pair(classes, eps) if pattern == "pair" else theory.symmetric(classes, eps)
+    return replace(
+        state,
+        noise_ratio=eps,
+        transition=transition,
+        remove_ratio=r,
+        best_until=best_until,
+        notes=(*state.notes, *notes),
+    )
+
+
+def better_of_both(
+    state: INCVState, scored: Sequence[IntArray], again: Sequence[Scores], given: IntArray
+) -> tuple[INCVState, str]:
+    """The estimate's networks, trained on what was just selected, are there anyway: let whoever agrees more with the
+    held-out labels select. All looks count for the suspicion."""
+    both = with_scores(state, scored, again, given)
+    if np.mean(both.predicted == given) > np.mean(state.predicted == given):
+        return both, "trained on the first selection"
+    return replace(state, suspicion=both.suspicion, looks=both.looks), "trained on a half"
+
+
+def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INCVSettings) -> INCVState:
+    """What protocol "auto" concludes from iteration 1."""
+    classes, eps = len(estimate.transition), estimate.ratio
+    h = estimate.concentration
+    if settings.pattern != "auto":
+        h = 1.0 if settings.asymmetric else 1 / (classes - 1)
+    r = remove_ratio(eps, h, classes)
+    source = f"the noise ratio and concentration {h:.2f}"
+    if settings.remove_ratio != "auto":
+        r, source = float(settings.remove_ratio), "as given"
+    singular = float(np.linalg.svd(estimate.transition, compute_uv=False)[-1]) < NEAR_SINGULAR
+    interval = f"95 % interval {estimate.low:.4f} to {estimate.high:.4f}, at most {estimate.upper_bound:.4f}"
+    notes = [
+        f"noise ratio {eps:.4f} ({interval}) by {estimate.method}; {estimate.trust}",
+        f"remove ratio {r:.4f} from {source}; best checkpoint until iteration {settings.best_until(eps)}",
+    ]
+    return replace(
+        state,
+        noise_ratio=eps,
+        transition=estimate.transition,
+        left=len(state.verdict) * estimate.prior[:, None] * estimate.transition,
+        precision_cap=theory.label_precision(estimate.transition, estimate.prior) if singular else 1.0,
+        remove_ratio=r,
+        best_until=settings.best_until(eps),
+        notes=(*state.notes, *notes),
+    )
+
+
+def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray, classes: int) -> INCVState:
+    """How many of the labels just selected are right, and what the rest then looks like."""
+    joint = pair_counts(state.predicted[candidates], given[candidates], classes)
+    right, P = expected_right(joint, state.left)
+    stay = state.candidates
+    left = left_over(state.left, P, pair_counts(state.predicted[stay], given[stay], classes))
+    return replace(state, right=state.right + right, left=left)
+
+
+def with_history(
+    state: INCVState, history: dict[str, Any], given: IntArray, settings: INCVSettings, names: Sequence[Any] | None
+) -> INCVState:
+    """The iteration's line of history; with protocol "auto" also whether to go on."""
+    k, n, chosen = state.done, len(given), state.selected
+    new = int(np.sum(state.iteration[chosen] == k))
+    history |= {
+        "selected": new,
+        "removed": int(np.sum(state.iteration[state.removed] == k)),
+        "selected_total": len(chosen),
+        "removed_total": len(state.removed),
+        "candidates_left": len(state.candidates),
+        "remove_ratio": state.remove_ratio,
+        "noise_ratio": state.noise_ratio,
+        "unseen_classes": sorted(set(history["unseen_classes"])),
+    }
+    if settings.protocol == "auto":
+        history["expected_precision"] = min(state.precision_cap, state.right / max(1, len(chosen)))
+    notes, stopped = list(state.notes), state.stopped
+    for code in history["unseen_classes"] if k == 1 else ():
+        named = names[code] if names is not None else code
+        notes.append(f"class {named!r} is too rare for both halves: its samples stay candidates in iteration {k}")
+    if settings.protocol == "auto" and k < settings.n_iterations and new < WORTH_AN_ITERATION * n:
+        stopped = True
+        notes.append(f"stopped after iteration {k}: it selected {new} of {n} samples, a further one would add less")
+    return replace(state, history=(*state.history, history), notes=tuple(notes), stopped=stopped)
+
+
+def check_labels(labels: Any, classes: int) -> IntArray:
+    """Codes 0 .. classes-1 of at least two classes."""
+    given = np.asarray(labels)
+    if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+        raise InputError("labels: expected one whole number a sample")
+    given = given.astype(np.int64)
+    if len(given) and (given.min() < 0 or given.max() >= classes):
+        raise InputError(f"labels: codes must lie in 0 .. {classes - 1}, found {given.min()} .. {given.max()}")
+    if len(np.unique(given)) < 2:
+        raise InputError("labels: there is one class only; selection needs samples of two classes or more")
+    return given
+
+
+def check_answers(jobs: Sequence[Job], answers: Sequence[Scores]) -> None:
+    if len(answers) != len(jobs) or any(len(s.predicted) != len(j.score) for j, s in zip(jobs, answers, strict=False)):
+        raise InputError("the trainer must answer every job with one score for each sample asked for")
+
+
+def job_seed(seed: int, *place: int) -> int:
+    """A seed of its own for each training, the same wherever and whenever it runs."""
+    return int(np.random.SeedSequence([seed, *place]).generate_state(1)[0] >> 1)
+
+
+def rare_classes(selection: Selection) -> list[int]:
+    """Codes of classes that never were in both halves, so that none of their labels could be checked both ways."""
+    unseen = [set(line.get("unseen_classes", ())) for line in selection.history]
+    return sorted(set.intersection(*unseen)) if unseen else []

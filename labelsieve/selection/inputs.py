@@ -1,0 +1,98 @@
+"""Users' samples and labels, checked once, with errors that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.errors import InputError
+from labelsieve.selection.defaults import is_text
+from labelsieve.types import IntArray
+
+
+def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
+    """(sorted classes, codes). Ints, strings and bools keep their type."""
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import column_or_1d
+
+    if y is None:
+        raise InputError("y: labels are required; requires y to be passed, but the target y is None")
+    labels = column_or_1d(as_array(y), warn=True)
+    missing = is_missing(labels)
+    if missing.any():
+        where = np.flatnonzero(missing)
+        raise InputError(f"y: {len(where)} labels are missing, the first at sample {where[0]}; drop or fill them")
+    check_classification_targets(labels)
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise InputError(
+            "y: labels of different kinds (numbers and strings) cannot be mixed; make them all strings"
+        ) from None
+    if len(classes) < 2:
+        raise InputError("y: there is one class only; selection needs samples of two classes or more")
+    return classes, codes.astype(np.int64)
+
+
+def check_samples(estimator: Any, X: Any, y: Any) -> Any:
+    """X as the trainer will index it; sets n_features_in_ (and names) on `estimator` where X is a table."""
+    from sklearn.utils.validation import check_consistent_length, validate_data
+
+    inner = estimator.estimator
+    if is_text(X):
+        check_consistent_length(X, y)
+        return X
+    if hasattr(X, "iloc"):
+        check_consistent_length(X, y)
+        validate_data(estimator, X=X, skip_check_array=True)
+        check_frame(X, allow_nan=allows_nan(inner))
+        return X
+    if inner is not None and takes_pictures(inner) and getattr(X, "ndim", 2) > 2:
+        check_consistent_length(X, y)
+        if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + 1024]).all() for i in range(0, len(X), 1024)):
+            raise InputError("X: it contains NaN or infinity")
+        return X
+    check_consistent_length(X, y) if y is not None and np.ndim(y) else None
+    finite: Any = "allow-nan" if allows_nan(inner) else True
+    return validate_data(estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2)
+
+
+def check_frame(frame: Any, *, allow_nan: bool) -> None:
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        if getattr(dtype, "kind", "O") == "f":
+            column = np.asarray(frame[name])
+            if np.isinf(column).any() or (not allow_nan and np.isnan(column).any()):
+                raise InputError(f"X: column {name!r} contains NaN or infinity; fill or drop these samples")
+
+
+def allows_nan(inner: Any) -> bool:
+    from sklearn.utils import get_tags
+
+    if inner is None or not hasattr(inner, "__sklearn_tags__") or isinstance(inner, type):
+        return False
+    return bool(get_tags(inner).input_tags.allow_nan)
+
+
+def takes_pictures(inner: Any) -> bool:
+    """Networks take arrays of any shape."""
+    return callable(inner) and not hasattr(inner, "fit")
+
+
+def as_array(y: Any) -> NDArray[Any]:
+    """Labels as an array that keeps None and NaN visible among strings."""
+    if isinstance(y, np.ndarray) or hasattr(y, "iloc"):
+        return np.asarray(y)
+    values = list(y)
+    if any(value is None or isinstance(value, str) for value in values):
+        return np.array(values, dtype=object) if any(not isinstance(v, str) for v in values) else np.array(values)
+    return np.asarray(values)
+
+
+def is_missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    if labels.dtype.kind == "f":
+        return np.asarray(np.isnan(labels))
+    if labels.dtype.kind == "O":
+        return np.array([value is None or value != value for value in labels], dtype=bool)
+    return np.zeros(len(labels), dtype=bool)

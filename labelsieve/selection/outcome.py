@@ -1,0 +1,44 @@
+"""From the last state to the Selection: expected precision and recall of what was selected."""
+
+from __future__ import annotations
+
+from labelsieve import theory
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.state import INCVState
+from labelsieve.types import Selection
+
+
+def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -> float:
+    """Corollary 2.2 for protocol "paper"; for "auto" what the measured joint says (see `joint`)."""
+    if len(state.selected) == 0:
+        return 0.0
+    if settings.protocol == "paper":
+        pattern = "pair" if settings.asymmetric else "symmetric"
+        return theory.pattern_label_precision(state.noise_ratio, classes, pattern)
+    return min(state.precision_cap, state.right / len(state.selected))
+
+
+def expected_recall(precision: float, state: INCVState) -> float:
+    """Right labels selected over all right labels, LP |S| / ((1 - eps) n): in theory 1 - eps after iteration 1."""
+    clean = (1 - state.noise_ratio) * len(state.verdict)
+    return min(1.0, precision * len(state.selected) / clean) if clean > 0 else 0.0
+
+
+def finish(state: INCVState, classes: int, settings: INCVSettings) -> Selection:
+    """The Selection of a state."""
+    precision = expected_precision(state, classes, settings)
+    return Selection(
+        verdict=state.verdict,
+        iteration=state.iteration,
+        predicted=state.predicted,
+        probability=state.probability,
+        confidence=state.confidence,
+        loss=state.loss,
+        suspicion=state.suspicion,
+        noise_ratio=state.noise_ratio,
+        transition_matrix=state.transition,
+        expected_precision=precision,
+        expected_recall=expected_recall(precision, state),
+        history=state.history,
+        notes=state.notes,
+    )
