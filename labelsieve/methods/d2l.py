@@ -87,14 +87,14 @@ class D2L(Method):
         return {
             "alpha": torch.tensor(1.0),
             "turning_epoch": torch.tensor(-1),
-            "lids": torch.full((epochs,), torch.nan, dtype=torch.float64),
+            "lids": torch.full((epochs,), torch.nan),
         }
 
     def measure(self, view: TrainingView) -> float:
         """The mean LID of random training samples; nan where none can be measured."""
         rng = np.random.default_rng([view.plan.seed, view.epoch, 20180201])
         chosen = rng.permutation(view.plan.train)[: self.lid_samples]
-        features = view.features(chosen)
+        features = view.features(chosen).cpu()  # in double precision, which not every device has
         starts = range(0, max(1, len(chosen) - self.lid_batch + 1), self.lid_batch)  # whole batches, or the only one
         lids = torch.cat([local_dimension(features[i : i + self.lid_batch], self.neighbours) for i in starts])
         return float(lids.nanmean())

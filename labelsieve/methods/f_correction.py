@@ -99,7 +99,7 @@ class FCorrection(Method):
     def before_epoch(self, view: TrainingView) -> None:
         first = view.epochs // 2 if self.estimate_epochs is None else self.estimate_epochs
         if self.known(view.plan) is None and view.epoch == first:
-            found = estimate_transition(view.predict(view.plan.train), self.percentile)
+            found = estimate_transition(view.predict(view.plan.train).cpu(), self.percentile)
             view.state["transition"].copy_(found)
             view.restart()
 

@@ -66,7 +66,7 @@ def mentor_weights(mentor: State, losses: Tensor, difference: Tensor, labels: Te
 
 
 @lru_cache(maxsize=8)
-def trained_mentor(classes: int, seed: int, steps: int = 1000) -> State:
+def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
     """The mentor after its pre-training, tensors without a training axis; the same for the same arguments."""
     draw = torch.Generator().manual_seed(seed)
     width = LABEL_WIDTH + EPOCH_WIDTH + 2 * LSTM_UNITS

@@ -1,0 +1,229 @@
+"""A scikit-learn classifier that is not misled by wrong labels: INCV selects, a robust method trains.
+
+    RobustClassifier(random_state=0).fit(X, y).predict(X_new)
+
+Rows of numbers get a small MLP, pictures (uint8 [n, height, width, channels]) a small CNN, anything else the network of
+your `network` factory. Both steps train on the engine, on whatever device there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from labelsieve.engine import Plan, Schedule, Store, VectorStore, stage_pictures, train
+from labelsieve.engine.device import choose_device
+from labelsieve.errors import InputError
+from labelsieve.methods import METHODS, create
+from labelsieve.types import CANDIDATE, SELECTED, BoolArray, FloatArray, IntArray, Selection
+
+ROWS_AT_ONCE = 256  # predictions go through the network in blocks of one size, so that no row depends on its company
+WORST_RATIO = 0.95  # an estimate of all noise would keep nothing
+
+
+def auto_batch_size(samples: int) -> int:
+    """128 as in the paper, less for small data so that an epoch has a few steps."""
+    return int(np.clip(samples // 16, 32, 128))
+
+
+def auto_epochs(samples: int, batch_size: int) -> int:
+    """20 epochs; more where they are so short that this makes less than 160 steps."""
+    return int(np.clip(160 // -(-samples // batch_size), 20, 60))
+
+
+def default_network(shape: tuple[int, ...], classes: int) -> Callable[..., nn.Module]:
+    """A small CNN for pictures, channels first, a small MLP for rows of numbers."""
+    from labelsieve.models.small import MLP, SmallCNN
+
+    if len(shape) == 3:
+        return partial(SmallCNN, classes, channels=shape[0])
+    return partial(MLP, classes, inputs=shape[0], widths=(64, 64))
+
+
+def training_sets(selection: Selection, given: IntArray, classes: int) -> tuple[IntArray, IntArray]:
+    """S and C. A class of which nothing was selected would be lost: then all of its samples are in S."""
+    verdict = selection.verdict.copy()
+    lost = np.setdiff1d(np.arange(classes), given[verdict == SELECTED])
+    verdict[np.isin(given, lost)] = SELECTED
+    return np.flatnonzero(verdict == SELECTED), np.flatnonzero(verdict == CANDIDATE)
+
+
+class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Trains a network on noisy labels.
+
+    method: a name of `labelsieve.methods.METHODS`; `method_settings` is a dict of its settings.
+    network: a factory of torch modules, called without arguments, that map a batch to logits; None for a small one.
+    n_iterations, remove_ratio: INCV's. noise_ratio: of the given labels, where known; else INCV estimates it.
+    epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half the epochs.
+    together: whether the networks of a method with two predict together (their mean) or the first alone.
+
+    Afterwards: networks_ (in inference mode), history_, method_, and where the method asked for a selection also
+    selected_, candidate_, removed_ (one a sample), suspicion_, noise_ratio_, transition_matrix_.
+    """
+
+    def __init__(
+        self,
+        network: Callable[..., nn.Module] | None = None,
+        *,
+        method: str = "incv-coteaching",
+        method_settings: dict[str, Any] | None = None,
+        n_iterations: int = 4,
+        remove_ratio: float | str = "auto",
+        noise_ratio: float | None = None,
+        epochs: int | None = None,
+        selection_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float = 5e-3,
+        together: bool = True,
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.network = network
+        self.method = method
+        self.method_settings = method_settings
+        self.n_iterations = n_iterations
+        self.remove_ratio = remove_ratio
+        self.noise_ratio = noise_ratio
+        self.epochs = epochs
+        self.selection_epochs = selection_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.together = together
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> RobustClassifier:
+        """Select (where the method needs it) and train."""
+        method = create(self.method, **(self.method_settings or {}))
+        for name in ("epochs", "selection_epochs", "batch_size"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}: choose 1 or more, or None")
+        if self.noise_ratio is not None and not 0 <= self.noise_ratio < 1:
+            raise InputError(f"noise_ratio is {self.noise_ratio}: it must lie in [0, 1)")
+        X, y = self._checked(X, y=y, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        given = np.asarray(codes, dtype=np.int64).reshape(-1)
+        classes = len(self.classes_)
+        if classes < 2:
+            raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two or more")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        store = self._staged(X, choose_device(self.device))
+        factory = self.network or default_network(store.shape, classes)
+        batch_size = self.batch_size or auto_batch_size(len(given))
+        epochs = self.epochs or auto_epochs(len(given), batch_size)
+
+        everything, no_selection = np.arange(len(given)), {"candidates": None, "noise_ratio": self.noise_ratio}
+        plan_sets: dict[str, Any] = {"train": everything} | no_selection
+        needs_sets = method.name == "incv-coteaching"
+        needs_ratio = (
+            method.name == "coteaching" and self.noise_ratio is None and method.settings()["noise_ratio"] is None
+        )
+        if needs_sets or needs_ratio:
+            rounds = self.selection_epochs or max(10, epochs // 2)
+            selection = self._select(store, factory, given, classes, batch_size, rounds, seed)
+            self._keep(selection)
+            if needs_sets:
+                chosen, candidates = training_sets(selection, given, classes)
+                eps = min(WORST_RATIO, max(0.0, 1 - selection.expected_precision))
+                plan_sets = {"train": chosen, "candidates": candidates, "noise_ratio": eps}
+            else:
+                plan_sets["noise_ratio"] = min(WORST_RATIO, selection.noise_ratio)
+        plan = Plan(name=method.name, labels=given, seed=seed, **plan_sets)
+        result = train(
+            store, factory, method, [plan],
+            schedule=self._schedule(epochs), batch_size=batch_size, together=True,
+        )[0]  # fmt: skip
+        self.method_ = method
+        self.history_ = result.history
+        self.networks_ = [_network(factory, state) for state in result.states]
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """One row a sample, one column a class in the order of `classes_`."""
+        check_is_fitted(self, "networks_")
+        X = self._checked(X)
+        store = self._staged(X, torch.device("cpu"), fitted=True)
+        networks = self.networks_ if self.together else self.networks_[:1]
+        found = np.empty((len(X), len(self.classes_)))
+        for start in range(0, len(X), ROWS_AT_ONCE):
+            index = np.arange(start, start + ROWS_AT_ONCE) % len(X)
+            rows = torch.from_numpy(index)[None]
+            batch = store.batch(rows, torch.full_like(rows, store.plain))
+            with torch.no_grad():
+                each = [torch.softmax(network(batch).double(), 1) for network in networks]
+            mean = torch.stack(each).mean(0).numpy()
+            found[start : start + ROWS_AT_ONCE] = mean[: len(X) - start]
+        return found
+
+    def predict(self, X: Any) -> Any:
+        """The most likely class of each sample."""
+        most_likely = self.predict_proba(X).argmax(1)
+        return self.classes_[most_likely]
+
+    def _checked(self, X: Any, **fitting: Any) -> Any:
+        pictures = getattr(X, "ndim", 2) == 4
+        options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if pictures else {"dtype": np.float64}
+        return validate_data(self, X, reset=bool(fitting), **options, **fitting)
+
+    def _staged(self, X: Any, device: torch.device, *, fitted: bool = False) -> Store:
+        if X.ndim == 4:
+            if not fitted:
+                store = stage_pictures(X, device)
+                self._picture_statistics = (store.mean, store.std)
+                return store
+            from labelsieve.engine import PictureStore
+
+            mean, std = self._picture_statistics
+            return PictureStore(X, device, shift=0, flip=False, mean=mean, std=std)
+        if not fitted:
+            spread = X.std(0)
+            self._row_statistics = (X.mean(0), np.where(spread > 0, spread, 1.0))
+        centre, spread = self._row_statistics
+        return VectorStore((X - centre) / spread, device)
+
+    def _schedule(self, epochs: int) -> Schedule:
+        """Adam, a tenth of the rate for the last quarter."""
+        last = epochs * 3 // 4
+        steps = ((0, self.learning_rate), (last, self.learning_rate / 10)) if last else ((0, self.learning_rate),)
+        return Schedule(epochs, steps)
+
+    def _select(
+        self, store: Store, factory: Any, given: IntArray, classes: int, batch_size: int, epochs: int, seed: int
+    ) -> Selection:
+        from labelsieve.execute.lockstep import EngineTrainer
+        from labelsieve.selection.drive import drive
+        from labelsieve.selection.incv import incv_steps
+        from labelsieve.selection.settings import INCVSettings
+
+        settings = INCVSettings(n_iterations=self.n_iterations, remove_ratio=cast("Any", self.remove_ratio))
+        trainer = EngineTrainer(
+            store, factory, classes=classes, schedule=self._schedule(epochs), batch_size=batch_size, together=True
+        )
+        return drive(incv_steps(given, classes, settings=settings, seed=seed, names=list(self.classes_)), trainer)
+
+    def _keep(self, selection: Selection) -> None:
+        self.selected_: BoolArray = selection.selected
+        self.candidate_: BoolArray = selection.candidate
+        self.removed_: BoolArray = selection.removed
+        self.suspicion_ = selection.suspicion
+        self.noise_ratio_ = selection.noise_ratio
+        self.transition_matrix_ = selection.transition_matrix
+
+
+def _network(factory: Callable[..., nn.Module], state: dict[str, Any]) -> nn.Module:
+    network = factory()
+    network.load_state_dict(state)
+    return network.eval()
+
+
+__all__ = ["METHODS", "RobustClassifier"]

@@ -1,0 +1,139 @@
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from labelsieve import noise, theory
+from labelsieve.errors import InputError
+from labelsieve.methods import METHODS
+from labelsieve.methods.robust_classifier import RobustClassifier, auto_batch_size, auto_epochs, training_sets
+from labelsieve.models.small import MLP
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED
+
+CHECKS = [  # scikit-learn itself skips the array API check unless SCIPY_ARRAY_API is set before scipy is imported
+    pytest.param(estimator, check, id=check.func.__name__)
+    for estimator, check in estimator_checks_generator(RobustClassifier(random_state=0))
+    if check.func.__name__ != "check_array_api_input"
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), CHECKS)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Half of 1,000 digits' labels are wrong; 797 with right labels are for testing."""
+    x, true = load_digits(return_X_y=True)
+    given = np.asarray(noise.corrupt(true[:1000], theory.symmetric(10, 0.5), np.random.default_rng(0)))
+    return x[:1000], given, true[:1000], x[1000:], true[1000:]
+
+
+def test_it_is_not_misled_where_plain_training_is(digits):
+    x, given, true, x_test, y_test = digits
+    names = np.array([f"digit {i}" for i in range(10)])
+    robust = RobustClassifier(random_state=0).fit(x, names[given])
+    plain = RobustClassifier(method="standard", random_state=0).fit(x, names[given])
+    assert robust.score(x_test, names[y_test]) > 0.85
+    assert robust.score(x_test, names[y_test]) > plain.score(x_test, names[y_test]) + 0.1
+    assert list(robust.classes_) == list(names)
+    right = given == true
+    assert right[robust.selected_].mean() > 0.9
+    assert robust.suspicion_[~right].mean() > robust.suspicion_[right].mean() + 0.3
+    assert (robust.selected_.astype(int) + robust.candidate_ + robust.removed_ == 1).all()
+    assert robust.transition_matrix_.shape == (10, 10)
+
+
+def test_one_network_or_both(digits):
+    x, given, _, x_test, _ = digits
+    both = RobustClassifier(random_state=0, epochs=3, selection_epochs=2, n_iterations=1).fit(x, given)
+    assert len(both.networks_) == 2
+    together = both.predict_proba(x_test)
+    both.set_params(together=False)
+    first = both.predict_proba(x_test)
+    both.networks_.reverse()
+    second = both.predict_proba(x_test)
+    np.testing.assert_allclose(together, (first + second) / 2, atol=1e-12)
+    assert not np.allclose(first, second)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(both)).predict_proba(x_test), second, atol=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_fits(method):
+    x, y = make_blobs(200, centers=3, random_state=0, cluster_std=0.7)
+    model = RobustClassifier(method=method, epochs=12, selection_epochs=8, n_iterations=1, random_state=0).fit(x, y)
+    assert model.score(x, y) > 0.9
+    assert model.method_.name == method
+    assert hasattr(model, "selected_") == (method in ("incv-coteaching", "coteaching"))
+
+
+def test_a_known_ratio_needs_no_selection():
+    x, y = make_blobs(100, centers=2, random_state=0)
+    model = RobustClassifier(method="coteaching", noise_ratio=0.1, epochs=3, random_state=0).fit(x, y)
+    assert not hasattr(model, "selected_")
+
+
+def test_pictures_get_a_cnn(digits):
+    x, given, _, x_test, _ = digits
+    pictures = (x * 15).astype(np.uint8).reshape(-1, 8, 8, 1)[:300]
+    model = RobustClassifier(method="standard", epochs=2, random_state=0).fit(pictures, given[:300])
+    later = (x_test * 15).astype(np.uint8).reshape(-1, 8, 8, 1)
+    assert type(model.networks_[0]).__name__ == "SmallCNN"
+    assert model.predict_proba(later).shape == (len(later), 10)
+
+
+def test_your_own_network(digits):
+    x, given, *_ = digits
+    model = RobustClassifier(partial(MLP, 10, inputs=64, widths=(16,)), method="standard", epochs=2, random_state=0)
+    assert model.fit(x, given).networks_[0].head.weight.shape == (10, 16)
+    plain = RobustClassifier(lambda: torch.nn.Linear(64, 10), method="standard", epochs=2, random_state=0)
+    assert isinstance(plain.fit(x, given).networks_[0], torch.nn.Linear)
+    assert cross_val_score(plain, x[:200], given[:200], cv=2).shape == (2,)
+
+
+def test_a_lost_class_comes_back_whole():
+    class Found:
+        verdict = np.array([SELECTED, CANDIDATE, REMOVED, CANDIDATE, REMOVED])
+
+    chosen, candidates = training_sets(Found(), np.array([0, 0, 1, 1, 0]), 2)
+    assert chosen.tolist() == [0, 2, 3]
+    assert candidates.tolist() == [1]
+
+
+def test_sizes_by_the_data():
+    assert [auto_batch_size(n) for n in (10, 1000, 5000)] == [32, 62, 128]
+    assert [auto_epochs(n, auto_batch_size(n)) for n in (10, 100, 200, 50_000)] == [60, 40, 22, 20]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "magic"}, "unknown method"),
+        ({"method_settings": {"E_0": 3}}, "its settings: warmup"),
+        ({"method_settings": {"warmup": 99}, "epochs": 3}, "beyond the last epoch"),
+        ({"noise_ratio": 1.0}, r"\[0, 1\)"),
+        ({"epochs": 0}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"device": "abacus"}, "abacus"),
+        ({"n_iterations": 0}, "n_iterations"),
+    ],
+)
+def test_bad_settings(settings, message):
+    x, y = make_blobs(40, centers=2, random_state=0)
+    with pytest.raises(InputError, match=message):
+        RobustClassifier(**settings).fit(x, y)
+
+
+def test_bad_data():
+    x, _ = make_blobs(40, centers=2, random_state=0)
+    with pytest.raises(InputError, match="one class only"):
+        RobustClassifier().fit(x, np.zeros(40))
+    with pytest.raises(NotFittedError):
+        RobustClassifier().predict(x)
