@@ -15,17 +15,30 @@ __version__ = "0.1.0"
 _HOME = {
     "INCV": "labelsieve.selection.estimators",
     "NCV": "labelsieve.selection.estimators",
+    "RobustClassifier": "labelsieve.methods.robust_classifier",
     "select_clean": "labelsieve.scoring",
     "label_suspicion": "labelsieve.scoring",
     "InputError": "labelsieve.errors",
 }
 _MODULES = ("metrics", "noise", "theory")
 
-__all__ = ["INCV", "NCV", "InputError", "__version__", "label_suspicion", "metrics", "noise", "select_clean", "theory"]
+__all__ = [
+    "INCV",
+    "NCV",
+    "InputError",
+    "RobustClassifier",
+    "__version__",
+    "label_suspicion",
+    "metrics",
+    "noise",
+    "select_clean",
+    "theory",
+]
 
 if TYPE_CHECKING:
     from labelsieve import metrics, noise, theory
     from labelsieve.errors import InputError
+    from labelsieve.methods.robust_classifier import RobustClassifier
     from labelsieve.scoring import label_suspicion, select_clean
     from labelsieve.selection.estimators import INCV, NCV
 

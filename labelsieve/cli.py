@@ -26,6 +26,11 @@ COMMANDS = {
     "theory": "labelsieve.commands.theory",
     "corrupt": "labelsieve.commands.corrupt",
     "select": "labelsieve.commands.select",
+    "plan": "labelsieve.commands.plan",
+    "report": "labelsieve.commands.report",
+    "review": "labelsieve.commands.review",
+    "export": "labelsieve.commands.export",
+    "reproduce": "labelsieve.commands.reproduce",
     "version": "labelsieve.commands.version",
 }
 

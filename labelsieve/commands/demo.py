@@ -91,12 +91,16 @@ def compare(
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
     from labelsieve.selection.drive import drive
     from labelsieve.selection.incv import incv_steps
+    from labelsieve.selection.ncv import ncv_steps
+    from labelsieve.selection.settings import INCVSettings
 
     expected = theory.summary(theory.symmetric(10, RATIO))
     summary = run.read_summary()
     x, x_test = rows(train), rows(test)
-    memorising = drive(incv_steps(given, 10, seed=seed), SklearnTrainer(x, classifier(MEMORISING), 10))
-    first = memorising.selected & (memorising.iteration == 1)
+    memorising = SklearnTrainer(x, classifier(MEMORISING), 10)
+    told = INCVSettings(protocol="paper", pattern="symmetric")
+    first = drive(ncv_steps(given, 10, settings=told, seed=seed), memorising)
+    selected = drive(incv_steps(given, 10, seed=seed), memorising).selected
     fell = np.array([row.iteration if row.verdict == "selected" else 0 for row in run.read_labels()])
 
     def quality(chosen: BoolArray) -> dict[str, float]:
@@ -115,14 +119,14 @@ def compare(
     return {
         "samples": len(train),
         "theory": {key: expected[key] for key in ("test_accuracy", "label_precision", "label_recall")},
-        "measured": {"test_accuracy": float(np.mean(memorising.history[0]["agreement"])), **quality(first)},
+        "measured": {"test_accuracy": float(np.mean(first.history[0]["agreement"])), **quality(first.selected)},
         "noise_ratio": {"true": metrics.noise_ratio(given, true), "estimated": summary["noise_ratio"]},
         "expected": {key: summary[key] for key in ("label_precision", "label_recall")},
         "by_iteration": [quality((fell >= 1) & (fell <= k)) for k in range(1, len(summary["iterations"]) + 1)],
         "auroc": summary["measured_auroc"],
         "accuracy": {
             TITLES[MODEL]: gain(MODEL, fell >= 1),
-            TITLES[MEMORISING]: gain(MEMORISING, memorising.selected),
+            TITLES[MEMORISING]: gain(MEMORISING, selected),
         },
     }
 

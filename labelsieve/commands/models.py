@@ -1,7 +1,8 @@
 """What `--model` can name, and the trainer that it makes.
 
 A classifier of scikit-learn trains on rows of numbers (pictures flattened) or on texts; a network trains on the engine.
-`package.module:Name` is any scikit-learn classifier class or any function that returns a torch network.
+What `auto` chooses for tables was measured: see `selection.defaults`. `package.module:Name` is any scikit-learn
+classifier class or any function that returns a torch network.
 """
 
 from __future__ import annotations
@@ -20,28 +21,35 @@ from labelsieve.types import LabelledData, Trainer
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
 
-CLASSIFIERS = ("boosting", "forest", "logistic", "nearest", "neighbours", "tfidf")
-NETWORKS = ("mlp", "small-cnn", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "preact-resnet18")
-MANY_ROWS = 100_000
+CLASSIFIERS = ("boosting", "forest", "logistic", "nearest", "neighbours", "svm", "tfidf", "trees")
 
 
 def resolve(model: str, data: LabelledData, device: str) -> str:
     """`auto` by the kind of data; any other name is checked against it."""
+    if ":" in model:
+        return model
+    if data.kind == "text":
+        if model not in ("auto", "tfidf"):
+            raise InputError(f"--model {model} does not read texts: choose tfidf, or package.module:Name")
+        return "tfidf"
+    if model == "auto" and data.kind == "table":
+        from labelsieve.selection.defaults import KERNEL_SAMPLES
+
+        return "svm" if len(data) <= KERNEL_SAMPLES else "trees"
+    if model in CLASSIFIERS:
+        if model == "tfidf":
+            raise InputError(f"--model tfidf reads texts, not {data.kind}")
+        return model
+    from labelsieve.models.catalog import MODELS, best_model, create
+
+    if model not in MODELS:
+        names = ", ".join((*MODELS, *CLASSIFIERS))
+        raise InputError(f"--model {model!r} is not known: choose one of {names}, or package.module:Name")
     if model == "auto":
-        if data.kind == "text":
-            return "tfidf"
-        if data.kind == "table":
-            return "boosting" if len(data) > MANY_ROWS else "forest"
         from labelsieve.engine.device import choose_device
 
-        small = min(data.x.shape[1:3]) < 24 or choose_device(device).type == "cpu"
-        return "small-cnn" if small else "resnet32"
-    if ":" not in model and model not in (*CLASSIFIERS, *NETWORKS):
-        names = ", ".join(("auto", *CLASSIFIERS, *NETWORKS))
-        raise InputError(f"--model {model!r} is not known: choose one of {names}, or package.module:Name")
-    fits = {"text": ("tfidf",), "table": (*CLASSIFIERS[:-1], "mlp"), "pictures": (*CLASSIFIERS[:-1], *NETWORKS[1:])}
-    if ":" not in model and model not in fits[data.kind]:
-        raise InputError(f"--model {model} does not read {data.kind}: choose one of {', '.join(fits[data.kind])}")
+        model = "small-cnn" if choose_device(device).type == "cpu" else best_model(shape(data))
+    create(model, shape(data), len(data.classes))
     return model
 
 
@@ -56,17 +64,29 @@ def make_trainer(
     progress: Progress | None = None,
 ) -> Trainer:
     """The trainer for a resolved model name."""
-    made = classifier(model) if model in CLASSIFIERS else None
+    made: Any = None
     factory: Callable[..., Any] | None = None
-    if model in NETWORKS:
-        factory = network(model, data)
-    elif made is None:
+    if model in CLASSIFIERS:
+        made = classifier(model)
+    elif ":" in model:
         made, factory = from_name(model, len(data.classes))
+    else:
+        from labelsieve.models.catalog import create
+
+        factory = create(model, shape(data), len(data.classes))
     if factory is not None:
         return _engine_trainer(data, factory, epochs=epochs, device=device, checkpoint=checkpoint, progress=progress)
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
 
     return SklearnTrainer(rows(data), made, len(data.classes), workers)
+
+
+def shape(data: LabelledData) -> tuple[int, ...]:
+    """Of one sample as a network sees it: channels first."""
+    if data.kind == "pictures":
+        height, width, channels = data.x.shape[1:]
+        return channels, height, width
+    return (data.x.shape[1],)
 
 
 def rows(data: LabelledData) -> Any:
@@ -95,6 +115,14 @@ def classifier(name: str) -> Any:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         return HistGradientBoostingClassifier()
+    if name == "trees":
+        from sklearn.ensemble import ExtraTreesClassifier
+
+        return ExtraTreesClassifier(200, min_samples_leaf=3)
+    if name == "svm":
+        from sklearn.svm import SVC
+
+        return make_pipeline(StandardScaler(), SVC())
     from sklearn.linear_model import LogisticRegression
 
     if name == "logistic":
@@ -104,25 +132,6 @@ def classifier(name: str) -> Any:
     return make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(C=10, max_iter=1000)
     )
-
-
-def network(name: str, data: LabelledData) -> Callable[..., Any]:
-    classes = len(data.classes)
-    if name == "mlp":
-        from labelsieve.models.small import MLP
-
-        return partial(MLP, classes, inputs=int(np.prod(data.x.shape[1:])))
-    if name == "small-cnn":
-        from labelsieve.models.small import SmallCNN
-
-        return partial(SmallCNN, classes)
-    if name == "preact-resnet18":
-        from labelsieve.models.preact_resnet import PreActResNet
-
-        return partial(PreActResNet, classes)
-    from labelsieve.models.resnet_cifar import ResNetCifar
-
-    return partial(ResNetCifar, classes, depth=int(name.removeprefix("resnet")))
 
 
 def from_name(name: str, classes: int) -> tuple[Any, Callable[..., Any] | None]:

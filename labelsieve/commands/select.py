@@ -45,8 +45,8 @@ def select(
     epochs
         Of each training, where the model is a network.
     model
-        auto, boosting, forest, logistic, nearest, neighbours, tfidf, mlp, small-cnn, resnet20 to resnet110,
-        preact-resnet18, or package.module:Name of a scikit-learn classifier or a torch factory.
+        auto, boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees, mlp, small-cnn, resnet20 to resnet110,
+        preact-resnet18, inception-resnet-v2, or package.module:Name of a scikit-learn classifier or a torch factory.
     remove_ratio
         Samples removed for each one selected: a number, or auto.
     labels

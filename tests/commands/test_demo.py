@@ -1,0 +1,37 @@
+"""The demo: the first thing anyone sees."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from labelsieve.cli import run
+from labelsieve.runfolder import RunFolder
+
+
+def test_the_demo_shows_theory_measurement_and_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    assert run(["demo", "--json"]) == 0, capsys.readouterr().err
+    assert time.monotonic() - began < 60
+    said = capsys.readouterr()
+    assert said.err == ""
+    found = json.loads(said.out)
+    # A nearest neighbour memorises: one round does what the theory says, up to sampling and its own mistakes.
+    for key, spread in (("test_accuracy", 0.05), ("label_precision", 0.03), ("label_recall", 0.07)):
+        assert abs(found["theory"][key] - found["measured"][key]) < spread, key
+    assert abs(found["noise_ratio"]["true"] - found["noise_ratio"]["estimated"]) < 0.05
+    last = found["by_iteration"][-1]
+    assert last["label_precision"] > 0.95 and last["label_recall"] > 0.9
+    for gain in found["accuracy"].values():
+        assert gain["selected"] > gain["everything"]
+    out = RunFolder("labelsieve-demo")
+    for name in ("run.json", "labels.csv", "summary.json", "report.html", "demo.png", "demo.svg"):
+        assert (out / name).stat().st_size > 0
+    assert run(["demo"]) == 0
+    assert "accuracy on clean digits" in capsys.readouterr().out

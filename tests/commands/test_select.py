@@ -1,0 +1,200 @@
+"""corrupt and select from end to end: what is written, what is resumed, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelsieve.cli import run
+from labelsieve.runfolder import RunFolder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def answer(capsys: pytest.CaptureFixture[str], line: str) -> dict:
+    assert run([*line.split(), "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def blobs(path: Path, *, n: int = 120, seed: int = 0) -> np.ndarray:
+    """Two groups that are far apart, a tenth of the labels wrong; returns where."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, 2, n)
+    x = rng.normal(size=(n, 3)) + 6 * true[:, None]
+    wrong = rng.random(n) < 0.1
+    names = np.array(["cat", "dog"])
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "a", "b", "c", "label"])
+        for i in range(n):
+            writer.writerow([f"s{i}", *x[i], names[true[i] ^ wrong[i]]])
+    return wrong
+
+
+def test_corrupt_writes_what_it_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "corrupt digits --pattern pair --ratio 0.3 --seed 5 --out l.csv")
+    rows = rows_of(here / "l.csv")
+    wrong = [row for row in rows if row["label"] != row["true"]]
+    assert len(rows) == 1797 and len(wrong) / 1797 == pytest.approx(found["wrong"])
+    assert abs(len(wrong) / 1797 - 0.3) < 4 * (0.21 / 1797) ** 0.5
+    assert all(int(row["label"]) == (int(row["true"]) + 1) % 10 for row in wrong)
+    first = (here / "l.csv").read_text()
+    answer(capsys, "corrupt digits --pattern pair --ratio 0.3 --seed 5 --out l.csv")
+    assert (here / "l.csv").read_text() == first
+    answer(capsys, "corrupt digits --pattern pair --ratio 0.3 --seed 6 --out l.csv")
+    assert (here / "l.csv").read_text() != first
+
+
+def test_corrupt_by_matrix_and_by_instance(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blobs(here / "t.csv")
+    (here / "m.csv").write_text("1,0\n1,0\n")
+    answer(capsys, "corrupt t.csv --matrix m.csv --out l.csv")
+    assert {row["label"] for row in rows_of(here / "l.csv")} == {"cat"}
+    assert answer(capsys, "corrupt t.csv --pattern instance --ratio 0.25 --out l.csv")["wrong"] == pytest.approx(
+        0.25, abs=0.15
+    )
+    assert run("corrupt digits --matrix m.csv --out l.csv".split()) == 2
+    assert "is for 2 classes, digits has 10" in capsys.readouterr().err
+
+
+def test_select_finds_the_wrong_labels_of_a_table(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = blobs(here / "t.csv")
+    found = answer(capsys, "select t.csv --out run")
+    rows = rows_of(here / "run" / "labels.csv")
+    assert [row["id"] for row in rows] == [f"s{i}" for i in range(120)]
+    assert {row["label"] for row in rows} == {"cat", "dog"}
+    for row, bad in zip(rows, wrong, strict=True):
+        assert (row["verdict"] != "selected") == bad
+        assert row["suggested"] == ({"cat": "dog", "dog": "cat"}[row["label"]] if bad else "")
+    assert found["counts"]["selected"] == int((~wrong).sum())
+    assert abs(found["noise_ratio"] - wrong.mean()) < 0.05
+    assert "measured_noise_ratio" not in found
+    ranked = np.argsort([-float(row["suspicion"]) for row in rows], kind="stable")
+    assert wrong[ranked[: wrong.sum()]].all()
+
+
+def test_the_same_command_does_nothing_more_and_another_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blobs(here / "t.csv")
+    first = answer(capsys, "select t.csv --out run --model neighbours")
+    before = (here / "run" / "labels.csv").stat()
+    again = answer(capsys, "select t.csv --out run --model neighbours")
+    assert first["resumed"] == "new" and again["resumed"] == "done" and first["counts"] == again["counts"]
+    assert (here / "run" / "labels.csv").stat().st_mtime_ns == before.st_mtime_ns
+    assert run("select t.csv --out run --model neighbours --seed 3".split()) == 2
+    assert "seed was 0, now 3" in capsys.readouterr().err
+    blobs(here / "t.csv", seed=1)
+    assert run("select t.csv --out run --model neighbours".split()) == 2
+    assert "data fingerprint was" in capsys.readouterr().err
+
+
+def test_a_stopped_selection_goes_on_and_ends_the_same(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from labelsieve.execute.sklearn_trainer import SklearnTrainer
+
+    blobs(here / "t.csv")
+    answer(capsys, "select t.csv --out whole --model neighbours")
+    train = SklearnTrainer.train_and_score
+    asked: list[str] = []
+
+    def interrupted(self: SklearnTrainer, jobs: list) -> list:
+        if len(asked) >= 4:
+            raise KeyboardInterrupt
+        asked.extend(job.name for job in jobs)
+        return train(self, jobs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SklearnTrainer, "train_and_score", interrupted)
+        assert run("select t.csv --out run --model neighbours".split()) == 130
+    assert RunFolder("run").state("select") == "running" and not (here / "run" / "labels.csv").exists()
+    damaged = next((here / "run" / "checkpoints" / "select").glob("incv-1-1-*.npz"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    again: list[str] = []
+
+    def counting(self: SklearnTrainer, jobs: list) -> list:
+        again.extend(job.name for job in jobs)
+        return train(self, jobs)
+
+    monkeypatch.setattr(SklearnTrainer, "train_and_score", counting)
+    capsys.readouterr()
+    assert answer(capsys, "select t.csv --out run --model neighbours")["resumed"] == "resumed"
+    assert not set(asked) & set(again) - {"incv-1-1"} and "incv-1-1" in again
+    assert (here / "run" / "labels.csv").read_text() == (here / "whole" / "labels.csv").read_text()
+    assert (here / "run" / "summary.json").read_text() == (here / "whole" / "summary.json").read_text()
+
+
+def test_measured_values_come_from_the_true_column_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = blobs(here / "t.csv")
+    rows = rows_of(here / "t.csv")
+    other = {"cat": "dog", "dog": "cat"}
+    with (here / "l.csv").open("w") as file:
+        file.write("id,label,true\n")
+        for row, bad in zip(rows, wrong, strict=True):
+            file.write(f"{row['id']},{row['label']},{other[row['label']] if bad else row['label']}\n")
+    found = answer(capsys, "select t.csv --labels l.csv --out run --model neighbours")
+    assert found["measured_noise_ratio"] == pytest.approx(wrong.mean())
+    assert found["measured_label_precision"] == 1.0
+    nonsense = "\n".join(line.rsplit(",", 1)[0] + ",cat" for line in (here / "l.csv").read_text().splitlines()[1:])
+    (here / "n.csv").write_text("id,label,true\n" + nonsense + "\n")
+    other_run = answer(capsys, "select t.csv --labels n.csv --out nonsense --model neighbours")
+    assert (here / "run" / "labels.csv").read_text() == (here / "nonsense" / "labels.csv").read_text()
+    assert other_run["measured_noise_ratio"] != found["measured_noise_ratio"]
+
+
+def test_ncv_texts_and_named_classifiers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {"fruit": "apple pear plum cherry".split(), "metal": "iron zinc copper tin".split()}
+    rng = np.random.default_rng(0)
+    with (here / "t.csv").open("w") as file:
+        file.write("text,label\n")
+        for i in range(60):
+            kind = ("fruit", "metal")[i % 2]
+            label = kind if i not in (6, 13) else ("metal", "fruit")[i % 2]
+            file.write(f"{' '.join(rng.choice(words[kind], 6))},{label}\n")
+    found = answer(capsys, "select t.csv --out run --method ncv")
+    assert found["model"] == "tfidf" and found["counts"]["removed"] == 0 and len(found["iterations"]) == 1
+    suspects = [row["id"] for row in rows_of(here / "run" / "labels.csv") if row["verdict"] != "selected"]
+    assert suspects == ["6", "13"]
+    blobs(here / "b.csv")
+    found = answer(capsys, "select b.csv --out named --model sklearn.naive_bayes:GaussianNB --iterations 1")
+    assert found["counts"]["selected"] > 90
+
+
+def test_a_network_on_pictures_and_what_was_skipped(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        kind = ("dark", "light")[i % 2]
+        folder = here / "data" / (kind if i not in (4, 9) else ("light", "dark")[i % 2])
+        folder.mkdir(parents=True, exist_ok=True)
+        shade = 40 if kind == "dark" else 210
+        pixels = np.clip(rng.normal(shade, 20, (8, 8, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i:02d}.png")
+    (here / "data" / "dark" / "broken.png").write_text("no")
+    found = answer(capsys, "select data --out run --epochs 6 --iterations 2 --device cpu")
+    assert found["model"] == "small-cnn" and found["samples"] == 40 and found["skipped"] == 1
+    assert 'dark/broken.png,"not a picture' in (here / "run" / "skipped.csv").read_text()
+    suspects = {row["id"] for row in rows_of(here / "run" / "labels.csv") if row["verdict"] != "selected"}
+    assert {"light/04.png", "dark/09.png"} <= suspects
+    assert RunFolder("run").record()["data"]["kind"] == "pictures"
+
+
+def test_a_locked_run_folder_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blobs(here / "t.csv")
+    with RunFolder("run").lock():
+        assert run("select t.csv --out run".split()) == 2
+    assert "in use by process" in capsys.readouterr().err

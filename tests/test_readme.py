@@ -1,0 +1,53 @@
+"""What the README shows runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from labelsieve.cli import make_app, run
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"(<!-- tested -->\n)?```(python|console)\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = [
+    shlex.split(line, comments=True)[1:]
+    for _, kind, text in BLOCKS
+    if kind == "console"
+    for line in text.splitlines()
+    if line.startswith("labelsieve ")
+]
+
+
+@pytest.mark.parametrize("code", [text for _, kind, text in BLOCKS if kind == "python"])
+def test_python_examples(code: str) -> None:
+    exec(compile(code, "README.md", "exec"), {})
+
+
+def test_tested_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    tested = [text for mark, kind, text in BLOCKS if mark and kind == "console"]
+    assert len(tested) == 1
+    for line in tested[0].splitlines():
+        assert run(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    assert "label precision" in capsys.readouterr().out
+    assert (tmp_path / "run" / "labels.csv").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_shown_can_be_parsed(command: list[str]) -> None:
+    make_app().parse_args(command, exit_on_error=False, print_error=False)
+
+
+def test_first_screen() -> None:
+    top = README[:2600]
+    for needed in ("make demo", "make test", "docs/demo.png", "pip install"):
+        assert needed in top
+    assert (Path(__file__).parent.parent / "docs" / "demo.png").exists()
+
+
+def test_every_command_of_the_readme_exists_and_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (Path(__file__).parent.parent / target).exists(), target
