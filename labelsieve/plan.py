@@ -23,11 +23,13 @@ from labelsieve.data.device_pictures import DevicePictures, free_memory, picture
 from labelsieve.data.stage import Staged, usable_cores
 from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
 from labelsieve.engine.bundle import Bundle, Factory, initial_state
-from labelsieve.engine.evaluate import predicted_classes
+from labelsieve.engine.evaluate import probabilities
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 
-HOST_BYTES = 150  # a sample on the host: label, id, verdict, scores, suspicion, order and codes of an epoch
+HOST_BYTES = (
+    80  # of a sample on the host: label, verdict, scores, suspicion, an epoch's order and codes; without its id
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Measured:
     sample_bytes: float  # of a sample on the device
     parameters: int  # of one network
     working_bytes: int  # peak of a training step beyond the data; 0: not known (CPU)
+    host_bytes: float = HOST_BYTES  # of a sample on the host, beside its pixels
+    samples: int = 0  # that the measurement trained on
 
 
 def estimate(wanted: Wanted, measured: Measured, *, free: int) -> dict[str, Any]:
@@ -84,7 +88,7 @@ def estimate(wanted: Wanted, measured: Measured, *, free: int) -> dict[str, Any]
         "bottleneck": max(needed, key=lambda name: needed[name]),
         "device_bytes": measured.working_bytes + (0 if streams else pixels),
         "data": "streams" if streams else "on the device",
-        "host_bytes": round(n * HOST_BYTES) + (0 if measured.read else pixels),
+        "host_bytes": round(n * measured.host_bytes) + (0 if measured.read else pixels),
         "disk_bytes": {"staged pictures": pixels if measured.read else 0, "checkpoints": state},
     }
 
@@ -94,9 +98,10 @@ def measure(
 ) -> Measured:
     """Trains two networks at once, as selection does, and scores, for about `seconds`."""
     device = store.device
-    everything = np.arange(len(store))
-    labels = np.resize(data.y, len(store)) if len(data.y) else np.zeros(len(store), dtype=np.int64)
-    plans = [Plan(f"half {i}", labels, everything[i::2], seed=i) for i in range(2)]
+    # an epoch of the measurement: as many samples as take a quarter of the time
+    count = int(np.clip(seconds / 4 / _seconds_a_sample(factory, store), min(4, len(store)), len(store)))
+    chosen = np.arange(count)
+    plans = [Plan(f"half {i}", data.y, chosen[i::2], seed=i) for i in range(2)]
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
@@ -111,24 +116,40 @@ def measure(
     from labelsieve.methods.standard import Standard
 
     schedule = Schedule(100_000, ((0, 1e-4),))
+    batch = max(1, min(batch_size, count // 2))
     capture = not getattr(store, "streams", False)
     with suppress(OutOfTime):
         train(
-            store, factory, Standard(), plans, schedule=schedule, batch_size=batch_size, progress=mark, stop=enough,
+            store, factory, Standard(), plans, schedule=schedule, batch_size=batch, progress=mark, stop=enough,
             capture=capture,
         )  # fmt: skip
     epochs = marks[-1][0] - marks[0][0]  # the first epoch warms up
-    trained = len(store) * epochs / (marks[-1][1] - marks[0][1])
+    trained = count * epochs / (marks[-1][1] - marks[0][1])
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else 0
 
     bundle = Bundle(factory, [initial_state(factory, 0)], schedule, device)
     rounds = []
     for _ in range(2):
         began = time.perf_counter()
-        predicted_classes(bundle, store)
+        probabilities(bundle, store, chosen, 0).cpu()
         rounds.append(time.perf_counter() - began)
     parameters = sum(p.numel() for p in bundle.module.parameters())
-    return Measured(trained, len(store) / min(rounds), None, _sample_bytes(store), parameters, peak)
+    return Measured(trained, count / min(rounds), None, _sample_bytes(store), parameters, peak, samples=count)
+
+
+def _seconds_a_sample(factory: Factory, store: Store) -> float:
+    """A rough first look: two samples forward and backward."""
+    network = factory().to(store.device)
+    index = torch.arange(2, device=store.device)[None] % len(store)
+    taken = []
+    for _ in range(2):
+        began = time.perf_counter()
+        x = store.batch(index, torch.full_like(index, store.plain)).float()
+        torch.autograd.backward(network(x).square().mean())
+        if store.device.type == "cuda":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - began)
+    return min(taken) / 2
 
 
 def _sample_bytes(store: Store) -> float:
@@ -137,6 +158,12 @@ def _sample_bytes(store: Store) -> float:
     if held is None:
         return float(np.prod(store.shape))
     return float(held.numel() * held.element_size() / max(1, len(store)))
+
+
+def _name_bytes(data: LabelledData) -> float:
+    """Ids are fixed-width unicode, and picture files have their names as Python strings beside them."""
+    names = [len(name) + 57 for name in data.x.names[:1000]] if isinstance(data.x, Pictures) else [0]
+    return float(data.ids.dtype.itemsize + np.mean(names))
 
 
 def some_of(data: LabelledData, count: int) -> LabelledData:
@@ -191,8 +218,8 @@ def plan(
     store, read, sample_bytes = small_store(some, device, crop=crop)
     name = best_model(store.shape) if model == "auto" else model
     factory = create(name, store.shape, len(data.classes))
-    found = measure(some, factory, store, batch_size=min(batch_size, max(1, len(some) // 2)), seconds=seconds)
-    found = replace(found, read=read, sample_bytes=sample_bytes)
+    found = measure(some, factory, store, batch_size=batch_size, seconds=seconds)
+    found = replace(found, read=read, sample_bytes=sample_bytes, host_bytes=HOST_BYTES + _name_bytes(data))
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
     return {
         "source": data.name,
@@ -200,5 +227,5 @@ def plan(
         "shape": list(store.shape),
         "device": card,
         "wanted": asdict(wanted),
-        "measured": asdict(found) | {"on_samples": len(some)},
+        "measured": asdict(found),
     } | estimate(wanted, found, free=free_memory(device))

@@ -77,16 +77,16 @@ def plan(
     measured = found["measured"]
     shape = " x ".join(str(length) for length in found["shape"])
     common.say(
-        f"{found['model']} on samples of {shape}, measured on {measured['on_samples']:,} of them ({found['device']}):",
+        f"{found['model']} on samples of {shape}, measured on {measured['samples']:,} of them ({found['device']}):",
         f"{measured['trained']:,.0f} trained and {measured['scored']:,.0f} scored a second"
         + (f", {measured['read']:,.0f} pictures decoded" if measured["read"] else ""),
         "",
         f"{wanted.samples:,} samples, {gpus} such device{'s' if gpus > 1 else ''}, at most:",
-        *table([[name, duration(value)] for name, value in found["seconds"].items() if value]),
         *table(
-            [
+            [[name, duration(value)] for name, value in found["seconds"].items() if value]
+            + [
                 ["in all", duration(found["total_seconds"])],
-                ["memory, device", size(found["device_bytes"])],
+                ["memory, device", size(found["device_bytes"]) if found["device_bytes"] else "not known"],
                 ["memory, host", size(found["host_bytes"])],
                 ["disk, staged pictures", size(found["disk_bytes"]["staged pictures"])],
                 ["disk, checkpoints", size(found["disk_bytes"]["checkpoints"])],
