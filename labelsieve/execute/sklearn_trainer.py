@@ -47,35 +47,31 @@ def seeded(estimator: Any, seed: int) -> Any:
     return copy.set_params(**dict.fromkeys(names, seed % 2**32)) if names else copy
 
 
-def probabilities(model: Any, x: Any) -> FloatArray:
-    """[n, len(model.classes_)], from the best thing the classifier offers."""
+def probabilities(model: Any, x: Any, known: IntArray) -> FloatArray:
+    """[n, len(known)], from the best thing the classifier offers."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(x), dtype=np.float64)
     if hasattr(model, "decision_function"):
         return softmax(np.asarray(model.decision_function(x), dtype=np.float64))
-    return np.asarray(np.asarray(model.predict(x))[:, None] == np.asarray(model.classes_)[None, :], dtype=np.float64)
+    return np.asarray(np.asarray(model.predict(x))[:, None] == known[None, :], dtype=np.float64)
 
 
 class OneClass:
     """Stands in where the samples to train on hold one class only, which most classifiers refuse."""
 
-    def __init__(self, code: int) -> None:
-        self.classes_ = np.array([code])
-
     def predict_proba(self, x: Any) -> FloatArray:
         return np.ones((x.shape[0] if hasattr(x, "shape") else len(x), 1))
 
 
-def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> Any:
+def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntArray]:
+    """(trained model, the codes its columns stand for)."""
     present = np.unique(labels)
     if len(present) < 2:
-        return OneClass(int(present[0]))
+        return OneClass(), present
     model = seeded(estimator, seed)
     model.fit(x, labels)
-    if not hasattr(model, "classes_"):
-        # A classifier with nothing but fit and predict: it answers with the labels it was shown.
-        model.classes_ = present
-    return model
+    # A classifier with nothing but fit and predict answers with the labels it was shown.
+    return model, np.asarray(getattr(model, "classes_", present), dtype=np.int64)
 
 
 def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: int) -> Scores:
@@ -103,11 +99,10 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     """Train on `job.train`, score `job.score`."""
     if len(job.train) == 0:
         raise InputError(f"{job.name}: there is no sample to train on")
-    model = fit(estimator, take(x, job.train), job.labels[job.train], job.seed)
-    known = np.asarray(model.classes_, dtype=np.int64)
+    model, known = fit(estimator, take(x, job.train), job.labels[job.train], job.seed)
     size = max(1, CHUNK_CELLS // len(known))
     parts = [
-        reduce(job.labels[part], probabilities(model, take(x, part)), known, classes)
+        reduce(job.labels[part], probabilities(model, take(x, part), known), known, classes)
         for part in chunks(job.score, size)
     ]
     if not parts:

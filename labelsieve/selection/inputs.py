@@ -24,9 +24,9 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
     if missing.any():
         where = np.flatnonzero(missing)
         raise InputError(f"y: {len(where)} labels are missing, the first at sample {where[0]}; drop or fill them")
-    check_classification_targets(labels)
     try:
         classes, codes = np.unique(labels, return_inverse=True)
+        check_classification_targets(labels)
     except TypeError:
         raise InputError(
             "y: labels of different kinds (numbers and strings) cannot be mixed; make them all strings"

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from labelsieve.errors import InputError
+from labelsieve.execute.local import run_all
+
+
+def square(value):
+    return value * value
+
+
+@pytest.mark.parametrize("executor", [None, "serial", "threads", "processes", 1, 2])
+def test_answers_keep_the_order(executor):
+    assert run_all(square, [3, 1, 2], executor) == [9, 1, 4]
+    assert run_all(square, [], executor) == []
+
+
+def test_any_object_with_map():
+    with ThreadPoolExecutor(2) as pool:
+        assert run_all(square, [3, 1, 2], pool) == [9, 1, 4]
+
+
+@pytest.mark.parametrize("executor", ["cloud", 0, -2, 1.5, True, object()])
+def test_others_are_refused(executor):
+    with pytest.raises(InputError, match="executor"):
+        run_all(square, [1, 2], executor)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from labelsieve.errors import InputError
+from labelsieve.execute import sklearn_trainer
+from labelsieve.execute.sklearn_trainer import SklearnTrainer, seeded, softmax, take
+from labelsieve.types import Job
+
+
+class Fixed(ClassifierMixin, BaseEstimator):
+    """Answers with the first columns of x as probabilities, whatever it was trained on."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return X[:, : len(self.classes_)]
+
+
+def job(labels, train, score, seed=0):
+    return Job("test", np.asarray(labels), np.asarray(train), np.asarray(score, dtype=np.int64), seed)
+
+
+def test_scores_by_hand_when_the_training_half_lacks_a_class():
+    x = np.array([[0.0, 0.0], [0.0, 0.0], [0.7, 0.3], [0.2, 0.8], [0.4, 0.6]])
+    labels = [0, 2, 0, 1, 2]
+    (scores,) = SklearnTrainer(x, Fixed(), 3).train_and_score([job(labels, [0, 1], [2, 3, 4])])
+    assert scores.predicted.tolist() == [0, 2, 2]  # codes, not columns
+    assert scores.probability.tolist() == [0.7, 0.0, 0.6]  # class 1 was never seen
+    assert scores.confidence.tolist() == [0.7, 0.8, 0.6]
+    assert scores.loss == pytest.approx([-np.log(0.7), -np.log(1e-12), -np.log(0.6)])
+
+
+def test_chunks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(60, 3)), rng.integers(0, 4, 60)
+    asked = job(labels, np.arange(30), np.arange(30, 60))
+    trainer = SklearnTrainer(x, LogisticRegression(), 4)
+    (whole,) = trainer.train_and_score([asked])
+    monkeypatch.setattr(sklearn_trainer, "CHUNK_CELLS", 28)
+    (parts,) = trainer.train_and_score([asked])
+    for name in ("predicted", "probability", "confidence", "loss"):
+        assert np.allclose(getattr(whole, name), getattr(parts, name), atol=1e-12)
+    (none,) = trainer.train_and_score([job(labels, np.arange(30), [])])
+    assert len(none.predicted) == len(none.loss) == 0
+
+
+def test_one_class_to_train_on_is_always_predicted():
+    x = np.zeros((4, 2))
+    (scores,) = SklearnTrainer(x, LogisticRegression(), 2).train_and_score([job([1, 1, 0, 1], [0, 1], [2, 3])])
+    assert scores.predicted.tolist() == [1, 1] and scores.probability.tolist() == [0.0, 1.0]
+    with pytest.raises(InputError, match="no sample to train on"):
+        SklearnTrainer(x, LogisticRegression(), 2).train_and_score([job([1, 1, 0, 1], np.array([], dtype=int), [2, 3])])
+
+
+def test_softmax():
+    assert softmax(np.array([[0.0, np.log(3.0)]])) == pytest.approx(np.array([[0.25, 0.75]]))
+    assert softmax(np.array([np.log(3.0)])) == pytest.approx(np.array([[0.25, 0.75]]))
+    assert np.isfinite(softmax(np.array([[1e6, -1e6]]))).all()
+
+
+def test_decision_function_agrees_with_predict():
+    rng = np.random.default_rng(0)
+    for classes in (2, 4):
+        labels = rng.integers(0, classes, 80)
+        x = rng.normal(size=(80, 3)) + labels[:, None]
+        asked = job(labels, np.arange(40), np.arange(40, 80))
+        (scores,) = SklearnTrainer(x, LinearSVC(random_state=0), classes).train_and_score([asked])
+        expected = LinearSVC(random_state=0).fit(x[:40], labels[:40]).predict(x[40:])
+        assert np.array_equal(scores.predicted, expected)
+
+
+def test_seed_reaches_nested_steps_and_leaves_the_original_alone():
+    pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier(random_state=3))
+    assert seeded(pipeline, 41).get_params()["decisiontreeclassifier__random_state"] == 41
+    assert pipeline.get_params()["decisiontreeclassifier__random_state"] == 3
+
+
+def test_take_from_anything():
+    index = np.array([2, 0])
+    assert take(np.array([5, 6, 7]), index).tolist() == [7, 5]
+    assert take(["a", "b", "c"], index) == ["c", "a"]
+
+
+def test_probabilities_that_are_not_numbers_are_refused():
+    x = np.full((4, 2), np.nan)
+    with pytest.raises(InputError, match="NaN"):
+        SklearnTrainer(x, Fixed(), 2).train_and_score([job([0, 1, 0, 1], [0, 1], [2, 3])])
+
+
+class Wide(ClassifierMixin, BaseEstimator):
+    """Many classes, all equally likely."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+def test_memory_grows_with_the_samples_not_with_samples_times_classes():
+    n, classes = 40_000, 1000
+    x, labels = np.zeros((n, 1)), np.arange(n) % classes
+    trainer = SklearnTrainer(x, Wide(), classes)
+    tracemalloc.start()
+    (scores,) = trainer.train_and_score([job(labels, np.arange(n // 2), np.arange(n // 2, n))])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(scores.loss) == n // 2
+    assert peak < n // 2 * classes * 8 / 2  # half of what all probabilities at once would take

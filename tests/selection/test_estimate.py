@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelsieve import theory
+from labelsieve.selection.estimate import (
+    concentration,
+    confident_counts,
+    cross_fitted_steps,
+    eq4_ratio,
+    eq5_ratio,
+    estimate_from_scores,
+    pair_counts,
+    remove_ratio,
+    rows_to_one,
+)
+from labelsieve.types import Scores
+
+
+def scores(predicted, confidence=None):
+    predicted = np.asarray(predicted)
+    confidence = np.full(len(predicted), 0.9) if confidence is None else np.asarray(confidence, dtype=float)
+    return Scores(predicted, confidence, confidence, -np.log(confidence))
+
+
+def noisy(transition, n, rng):
+    truth = rng.integers(0, len(transition), n)
+    cumulated = transition.cumsum(axis=1)
+    given = (rng.random(n)[:, None] > cumulated[truth]).sum(axis=1).clip(0, len(transition) - 1)
+    return truth, given
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1, 0.45])
+def test_roots_undo_the_equations(eps):
+    assert eq4_ratio((1 - eps) ** 2 + eps**2 / 9, 10) == pytest.approx(eps, abs=1e-12)
+    assert eq5_ratio((1 - eps) ** 2 + eps**2, 10) == pytest.approx(eps, abs=1e-12)
+    assert eq4_ratio(0.01, 10) == pytest.approx(0.9)  # below 1/c: clamped
+
+
+def test_confident_counts_by_hand():
+    predicted = np.array([0] * 30 + [1] * 3)
+    confidence = np.r_[np.linspace(0.5, 0.99, 30), [0.9, 0.8, 0.7]]
+    given = np.array([1] * 10 + [0] * 20 + [1, 1, 0])
+    # Class 0: the 20 most confident are the last 20; class 1 has 3 samples, fewer than 20: all count.
+    counts = confident_counts(scores(predicted, confidence), given, 2)
+    assert counts.tolist() == [[20, 0], [1, 2]]
+    many = confident_counts(scores(np.zeros(1000, dtype=int), np.arange(1000) / 1001 + 1e-4), np.arange(1000) // 900, 2)
+    assert many.tolist() == [[0, 100], [0, 0]]
+
+
+def test_equal_confidence_counts_everyone_and_so_not_the_order():
+    given = np.repeat([0, 1], [80, 20])
+    assert confident_counts(scores(np.zeros(100, dtype=int)), given, 2).tolist() == [[80, 20], [0, 0]]
+
+
+def test_rows_and_pairs():
+    assert pair_counts(np.array([0, 0, 2]), np.array([1, 1, 2]), 3).tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 1]]
+    assert rows_to_one(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist() == [[0.75, 0.25], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("c", [3, 10])
+@pytest.mark.parametrize("eps", [0.2, 0.5, 0.8])
+def test_concentration_and_removal_meet_the_authors_at_both_ends(c, eps):
+    prior = np.full(c, 1 / c)
+    symmetric, pair = theory.symmetric(c, eps), theory.pair(c, eps)
+    assert concentration(symmetric, prior) == pytest.approx(1 / (c - 1))
+    assert concentration(pair, prior) == pytest.approx(1)
+    assert remove_ratio(eps, concentration(symmetric, prior), c) == pytest.approx(min(2, eps / (1 - eps)))
+    assert remove_ratio(eps, concentration(pair, prior), c) == pytest.approx(0)
+    assert remove_ratio(eps, 1.0, 2) == 0
+
+
+@pytest.mark.parametrize(
+    "transition", [np.eye(5), theory.symmetric(5, 0.4), theory.pair(5, 0.3), theory.symmetric_inclusive(5, 0.5)]
+)
+def test_estimate_with_a_classifier_that_is_right_where_confident(transition):
+    rng = np.random.default_rng(0)
+    truth, given = noisy(transition, 40_000, rng)
+    # Wrong on 8 % of the samples, and unsure of them.
+    wrong = rng.random(len(truth)) < 0.08
+    predicted = np.where(wrong, (truth + 1) % 5, truth)
+    confidence = np.where(wrong, rng.uniform(0.3, 0.6, len(truth)), rng.uniform(0.4, 1.0, len(truth)))
+    half = len(truth) // 2
+    parts = [slice(0, half), slice(half, None)]
+    found = estimate_from_scores(
+        [scores(predicted[p], confidence[p]) for p in parts], [given[p] for p in parts], 5, seed=0, method="test"
+    )
+    eps = 1 - np.trace(transition) / 5
+    assert found.ratio == pytest.approx(eps, abs=0.02)
+    assert np.abs(found.transition - transition).sum(axis=1).mean() < 0.10
+    assert found.low <= found.ratio <= found.high
+    assert found.high - found.low < 0.06
+    assert found.upper_bound >= eps - 0.01
+    assert found.trust.startswith("trustworthy")
+    assert "transition" not in found.summary() and found.summary()["ratio"] == found.ratio
+
+
+def test_interval_covers_the_truth():
+    rng = np.random.default_rng(3)
+    inside = 0
+    for draw in range(60):
+        truth, given = noisy(theory.symmetric(4, 0.3), 800, rng)
+        found = estimate_from_scores(
+            [scores(truth, rng.uniform(0.5, 1, 800))], [given], 4, seed=draw, method="test"
+        )  # fmt: skip
+        inside += found.low <= 0.3 <= found.high
+    assert inside >= 50
+
+
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        ("random", "not distinguishable from random"),
+        ("few", "too few samples"),
+        ("instance", "looks instance-dependent"),
+        ("some", "fair"),
+    ],
+)
+def test_trust_is_said_plainly(case, sentence):
+    rng = np.random.default_rng(1)
+    n = 30 if case == "few" else 4000
+    truth = rng.integers(0, 4, n)
+    given, confidence = truth.copy(), rng.uniform(0.6, 1, n)
+    if case == "random":
+        given = rng.integers(0, 4, n)
+    if case in ("instance", "some"):
+        # Labels are wrong exactly where the classifier is unsure.
+        hard = confidence < (0.76 if case == "instance" else 0.66)
+        given = np.where(hard, (truth + 1) % 4, truth)
+    found = estimate_from_scores([scores(truth, confidence)], [given], 4, seed=0, method="test")
+    assert found.trust.startswith(sentence)
+
+
+def test_without_enough_selected_the_first_scores_are_counted():
+    labels = np.array([0, 1] * 20)
+    halves = (np.arange(20), np.arange(20, 40))
+    never = tuple(scores(1 - labels[half]) for half in halves)
+    steps = cross_fitted_steps(labels, 2, halves, never, seed=0, job_seeds=(1, 2))
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    estimate, again = end.value.value
+    assert again is None and "without cross-fitting" in estimate.method
+    assert estimate.ratio == pytest.approx(1.0)

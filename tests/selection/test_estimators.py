@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from labelsieve import metrics, noise, theory
+from labelsieve.errors import InputError
+from labelsieve.selection.defaults import default_estimator, is_text
+from labelsieve.selection.estimators import INCV, NCV, RareClassWarning
+
+
+@parametrize_with_checks([INCV(random_state=0), NCV(random_state=0)])
+def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+def digits(T, seed=0):
+    x, true = load_digits(return_X_y=True)
+    return x, true, noise.corrupt(true, T, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(
+    ("T", "precision", "recall", "ranking"),
+    [
+        (np.eye(10), 0.999, 0.97, None),
+        (theory.symmetric(10, 0.2), 0.99, 0.96, 0.98),
+        (theory.symmetric(10, 0.6), 0.95, 0.92, 0.96),
+        (theory.pair(10, 0.2), 0.985, 0.96, 0.97),
+        (theory.pair(10, 0.4), 0.83, 0.90, 0.88),
+    ],
+    ids=["clean", "symmetric-0.2", "symmetric-0.6", "pair-0.2", "pair-0.4"],
+)
+def test_digits_told_nothing(T, precision, recall, ranking):
+    x, true, given = digits(T)
+    incv = INCV(random_state=0).fit(x, given)
+    wrong = float(np.mean(given != true))
+    assert metrics.label_precision(incv.selected_, given, true) >= precision
+    assert metrics.label_recall(incv.selected_, given, true) >= recall
+    assert incv.noise_ratio_ == pytest.approx(wrong, abs=0.05)
+    assert incv.transition_matrix_.shape == (10, 10)
+    assert np.abs(incv.transition_matrix_ - T).sum(axis=1).mean() < 0.35
+    if ranking:
+        assert roc_auc_score(given != true, incv.suspicion_) > ranking
+    else:
+        assert np.mean(incv.suspicion_ > 0.5) < 0.03
+
+
+def test_digits_as_in_the_paper():
+    T = theory.symmetric(10, 0.4)
+    x, true, given = digits(T)
+    incv = INCV(protocol="paper", pattern="symmetric", random_state=0).fit(x, given)
+    ncv = NCV(protocol="paper", pattern="symmetric", random_state=0).fit(x, given)
+    assert metrics.label_recall(incv.selected_, given, true) > metrics.label_recall(ncv.selected_, given, true)
+    assert metrics.label_precision(ncv.selected_, given, true) > 0.97
+    assert len(ncv.history_) == 1 and not ncv.removed_.any()
+    assert incv.removed_.any() and np.mean(given[incv.removed_] != true[incv.removed_]) > 0.9
+
+
+class OnlyPredicts(ClassifierMixin, BaseEstimator):
+    """A classifier with nothing but fit and predict, without even `classes_`."""
+
+    def fit(self, X, y):
+        self.inner_ = KNeighborsClassifier(5).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.inner_.predict(X)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
+        make_pipeline(StandardScaler(), LinearSVC()),
+        make_pipeline(StandardScaler(), SVC()),
+        make_pipeline(StandardScaler(), OnlyPredicts()),
+        RandomForestClassifier(30),
+    ],
+    ids=["predict_proba", "decision_function", "svc", "predict", "forest"],
+)
+def test_any_classifier(estimator):
+    x, true = load_wine(return_X_y=True)
+    given = noise.corrupt(true, theory.symmetric(3, 0.2), np.random.default_rng(0))
+    incv = INCV(estimator, random_state=0).fit(x, given)
+    assert metrics.label_precision(incv.selected_, given, true) > 0.93
+    assert metrics.label_recall(incv.selected_, given, true) > 0.85
+    total = incv.selected_.astype(int) + incv.candidate_ + incv.removed_
+    assert (total == 1).all()
+    for name in ("predicted_", "probability_", "loss_", "suspicion_", "iteration_"):
+        assert getattr(incv, name).shape == (178,)
+    assert np.isfinite(incv.loss_).all()
+    assert [line["iteration"] for line in incv.history_] == list(range(1, len(incv.history_) + 1))
+    assert incv.n_features_in_ == 13
+
+
+@pytest.mark.parametrize("kind", ["strings", "bools", "objects", "list"])
+def test_labels_keep_their_type(kind):
+    x, true = load_iris(return_X_y=True)
+    if kind == "bools":
+        y, classes = true == 1, [False, True]
+    elif kind == "strings":
+        y, classes = np.array(["setosa", "versicolor", "virginica"])[true], ["setosa", "versicolor", "virginica"]
+    elif kind == "objects":
+        y, classes = np.array(["a", "b", "c"], dtype=object)[true], ["a", "b", "c"]
+    else:
+        y, classes = [int(v) * 10 for v in true], [0, 10, 20]
+    ncv = NCV(random_state=0).fit(x, y)
+    assert ncv.classes_.tolist() == classes
+    assert set(ncv.predicted_.tolist()) <= set(classes)
+    assert (ncv.predicted_[ncv.selected_] == np.asarray(y)[ncv.selected_]).all()
+
+
+def test_texts_sparse_frames_and_missing_values():
+    rng = np.random.default_rng(0)
+    words = np.array([["sun", "sea", "sand"], ["snow", "ice", "frost"]])
+    y = np.arange(80) % 2
+    texts = [" ".join(rng.choice(words[label], 5)) for label in y]
+    wrong = y.copy()
+    wrong[:8] = 1 - wrong[:8]
+    for x in (texts, np.array(texts), np.array(texts, dtype=object)):
+        ncv = NCV(random_state=0).fit(x, wrong)
+        assert not ncv.selected_[:8].any() and ncv.selected_[8:].all()
+    iris, true = load_iris(return_X_y=True)
+    dense = NCV(LogisticRegression(max_iter=1000), random_state=0).fit(iris, true)
+    sparse = NCV(LogisticRegression(max_iter=1000), random_state=0).fit(csr_matrix(iris), true)
+    assert np.mean(dense.selected_ == sparse.selected_) > 0.97
+    assert NCV(random_state=0).fit(csr_matrix(iris), true).selected_.mean() > 0.85
+    holes = iris.copy()
+    holes[3, 2] = np.nan
+    NCV(HistGradientBoostingClassifier(max_iter=5), random_state=0).fit(holes, true)
+    with pytest.raises(ValueError, match="NaN"):
+        NCV(LogisticRegression()).fit(holes, true)
+    assert not is_text(iris) and not is_text("text") and is_text(["a", "b"]) and not is_text(3)
+
+
+def test_default_grows_with_the_data():
+    assert "svc" in default_estimator(np.zeros((10, 2))).named_steps
+    assert default_estimator(np.zeros((6000, 2))).min_samples_leaf == 3
+    assert default_estimator(np.zeros((100_000, 1))).min_samples_leaf == 5
+    assert "tfidfvectorizer" in default_estimator(["a text"]).named_steps
+
+
+def test_same_seed_same_answer_on_any_number_of_workers():
+    x, _, given = digits(theory.symmetric(10, 0.3))
+    x, given = x[:300], given[:300]
+    forest = RandomForestClassifier(10)
+    with ThreadPoolExecutor(2) as pool:
+        found = [
+            INCV(forest, random_state=7, executor=executor).fit(x, given)
+            for executor in (None, "threads", "processes", 2, pool)
+        ]
+    for other in found[1:]:
+        assert np.array_equal(found[0].selected_, other.selected_)
+        assert np.array_equal(found[0].removed_, other.removed_)
+        assert np.array_equal(found[0].loss_, other.loss_)
+    different = INCV(forest, random_state=8).fit(x, given)
+    assert not np.array_equal(found[0].loss_, different.loss_)
+    assert clone(INCV(forest, executor="threads")).executor == "threads"
+
+
+def test_rare_class_is_named_and_stays_candidate():
+    x, true = load_iris(return_X_y=True)
+    y = np.array(["a", "b", "c"])[true].astype("<U8")
+    y[0] = "lonely"
+    with pytest.warns(RareClassWarning, match="'lonely'"):
+        incv = INCV(random_state=0).fit(x, y)
+    assert incv.candidate_[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y[1] = "lonely"  # two samples: one in each half
+        INCV(random_state=0).fit(x, y)
+
+
+def bad(change):
+    x, y = load_iris(return_X_y=True)
+    return change(x.copy(), y.copy())
+
+
+def with_value(value):
+    def change(x, y):
+        x[5, 1] = value
+        return x, y
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (with_value(np.nan), "NaN"),
+        (with_value(np.inf), "infinity"),
+        (lambda x, y: (x, np.zeros(150)), "one class"),
+        (lambda x, y: (x, y[:149]), "inconsistent numbers of samples"),
+        (lambda x, y: (["text"] * 150, y[:149]), "inconsistent numbers of samples"),
+        (lambda x, y: (x, [None, *y[1:]]), "missing, the first at sample 0"),
+        (lambda x, y: (x, np.where(y == 2, np.nan, y)), "50 labels are missing"),
+        (lambda x, y: (x, [*map(str, y[:-1]), float("nan")]), "missing, the first at sample 149"),
+        (lambda x, y: (x, [*map(str, y[:-1]), 3]), "different kinds|mix"),
+        (lambda x, y: (x, y + 0.5 * x[:, 0]), "Unknown label type"),
+        (lambda x, y: (x, None), "requires y"),
+        (lambda x, y: (x[:0], y[:0]), "0 sample"),
+    ],
+)
+def test_bad_input_is_one_clear_line(change, word):
+    x, y = bad(change)
+    for estimator in (INCV(), NCV()):
+        with pytest.raises(ValueError, match=word):
+            estimator.fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"estimator": LogisticRegression}, "estimator"),
+        ({"estimator": "svc"}, "estimator"),
+        ({"executor": "cloud"}, "executor"),
+        ({"executor": 0}, "executor"),
+        ({"random_state": -1}, "random_state"),
+        ({"n_iterations": 0}, "n_iterations"),
+        ({"remove_ratio": -0.5}, "remove_ratio"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, word):
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(InputError, match=word):
+        INCV(**arguments).fit(x, y)
+
+
+def test_network_factory_selects_and_a_network_is_refused():
+    import torch
+
+    x, true, given = digits(theory.symmetric(10, 0.3))
+
+    def network():
+        return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+
+    ncv = NCV(network, random_state=0, epochs=15, device="cpu").fit(x, given)
+    assert metrics.label_precision(ncv.selected_, given, true) > 0.95
+    assert metrics.label_recall(ncv.selected_, given, true) > 0.7
+    assert ncv.noise_ratio_ == pytest.approx(np.mean(given != true), abs=0.08)
+    with pytest.raises(InputError, match="not a module"):
+        NCV(network()).fit(x, given)
