@@ -165,19 +165,20 @@ def with_scores(state: INCVState, scored: Sequence[IntArray], answers: Sequence[
 
 
 def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSettings) -> INCVState:
-    """Line 8: the ratio from the first half's test accuracy by Eq. 4 (Eq. 5 for pair), then r and the checkpoints."""
+    """Line 8: the ratio from the first half's test accuracy by Eq. 4, as in all of the paper's experiments (section 5.2),
+    pair noise too: its own Eq. 5 never falls below 0.5 and says nothing there. Then r and the checkpoints."""
     pattern = "pair" if settings.asymmetric else "symmetric"
-    found = theory.ratio_from_accuracy(accuracy, classes, pattern)
+    found = theory.ratio_from_accuracy(accuracy, classes, "symmetric")
     eps = found.ratio
     r = authors_remove_ratio(eps, asymmetric=settings.asymmetric)
     if settings.remove_ratio != "auto":
         r = float(settings.remove_ratio)
     best_until = settings.best_until(eps)
     told = "told" if settings.pattern != "auto" else "assumed: protocol paper must be told the pattern, and was not"
-    equation, formula = (5, "0 for pair noise") if pattern == "pair" else (4, "min(2, eps/(1-eps))")
+    formula = "0 for pair noise" if pattern == "pair" else "min(2, eps/(1-eps))"
     source = formula if settings.remove_ratio == "auto" else "as given"
     notes = [
-        f"noise ratio {eps:.4f} by Eq. {equation} from the first half's agreement {accuracy:.4f}; {pattern}, {told}",
+        f"noise ratio {eps:.4f} by Eq. 4 from the first half's agreement {accuracy:.4f}; {pattern}, {told}",
         f"remove ratio {r:.4f}, {source}; best checkpoint until iteration {best_until}",
     ]
     if not found.in_reach:
