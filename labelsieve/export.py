@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from labelsieve.errors import InputError
 from labelsieve.export_folder import write_folder
 from labelsieve.files import atomic_path, atomic_writer
 from labelsieve.report.columns import Columns, read_columns
+from labelsieve.report.facts import RANDOM, nested
 from labelsieve.report.samples import SourceTable, find_source, open_samples
 from labelsieve.review.book import DECISIONS, DROP, UNDECIDED, latest
 from labelsieve.runfolder import RunFolder
@@ -98,6 +99,8 @@ def export(
     classes = folder.read_summary().get("classes")
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
     state, decided_label, lines = latest(folder, columns)
+    if undecided == "auto" and said_random(folder.read_summary()):
+        undecided = "keep"  # a model that knows nothing suggests nothing
     outcome = corrected(columns, state, decided_label, undecided)
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
     if what == "cleaned":
@@ -134,6 +137,12 @@ def export(
     dropped = int(np.sum(~outcome.stays)) if changes_labels else 0
     note = outcome.note if what == "cleaned" else ""
     return Exported(target, len(rows), changed, dropped, note)
+
+
+def said_random(summary: Mapping[str, Any]) -> bool:
+    """Did the selection itself say that these labels cannot be told from random ones?"""
+    trust = next((str(entry["trust"]) for entry in nested(summary) if "trust" in entry), "")
+    return RANDOM in trust
 
 
 def _kind(target: Path) -> Literal["csv", "parquet", "folder"]:

@@ -32,7 +32,8 @@ def export(
         A .csv or .parquet file, or a folder (pictures only).
     undecided
         Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestions
-        as long as there are no decisions at all, and keeps the labels once there are.
+        as long as there are no decisions at all, and keeps the labels once there are (or where the run says that the
+        labels cannot be told from random ones).
     link
         Fill the folder with links to the pictures instead of copies.
     raw

@@ -14,6 +14,8 @@ from labelsieve.report.html import percent, plural
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
+RANDOM = "not distinguishable from random"  # how the selection's trust sentence begins when it knows nothing
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -83,7 +85,7 @@ class Facts:
         """One sentence that says it, one that explains it."""
         found, total = len(self.suspects), len(self.columns)
         ratio = self.noise_ratio
-        random = "not distinguishable from random" in (self.trust or "")
+        random = RANDOM in (self.trust or "")
         if random:
             first = "These labels cannot be told from random ones."
         elif ratio is None:

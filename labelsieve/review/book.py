@@ -25,6 +25,7 @@ from labelsieve.types import BoolArray, IntArray
 DECISIONS = ("undo", "keep", "relabel", "drop")  # codes of Book.state; "undo" is undecided
 UNDECIDED, KEEP, RELABEL, DROP = range(4)
 REMEMBERED = 1000
+MICROSECONDS = len("2020-01-01T00:00:00.000000+00:00")
 
 
 class Made(NamedTuple):
@@ -64,15 +65,12 @@ class Book:
         self.run, self.columns = run, columns
         self.state: NDArray[np.int8] = np.zeros(len(columns), dtype=np.int8)
         self.label: NDArray[np.int32] = np.full(len(columns), -1, dtype=np.int32)
+        self.decided: BoolArray = np.zeros(len(columns), dtype=bool)  # kept, not computed: it is asked at every key
         self.versions: dict[int, int] = {}
         self.windows: dict[str, Window] = {}
         self._earlier: list[list[Change]] = []
         self._lock = threading.RLock()
         self._read()
-
-    @property
-    def decided(self) -> BoolArray:
-        return np.asarray(self.state != UNDECIDED)
 
     def made(self, row: int) -> Made:
         return Made(int(self.state[row]), int(self.label[row]))
@@ -141,7 +139,7 @@ class Book:
             self.run.append_decision(self.columns.id(row), DECISIONS[made.state], self._label_of(made))
         else:
             path = self.run / "decisions.csv"
-            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            now = datetime.now(UTC).isoformat(timespec="microseconds")  # tells them from single ones, see _read
             before = lines_of(path)
             with atomic_writer(path) as file:
                 file.write("\n".join(before or [",".join(Decision._fields)]) + "\n")
@@ -154,6 +152,7 @@ class Book:
 
     def _set(self, row: int, made: Made) -> None:
         self.state[row], self.label[row] = made
+        self.decided[row] = made.state != UNDECIDED
         self.versions[row] = self.version(row) + 1
 
     def _label_of(self, made: Made) -> str:
@@ -187,7 +186,11 @@ class Book:
             if state == RELABEL and label < 0:
                 continue  # a class this run does not have
             told.append((line.time, row, Made(state, label)))
-        for _, group in groupby(told, key=lambda entry: entry[0]):  # one moment: one action
+        # Lines of one microsecond are one action; single decisions have times in milliseconds.
+        numbered = [
+            (time if len(time) == MICROSECONDS else str(i), row, made) for i, (time, row, made) in enumerate(told)
+        ]
+        for _, group in groupby(numbered, key=lambda entry: entry[0]):
             action = []
             for _, row, made in group:
                 before = self.made(row)
