@@ -47,7 +47,8 @@ def is_turning_point(lids: list[float], *, init_epochs: int, window: int) -> boo
     if len(lids) <= init_epochs + window:
         return False
     before = np.asarray(lids[-window - 1 : -1])
-    return bool(lids[-1] - before.mean() > 2 * before.std())
+    rounding = 1e-6 * before.mean()  # a LID that does not move at all has no deviation, only rounding
+    return bool(lids[-1] - before.mean() > 2 * before.std() + rounding)
 
 
 def mixed_losses(logits: Tensor, labels: Tensor, alpha: Tensor) -> Tensor:
@@ -100,17 +101,16 @@ class D2L(Method):
         return float(lids.nanmean())
 
     def before_epoch(self, view: TrainingView) -> None:
-        before = [float(lid) for lid in view.state["lids"][: view.epoch]]
-        lid = self.measure(view)
-        if math.isnan(lid):  # as released: an epoch that cannot be measured repeats the last
-            lid = before[-1] if before else 1.0
-        lids = [*before, lid]
-        view.state["lids"][view.epoch] = lid
+        measured = self.measure(view)
+        if math.isnan(measured):  # as released: an epoch that cannot be measured repeats the last
+            measured = float(view.state["lids"][view.epoch - 1]) if view.epoch else 1.0
+        view.state["lids"][view.epoch] = measured
+        lids = view.state["lids"][: view.epoch + 1].tolist()
         if int(view.state["turning_epoch"]) < 0:
             if not is_turning_point(lids, init_epochs=self.init_epochs, window=self.window):
                 return
             view.state["turning_epoch"].fill_(view.epoch)
-        view.state["alpha"].fill_(math.exp(-(view.epoch / view.epochs) * lid / min(lids)))
+        view.state["alpha"].fill_(math.exp(-(view.epoch / view.epochs) * lids[-1] / min(lids)))
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return mean_over(mixed_losses(logits, batch.labels, batch.state["alpha"]), batch.valid[:, None])
