@@ -254,3 +254,20 @@ def test_network_factory_selects_and_a_network_is_refused():
     assert ncv.noise_ratio_ == pytest.approx(np.mean(given != true), abs=0.08)
     with pytest.raises(InputError, match="not a module"):
         NCV(network()).fit(x, given)
+
+
+def test_frames_reach_the_pipeline_with_their_columns():
+    import pandas as pd
+    from sklearn.compose import make_column_transformer
+    from sklearn.preprocessing import OneHotEncoder
+
+    x, true = load_iris(return_X_y=True)
+    frame = pd.DataFrame({"size": x[:, 2], "colour": np.where(x[:, 3] > 0.8, "blue", "red")})
+    columns = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["size"]))
+    y = pd.Series(np.array(["a", "b", "c"])[true], index=np.arange(150) + 7)
+    ncv = NCV(make_pipeline(columns, LogisticRegression()), random_state=0).fit(frame, y)
+    assert ncv.feature_names_in_.tolist() == ["size", "colour"] and ncv.n_features_in_ == 2
+    assert ncv.selected_.mean() > 0.85
+    frame.loc[3, "size"] = np.nan
+    with pytest.raises(InputError, match="column 'size'"):
+        NCV(make_pipeline(columns, LogisticRegression())).fit(frame, y)
