@@ -64,7 +64,7 @@ def usual_loop(device: torch.device, *, workers: int, seconds: float, depth: int
         for pictures, labels in loader:
             optimizer.zero_grad()
             logits = network(pictures.to(device, non_blocking=True))
-            nn.functional.cross_entropy(logits, labels.to(device)).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(logits, labels.to(device)))
             optimizer.step()
             steps += 1
             if steps == 10:  # the first steps start the workers and choose algorithms
@@ -87,7 +87,8 @@ def plain_loop(device: torch.device, *, seconds: float, depth: int = 32) -> floa
         index = torch.randint(len(x), (1, BATCH), device=device)
         code = torch.randint(store.codes, (1, BATCH), device=device)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(network(store.batch(index, code).float()), labels[index[0]]).backward()
+        logits = network(store.batch(index, code).float())
+        torch.autograd.backward(nn.functional.cross_entropy(logits, labels[index[0]]))
         optimizer.step()
         steps += 1
         if steps == 3:

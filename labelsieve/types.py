@@ -108,12 +108,12 @@ class Selection:
 
     @property
     def selected(self) -> BoolArray:
-        return self.verdict == SELECTED
+        return np.asarray(self.verdict == SELECTED)
 
     @property
     def candidate(self) -> BoolArray:
-        return self.verdict == CANDIDATE
+        return np.asarray(self.verdict == CANDIDATE)
 
     @property
     def removed(self) -> BoolArray:
-        return self.verdict == REMOVED
+        return np.asarray(self.verdict == REMOVED)

@@ -8,6 +8,7 @@ captured step stays valid.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -49,9 +50,8 @@ class Bundle:
         self.flat = torch.empty(sum(sizes), device=device)
         decay = torch.zeros_like(self.flat)
         owner = torch.empty(sum(sizes), dtype=torch.int32, device=device)
-        for p, view, d, o in zip(
-            self.parameters, self.flat.split(sizes), decay.split(sizes), owner.split(sizes), strict=True
-        ):
+        pieces = (torch.split(tensor, sizes) for tensor in (self.flat, decay, owner))
+        for p, view, d, o in zip(self.parameters, *pieces, strict=True):
             view.copy_(p.detach().reshape(-1))
             p.data = view.view(p.shape)
             if p.ndim > 1 or schedule.decay_everything:
@@ -66,7 +66,7 @@ class Bundle:
         self.norms = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
         self.load(states)
 
-    # -- weights in and out ------------------------------------------------------------------------------------------
+    # -- weights in and out
 
     def load(self, states: Sequence[NetworkState]) -> None:
         state = stack_states(states) if self.n > 1 else states[0]
@@ -101,7 +101,7 @@ class Bundle:
             found["second"] = self.second
         return found | {f"buffer.{name}": buffer for name, buffer in self.buffers.items()}
 
-    # -- a step ------------------------------------------------------------------------------------------------------
+    # -- a step
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [n, B, classes]."""
@@ -110,7 +110,8 @@ class Bundle:
                 logits = self.module(x)
         else:
             logits = self.module(x)
-        return logits.view(len(x), self.n, -1).transpose(0, 1)
+        found: Tensor = logits.view(len(x), self.n, -1).transpose(0, 1)
+        return found
 
     def set_valid(self, valid: Tensor | None) -> None:
         for norm in self.norms:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import warnings
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from labelsieve.files import atomic_path
 
 KEEP = 2
 
@@ -36,25 +37,6 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Old or new, never half: write aside, sync, rename, sync the folder."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(aside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def save(folder: Path, number: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Path:
     """Write checkpoint `number` (it must rise) and drop all but the newest ones."""
     from safetensors.torch import save as to_bytes
@@ -63,7 +45,8 @@ def save(folder: Path, number: int, tensors: dict[str, Tensor], meta: dict[str, 
     on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     described = {"meta": json.dumps(meta), "checksum": _checksum(on_cpu, meta)}
     path = folder / f"{number:09d}.safetensors"
-    write_atomically(path, to_bytes(on_cpu, metadata=described))
+    with atomic_path(path) as partial:
+        partial.write_bytes(to_bytes(on_cpu, metadata=described))
     for old in _files(folder)[:-KEEP]:
         old.unlink(missing_ok=True)
     return path

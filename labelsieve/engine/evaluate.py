@@ -86,8 +86,9 @@ def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> T
 def hidden_layer(bundle: Bundle, x: Tensor) -> Tensor:
     """What goes into the last linear layer: by the network's own `features`, else caught on the way in."""
     module = bundle.module
-    if callable(getattr(module, "features", None)) and not isinstance(module.features, torch.nn.Module):
-        found: Tensor = module.features(x)
+    own = getattr(module, "features", None)
+    if callable(own) and not isinstance(own, torch.nn.Module):
+        found: Tensor = own(x)
         return found
     last = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)][-1]
     caught: list[Tensor] = []

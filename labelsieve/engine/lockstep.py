@@ -1,7 +1,7 @@
 """The one training loop, for 1..n networks in lockstep.
 
-Trainings may differ in data, labels, seeds, length of their epochs and method; each has its own clock. What they share is
-the architecture, the schedule and the step. All randomness (order, augmentation, initial weights) is a function of a
+Trainings may differ in data, labels, seeds, length of their epochs and method; each has its own clock. What they share
+is the architecture, the schedule and the step. All randomness (order, augmentation, initial weights) is a function of a
 training's seed and epoch, so a checkpoint needs no random states and a resumed run takes the very steps it would have.
 """
 
@@ -32,11 +32,11 @@ WIDTH_STEP = 16  # batch widths are rounded up to this, so that few graphs are c
 COMPACT_BELOW = 0.75  # a stack with fewer networks still running is rebuilt without the finished ones
 
 
-class OutOfTime(Exception):
+class OutOfTime(Exception):  # noqa: N818 - no error: the training goes on next time
     """The budget is spent; a checkpoint lies where the training can go on."""
 
 
-class Diverged(ValueError):
+class Diverged(ValueError):  # noqa: N818
     """A loss became infinite or NaN; the last checkpoint is from before."""
 
 
@@ -99,11 +99,11 @@ class Lockstep:
         restored = self._restore()
         if not restored:
             self._assemble(
-                [i for i in range(len(self.trainings))],
+                list(range(len(self.trainings))),
                 [initial_state(factory, self._seed(t, k)) for t in self.trainings for k in range(t.method.networks)],
             )
 
-    # -- putting networks together ------------------------------------------------------------------------------------
+    # -- putting networks together
 
     def _seed(self, training: Training, network: int) -> int:
         return training.plan.seed * 1000 + network
@@ -217,7 +217,7 @@ class Lockstep:
         every = self.bundles[0].states()
         return [every[network] for network in networks]
 
-    # -- epochs ---------------------------------------------------------------------------------------------------------
+    # -- epochs
 
     def _begin_epoch(self, row: int) -> None:
         training = self.trainings[self.running[row]]
@@ -241,7 +241,7 @@ class Lockstep:
         code = rng.integers(self.store.codes, size=order.shape, dtype=np.int16)
         steps, width = order.shape
         training.steps_per_epoch = steps
-        used = int((order >= 0).any(0).nonzero()[0].max()) + 1
+        used = int(np.flatnonzero(np.any(order >= 0, axis=0)).max()) + 1
         training.width = -(-used // WIDTH_STEP) * WIDTH_STEP
         if clock.make_room(steps, max(width, training.width)):
             self.stepper.forget_graphs()
@@ -302,7 +302,9 @@ class Lockstep:
             every = evaluate.predicted_classes(self.bundles[0], self.watch)
             return {row: every[list(self.networks_of[row])] for row in due}
         return {
-            row: np.concatenate([evaluate.predicted_classes(self.bundles[n], self.watch) for n in self.networks_of[row]])
+            row: np.concatenate(
+                [evaluate.predicted_classes(self.bundles[n], self.watch) for n in self.networks_of[row]]
+            )
             for row in due
         }
 
@@ -315,7 +317,7 @@ class Lockstep:
             nothing = np.empty(0, dtype=np.float32)
             training.scores = Scores(nothing.astype(np.int64), nothing, nothing, nothing)
             return
-        bundle, i = self._locate(self.networks_of[row][0])
+        _bundle, _i = self._locate(self.networks_of[row][0])
         found = self._score_cache.pop(row, None) or self._score_rows(row)
         agreement = float((found.predicted == plan.labels[plan.score]).mean())
         line["agreement"] = round(agreement, 6)
@@ -329,9 +331,9 @@ class Lockstep:
         if not self.together:
             plan = self.trainings[self.running[row]].plan
             assert plan.score is not None
-            index = torch.as_tensor(plan.score, device=self.store.device)[None]
-            labels = torch.as_tensor(plan.labels[plan.score], device=self.store.device)[None]
-            return evaluate.scores(self.bundles[self.networks_of[row][0]], self.store, index, labels)[0]
+            place = torch.as_tensor(plan.score, device=self.store.device)[None]
+            given = torch.as_tensor(plan.labels[plan.score], device=self.store.device)[None]
+            return evaluate.scores(self.bundles[self.networks_of[row][0]], self.store, place, given)[0]
         n = self.bundles[0].n
         wanted = {}
         for other, i in enumerate(self.running):
@@ -341,26 +343,28 @@ class Lockstep:
                 wanted[other] = training.plan
         longest = max(len(plan.score) for plan in wanted.values() if plan.score is not None)
         index = np.zeros((n, longest), dtype=np.int64)
-        labels_ = np.zeros((n, longest), dtype=np.int64)
+        labels = np.zeros((n, longest), dtype=np.int64)
         for other, plan in wanted.items():
             assert plan.score is not None
             first = self.networks_of[other][0]
             index[first, : len(plan.score)] = plan.score
-            labels_[first, : len(plan.score)] = plan.labels[plan.score]
+            labels[first, : len(plan.score)] = plan.labels[plan.score]
         device = self.store.device
         found = evaluate.scores(
-            self.bundles[0], self.store, torch.as_tensor(index, device=device), torch.as_tensor(labels_, device=device)
+            self.bundles[0], self.store, torch.as_tensor(index, device=device), torch.as_tensor(labels, device=device)
         )
         cache = {}
         for other, plan in wanted.items():
             assert plan.score is not None
             mine, size = found[self.networks_of[other][0]], len(plan.score)
-            cache[other] = Scores(mine.predicted[:size], mine.probability[:size], mine.confidence[:size], mine.loss[:size])
+            cache[other] = Scores(
+                mine.predicted[:size], mine.probability[:size], mine.confidence[:size], mine.loss[:size]
+            )
         result = cache.pop(row)
         self._score_cache = cache
         return result
 
-    # -- the loop ---------------------------------------------------------------------------------------------------------
+    # -- the loop
 
     def run(
         self,
@@ -418,7 +422,7 @@ class Lockstep:
             }
         )
 
-    # -- checkpoints ------------------------------------------------------------------------------------------------------
+    # -- checkpoints
 
     def fingerprint(self) -> str:
         return checkpoints.fingerprint(

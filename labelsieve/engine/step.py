@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,13 +68,15 @@ class Stepper:
         for group in groups:
             count = group.trainings.stop - group.trainings.start
             own = torch.arange(group.trainings.start, group.trainings.stop, device=device)
-            self.training_of[group.networks] = own.repeat_interleave((group.networks.stop - group.networks.start) // count)
+            self.training_of[group.networks] = own.repeat_interleave(
+                (group.networks.stop - group.networks.start) // count
+            )
         self.loss_sum = torch.zeros(n, device=device)
         self.correct = torch.zeros(n, device=device)
         self.seen = torch.zeros(n, device=device)
         self.valid_count = torch.zeros(n, dtype=torch.int32, device=device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._pool: object = None
+        self._pool: Any = None
 
     def run(self, steps: int, width: int) -> None:
         """`steps` steps of all networks, on batches of at most `width` samples."""
@@ -148,7 +151,7 @@ class Stepper:
         """Warm up (which trains, so what it changed is put back), then capture."""
         changing = self.tensors()
         before = {name: tensor.clone() for name, tensor in changing.items()}
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):

@@ -1,12 +1,13 @@
 """The whole data set on the device, and batches of it for n networks, augmented there.
 
 A store answers `batch(index [n,B], code [n,B])` with [B, n*channels, ...], the layout the stacked networks read.
-A code says how a sample is augmented; `codes` is how many there are (1: not at all), `plain` the one that changes nothing.
+A code says how a sample is augmented; `codes` is how many there are (1: not at all), `plain` the one that changes
+nothing.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,7 +21,11 @@ class Store(Protocol):
     device: torch.device
     codes: int
     plain: int
-    shape: tuple[int, ...]  # of one sample as a network sees it, channels first
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample as a network sees it, channels first."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -67,6 +72,8 @@ class PictureStore:
         self.device, self.dtype, self.shift, self.flip = device, dtype, shift, flip
         self.height, self.width, channels = x.shape[1:]
         self.shape = (channels, self.height, self.width)
+        self.mean: NDArray[np.floating[Any]]
+        self.std: NDArray[np.floating[Any]]
         self.mean, self.std = channel_statistics(x) if mean is None or std is None else (mean, std)
         self.scale = torch.as_tensor(1 / (255 * self.std), dtype=torch.float32, device=device)
         self.offset = torch.as_tensor(-self.mean / self.std, dtype=torch.float32, device=device)
@@ -87,7 +94,7 @@ class PictureStore:
         return self._length
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
-        n, b = index.shape
+        _n, b = index.shape
         index, code = index.T[:, None, None, :], code.T[:, None, None, :]  # [B,1,1,n]
         flipped = code >= self.span * self.span
         place = code % (self.span * self.span)

@@ -41,9 +41,9 @@ class Conv2d(nn.Module):
     def then(self, norm: BatchNorm, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """norm(self(x)), with the statistics summed while the convolution writes its output."""
         if not norm.training or self.size != 3 or self.bias is not None:
-            return cast(Tensor, norm(self(x), residual))
+            return cast("Tensor", norm(self(x), residual))
         y, sums = kernels.grouped_conv3x3_sums(x, self.weight, self.n, stride=self.stride, valid=norm.valid)
-        return cast(Tensor, norm(y, residual, sums))
+        return cast("Tensor", norm(y, residual, sums))
 
 
 class BatchNorm(nn.Module):
@@ -123,7 +123,7 @@ class Stackable(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.head(self.features(x)))
+        return cast("Tensor", self.head(self.features(x)))
 
 
 def stack_states(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

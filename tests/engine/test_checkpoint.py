@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -78,11 +77,3 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["000000000.safetensors"]
     assert checkpoint.load_newest(tmp_path)[2] == {"epoch": 0}
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096  # the limit was the child's alone
-
-
-def test_the_rename_is_synced(tmp_path, monkeypatch):
-    synced = []
-    real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_mode) or real(descriptor))
-    checkpoint.write_atomically(tmp_path / "file", b"content")
-    assert len(synced) == 2  # the file, then its folder

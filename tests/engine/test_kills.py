@@ -62,7 +62,11 @@ SCRIPT = textwrap.dedent(
 def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), "20"], capture_output=True, text=True, env=environment, timeout=400
+        [sys.executable, "-c", SCRIPT, str(tmp_path), "20"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) == 20, done.stdout  # it did not end before the last kill

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from labelsieve.engine import Diverged, Method, OutOfTime, Plan, Schedule, VectorStore, train
+from labelsieve.engine.lockstep import Lockstep
 from labelsieve.engine.method import mean_over, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
@@ -136,7 +137,10 @@ class Exploding(Method):
     name = "exploding"
 
     def loss(self, logits, batch):
-        return mean_over(sample_losses(logits, batch), batch.valid[:, None]) * torch.where(batch.epoch > 0, np.nan, 1.0)[:, None]
+        return (
+            mean_over(sample_losses(logits, batch), batch.valid[:, None])
+            * torch.where(batch.epoch > 0, np.nan, 1.0)[:, None]
+        )
 
 
 def test_a_loss_that_becomes_nan_stops_and_keeps_the_checkpoint_before(store, plans, tmp_path):
@@ -169,3 +173,19 @@ def test_algorithm_3_in_a_stack_that_shrinks_learns_what_it_learns_alone(store, 
     assert furthest(stacked, alone) < 1e-3
     assert [len(result.history) for result in stacked] == [3, 3]
     assert stacked[0].watched.shape == (3, 2, 400)
+
+
+def test_out_of_memory_is_answered_with_fewer_networks_at_a_time(store, plans, monkeypatch, tmp_path):
+    real, sizes = Lockstep.run, []
+
+    def limited(self, **options):
+        sizes.append(len(self.trainings))
+        if len(self.trainings) > 1:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return real(self, **options)
+
+    expected = train(store, tiny_resnet, Standard(), plans, schedule=SGD)
+    monkeypatch.setattr(Lockstep, "run", limited)
+    with pytest.warns(UserWarning, match="out of GPU memory with 2 trainings"):
+        found = train(store, tiny_resnet, Standard(), plans, schedule=SGD, checkpoint=tmp_path)
+    assert sizes == [2, 1, 1] and same(found, expected)
