@@ -57,6 +57,7 @@ format: $(VENV)/all
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/all
+	$(BIN)/labelsieve bench engine --device cpu
 	$(BIN)/labelsieve bench select
 	$(BIN)/labelsieve bench io
 

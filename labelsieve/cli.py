@@ -26,11 +26,16 @@ COMMANDS = {
     "theory": "labelsieve.commands.theory",
     "corrupt": "labelsieve.commands.corrupt",
     "select": "labelsieve.commands.select",
+    "train": "labelsieve.commands.train",
+    "run": "labelsieve.commands.run",
+    "predict": "labelsieve.commands.predict",
     "plan": "labelsieve.commands.plan",
     "report": "labelsieve.commands.report",
     "review": "labelsieve.commands.review",
     "export": "labelsieve.commands.export",
     "reproduce": "labelsieve.commands.reproduce",
+    "data": "labelsieve.commands.data",
+    "bench": "labelsieve.commands.bench",
     "version": "labelsieve.commands.version",
 }
 

@@ -31,7 +31,7 @@ def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> N
     out
         The run folder to write.
     """
-    from labelsieve.commands.select import select
+    from labelsieve.commands.select import SelectOptions, select
     from labelsieve.report.page import write_report
     from labelsieve.runfolder import RunFolder
 
@@ -49,7 +49,8 @@ def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> N
         f"$ labelsieve select {out}/data/train.npz --labels {out}/data/labels.csv --model {MODEL} --out {out}",
     )
     with _silence():
-        select(str(run / "data" / "train.npz"), out=out, model=MODEL, labels=run / "data" / "labels.csv", common=common)
+        options = SelectOptions(model=MODEL, labels=run / "data" / "labels.csv")
+        select(str(run / "data" / "train.npz"), out=out, options=options, common=common)
     result = compare(run, train, test, true, given, common.seed)
     picture = draw(run, train, result)
     result["picture"] = str(picture)

@@ -7,7 +7,7 @@ classifier class or any function that returns a torch network.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labelsieve.commands.reading import CROP
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData, Trainer
 
@@ -40,17 +41,39 @@ def resolve(model: str, data: LabelledData, device: str) -> str:
         if model == "tfidf":
             raise InputError(f"--model tfidf reads texts, not {data.kind}")
         return model
+    return resolve_network(model, shape(data), len(data.classes), device, others=CLASSIFIERS)
+
+
+def resolve_network(
+    model: str, shape: tuple[int, ...], classes: int, device: str, *, others: Sequence[str] = ()
+) -> str:
+    """`auto` by the samples' shape and the device; any other name is checked against the shape."""
+    if ":" in model:
+        return model
     from labelsieve.models.catalog import MODELS, best_model, create
 
     if model not in MODELS:
-        names = ", ".join((*MODELS, *CLASSIFIERS))
+        names = ", ".join((*MODELS, *others))
         raise InputError(f"--model {model!r} is not known: choose one of {names}, or package.module:Name")
     if model == "auto":
         from labelsieve.engine.device import choose_device
 
-        model = "small-cnn" if choose_device(device).type == "cpu" else best_model(shape(data))
-    create(model, shape(data), len(data.classes))
+        small = len(shape) == 3 and min(shape[1:]) <= 64 and choose_device(device).type == "cpu"
+        model = "small-cnn" if small else best_model(shape)
+    create(model, shape, classes)
     return model
+
+
+def factory_of(model: str, shape: tuple[int, ...], classes: int) -> Callable[..., Any]:
+    """The factory of a resolved network name."""
+    if ":" in model:
+        _, factory = from_name(model, classes)
+        if factory is None:
+            raise InputError(f"{model} is a classifier, not a network")
+        return factory
+    from labelsieve.models.catalog import create
+
+    return create(model, shape, classes)
 
 
 def make_trainer(
@@ -71,9 +94,7 @@ def make_trainer(
     elif ":" in model:
         made, factory = from_name(model, len(data.classes))
     else:
-        from labelsieve.models.catalog import create
-
-        factory = create(model, shape(data), len(data.classes))
+        factory = factory_of(model, shape(data), len(data.classes))
     if factory is not None:
         return _engine_trainer(data, factory, epochs=epochs, device=device, checkpoint=checkpoint, progress=progress)
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
@@ -84,6 +105,9 @@ def make_trainer(
 def shape(data: LabelledData) -> tuple[int, ...]:
     """Of one sample as a network sees it: channels first."""
     if data.kind == "pictures":
+        if not isinstance(data.x, np.ndarray):
+            side = min(CROP, int(data.x.side))
+            return 3, side, side
         height, width, channels = data.x.shape[1:]
         return channels, height, width
     return (data.x.shape[1],)
@@ -168,7 +192,13 @@ def _engine_trainer(
             speed = f"{state['images_per_second']:,.0f} samples/s"
             progress.note(f"  epoch {state['epoch']}/{state['epochs']}, loss {loss:.3f}, {speed}")
 
+    x = data.x
+    if data.kind == "pictures" and not isinstance(x, np.ndarray):
+        from labelsieve.data.device_pictures import picture_store
+        from labelsieve.engine.device import choose_device
+
+        x = picture_store(x, choose_device(device), crop=shape(data)[1])
     return EngineTrainer(
-        data.x, factory, classes=len(data.classes), epochs=epochs, device=device, checkpoint=checkpoint,
+        x, factory, classes=len(data.classes), epochs=epochs, device=device, checkpoint=checkpoint,
         progress=tell, stop=stopping.requested, checkpoint_seconds=5.0,
     )  # fmt: skip

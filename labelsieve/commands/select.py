@@ -2,10 +2,102 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from cyclopts import Parameter
 
 from labelsieve.commands.common import Common, Problems, check_seed, percent, table
+
+if TYPE_CHECKING:
+    from labelsieve.data.labels import LabelFile
+    from labelsieve.progress import Progress
+    from labelsieve.runfolder import RunFolder
+    from labelsieve.selection.settings import INCVSettings
+    from labelsieve.types import LabelledData
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SelectOptions:
+    """Options of the selection, in `select` and in `run`."""
+
+    iterations: int = 4
+    """At most so many of INCV."""
+
+    epochs: int = 50
+    """Of each training of the selection, where the model is a network."""
+
+    model: str = "auto"
+    """auto; boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees; mlp, small-cnn, resnet20 to resnet110,
+preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn classifier or a torch factory."""
+
+    remove_ratio: str = "auto"
+    """Samples removed for each one selected: a number, or auto."""
+
+    labels: Path | None = None
+    """A CSV of id, label and optionally true: replaces the source's labels. True ones only measure the result."""
+
+    executor: str = "local"
+    """Where trainings run: local."""
+
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+
+    protocol: str = "auto"
+    """auto (the noise is measured) or paper (as the authors' code does)."""
+
+    pattern: str = "auto"
+    """Where the noise is known: symmetric or pair."""
+
+    size: int | None = None
+    """Pictures become squares of so many pixels."""
+
+    root: Path | None = None
+    """Where the relative paths in a CSV begin; default: beside it."""
+
+    label_column: str = "label"
+    """Name of the column with the labels."""
+
+    workers: int = 1
+    """Processes for scikit-learn classifiers."""
+
+    def check(self, problems: Problems) -> tuple[INCVSettings | None, LabelFile | None]:
+        from labelsieve.data.labels import read_label_file
+        from labelsieve.selection.settings import INCVSettings
+
+        problems.check(self.epochs >= 1, f"--epochs {self.epochs}: at least 1 is needed")
+        problems.check(self.workers >= 1, f"--workers {self.workers}: at least 1 is needed")
+        problems.check(self.executor == "local", f"--executor {self.executor!r} is not known: choose local")
+        known = self.device.split(":")[0] in ("auto", "cpu", "cuda", "mps")
+        problems.check(known, f"--device {self.device!r} is not known: choose auto, cpu, cuda or mps")
+        ratio = problems.attempt(_number_or_auto, self.remove_ratio)
+        settings = problems.attempt(
+            INCVSettings,
+            n_iterations=self.iterations,
+            remove_ratio="auto" if ratio is None else ratio,
+            pattern=self.pattern,
+            protocol=self.protocol,
+        )
+        return settings, problems.attempt(read_label_file, self.labels) if self.labels is not None else None
+
+    def load(self, source: str, file: LabelFile | None, staging: Path, progress: Progress) -> LabelledData:
+        from labelsieve.data.source import load_source
+
+        return load_source(
+            source, labels=file, label_column=self.label_column, root=self.root, size=self.size, staging=staging,
+            progress=progress,
+        )  # fmt: skip
+
+    def record(self, *, method: str, model: str, seed: int) -> dict[str, Any]:
+        """What a resumed selection must have in common with the one that was begun. Where it runs is no part of it."""
+        return {
+            "method": method, "iterations": self.iterations, "epochs": self.epochs, "model": model, "seed": seed,
+            "remove_ratio": self.remove_ratio, "protocol": self.protocol, "pattern": self.pattern, "size": self.size,
+            "label_column": self.label_column, "labels": _absolute(self.labels), "root": _absolute(self.root),
+        }  # fmt: skip
 
 
 def select(
@@ -14,19 +106,7 @@ def select(
     *,
     out: Path,
     method: str = "incv",
-    iterations: int = 4,
-    epochs: int = 50,
-    model: str = "auto",
-    remove_ratio: str = "auto",
-    labels: Path | None = None,
-    executor: str = "local",
-    device: str = "auto",
-    protocol: str = "auto",
-    pattern: str = "auto",
-    size: int | None = None,
-    root: Path | None = None,
-    label_column: str = "label",
-    workers: int = 1,
+    options: SelectOptions = SelectOptions(),
     common: Common = Common(),
 ) -> None:
     """Find the labels to trust and the suspects; the same command goes on where it was stopped.
@@ -40,92 +120,66 @@ def select(
         The run folder to write.
     method
         incv (iterations of noisy cross-validation) or ncv (one round, nothing removed).
-    iterations
-        At most so many of INCV.
-    epochs
-        Of each training, where the model is a network.
-    model
-        auto, boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees, mlp, small-cnn, resnet20 to resnet110,
-        preact-resnet18, inception-resnet-v2, or package.module:Name of a scikit-learn classifier or a torch factory.
-    remove_ratio
-        Samples removed for each one selected: a number, or auto.
-    labels
-        A CSV of id, label and optionally true: replaces the source's labels. True ones only measure the result.
-    executor
-        local, or ray[://address].
-    device
-        auto, cpu, cuda or mps.
-    protocol
-        auto (the noise is measured) or paper (as the authors' code does).
-    pattern
-        Where the noise is known: symmetric or pair.
-    size
-        Pictures become squares of so many pixels.
-    root
-        Where the relative paths in a CSV begin; default: beside it.
-    label_column
-        Name of the column with the labels.
-    workers
-        Processes for scikit-learn classifiers.
     """
-    from labelsieve.commands.models import make_trainer, resolve
-    from labelsieve.commands.selecting import run_selection
-    from labelsieve.data.labels import read_label_file, true_codes
-    from labelsieve.data.source import load_source
     from labelsieve.runfolder import RunFolder
-    from labelsieve.selection.settings import INCVSettings
 
     problems = Problems()
     check_seed(problems, common)
-    problems.check(method in ("incv", "ncv"), f"--method {method!r} is not known: choose incv or ncv")
-    problems.check(epochs >= 1, f"--epochs {epochs}: at least 1 is needed")
-    problems.check(workers >= 1, f"--workers {workers}: at least 1 is needed")
-    problems.check(executor == "local", f"--executor {executor!r} is not known: choose local")
-    problems.check(device.split(":")[0] in ("auto", "cpu", "cuda", "mps"), f"--device {device!r} is not known")
-    removed = problems.attempt(_number_or_auto, remove_ratio)
-    settings = problems.attempt(
-        INCVSettings, n_iterations=iterations, remove_ratio=removed or 0.0 if removed != "auto" else "auto",
-        pattern=pattern, protocol=protocol,
-    )  # fmt: skip
+    check_method(problems, "--method", method)
+    settings, file = options.check(problems)
     run = problems.attempt(RunFolder, out)
-    file = problems.attempt(read_label_file, labels) if labels is not None else None
     problems.stop_if_any()
     assert run is not None and settings is not None
-    progress = common.progress()
     with run.lock():
-        data = load_source(
-            source,
-            labels=file,
-            label_column=label_column,
-            root=root,
-            size=size,
-            staging=run / "staged",
-            progress=progress,
-        )
-        chosen = resolve(model, data, device)
-        asked: dict[str, Any] = {
-            "method": method, "iterations": iterations, "epochs": epochs, "model": chosen, "remove_ratio": remove_ratio,
-            "protocol": protocol, "pattern": pattern, "seed": common.seed, "size": size, "label_column": label_column,
-            "labels": str(labels) if labels is not None else None, "root": str(root) if root is not None else None,
-        }  # fmt: skip
-        begun = run.start("select", settings=asked, data=data, source=source)
-        if begun == "done":
-            progress.note(f"{out}: the selection is done already")
-        else:
-            if begun == "resumed":
-                progress.note(f"{out}: going on with the selection")
-            progress.note(f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, model {chosen}")
-            trainer = make_trainer(
-                data, chosen, epochs=epochs, device=device, workers=workers if workers > 1 else None,
-                checkpoint=run.checkpoints / "networks", progress=progress,
-            )  # fmt: skip
-            true = true_codes(data, file) if file is not None else None
-            run_selection(
-                run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true
-            )
+        data = options.load(source, file, run / "staged", common.progress())
+        begun, model = select_stage(run, source, data, method, options, settings, file, common)
         summary = run.read_summary()
     common.say(*describe(summary), f"files: {out}/labels.csv, {out}/summary.json")
-    common.answer({"run": out, "resumed": begun, "model": chosen, **summary})
+    common.answer({"run": out, "resumed": begun, "model": model, **summary})
+
+
+def check_method(problems: Problems, option: str, method: str) -> None:
+    problems.check(method in ("incv", "ncv"), f"{option} {method!r} is not known: choose incv or ncv")
+
+
+def select_stage(
+    run: RunFolder,
+    source: str,
+    data: LabelledData,
+    method: str,
+    options: SelectOptions,
+    settings: INCVSettings,
+    file: LabelFile | None,
+    common: Common,
+) -> tuple[str, str]:
+    """Select into a locked run folder; how it began (new, resumed, done) and the model."""
+    from labelsieve.commands.models import make_trainer, resolve
+    from labelsieve.commands.selecting import run_selection
+    from labelsieve.data.labels import true_codes
+
+    progress = common.progress()
+    model = resolve(options.model, data, options.device)
+    asked = options.record(method=method, model=model, seed=common.seed)
+    begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
+    if begun == "done":
+        progress.note(f"{run.path}: the selection is done already")
+        return begun, model
+    progress.note(
+        f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, model {model}"
+        + (", going on where it was stopped" if begun == "resumed" else "")
+    )
+    trainer = make_trainer(
+        data,
+        model,
+        epochs=options.epochs,
+        device=options.device,
+        workers=options.workers if options.workers > 1 else None,
+        checkpoint=run.checkpoints / "networks",
+        progress=progress,
+    )
+    true = true_codes(data, file) if file is not None else None
+    run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
+    return begun, model
 
 
 def describe(summary: dict[str, Any]) -> list[str]:
@@ -147,6 +201,15 @@ def describe(summary: dict[str, Any]) -> list[str]:
         row = [name, _percent(summary[key])]
         rows.append([*row, _percent(summary[f"measured_{key}"])] if len(header) == 3 else row)
     return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"])]
+
+
+def absolute_source(source: str) -> str:
+    """A file or folder by its whole path, so that later commands find it from anywhere."""
+    return os.path.abspath(source) if source != "digits" and Path(source).exists() else source  # noqa: PTH100
+
+
+def _absolute(path: Path | None) -> str | None:
+    return os.path.abspath(path) if path is not None else None  # noqa: PTH100
 
 
 def _percent(value: float | None) -> str:

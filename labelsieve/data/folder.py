@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from labelsieve.data.labels import unique_ids
-from labelsieve.data.pictures import EXTENSIONS, read_pictures, safe_path
+from labelsieve.data.pictures import EXTENSIONS, Size, read_pictures, safe_path
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
@@ -19,7 +19,7 @@ def load(
     root: Path,
     *,
     labelled: bool = True,
-    size: int | None = None,
+    size: Size = None,
     staging: Path | None = None,
     progress: Progress | None = None,
 ) -> LabelledData:

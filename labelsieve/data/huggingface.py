@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -16,6 +16,9 @@ from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
+if TYPE_CHECKING:
+    from labelsieve.data.pictures import Size
+
 OPTIONS = ("split", "label", "config")
 
 
@@ -23,7 +26,7 @@ def load(
     spec: str,
     *,
     labelled: bool = True,
-    size: int | None = None,
+    size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
     progress: Progress | None = None,

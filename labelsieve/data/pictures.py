@@ -32,6 +32,7 @@ AT_ONCE = 256
 STAGE_FORMAT = 1
 
 Pixels = NDArray[np.uint8]
+Size = int | tuple[int, int] | None  # a square, (height, width), or by what is there
 
 
 def safe_path(root: Path, name: str) -> Path | None:
@@ -48,7 +49,7 @@ def decode(opened: Any, height: int, width: int) -> Pixels:
     from PIL import Image, ImageOps
 
     # JPEG can be decoded at a fraction of its size, several times faster.
-    opened.draft("RGB", (2 * max(height, width), 2 * max(height, width)))
+    opened.draft("RGB", (max(height, width), max(height, width)))
     picture = ImageOps.exif_transpose(opened)
     if picture.mode.startswith("I") or picture.mode == "F":
         # 16 or 32 bits a pixel: PIL would clip where we want to scale.
@@ -83,10 +84,10 @@ def upright_size(opened: Any) -> tuple[int, int]:
     return (width, height) if opened.getexif().get(0x0112, 1) in (5, 6, 7, 8) else (height, width)
 
 
-def common_size(sizes: Sequence[tuple[int, int]], size: int | None) -> tuple[int, int]:
+def common_size(sizes: Sequence[tuple[int, int]], size: Size) -> tuple[int, int]:
     """Small pictures of one size keep it; others become squares of at most `LARGEST_SIDE`."""
     if size is not None:
-        return size, size
+        return (size, size) if isinstance(size, int) else size
     if len(set(sizes)) == 1 and max(sizes[0]) <= LARGEST_SIDE:
         return sizes[0]
     side = min(LARGEST_SIDE, max(min(one) for one in sizes))
@@ -100,14 +101,14 @@ def read_pictures(
     ids: NDArray[np.str_],
     *,
     name: str,
-    size: int | None = None,
+    size: Size = None,
     staging: Path | None = None,
     skipped: Sequence[Skipped] = (),
     progress: Progress | None = None,
     opener: Callable[[Any], Any] = open_checked,
 ) -> LabelledData:
     """Decode `files` (what `opener` opens). Those that fail go to `skipped`; the rest keep their order."""
-    if size is not None and not 8 <= size <= 1024:
+    if isinstance(size, int) and not 8 <= size <= 1024:
         raise InputError(f"--size {size} is outside 8..1024 pixels")
     progress = progress or Progress(silent=True)
     key = _key(files, ids, size) if staging is not None else ""
@@ -137,7 +138,7 @@ def read_pictures(
 
 def _decode_all(
     files: Sequence[Any],
-    size: int | None,
+    size: Size,
     staging: Path | None,
     key: str,
     progress: Progress,
@@ -207,7 +208,7 @@ def _fill(out: Pixels, parts: Iterator[list[Pixels | None]]) -> int:
     return count
 
 
-def _key(files: Sequence[Any], ids: NDArray[np.str_], size: int | None) -> str:
+def _key(files: Sequence[Any], ids: NDArray[np.str_], size: Size) -> str:
     """Changes when a file, its time, its length or the wanted size does."""
     import hashlib
 

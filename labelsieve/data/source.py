@@ -21,6 +21,7 @@ from labelsieve.types import LabelledData
 
 if TYPE_CHECKING:
     from labelsieve.data.columns import Encoding
+    from labelsieve.data.pictures import Size
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 KNOWN = (
@@ -36,7 +37,7 @@ def load_source(
     label_column: str = "label",
     labelled: bool = True,
     root: Path | None = None,
-    size: int | None = None,
+    size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
     progress: Progress | None = None,

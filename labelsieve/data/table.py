@@ -16,6 +16,7 @@ from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
 
 if TYPE_CHECKING:
+    from labelsieve.data.pictures import Size
     from labelsieve.types import IntArray
 
 # Never features: `true` would let a model see the answers.
@@ -28,7 +29,7 @@ def load(
     label_column: str = "label",
     labelled: bool = True,
     root: Path | None = None,
-    size: int | None = None,
+    size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
     progress: Progress | None = None,

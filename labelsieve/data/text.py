@@ -1,12 +1,16 @@
-"""Texts: an array of Python strings that indexes like any other."""
+"""Texts: an array of Python strings that indexes like any other, and texts as rows of numbers for a network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+HASHES = 2**14
+DIRECTIONS = 128
 
 
 def texts(values: Iterable[Any]) -> NDArray[np.object_]:
@@ -15,3 +19,45 @@ def texts(values: Iterable[Any]) -> NDArray[np.object_]:
     out = np.empty(len(listed), dtype=object)
     out[:] = listed
     return out
+
+
+@dataclass(frozen=True)
+class TextFeatures:
+    """Words and pairs of words, hashed, weighted by how rare they are, and turned to the directions that vary most.
+
+    Two arrays are all there is to keep: a text read later gives the same numbers.
+    """
+
+    idf: NDArray[np.float32]  # [HASHES]
+    components: NDArray[np.float32]  # [directions, HASHES]
+
+    @classmethod
+    def learn(cls, values: Sequence[str], *, directions: int = DIRECTIONS) -> TextFeatures:
+        from sklearn.utils.extmath import randomized_svd
+
+        counts = _counts(values)
+        seen = np.asarray((counts > 0).sum(axis=0)).ravel()
+        idf = np.log((1 + len(values)) / (1 + seen)).astype(np.float32) + 1
+        weighted = _weighted(counts, idf)
+        wanted = max(1, min(directions, len(values) - 1))
+        _, _, components = randomized_svd(weighted, wanted, random_state=0)
+        return cls(idf, np.asarray(components, dtype=np.float32))
+
+    def rows(self, values: Sequence[str]) -> NDArray[np.float32]:
+        """[n, directions]"""
+        return np.asarray(_weighted(_counts(values), self.idf) @ self.components.T, dtype=np.float32)
+
+
+def _counts(values: Sequence[str]) -> Any:
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    hashing = HashingVectorizer(n_features=HASHES, ngram_range=(1, 2), alternate_sign=False, norm=None)
+    return hashing.transform(list(values))
+
+
+def _weighted(counts: Any, idf: NDArray[np.float32]) -> Any:
+    from sklearn.preprocessing import normalize
+
+    weighted = counts.copy()
+    weighted.data = (1 + np.log(weighted.data)) * idf[weighted.indices]
+    return normalize(weighted)

@@ -1,0 +1,85 @@
+"""labelsieve predict: a run's network on new samples."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from labelsieve.commands.common import Common, Problems
+
+
+def predict(
+    run: Path,
+    source: str,
+    /,
+    *,
+    to: Path,
+    all_classes: bool = False,
+    device: str = "auto",
+    root: Path | None = None,
+    label_column: str = "label",
+    common: Common = Common(),
+) -> None:
+    """Write id, predicted and probability of every sample of SOURCE to FILE.csv. Labels in SOURCE are not needed.
+
+    Parameters
+    ----------
+    run
+        A run folder with a trained network.
+    source
+        As for `select`; a folder may hold pictures without class folders.
+    to
+        The CSV file to write.
+    all_classes
+        Also the probability of every class, one column each.
+    device
+        auto, cpu, cuda or mps.
+    root
+        Where the relative paths in a CSV begin; default: beside it.
+    label_column
+        Name of the column with the labels, where there is one: it is no feature.
+    """
+    import numpy as np
+
+    from labelsieve.commands import modelfile
+    from labelsieve.data.source import load_source
+    from labelsieve.files import atomic_writer
+    from labelsieve.runfolder import RunFolder
+
+    problems = Problems()
+    problems.check(not to.is_dir(), f"--to {to} is a folder: give a file, such as {to / 'predictions.csv'}")
+    folder = problems.attempt(RunFolder.existing, run)
+    problems.stop_if_any()
+    assert folder is not None
+    model = modelfile.load(folder / "model.safetensors")
+    pictures = model.reading.kind == "pictures"
+    data = load_source(
+        source,
+        labelled=False,
+        label_column=label_column,
+        root=root,
+        size=(model.reading.shape[1], model.reading.shape[2]) if pictures else None,
+        encoding=model.reading.encoding,
+        progress=common.progress(),
+    )
+    found = model.probabilities(data, device=device)
+    names = [str(name) for name in model.classes]
+    best = found.argmax(axis=1)
+    with atomic_writer(to) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["id", "predicted", "probability", *(names if all_classes else ())])
+        for id, code, row in zip(data.ids.tolist(), best, found, strict=True):
+            writer.writerow([id, names[code], f"{row[code]:.6g}", *(f"{p:.6g}" for p in row if all_classes)])
+    counts = np.bincount(best, minlength=len(names))
+    common.say(
+        f"{to}: {len(data):,} predictions"
+        + (f", {len(data.skipped):,} samples could not be read" if data.skipped else "")
+    )
+    common.answer(
+        {
+            "to": to,
+            "samples": len(data),
+            "skipped": [skipped._asdict() for skipped in data.skipped],
+            "predicted": dict(zip(names, counts.tolist(), strict=True)),
+        }
+    )

@@ -1,0 +1,125 @@
+"""labelsieve run: select, train, report in one go."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from labelsieve.commands.common import Common, Problems, check_seed
+from labelsieve.commands.select import SelectOptions, check_method, describe, select_stage
+from labelsieve.commands.training import TrainOptions
+
+
+def run(
+    source: str,
+    /,
+    *,
+    out: Path,
+    selection: str = "incv",
+    dry_run: bool = False,
+    selecting: SelectOptions = SelectOptions(),
+    training: TrainOptions = TrainOptions(),
+    common: Common = Common(),
+) -> None:
+    """Select, train and report; the same command goes on where it was stopped, and does nothing when all is done.
+
+    Parameters
+    ----------
+    source
+        A folder of class folders; a .csv or .parquet file with a label column and path, text or feature columns; an
+        .npz with x and y; cifar10:DIR, cifar10n:DIR?labels=worse, webvision:DIR, hf:NAME_OR_DIR; digits (embedded).
+    out
+        The run folder to write.
+    selection
+        incv (iterations of noisy cross-validation) or ncv (one round, nothing removed).
+    dry_run
+        Say what would happen, how long it would take and how much memory and disk; write nothing.
+    """
+    from labelsieve.commands.training import run_training
+    from labelsieve.report import write_report
+    from labelsieve.runfolder import RunFolder
+
+    problems = Problems()
+    check_seed(problems, common)
+    check_method(problems, "--selection", selection)
+    settings, file = selecting.check(problems)
+    training.check(problems)
+    folder = problems.attempt(RunFolder, out)
+    problems.stop_if_any()
+    assert folder is not None and settings is not None
+    if dry_run:
+        say_what_would_happen(source, folder, selecting, training, file, common)
+        return
+    began = time.monotonic()
+    progress = common.progress()
+    with folder.lock():
+        data = selecting.load(source, file, folder / "staged", progress)
+        selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common)
+        trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)
+        if folder.state("report") != "done" or not (folder / "report.html").is_file():
+            folder.start("report", settings={})
+            write_report(folder)
+            folder.finish("report")
+        summary = folder.read_summary()
+    stages = {"select": selected, "train": trained}
+    common.say(
+        *describe(summary),
+        f"files: {out}/labels.csv, {out}/model.safetensors, {out}/report.html",
+        "nothing was left to do" if set(stages.values()) == {"done"} else f"done in {time.monotonic() - began:.1f} s",
+    )
+    common.answer(
+        {
+            "run": out,
+            "stages": stages,
+            "model": folder / "model.safetensors",
+            "report": folder / "report.html",
+            **summary,
+        }
+    )
+
+
+def say_what_would_happen(
+    source: str, folder: Any, selecting: SelectOptions, training: TrainOptions, file: Any, common: Common
+) -> None:
+    """Reads the source, measures a little, writes nothing."""
+    import tempfile
+
+    from labelsieve.commands.models import CLASSIFIERS, resolve
+    from labelsieve.commands.plan import duration, size
+
+    with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
+        data = selecting.load(source, file, Path(scratch), common.progress())
+        model = resolve(selecting.model, data, selecting.device)
+        states = {stage: folder.state(stage) or "not begun" for stage in ("select", "train", "report")}
+        volume = folder.path if folder.path.exists() else folder.path.absolute().parent
+        while not volume.exists():
+            volume = volume.parent
+        result: dict[str, Any] = {
+            "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
+            "model": model, "method": training.method, "stages": states, "disk_free": shutil.disk_usage(volume).free,
+        }  # fmt: skip
+        common.say(
+            f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {len(data.skipped):,} unreadable",
+            *(f"{stage}: {state}" for stage, state in states.items()),
+            f"select with {model}, then train with {training.method} into {folder.path}",
+            f"free on its disk: {size(result['disk_free'])}",
+        )
+        if data.kind != "text":
+            from labelsieve.engine.device import choose_device
+            from labelsieve.plan import Wanted, plan
+
+            quick = model in CLASSIFIERS or ":" in model
+            iterations, epochs = (1, 1) if quick else (selecting.iterations, selecting.epochs)
+            wanted = Wanted(len(data), iterations, epochs, training.train_epochs or 200)
+            network = training.network if ":" not in training.network else "auto"
+            result["plan"] = plan(data, wanted, model=network, device=choose_device(selecting.device), seconds=3.0)
+            host, card = size(result["plan"]["host_bytes"]), size(result["plan"]["device_bytes"])
+            spent = "the network's training" if quick else "selection and training"
+            common.say(
+                f"{spent}: at most {duration(result['plan']['total_seconds'])}",
+                f"memory: {host} and on the device {card}",
+                f"disk: {size(sum(result['plan']['disk_bytes'].values()))}",
+            )
+        common.answer(result)

@@ -1,0 +1,169 @@
+"""The training stage of a run: a robust method on the engine, from the selection to model.safetensors."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from cyclopts import Parameter
+
+from labelsieve import stopping
+from labelsieve.commands import modelfile
+from labelsieve.commands.common import Problems
+from labelsieve.errors import InputError
+from labelsieve.types import IntArray, LabelledData
+
+if TYPE_CHECKING:
+    from labelsieve.engine import Plan, Schedule
+    from labelsieve.progress import Progress
+    from labelsieve.runfolder import RunFolder
+
+METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
+WORST_RATIO = 0.95  # an estimate of all noise would keep nothing
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of the robust training."""
+
+    method: Annotated[str, Parameter(name=["--method"])] = "incv-coteaching"
+    """incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l or standard."""
+
+    network: str = "auto"
+    """mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2, package.module:Name, or auto."""
+
+    train_epochs: int | None = None
+    """Epochs of the robust training; default: 200 on a GPU, 20 to 60 by the number of samples on a CPU."""
+
+    batch_size: int | None = None
+    """Samples a step; default: 128, less for small data."""
+
+    def check(self, problems: Problems) -> None:
+        known = self.method in METHODS
+        problems.check(known, f"--method {self.method!r} is not known: choose one of {', '.join(METHODS)}")
+        if self.train_epochs is not None:
+            problems.check(self.train_epochs >= 1, f"--train-epochs {self.train_epochs}: at least 1 is needed")
+        if self.batch_size is not None:
+            problems.check(self.batch_size >= 2, f"--batch-size {self.batch_size}: at least 2 are needed")
+
+
+def schedule_for(data: LabelledData, epochs: int) -> Schedule:
+    """The paper's for pictures; for rows of numbers a larger rate that drops once."""
+    from labelsieve.engine.schedule import Schedule
+
+    if data.kind == "pictures":
+        return Schedule.paper_200(epochs)
+    last = epochs * 3 // 4
+    return Schedule(epochs, ((0, 5e-3), (last, 5e-4)) if last else ((0, 5e-3),))
+
+
+def plan_for(run: RunFolder, data: LabelledData, method: str, seed: int) -> Plan:
+    """What to train on: the selected and the candidates for algorithm 3, everything for the others."""
+    from labelsieve.engine import Plan
+
+    everything = np.arange(len(data))
+    if not (run / "labels.csv").is_file():
+        if method in ("incv-coteaching", "coteaching"):
+            raise InputError(
+                f"{run.path} has no selection, which --method {method} needs: run `labelsieve select` first"
+            )
+        return Plan(method, data.y, everything, seed)
+    summary = run.read_summary()
+    if method != "incv-coteaching":
+        return Plan(
+            method, data.y, everything, seed, noise_ratio=min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
+        )
+    chosen, candidates = _sets(run, data)
+    eps = min(WORST_RATIO, max(0.0, 1 - float(summary["label_precision"] or 0.0)))
+    return Plan(method, data.y, chosen, seed, candidates=candidates, noise_ratio=eps)
+
+
+def _sets(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
+    """S and C of algorithm 3. A class of which nothing was selected would be lost: then all of it is in S."""
+    rows = list(run.read_labels())
+    if [row.id for row in rows] != data.ids.tolist():
+        raise InputError(f"{run.path}/labels.csv is of other samples than its source holds now: select again")
+    verdict = np.array([row.verdict for row in rows])
+    selected = verdict == "selected"
+    selected |= np.isin(data.y, np.setdiff1d(np.unique(data.y), data.y[selected]))
+    return np.flatnonzero(selected), np.flatnonzero((verdict == "candidate") & ~selected)
+
+
+def run_training(
+    run: RunFolder, data: LabelledData, options: TrainOptions, *, seed: int, device: str, progress: Progress
+) -> str:
+    """Train, from where it was stopped, and write model.safetensors; "new", "resumed" or "done"."""
+    from labelsieve.commands.models import factory_of, resolve_network
+    from labelsieve.commands.reading import Reading
+    from labelsieve.engine import train
+    from labelsieve.engine.device import choose_device
+    from labelsieve.methods import create
+    from labelsieve.methods.robust_classifier import auto_batch_size, auto_epochs
+
+    chosen = choose_device(device)
+    reading = Reading.learn(data)
+    network = resolve_network(options.network, reading.shape, len(data.classes), chosen.type)
+    factory = factory_of(network, reading.shape, len(data.classes))
+    batch_size = options.batch_size or auto_batch_size(len(data))
+    epochs = options.train_epochs or (200 if chosen.type == "cuda" else auto_epochs(len(data), batch_size))
+    schedule, method = schedule_for(data, epochs), create(options.method)
+    plan = plan_for(run, data, options.method, seed)
+    method.check(plan, schedule.epochs)
+    asked = {
+        "train_method": options.method, "network": network, "train_epochs": epochs, "batch_size": batch_size,
+        "train_seed": seed, "schedule": schedule.settings(), "method_settings": method.settings(),
+        "noise_ratio": plan.noise_ratio, "train_device": chosen.type,
+    }  # fmt: skip
+    begun = run.start("train", settings=asked)
+    if begun == "done":
+        return begun
+    check_disk(run.path, factory, networks=method.networks)
+    progress.note(
+        f"{'going on with' if begun == 'resumed' else 'training'} {options.method}, {network}, {epochs} epochs of "
+        f"{len(plan.train):,} samples on {chosen}"
+    )
+    began = time.monotonic()
+    store = reading.store(data, chosen, augment=True)
+    run.rewind_history(lambda entry: entry.get("stage") != "train")
+    with stopping.safe_points(), progress.stage("epochs", method.epochs(schedule.epochs), unit="epochs") as stage:
+        shown = 0
+
+        def tell(state: dict[str, Any]) -> None:
+            nonlocal shown
+            stage.advance(max(0, state["epoch"] - shown))
+            shown = max(shown, state["epoch"])
+            if state["loss"]:
+                stage.show(loss=float(np.mean(state["loss"])), samples_per_second=state["images_per_second"])
+
+        try:
+            (result,) = train(
+                store, factory, method, [plan], schedule=schedule, batch_size=batch_size,
+                checkpoint=run.checkpoints / "train", checkpoint_seconds=2.0, stop=stopping.requested, progress=tell,
+            )  # fmt: skip
+        except Exception as problem:
+            if stopping.requested():
+                raise stopping.reason() from None
+            run.fail("train", str(problem))
+            raise
+    for entry in result.history:
+        run.append_history({"stage": "train", **entry})
+    modelfile.save(
+        run / "model.safetensors",
+        modelfile.Model(network, data.classes, reading, result.states, options.method),
+    )
+    run.finish("train", seconds=round(time.monotonic() - began, 3))
+    return begun
+
+
+def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
+    """Two checkpoints with optimizer state, one being written, and the model: on the output's own volume."""
+    parameters = sum(parameter.numel() for parameter in factory().parameters())
+    needed = networks * parameters * 4 * (3 * 4 + 1)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(f"{folder} needs {needed / 1e9:.2f} GB for checkpoints, {free / 1e9:.2f} GB are free")
