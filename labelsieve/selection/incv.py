@@ -7,7 +7,7 @@
              the same with the halves exchanged: S_2, R_2
              S = S + S_1 + S_2,  C = C - S_1 - S_2 - R_1 - R_2
 
-Protocol "paper" is told the noise pattern and reads the ratio from iteration 1's first half (Eq. 4 or 5). Protocol
+Protocol "paper" is told the noise pattern and reads the ratio from iteration 1's first half (Eq. 4). Protocol
 "auto" is told nothing: in iteration 1 it measures the noise (`estimate`), which takes two more trainings, lets those
 select instead where they are better, and takes r from the noise.
 """
@@ -182,7 +182,7 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
         f"remove ratio {r:.4f}, {source}; best checkpoint until iteration {best_until}",
     ]
     if not found.in_reach:
-        notes.append(f"agreement {accuracy:.4f} is below what {pattern} noise explains; the noise ratio was clamped")
+        notes.append(f"agreement {accuracy:.4f} is below what Eq. 4 explains; the noise ratio was clamped")
     transition = theory.pair(classes, eps) if pattern == "pair" else theory.symmetric(classes, eps)
     return replace(
         state,
