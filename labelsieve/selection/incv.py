@@ -165,8 +165,10 @@ def with_scores(state: INCVState, scored: Sequence[IntArray], answers: Sequence[
 
 
 def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSettings) -> INCVState:
-    """Line 8: the ratio from the first half's test accuracy by Eq. 4, as in all of the paper's experiments (section 5.2),
-    pair noise too: its own Eq. 5 never falls below 0.5 and says nothing there. Then r and the checkpoints."""
+    """Line 8: the ratio from the first half's test accuracy by Eq. 4, then r and the checkpoints.
+
+    Eq. 4 for pair noise too, as in all of the paper's experiments (section 5.2): Eq. 5 never falls below 0.5.
+    """
     pattern = "pair" if settings.asymmetric else "symmetric"
     found = theory.ratio_from_accuracy(accuracy, classes, "symmetric")
     eps = found.ratio
