@@ -20,7 +20,8 @@ import torch
 
 from labelsieve.data.decode import Pictures
 from labelsieve.data.device_pictures import DevicePictures, free_memory, picture_store, pixel_bytes
-from labelsieve.data.stage import Staged, usable_cores
+from labelsieve.data.stage import Staged
+from labelsieve.data.workers import usable_cores
 from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
 from labelsieve.engine.bundle import Bundle, Factory, initial_state
 from labelsieve.engine.evaluate import probabilities

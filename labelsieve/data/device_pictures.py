@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, PictureSequence, Pixels, cut, decode_many, grey
-from labelsieve.data.stage import Staged, usable_cores
+from labelsieve.data.stage import Staged
 from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop, finish, window_keys
+from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
 
 ASPECT = 1.4  # pixels of a photograph over those of its square, on average
@@ -31,17 +32,28 @@ def decoded(pictures: Pictures, workers: int) -> Iterator[Pixels]:
         yield from pictures
         return
     starts = range(0, len(pictures), CHUNK)
-    with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
+    pool: Executor | None = processes(workers)
+    try:
         for begin in range(0, len(starts), 4 * workers):  # a few chunks at a time: results wait in memory
             some = starts[begin : begin + 4 * workers]
-            paths = [[pictures.path(i) for i in range(s, min(s + CHUNK, len(pictures)))] for s in some]
-            many = pool.map(decode_many, paths, [pictures.side] * len(some), [pictures.decoder] * len(some))
-            for start, chunk in zip(some, many, strict=True):
+            jobs = [
+                ([pictures.path(i) for i in range(s, min(s + CHUNK, len(pictures)))], pictures.side, pictures.decoder)
+                for s in some
+            ]
+            under_way = [pool.submit(decode_many, *job) for job in jobs] if pool is not None else []
+            for number, (start, job) in enumerate(zip(some, jobs, strict=True)):
+                try:
+                    chunk = under_way[number].result() if pool is not None else decode_many(*job)
+                except BrokenProcessPool:  # a worker was killed: go on without
+                    pool, chunk = None, decode_many(*job)
                 for i, found in enumerate(chunk, start):
                     if isinstance(found, str):
                         pictures.unreadable[i] = found
                         found = grey(pictures.side)
                     yield found
+    finally:
+        if pool is not None:
+            pool.shutdown(wait=True)
 
 
 class DevicePictures:

@@ -15,10 +15,10 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from labelsieve.data.decode import (
     decode_file,
     grey,
 )
+from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
@@ -42,11 +43,7 @@ VERSION = 1
 
 def default_shard_size(samples: int) -> int:
     """Small sets still spread over processes; large ones stay under a gigabyte a shard."""
-    return int(np.clip(-(-samples // 64), 16, 4096))
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(np.clip(-(-samples // 64), 64, 4096))
 
 
 def stage(
@@ -90,14 +87,20 @@ def _run(jobs: Sequence[tuple[str, int, str, list[str], int, Decoder]], workers:
     if workers <= 1 or len(jobs) <= 1:
         yield from (write_shard(*job) for job in jobs)
         return
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("forkserver")) as pool:
-        futures = [pool.submit(write_shard, *job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    done: set[int] = set()
+    futures: dict[Future[int], int] = {}
+    pool = processes(min(workers, len(jobs)))
+    try:
+        futures = {pool.submit(write_shard, *job): number for number, job in enumerate(jobs)}
+        for future in as_completed(futures):
+            yield future.result()
+            done.add(futures[future])
+    except BrokenProcessPool:  # a worker was killed: what is left is done here
+        yield from (write_shard(*job) for number, job in enumerate(jobs) if number not in done)
+    finally:
+        for future in futures:
+            future.cancel()
+        pool.shutdown(wait=True)
 
 
 def write_shard(folder: str, number: int, root: str, names: list[str], side: int, decoder: Decoder) -> int:

@@ -16,11 +16,10 @@ import tempfile
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +30,8 @@ from torch import Tensor
 
 from labelsieve.data.decode import CENTRE, CODES, SPAN, Decoder, Pictures
 from labelsieve.data.slots import Slot, Task, fill, roomy
-from labelsieve.data.stage import Staged, usable_cores
+from labelsieve.data.stage import Staged
+from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
@@ -238,15 +238,15 @@ class PictureStream:
             if isinstance(self.pictures, Staged):
                 self._executor = ThreadPoolExecutor(self.workers)
             else:
-                self._executor = ProcessPoolExecutor(self.workers, mp_context=get_context("forkserver"))
-            self._closer = weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+                self._executor = processes(self.workers)
+            self._closer = weakref.finalize(self, self._executor.shutdown, wait=False)
         return self._executor
 
     def close(self) -> None:
         """Ends the workers; they start again when they are needed."""
         if self._executor is not None and self._closer is not None:
             self._closer.detach()
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            self._executor.shutdown(wait=True)
             self._executor = None
 
     def __enter__(self) -> PictureStream:

@@ -94,4 +94,4 @@ def test_not_a_stage(tmp_path: Path) -> None:
 
 
 def test_shard_sizes() -> None:
-    assert [staging.default_shard_size(n) for n in (1, 6_400, 2_400_000)] == [16, 100, 4096]
+    assert [staging.default_shard_size(n) for n in (1, 6_400, 2_400_000)] == [64, 100, 4096]

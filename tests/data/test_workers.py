@@ -1,0 +1,75 @@
+"""Decoding processes: from any script, and gone without harm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.data import device_pictures
+from labelsieve.data import stage as staging
+from labelsieve.data.make_webvision import make
+from labelsieve.data.stage import stage
+from labelsieve.data.webvision import training
+from labelsieve.data.workers import processes, usable_cores
+
+SCRIPT = """
+import sys
+from labelsieve.data.stage import stage
+from labelsieve.data.webvision import training
+print("running")
+staged = stage(training(sys.argv[1], side=16).x, sys.argv[2], workers=2, shard_size=4)
+print(len(staged))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "webvision"
+    make(folder, classes=2, train=35, validation=1, side=20, seed=4)
+    return folder
+
+
+def test_a_script_needs_no_guard_and_is_not_run_again(made: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-", str(made), str(tmp_path / "stage")],
+        input=SCRIPT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["running", "70"]
+
+
+def _die(_: object = None, *rest: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_killed_workers_leave_the_work_to_the_caller(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = training(made, side=16).x
+    whole = [np.array(picture) for picture in stage(pictures, tmp_path / "whole", workers=1, shard_size=8)]
+
+    def doomed(workers: int):  # type: ignore[no-untyped-def]
+        pool = processes(workers)
+        real = pool.submit
+        pool.submit = lambda work, *args: real(_die, *args)  # type: ignore[method-assign, assignment]
+        return pool
+
+    monkeypatch.setattr(staging, "processes", doomed)
+    monkeypatch.setattr(device_pictures, "processes", doomed)
+    staged = stage(pictures, tmp_path / "killed", workers=2, shard_size=8)
+    decoded = list(device_pictures.decoded(pictures, 2))
+    for expected, one, other in zip(whole, staged, decoded, strict=True):
+        np.testing.assert_array_equal(one, expected)
+        np.testing.assert_array_equal(other, expected)
+
+
+def test_cores() -> None:
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
