@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -46,10 +45,6 @@ def test_a_script_needs_no_guard_and_is_not_run_again(made: Path, tmp_path: Path
     assert done.stdout.split() == ["running", "70"]
 
 
-def _die(_: object = None, *rest: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def test_killed_workers_leave_the_work_to_the_caller(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +54,7 @@ def test_killed_workers_leave_the_work_to_the_caller(
     def doomed(workers: int):  # type: ignore[no-untyped-def]
         pool = processes(workers)
         real = pool.submit
-        pool.submit = lambda work, *args: real(_die, *args)  # type: ignore[method-assign, assignment]
+        pool.submit = lambda work, *args: real(os._exit, 1)  # type: ignore[method-assign, assignment]
         return pool
 
     monkeypatch.setattr(staging, "processes", doomed)
