@@ -13,6 +13,9 @@ from typing import IO, Any
 
 from labelsieve.errors import InputError
 
+# A run folder may come from somebody else: a link in it must not lead our writing to another file.
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -56,15 +59,22 @@ def sync_folder(folder: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line in one write, synced. Half a line left by a crash is cut off first."""
+    """Append one line, synced, or nothing. Half a line left by a crash is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NO_LINKS, 0o644)
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            os.ftruncate(descriptor, len(_whole_lines(path.read_bytes())))
-        os.write(descriptor, line.encode() + b"\n")
-        os.fsync(descriptor)
+            size = len(_whole_lines(path.read_bytes()))
+            os.ftruncate(descriptor, size)
+        left = line.encode() + b"\n"
+        try:
+            while left:  # a disk that fills up takes a part and refuses the rest only when asked again
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
     finally:
         os.close(descriptor)
 
@@ -95,7 +105,7 @@ def locked(path: Path, *, what: str) -> Iterator[None]:
 def _acquire(path: Path, what: str) -> int:
     me = {"pid": os.getpid(), "host": socket.gethostname()}
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
         owner = _owner(descriptor)
         # On another machine the system's lock may not reach us, so a lock that names one is believed.
         elsewhere = owner is not None and owner["host"] != me["host"]

@@ -2,7 +2,8 @@
 
 A pickle is a little program: it may name any callable and have it called. Here the only names that exist are the ones
 numpy's own pickles use, and they lead to the small stand-ins below, never to numpy: an array is built from its bytes
-after shape, type and length have been checked. Everything else is refused.
+after shape, type and length have been checked. Everything else is refused, and so is a small file that would fill the
+memory: numbers it has no room for, lists of lists of lists that share their parts, zip files that grow without end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import pickletools
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +23,8 @@ from numpy.typing import NDArray
 from labelsieve.errors import InputError
 
 _TYPES = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"}
+_MOST_UNPACKED = 2**30  # bytes a zip file may grow to; the largest of the known ones has a few million
+_MOST_VALUES = 10_000_000
 
 
 class Refused(pickle.UnpicklingError):
@@ -75,6 +80,24 @@ class _NdArrayName:
     def __init__(self, *_: Any) -> None:
         raise Refused("a call of numpy.ndarray")
 
+    def __setstate__(self, state: Any) -> None:
+        raise Refused("a state for numpy.ndarray")
+
+
+class _Call:
+    """A stand-in for a function. Unlike a function it has no attributes that a pickle could set."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *values: Any) -> Any:
+        return self._function(*values)
+
+    def __setstate__(self, state: Any) -> None:
+        raise Refused("a state for a function")
+
 
 def _reconstruct(kind: Any, *_: Any) -> _Array:
     if kind is not _NdArrayName:
@@ -102,12 +125,12 @@ def _empty_bytes() -> bytes:
 _NAMES: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _NdArrayName,
     ("numpy", "dtype"): _DType,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy.core.multiarray", "scalar"): _scalar,
-    ("numpy._core.multiarray", "scalar"): _scalar,
-    ("_codecs", "encode"): _encode,
-    ("__builtin__", "bytes"): _empty_bytes,
+    ("numpy.core.multiarray", "_reconstruct"): _Call(_reconstruct),
+    ("numpy._core.multiarray", "_reconstruct"): _Call(_reconstruct),
+    ("numpy.core.multiarray", "scalar"): _Call(_scalar),
+    ("numpy._core.multiarray", "scalar"): _Call(_scalar),
+    ("_codecs", "encode"): _Call(_encode),
+    ("__builtin__", "bytes"): _Call(_empty_bytes),
 }
 
 
@@ -122,18 +145,19 @@ class _Reader(pickle.Unpickler):
         raise Refused("an object stored outside the pickle")
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Stand-ins become arrays, bytes that are keys become text."""
-    if depth > 20:
+def _plain(value: Any, left: list[int], depth: int = 0) -> Any:
+    """Stand-ins become arrays, bytes that are keys become text. `left` counts down over all values."""
+    left[0] -= 1
+    if depth > 20 or left[0] < 0:
         raise Refused("data nested too deep")
     if isinstance(value, _Array):
         if value.value is None:
             raise Refused("an array without contents")
         return value.value
     if isinstance(value, dict):
-        return {_key(k): _plain(v, depth + 1) for k, v in value.items()}
+        return {_key(k): _plain(v, left, depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v, depth + 1) for v in value]
+        return [_plain(v, left, depth + 1) for v in value]
     if value is None or isinstance(value, (str, bytes, int, float)):
         return value
     raise Refused(f"a {type(value).__name__}")
@@ -143,8 +167,18 @@ def _key(key: Any) -> Any:
     return key.decode("latin1") if isinstance(key, bytes) else key
 
 
+def _check_places(stream: BinaryIO) -> None:
+    """Pickle keeps values in numbered places. A number beyond all values is a trap: the reader makes room for it."""
+    start = stream.tell()
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument) > count:
+            raise Refused(f"a value in place {argument}")
+    stream.seek(start)
+
+
 def _load(stream: BinaryIO) -> Any:
-    return _plain(_Reader(stream, fix_imports=False, encoding="bytes").load())
+    _check_places(stream)
+    return _plain(_Reader(stream, fix_imports=False, encoding="bytes").load(), [_MOST_VALUES])
 
 
 def read_dict(path: Path, needs: str) -> dict[str, Any]:
@@ -159,6 +193,8 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
                 inside = [name for name in archive.namelist() if name.endswith("data.pkl")]
                 if not inside:
                     raise Refused("a zip file without data.pkl")
+                if archive.getinfo(inside[0]).file_size > _MOST_UNPACKED:
+                    raise Refused(f"more than {_MOST_UNPACKED:,} bytes once unpacked")
                 content = archive.read(inside[0])
         stream = io.BytesIO(content)
         while stream.tell() < len(content):
