@@ -1,0 +1,69 @@
+"""Generalised cross-entropy (Zhang & Sabuncu, NeurIPS 2018): between cross-entropy and the mean absolute error.
+
+    l_q = (1 - p^q) / q       p the probability of the given label; q -> 0: -log p;  q = 1: 1 - p
+
+Needs nothing but q (their 0.7). A label that the network finds unlikely pulls with p^q of cross-entropy's strength:
+wrong labels are memorised later. Fails where classes are many or hard: the same factor holds back what is only learnt
+slowly. A loss for the selector of INCV; no row of table 1, hence not among METHODS.
+
+Batches are cut evenly, not full ones and a small rest: few and large batches make batch norm's last look count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelsieve.engine.method import Batch, Method, Plan, in_batches, mean_over
+from labelsieve.errors import InputError
+from labelsieve.types import IntArray
+
+
+def generalised_losses(logits: Tensor, labels: Tensor, q: float, smoothing: float = 0.0) -> Tensor:
+    """l_q against (1 - s) * given + s / c, [t,k,B]."""
+    log_p = torch.log_softmax(logits.float(), dim=-1)
+    # expm1 keeps its digits where p is near 1, and q = 0 is the limit itself
+    each = -torch.expm1(q * log_p) / q if q > 0 else -log_p
+    t, k, b, _ = logits.shape
+    of_given = each.gather(-1, labels[:, None, :, None].expand(t, k, b, 1)).squeeze(-1)
+    return (1 - smoothing) * of_given + smoothing * each.mean(-1) if smoothing else of_given
+
+
+def even_batches(order: IntArray, batch_size: int) -> IntArray:
+    """As few batches of at most `batch_size` as there must be, equal to one sample: [steps, size], -1 for padding."""
+    steps = max(1, -(-len(order) // batch_size))
+    size = -(-len(order) // steps)
+    if steps == 1 or len(order) < 2 * steps:
+        return in_batches(order, batch_size)
+    batches = np.full((steps, size), -1, dtype=np.int64)
+    for row, part in zip(batches, np.array_split(order, steps), strict=True):
+        row[: len(part)] = part
+    return batches
+
+
+@dataclass(frozen=True)
+class GeneralisedCE(Method):
+    """Training on `plan.train` with l_q; `q = 0` is cross-entropy."""
+
+    name = "generalised-ce"
+    q: float = 0.7
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.q <= 1:
+            raise InputError(f"q is {self.q}: choose a number in [0, 1]")
+        if not 0 <= self.label_smoothing < 1:
+            raise InputError(f"label_smoothing is {self.label_smoothing}: choose a number in [0, 1)")
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
+        return even_batches(rng.permutation(plan.train), batch_size)
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return mean_over(generalised_losses(logits, batch.labels, self.q, self.label_smoothing), batch.valid[:, None])
