@@ -1,9 +1,13 @@
-"""model.safetensors: the networks of a run and all that is needed to predict with them. Nothing in it can run."""
+"""model.safetensors: the networks of a run and all that is needed to predict with them.
+
+Nothing in it can run. A network made by a function of the user's own is named in it, and only named: it is imported
+when the user names it as well.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,8 +44,13 @@ class Model:
         from labelsieve.engine.schedule import Schedule
 
         chosen = choose_device(device)
-        store = self.reading.store(data, chosen, augment=False)
         factory = factory_of(self.name, self.reading.shape, len(self.classes))
+        for state in self.states:
+            _check_fits(factory, state)
+        try:
+            store = self.reading.store(data, chosen, augment=False)
+        except (KeyError, IndexError, TypeError) as problem:
+            raise InputError(f"the model's file is damaged ({problem!r}): train again") from None
         found = np.zeros((len(data), len(self.classes)))
         for state in self.states:
             bundle = Bundle(factory, [state], Schedule.incv_50(1), chosen)
@@ -49,6 +58,18 @@ class Model:
             if chosen.type == "cuda":
                 torch.cuda.empty_cache()
         return found / len(self.states)
+
+
+def _check_fits(factory: Callable[..., Any], state: dict[str, torch.Tensor]) -> None:
+    """Are these the weights of that network? It is laid out without memory, so that no size in the file costs any."""
+    import torch
+
+    with torch.device("meta"):
+        expected = {name: tensor.shape for name, tensor in factory().state_dict().items()}
+    found = {name: tensor.shape for name, tensor in state.items()}
+    if found != expected:
+        wrong = min(name for name in {*expected, *found} if expected.get(name) != found.get(name))
+        raise InputError(f"the model's file is damaged ({wrong} does not fit the network): train again")
 
 
 def save(path: Path, model: Model) -> None:
@@ -74,7 +95,8 @@ def save(path: Path, model: Model) -> None:
         save_file(tensors, partial, metadata={"format": FORMAT, "about": json.dumps(about, default=str)})
 
 
-def load(path: Path) -> Model:
+def load(path: Path, *, network: str | None = None) -> Model:
+    """The model at `path`. `network` is the package.module:Name that may be imported for it."""
     from safetensors import SafetensorError, safe_open
 
     from labelsieve.data.columns import Encoding
@@ -88,6 +110,11 @@ def load(path: Path) -> Model:
                 raise InputError(f"{path} is not a model of labelsieve")
             about = json.loads(metadata["about"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        _check(about)
+        if ":" in about["model"] and about["model"] != network:
+            raise InputError(
+                f"{path} was made with code, {about['model']!r}: if you trust it, give --network {about['model']}"
+            )
         states: list[dict[str, Any]] = [{} for _ in range(about["networks"])]
         arrays = {}
         for name, tensor in tensors.items():
@@ -99,7 +126,25 @@ def load(path: Path) -> Model:
         encoding = Encoding.from_json(about["encoding"]) if about["encoding"] is not None else None
         reading = Reading(about["kind"], tuple(about["shape"]), arrays, encoding)
         return Model(about["model"], tuple(about["classes"]), reading, states, about["method"])
-    except (SafetensorError, OSError, KeyError, ValueError, IndexError, TypeError) as problem:
+    except (SafetensorError, OSError, KeyError, ValueError, IndexError, TypeError, RecursionError) as problem:
         if isinstance(problem, InputError):
             raise
-        raise InputError(f"{path} is damaged ({str(problem).splitlines()[0]}): train again") from None
+        raise InputError(f"{path} is damaged ({' '.join(str(problem).split())[:200]}): train again") from None
+
+
+def _check(about: Any) -> None:
+    """ValueError where the description is not one that `save` writes."""
+    kinds = {"pictures": 3, "table": 1, "text": 1}
+    whole = isinstance(about["networks"], int) and 1 <= about["networks"] <= 100
+    shape = about["shape"]
+    sides = isinstance(shape, list) and len(shape) == kinds[about["kind"]]
+    names = isinstance(about["model"], str) and isinstance(about["method"], str)
+    classes = isinstance(about["classes"], list) and all(isinstance(name, str | int) for name in about["classes"])
+    if not (whole and sides and names and classes and about["classes"]):
+        raise ValueError("its description is not one of a model")
+    if not all(type(side) is int and 1 <= side <= 10_000_000 for side in shape):
+        raise ValueError(f"shape {shape}")
+    for column in about["encoding"] or ():
+        known = column["kind"] in ("number", "category") and isinstance(column["levels"], list)
+        if not (known and all(type(column[name]) is bool for name in ("gaps", "others"))):
+            raise ValueError("a column that is not one of a table")

@@ -16,6 +16,7 @@ def predict(
     to: Path,
     all_classes: bool = False,
     device: str = "auto",
+    network: str | None = None,
     root: Path | None = None,
     label_column: str = "label",
     common: Common = Common(),
@@ -34,6 +35,8 @@ def predict(
         Also the probability of every class, one column each.
     device
         auto, cpu, cuda or mps.
+    network
+        The package.module:Name that the model was trained with, where it was: code is only imported when you name it.
     root
         Where the relative paths in a CSV begin; default: beside it.
     label_column
@@ -51,7 +54,7 @@ def predict(
     folder = problems.attempt(RunFolder.existing, run)
     problems.stop_if_any()
     assert folder is not None
-    model = modelfile.load(folder / "model.safetensors")
+    model = modelfile.load(folder / "model.safetensors", network=network)
     pictures = model.reading.kind == "pictures"
     data = load_source(
         source,

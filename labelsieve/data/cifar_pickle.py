@@ -171,7 +171,7 @@ def _check_places(stream: BinaryIO) -> None:
     """Pickle keeps values in numbered places. A number beyond all values is a trap: the reader makes room for it."""
     start = stream.tell()
     for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument) > count:
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > count:
             raise Refused(f"a value in place {argument}")
     stream.seek(start)
 
