@@ -382,7 +382,7 @@ def _finite(value: Any) -> Any:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON ({error})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path} does not hold a JSON object")

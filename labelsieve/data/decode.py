@@ -33,6 +33,9 @@ SPAN = 127  # crop positions a side; odd, so that one is the middle, and codes f
 CODES = 2 * SPAN * SPAN  # with the mirrored ones
 CENTRE = (SPAN // 2) * SPAN + SPAN // 2
 GREY = 128
+MOST_PIXELS = 100_000_000
+# Formats with a plain decoder: nothing that runs another program (EPS) or reads other files.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 
 
 class UnreadablePictureError(ValueError):
@@ -75,8 +78,8 @@ def _simplejpeg(data: bytes, side: int) -> Pixels | None:
     import simplejpeg
 
     try:
-        _, _, colours, _ = simplejpeg.decode_jpeg_header(data)
-        if colours not in ("YCbCr", "RGB", "Gray"):
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+        if colours not in ("YCbCr", "RGB", "Gray") or height * width > MOST_PIXELS:
             return None
         pixels: Pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side)
         return pixels
@@ -90,7 +93,9 @@ def _pillow(data: bytes, side: int) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd metadata, odd palettes: not the user's business
-            picture = Image.open(io.BytesIO(data))
+            picture = Image.open(io.BytesIO(data), formats=FORMATS)
+            if picture.size[0] * picture.size[1] > MOST_PIXELS:
+                raise ValueError(f"more than {MOST_PIXELS / 1e6:.0f} megapixels")
             picture.draft("RGB", (side, side))
             if picture.mode == "P" and "transparency" in picture.info:
                 return picture.convert("RGBA").convert("RGB")

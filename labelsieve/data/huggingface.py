@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -47,7 +48,9 @@ def load(
     name = Path(where).name
     pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
     if pictures:
-        return _pictures(rows, pictures[0], y, classes, ids, name=name, size=size, staging=staging, progress=progress)
+        return _pictures(
+            rows, pictures[0], y, classes, ids, where=where, name=name, size=size, staging=staging, progress=progress
+        )
     if "text" in features:
         return LabelledData(x=texts(rows["text"]), y=y, classes=classes, ids=ids, kind="text", name=name)
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
@@ -60,6 +63,8 @@ def load(
 
 
 def _open(where: str, options: dict[str, str]) -> Any:
+    # What is loaded is nobody else's business.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         import datasets
     except ImportError:
@@ -104,12 +109,14 @@ def _labels(rows: Any, wanted: str | None, spec: str, labelled: bool) -> tuple[I
     return y, classes, label
 
 
-def _pictures(rows: Any, column: str, y: IntArray, classes: tuple[Any, ...], ids: Any, **options: Any) -> LabelledData:
+def _pictures(
+    rows: Any, column: str, y: IntArray, classes: tuple[Any, ...], ids: Any, *, where: str, **options: Any
+) -> LabelledData:
     import io
 
     import datasets
 
-    from labelsieve.data.pictures import open_checked, read_pictures
+    from labelsieve.data.pictures import open_checked, read_pictures, safe_path
 
     encoded = rows.cast_column(column, datasets.Image(decode=False))
 
@@ -117,7 +124,14 @@ def _pictures(rows: Any, column: str, y: IntArray, classes: tuple[Any, ...], ids
         cell = encoded[i][column]
         if cell is None:
             raise InputError("there is no picture in this row")
-        return open_checked(io.BytesIO(cell["bytes"]) if cell.get("bytes") else cell["path"])
+        if cell.get("bytes"):
+            return open_checked(io.BytesIO(cell["bytes"]))
+        # A row may name any file: only the data set's own are opened.
+        for home in (Path(where), Path(datasets.config.HF_CACHE_HOME)):
+            inside = safe_path(home, str(Path(str(cell["path"])).absolute()))
+            if inside is not None:
+                return open_checked(inside)
+        raise InputError("leads outside the data set's folder")
 
     # A staged copy is known by the rows' own fingerprint: these pictures need not be files.
     staging = options.pop("staging")

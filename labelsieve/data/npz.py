@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +26,20 @@ def load(path: Path, *, labelled: bool = True) -> LabelledData:
             if "x" not in names or (labelled and "y" not in names):
                 there = ", ".join(archive.files) or "nothing"
                 raise InputError(f"{path} needs arrays named x and y; it holds {there}")
+            _check_sizes(file, names, path)
             arrays = {name: archive[name] for name in names}
     except InputError:
         raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+    except Exception as error:  # a damaged archive may raise nearly anything
         if "pickle" in str(error):
             raise InputError(f"{path} holds Python objects, which are never loaded: save plain arrays") from None
         raise InputError(f"{path} is not a readable .npz archive ({error})") from None
     x = arrays["x"]
     if x.ndim == 0 or len(x) == 0:
         raise InputError(f"{path} holds no samples")
+    for name, one in (("y", "label"), ("ids", "id")):
+        if name in arrays and arrays[name].ndim != 1:
+            raise InputError(f"{path}: {name}: expected one {one} a sample, got shape {arrays[name].shape}")
     if "y" in arrays and len(arrays["y"]) != len(x):
         raise InputError(f"{path}: x has {len(x)} samples but y has {len(arrays['y'])} labels")
     x, kind = _samples(x, path)
@@ -41,6 +48,26 @@ def load(path: Path, *, labelled: bool = True) -> LabelledData:
     if len(ids) != len(x):
         raise InputError(f"{path}: x has {len(x)} samples but ids has {len(ids)}")
     return LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
+
+
+def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:
+    """A few kilobytes can claim to unpack to anything: ask before making room for it."""
+    from labelsieve.data.memory import available
+
+    with zipfile.ZipFile(file) as archive:
+        needed = 0
+        for name in names:
+            stored = archive.getinfo(f"{name}.npy" if f"{name}.npy" in archive.namelist() else name)
+            with archive.open(stored) as entry:
+                version = np.lib.format.read_magic(entry)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(entry)
+            size = math.prod(shape) * dtype.itemsize
+            if not dtype.hasobject and (min(shape, default=0) < 0 or size > stored.file_size):
+                raise ValueError(f"{name} claims {size:,} bytes and has {stored.file_size:,}")
+            needed += size
+    if needed > available():
+        raise InputError(f"{path} unpacks to {needed / 1e9:.1f} GB, {available() / 1e9:.1f} GB of memory are free")
 
 
 def _samples(x: NDArray[np.generic], path: Path) -> tuple[NDArray[np.generic], Kind]:

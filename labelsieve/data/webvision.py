@@ -186,14 +186,17 @@ def _labelled(
     *,
     name: str,
 ) -> LabelledData:
-    """What is missing or empty is left out and told; what cannot be decoded shows later and becomes grey."""
+    """What is missing, empty or elsewhere is left out and told; what cannot be decoded shows later and becomes grey."""
     kept, labels, skipped = [], [], []
+    home = _Home(root)
     for file, code in zip(files, codes, strict=True):
         path = f"{inside}/{file}" if inside else file
         try:
             reason = None if (root / path).stat().st_size else "empty file"
-        except OSError as problem:
-            reason = problem.strerror or str(problem)
+            if reason is None and not home.holds(root / path):
+                reason = "leads outside the data set's folder"
+        except (OSError, ValueError, RuntimeError) as problem:
+            reason = getattr(problem, "strerror", None) or str(problem)
         if reason is None:
             kept.append(path)
             labels.append(code)
@@ -211,6 +214,20 @@ def _labelled(
         name=name,
         skipped=tuple(skipped),
     )
+
+
+class _Home:
+    """What lies in a folder, links followed. Folders are looked at once: a list names millions of files in a few."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._folders: dict[Path, bool] = {}
+
+    def holds(self, path: Path) -> bool:
+        folder = path.parent
+        if folder not in self._folders:
+            self._folders[folder] = folder.resolve().is_relative_to(self.root)
+        return self._folders[folder] and (not path.is_symlink() or path.resolve().is_relative_to(self.root))
 
 
 def _picture_names(folder: Path) -> list[str]:
