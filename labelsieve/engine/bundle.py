@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from labelsieve.engine.parallel import ALONE, World, share_statistics
 from labelsieve.engine.schedule import Schedule
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
 
@@ -39,9 +40,14 @@ class Bundle:
     """Networks that take their steps together."""
 
     def __init__(
-        self, factory: Factory, states: Sequence[NetworkState], schedule: Schedule, device: torch.device
+        self,
+        factory: Factory,
+        states: Sequence[NetworkState],
+        schedule: Schedule,
+        device: torch.device,
+        world: World = ALONE,
     ) -> None:
-        self.n, self.device, self.schedule = len(states), device, schedule
+        self.n, self.device, self.schedule, self.world = len(states), device, schedule, world
         with torch.random.fork_rng(devices=[]):
             module = factory(n=self.n) if self.n > 1 else factory()
         self.module = module.to(device)
@@ -63,7 +69,8 @@ class Bundle:
         self.count = torch.zeros(self.n, device=device)  # optimizer steps since its state was fresh
         self.first = torch.zeros_like(self.flat)
         self.second = torch.zeros_like(self.flat) if schedule.optimizer == "adam" else None
-        self.norms = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
+        self.norms: list[nn.Module] = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
+        self.norms += share_statistics(self.module, world)
         self.load(states)
 
     # -- weights in and out
@@ -115,14 +122,14 @@ class Bundle:
 
     def set_valid(self, valid: Tensor | None) -> None:
         for norm in self.norms:
-            norm.valid = valid
+            norm.valid = valid  # type: ignore[assignment]
 
     def update(self, gradients: Sequence[Tensor | None]) -> None:
         """One optimizer step; a parameter without gradient counts as one with gradient 0."""
         pairs = zip(self.parameters, gradients, strict=True)
         with torch.no_grad():
             gradient = torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1).float() for p, g in pairs])
-            gradient.addcmul_(self.flat, self.decay)
+            self.world.add_up(gradient).addcmul_(self.flat, self.decay)
             self.count += 1
             if self.schedule.optimizer == "adam":
                 self._adam(gradient)

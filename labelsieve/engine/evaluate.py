@@ -34,12 +34,14 @@ def _chunk(bundle: Bundle, store: Store) -> int:
 
 def outputs(bundle: Bundle, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Logits [n, b, c] for index [n, M], a chunk at a time."""
-    size = _chunk(bundle, store)
+    size = _chunk(bundle, store) * bundle.world.size
     with inference(bundle):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
-            x = store.batch(piece, torch.full_like(piece, store.plain))
-            yield slice(start, start + piece.shape[1]), bundle.forward(x).float()
+            own = bundle.world.mine(piece)
+            x = store.batch(own, torch.full_like(own, store.plain))
+            logits = bundle.world.whole(bundle.forward(x).float(), piece.shape[1])
+            yield slice(start, start + piece.shape[1]), logits
 
 
 def predicted_classes(bundle: Bundle, store: Store) -> NDArray[np.uint16]:
@@ -73,13 +75,15 @@ def probabilities(bundle: Bundle, store: Store, indices: IntArray, network: int)
 def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
     """Last hidden layer [M, d] of one network of the bundle."""
     index = torch.as_tensor(indices, device=store.device).expand(bundle.n, -1)
-    size = _chunk(bundle, store)
+    size = _chunk(bundle, store) * bundle.world.size
     found = []
     with inference(bundle):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
-            hidden = hidden_layer(bundle, store.batch(piece, torch.full_like(piece, store.plain)))
-            found.append(hidden.view(len(hidden), bundle.n, -1)[:, network].float())
+            own = bundle.world.mine(piece)
+            hidden = hidden_layer(bundle, store.batch(own, torch.full_like(own, store.plain)))
+            mine = hidden.view(len(hidden), bundle.n, -1)[:, network].float()
+            found.append(bundle.world.whole(mine[None], piece.shape[1])[0])
     return torch.cat(found)
 
 

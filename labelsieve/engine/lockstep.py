@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import evaluate
+from labelsieve.engine import evaluate, parallel
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
 from labelsieve.engine.method import Method, Plan, State
 from labelsieve.engine.schedule import Schedule
@@ -96,6 +96,8 @@ class Lockstep:
                     f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples; give one each"
                 )
         self.saved = -1
+        self.world = parallel.current()
+        self.world.check_agreement(store, self.fingerprint())
         restored = self._restore()
         if not restored:
             self._assemble(
@@ -115,7 +117,7 @@ class Lockstep:
         active = [self.trainings[i] for i in running]
         self.together = self.options.together and len(states) > 0
         cut = [list(states)] if self.together else [[state] for state in states]
-        self.bundles = [Bundle(self.factory, piece, self.schedule, device) for piece in cut]
+        self.bundles = [Bundle(self.factory, piece, self.schedule, device, self.world) for piece in cut]
         groups: list[Group] = []
         network = 0
         for t, training in enumerate(active):
@@ -146,7 +148,8 @@ class Lockstep:
         clock = Clock(len(active), device)
         self.stepper = Stepper(
             self.store, labels, torch.tensor(label_row, device=device), self.bundles, groups, clock,
-            together=self.together, capture=self.options.capture and device.type == "cuda" and self.together,
+            together=self.together,
+            capture=self.options.capture and device.type == "cuda" and self.together and self.world.size == 1,
         )  # fmt: skip
         self.networks_of: list[range] = []
         first = 0
@@ -400,7 +403,7 @@ class Lockstep:
             if progress is not None:
                 self._tell(progress, images / max(now - began, 1e-9), now - began)
             finished = all(training.done for training in self.trainings)
-            out = (deadline is not None and now > deadline) or (stop is not None and stop())
+            out = self.world.any((deadline is not None and now > deadline) or (stop is not None and stop()))
             if self.checkpoint_folder is not None and (finished or out or now - saved >= checkpoint_seconds):
                 self.save()
                 saved = time.monotonic()
@@ -439,6 +442,8 @@ class Lockstep:
 
     def save(self) -> None:
         assert self.checkpoint_folder is not None
+        if self.world.rank:
+            return  # all processes hold the same: the first one writes
         tensors: dict[str, Tensor] = {f"rows.{name}": tensor for name, tensor in self._network_rows().items()}
         method_rows = self._method_rows()
         for row, i in enumerate(self.running):
@@ -470,7 +475,8 @@ class Lockstep:
         """Go on from the newest sound checkpoint; False where there is none."""
         if self.checkpoint_folder is None:
             return False
-        found = checkpoints.load_newest(self.checkpoint_folder)
+        found = checkpoints.load_newest(self.checkpoint_folder) if self.world.rank == 0 else None
+        found = self.world.first_ones(found)
         if found is None:
             return False
         self.saved, tensors, meta = found

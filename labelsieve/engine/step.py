@@ -16,6 +16,7 @@ from torch import Tensor
 
 from labelsieve.engine.bundle import Bundle
 from labelsieve.engine.method import Batch, Method, State
+from labelsieve.engine.parallel import ALONE
 from labelsieve.engine.store import Store
 
 
@@ -62,6 +63,7 @@ class Stepper:
         self.store, self.labels, self.label_row = store, labels, label_row
         self.bundles, self.groups, self.clock = bundles, groups, clock
         self.together, self.capture = together, capture
+        self.world = bundles[0].world if bundles else ALONE
         n = sum(bundle.n for bundle in bundles)
         device = store.device
         self.training_of = torch.empty(n, dtype=torch.int64, device=device)
@@ -103,14 +105,17 @@ class Stepper:
         given = self.labels[self.label_row[:, None], safe] * valid
         network_index, network_code = safe[self.training_of], code[self.training_of]
         network_valid = valid[self.training_of]
+        own_index, own_code = self.world.mine(network_index), self.world.mine(network_code)
+        own_valid = self.world.mine(network_valid)
         if self.together:
             bundle = self.bundles[0]
-            self.valid_count.copy_(network_valid.sum(1))
+            self.valid_count.copy_(own_valid.sum(1))
             bundle.set_valid(self.valid_count)
-            x = self.store.batch(network_index, network_code)
+            x = self.store.batch(own_index, own_code)
             logits = bundle.forward(x)
         else:
-            logits = self._separately(network_index, network_code, network_valid)
+            logits = self._separately(own_index, own_code, own_valid)
+        logits = self.world.whole(logits, width)
         losses = torch.cat([self._group_loss(group, logits, index, given, valid) for group in self.groups])
         with torch.no_grad():
             self.loss_sum += losses.detach()
@@ -133,6 +138,9 @@ class Stepper:
         pieces = []
         for i, bundle in enumerate(self.bundles):
             real = int(valid[i].sum())
+            if self.world.size > 1:  # others may have samples where this process has none: one that does not count
+                bundle.set_valid(torch.tensor([real], device=valid.device))
+                real = max(real, 1)
             x = self.store.batch(index[i : i + 1, :real], code[i : i + 1, :real])
             logits = bundle.forward(x)
             pieces.append(torch.nn.functional.pad(logits, (0, 0, 0, index.shape[1] - real)))

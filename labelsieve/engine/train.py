@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from labelsieve.engine import parallel
 from labelsieve.engine.bundle import Factory, NetworkState, stackable
 from labelsieve.engine.lockstep import Lockstep, Options, OutOfTime, Training
 from labelsieve.engine.method import Method, Plan
@@ -70,7 +71,7 @@ def train(
             lockstep = Lockstep(store, factory, piece, schedule, options, watch=watch, checkpoint=folder)
             return lockstep.run(deadline=deadline, stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
         except torch.cuda.OutOfMemoryError:
-            if len(piece) == 1:
+            if len(piece) == 1 or parallel.current().size > 1:  # the other processes would go on without this one
                 raise
             warnings.warn(f"out of GPU memory with {len(piece)} trainings at once; trying half as many", stacklevel=2)
         torch.cuda.empty_cache()

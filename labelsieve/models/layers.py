@@ -9,7 +9,7 @@ concatenating state dicts and taken apart by splitting them, and weight for weig
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -40,7 +40,7 @@ class Conv2d(nn.Module):
 
     def then(self, norm: BatchNorm, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """norm(self(x)), with the statistics summed while the convolution writes its output."""
-        if not norm.training or self.size != 3 or self.bias is not None:
+        if not norm.training or norm.across is not None or self.size != 3 or self.bias is not None:
             return cast("Tensor", norm(self(x), residual))
         y, sums = kernels.grouped_conv3x3_sums(x, self.weight, self.n, stride=self.stride, valid=norm.valid)
         return cast("Tensor", norm(y, residual, sums))
@@ -50,7 +50,8 @@ class BatchNorm(nn.Module):
     """Batch norm of n networks, with the residual sum and the relu that follow it.
 
     `valid` (int32 [n], or None) says how many samples of each network's batch are real; the rest is padding, enters no
-    statistic and gets no gradient. The engine sets it.
+    statistic and gets no gradient. `across` (or None) gathers the statistics of all processes that share the batch.
+    The engine sets both.
     """
 
     running_mean: Tensor
@@ -64,8 +65,14 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(n * channels))
         self.register_buffer("running_var", torch.ones(n * channels))
         self.valid: Tensor | None = None
+        self.across: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, x: Tensor, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
+        if self.across is not None and self.training:
+            return kernels.reference.batch_norm_act(
+                x, self.weight, self.bias, self.running_mean, self.running_var, self.n, residual=residual,
+                relu=self.relu, momentum=self.momentum, eps=self.eps, valid=self.valid, across=self.across,
+            )  # fmt: skip
         return kernels.batch_norm_act(
             x,
             self.weight,

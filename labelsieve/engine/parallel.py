@@ -1,0 +1,287 @@
+"""Data parallel: every process holds all networks and takes its share of each batch.
+
+    torchrun --nproc-per-node 4 --max-restarts 3 -m labelsieve run ...
+
+A `World` is what the engine asks; a world of one changes nothing. With more, of the B samples of a step process r sees
+samples r, r + size, r + 2 size, ...; what must be of the whole batch is made so:
+
+    batch norm   counts, means and squared deviations are gathered, and their gradients summed
+    losses       outputs are gathered, so that every process has the loss of the whole batch (co-teaching ranks all
+                 of it); the gradient of that loss goes back into a process' own outputs alone
+    gradients    summed over the processes before the optimizer's step
+    scoring      each process scores its share of the samples, then the outputs are gathered
+
+So the processes' networks stay equal, and equal to what one process learns from the same batches.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelsieve.engine.device import choose_device
+from labelsieve.engine.store import Store
+from labelsieve.errors import InputError
+from labelsieve.models.kernels import reference
+from labelsieve.models.layers import BatchNorm
+
+PATIENCE = timedelta(hours=2)  # a process that died is noticed by torchrun; this is for one that hangs
+PROBED = 32  # samples that the processes compare
+# What a run folder's other stages read. Staged pictures are linked; checkpoints and models come from the first process.
+SMALL_FILES = ("*.json", "*.jsonl", "*.csv", "checkpoints/select/*")
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train together, as one of them sees it."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0  # among the processes of this machine
+
+    # -- a step: the batch's columns ---------------------------------------------------------------------------------
+
+    def mine(self, columns: Tensor) -> Tensor:
+        """This process' share of [n, B]; every process gets as many, the last ones are padded with 0 (False)."""
+        if self.size == 1:
+            return columns
+        missing = -columns.shape[1] % self.size
+        return F.pad(columns, (0, missing))[:, self.rank :: self.size]
+
+    def whole(self, outputs: Tensor, width: int) -> Tensor:
+        """The inverse, for outputs [n, b, ...] -> [n, width, ...]; the gradient of a loss that every process computes
+        goes back into this process' share."""
+        if self.size == 1:
+            return outputs
+        gathered: Tensor = _Whole.apply(outputs, self)  # type: ignore[no-untyped-call]
+        return gathered[:, :width]
+
+    def statistics(self, own: Tensor) -> Tensor:
+        """Every process' tensor, [size, ...]; gradients are summed over the processes."""
+        gathered: Tensor = _Statistics.apply(own, self)  # type: ignore[no-untyped-call]
+        return gathered
+
+    def add_up(self, gradient: Tensor) -> Tensor:
+        """The sum over the processes, in place."""
+        if self.size > 1:
+            dist.all_reduce(gradient)
+        return gradient
+
+    # -- agreement ---------------------------------------------------------------------------------------------------
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true in any process."""
+        return flag if self.size == 1 else any(self.everyones(flag))
+
+    def everyones(self, value: Any) -> list[Any]:
+        """Small values of all processes, by rank."""
+        found: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(found, value)
+        return found
+
+    def first_ones(self, value: Any) -> Any:
+        """The value that the first process has."""
+        if self.size == 1:
+            return value
+        held = [value if self.rank == 0 else None]
+        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
+        return held[0]
+
+    def check_agreement(self, store: Store, settings: str) -> None:
+        """Refuse to train where the processes do not hold the same data, labels and settings."""
+        if self.size == 1:
+            return
+        found = self.everyones((len(store), settings, _probe(store)))
+        for rank, (samples, fingerprint, probe) in enumerate(found[1:], 1):
+            if samples != found[0][0]:
+                what = f"data: process 0 has {found[0][0]:,} samples, process {rank} has {samples:,}"
+            elif fingerprint != found[0][1]:
+                what = f"settings or labels: process {rank} has others than process 0"
+            elif probe.shape != found[0][2].shape or not np.allclose(probe, found[0][2], rtol=1e-3, atol=1e-4):
+                what = f"data: process {rank} reads other samples than process 0"
+            else:
+                continue
+            raise InputError(f"the processes disagree about the {what}; give every machine the same source and command")
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def one_first(self) -> Iterator[None]:
+        """The first process of each machine goes ahead (and stages what is read), the others follow."""
+        if self.size > 1 and self.local_rank:
+            dist.barrier()
+        try:
+            yield
+        finally:
+            if self.size > 1 and not self.local_rank:
+                dist.barrier()
+
+    def folder(self, run: Path) -> Path:
+        """The run folder for the first process; for the others a scratch copy of its small files, gone at exit.
+
+        All processes then take the same decisions, and only the first one's files stay.
+        """
+        if self.size == 1:
+            return run
+        if self.rank == 0:
+            small = [path for pattern in SMALL_FILES for path in run.glob(pattern) if path.is_file()]
+            self.first_ones({str(path.relative_to(run)): path.read_bytes() for path in small})
+            return run
+        files: dict[str, bytes] = self.first_ones(None)
+        own = Path(tempfile.mkdtemp(prefix="labelsieve-"))
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+        for name, content in files.items():
+            (own / name).parent.mkdir(parents=True, exist_ok=True)
+            (own / name).write_bytes(content)
+        if self.local_rank == 0:  # on a machine that may not share the first one's disk
+            (run / "staged").mkdir(parents=True, exist_ok=True)
+        (own / "staged").symlink_to((run / "staged").absolute(), target_is_directory=True)
+        return own
+
+
+ALONE = World()
+
+
+class _Whole(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, world: World) -> Tensor:
+        ctx.world = world
+        gathered = torch.stack(_gathered(own, world), 2)  # [n, b, size, ...]: column b * size + rank
+        return gathered.flatten(1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0][:, ctx.world.rank :: ctx.world.size], None
+
+
+class _Statistics(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, world: World) -> Tensor:
+        ctx.world = world
+        return torch.stack(_gathered(own, world))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.world.add_up(gradients[0].contiguous().clone())[ctx.world.rank], None
+
+
+def _gathered(own: Tensor, world: World) -> list[Tensor]:
+    own = own.detach().contiguous()
+    pieces = [torch.empty_like(own) for _ in range(world.size)]
+    dist.all_gather(pieces, own)
+    return pieces
+
+
+def _probe(store: Store) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Mean and spread of a few samples: enough to tell two data sets apart, the same on any hardware."""
+    index = torch.linspace(0, len(store) - 1, min(PROBED, len(store)), device=store.device).long()[None]
+    x = store.batch(index, torch.full_like(index, store.plain)).float().flatten(1)
+    return torch.stack([x.mean(1), x.std(1, correction=0)]).cpu().numpy().astype(np.float32)
+
+
+# -- batch norm ------------------------------------------------------------------------------------------------------
+
+
+def share_statistics(module: nn.Module, world: World) -> list[nn.Module]:
+    """Let the module's batch norms see the whole batch; all that want to be told how many samples are real."""
+    if world.size == 1:
+        return []
+    norms: list[nn.Module] = []
+    for layer in module.modules():
+        if isinstance(layer, BatchNorm):
+            layer.across = world.statistics
+        elif isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.forward = _TorchNorm(layer, world)  # type: ignore[method-assign, assignment]
+            norms.append(layer)
+    return norms
+
+
+class _TorchNorm:
+    """torch's own batch norm, over the whole batch of all processes (SyncBatchNorm knows no CPU and no padding)."""
+
+    def __init__(self, layer: nn.modules.batchnorm._BatchNorm, world: World) -> None:
+        self.layer, self.world, self.alone = layer, world, layer.forward
+
+    def __call__(self, x: Tensor) -> Tensor:
+        layer = self.layer
+        if not layer.training:
+            return self.alone(x)
+        mean, var, gamma, beta = layer.running_mean, layer.running_var, layer.weight, layer.bias
+        ones, zeros = x.new_ones(x.shape[1], dtype=torch.float32), x.new_zeros(x.shape[1], dtype=torch.float32)
+        momentum = layer.momentum
+        if layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.add_(1)
+            if momentum is None:  # torch: the plain average of all batches
+                momentum = 1 / float(layer.num_batches_tracked)
+        y = reference.batch_norm_act(
+            x.reshape(x.shape[0], x.shape[1], -1, 1),
+            ones if gamma is None else gamma, zeros if beta is None else beta,
+            zeros.clone() if mean is None else mean, ones.clone() if var is None else var, 1,
+            relu=False, momentum=momentum or 0.0, eps=layer.eps,
+            valid=getattr(layer, "valid", None), across=self.world.statistics,
+        )  # fmt: skip
+        return y.reshape(x.shape)
+
+
+# -- beginning -------------------------------------------------------------------------------------------------------
+
+_world = ALONE
+
+
+def current() -> World:
+    """The world this process is part of: of one, unless `start` found others."""
+    return _world
+
+
+def launched() -> bool:
+    """Whether torchrun (or anything that sets its variables) started this process beside others."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+def start(device: str = "auto") -> World:
+    """Join the other processes where there are any: nccl and a GPU each, or gloo on the CPU."""
+    global _world
+    if not launched() or _world.size > 1:
+        return _world
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local_rank = int(os.environ.get("LOCAL_RANK", rank))
+    backend = "gloo"
+    if choose_device(device).type == "cuda":
+        cards = torch.cuda.device_count()
+        if local_rank >= cards:
+            raise InputError(
+                f"process {local_rank + 1} of this machine has no GPU of its own, there are {cards}: "
+                f"start torchrun with --nproc-per-node {cards}, or choose --device cpu"
+            )
+        torch.cuda.set_device(local_rank)
+        backend = "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
+    atexit.register(leave)
+    _world = World(rank, size, local_rank)
+    return _world
+
+
+def leave() -> None:
+    """Out of the world again; this process goes on alone."""
+    global _world
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    _world = ALONE
+
+
+__all__ = ["ALONE", "World", "current", "launched", "leave", "share_statistics", "start"]
