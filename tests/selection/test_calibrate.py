@@ -1,0 +1,142 @@
+"""A probability that a label is wrong: does it mean what it says?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given as examples
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from labelsieve import metrics, noise, scoring, theory
+from labelsieve.selection.calibrate import (
+    calibrated_suspicion,
+    judge,
+    mistaken_for,
+    rising,
+    shifted_to,
+    shrunk,
+)
+
+
+def world(T, *, n=12_000, hard=1.2, sharpness=1.0, seed=0):
+    """Samples whose true posterior is known, a classifier whose confidence is off by `sharpness`, noisy labels."""
+    rng = np.random.default_rng(seed)
+    c = len(T)
+    true = rng.integers(c, size=n)
+    x = rng.normal(0, hard, (n, c)) + np.eye(c)[true] * 3
+    odds = 3 * x / hard**2
+    probs = np.exp(odds * sharpness - (odds * sharpness).max(1, keepdims=True))
+    probs /= probs.sum(1, keepdims=True)
+    label = noise.corrupt(true, T, rng)
+    predicted = probs.argmax(1)
+    rows = np.arange(n)
+    return true, label, predicted, probs[rows, label], probs[rows, predicted]
+
+
+def calibration_error(probability, wrong, bins=15):
+    which = np.minimum((probability * bins).astype(int), bins - 1)
+    return sum(
+        np.mean(which == b) * abs(probability[which == b].mean() - wrong[which == b].mean()) for b in np.unique(which)
+    )
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize(("pattern", "ratio"), [("symmetric", 0.3), ("symmetric", 0.6), ("pair", 0.3)])
+def test_it_means_what_it_says_however_confident_the_classifier(pattern, ratio, sharpness):
+    T = theory.matrix(pattern, 5, ratio)
+    true, label, predicted, p, q = world(T, sharpness=sharpness)
+    found = judge(label, predicted, p, q, T, np.full(5, 0.2))
+    wrong = label != true
+    raw = scoring.suspicion_from_scores(p, q, agrees=predicted == label)
+    assert found.wrong.mean() == pytest.approx(wrong.mean(), abs=0.02)
+    assert calibration_error(found.wrong, wrong) < 0.045
+    assert calibration_error(found.wrong, wrong) < calibration_error(raw, wrong)
+    assert metrics.auroc(wrong, found.wrong) > metrics.auroc(wrong, raw) - 0.004
+    suggestion_right = predicted == true
+    assert calibration_error(found.suggested, suggestion_right) < 0.05
+
+
+def test_clean_data_are_hardly_suspected_where_the_classifier_errs():
+    true, label, predicted, p, q = world(np.eye(4), hard=2.0)
+    assert np.mean(predicted != true) > 0.1
+    found = judge(label, predicted, p, q, np.eye(4), np.full(4, 0.25))
+    assert np.mean(found.wrong > 0.5) < 0.01
+    assert np.mean(scoring.suspicion_from_scores(p, q, agrees=predicted == label) > 0.5) > 0.1
+
+
+def test_a_noise_that_is_not_there_would_show():
+    """The test of calibration can fail: with another T the probabilities are off."""
+    true, label, predicted, p, q = world(theory.symmetric(5, 0.5))
+    found = judge(label, predicted, p, q, theory.symmetric(5, 0.2), np.full(5, 0.2))
+    assert calibration_error(found.wrong, label != true) > 0.1
+
+
+def test_two_classes_by_hand():
+    """All equally confident, T known: P(right | agree) = a T_ii / A, P(right | differ) = (1 - a) T_jj / (1 - A)."""
+    rng = np.random.default_rng(0)
+    T, a, n = theory.symmetric(2, 0.25), 0.9, 40_000
+    true = rng.integers(2, size=n)
+    predicted = np.where(rng.random(n) < a, true, 1 - true)
+    label = noise.corrupt(true, T, rng)
+    agrees = label == predicted
+    found = judge(label, predicted, np.where(agrees, 0.8, 0.2), np.full(n, 0.8), T, np.full(2, 0.5))
+    agreement = 0.9 * 0.75 + 0.1 * 0.25
+    np.testing.assert_allclose(found.wrong[agrees], 1 - 0.9 * 0.75 / agreement, atol=0.01)
+    np.testing.assert_allclose(found.wrong[~agrees], 1 - 0.1 * 0.75 / (1 - agreement), atol=0.02)
+    np.testing.assert_allclose(found.suggested[~agrees], 0.9 * 0.25 / (1 - agreement), atol=0.02)
+
+
+def test_what_a_class_is_mistaken_for():
+    predicted = np.repeat([0, 1, 2], 100)
+    true = predicted.copy()
+    true[:20] = 1  # what is taken for 0 is 1 where it is not 0
+    w = mistaken_for(predicted, true, shrunk(np.eye(3), np.full(3, 1 / 3)), np.full(3, 1 / 3))
+    assert w[0, 1] > 0.9 and np.diagonal(w).tolist() == [0, 0, 0]
+    np.testing.assert_allclose(w.sum(1), 1)
+    singular = mistaken_for(predicted, true, np.full((3, 3), 1 / 3), np.array([0.2, 0.2, 0.6]))
+    np.testing.assert_allclose(singular[0], [0, 0.25, 0.75])
+
+
+def test_shrinking_leaves_a_transition_matrix_that_never_says_never():
+    T = np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.0, 0.4, 0.6]])
+    found = shrunk(T, np.full(3, 1 / 3))
+    np.testing.assert_allclose(found.sum(1), 1)
+    assert found.min() > 0
+    np.testing.assert_allclose(1 - np.diagonal(found), 0.8 * np.array([0.2, 0, 0.4]) + 0.2 * 0.2)
+    np.testing.assert_allclose(shrunk(theory.symmetric(4, 0.3), np.full(4, 0.25)), theory.symmetric(4, 0.3))
+
+
+@settings(deadline=None)
+@examples(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5)), min_size=1, max_size=12))
+def test_rising_is_isotonic_regression(pairs):
+    from sklearn.isotonic import IsotonicRegression
+
+    values, weights = (np.array(part, dtype=float) for part in zip(*pairs, strict=True))
+    expected = IsotonicRegression().fit_transform(np.arange(len(values)), values, sample_weight=weights)
+    np.testing.assert_allclose(rising(values, weights), expected, atol=1e-9)
+
+
+@settings(deadline=None)
+@examples(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.05, 0.95))
+def test_shifted_odds_sum_as_asked_and_keep_their_order(values, share):
+    p = np.array(values)
+    found = shifted_to(p, share * len(p))
+    assert found.sum() == pytest.approx(share * len(p), abs=1e-4)
+    assert (np.diff(found[np.argsort(p, kind="stable")]) >= -1e-12).all()
+
+
+def test_the_order_of_suspicion_stays_where_wrong_says_nothing_new():
+    rng = np.random.default_rng(0)
+    suspicion = rng.random(500)
+    bad = rng.random(500) < suspicion**2
+    found = calibrated_suspicion(suspicion, suspicion**2)
+    assert metrics.auroc(bad, found) == pytest.approx(metrics.auroc(bad, suspicion), abs=1e-9)
+    assert found.min() >= 0 and found.max() <= 1
+    assert np.mean(np.abs(found - suspicion**2)) < 0.01
+
+
+def test_samples_never_looked_at_stay_unknown():
+    found = calibrated_suspicion(np.array([0.2, np.nan, 0.9]), np.array([0.1, 0.5, np.nan]))
+    assert np.isnan(found).tolist() == [False, True, True]
+    assert len(judge(*(np.empty(0, dtype=int),) * 2, np.empty(0), np.empty(0), np.eye(2), np.full(2, 0.5)).wrong) == 0
