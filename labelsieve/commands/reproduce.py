@@ -32,7 +32,8 @@ def reproduce(
     item
         Which one; `list` names them.
     data
-        Folder with CIFAR-10 (`labelsieve data fetch cifar10 --to DIR`); smoke needs none.
+        Folder with CIFAR-10 (`labelsieve data fetch cifar10 --to DIR`); for webvision and webvision-errors one with
+        WebVision 1.0, and ILSVRC12's validation set in its folder ilsvrc12. Smoke needs none.
     results
         Folder of the records; `results`, or `runs/reproduce-smoke` for smoke.
     scale
@@ -42,7 +43,7 @@ def reproduce(
     seed
         The one seed to run where `seeds` is not given.
     methods
-        Of table 1, separated by commas, in the order they shall run.
+        Of tables 1 and 2, separated by commas, in the order they shall run.
     settings
         Noise settings, e.g. `symmetric-0.5,pair-0.4`.
     epochs

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve import noise as corruption
+from labelsieve.engine import PictureStore, stage_pictures
 from labelsieve.errors import InputError
 from labelsieve.experiments.cells import Cell
 from labelsieve.experiments.records import digest
@@ -39,6 +41,12 @@ class Bench:
     @cached_property
     def digest(self) -> str:
         return digest(self.pictures, self.test_pictures)
+
+    def open_store(self, device: str) -> PictureStore:
+        return stage_pictures(self.pictures, device, augment=True)
+
+    def thumbnails(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
+        return np.asarray(self.pictures[indices])
 
     def given(self, cell: Cell) -> IntArray:
         """The labels a cell trains on: the same for every method at that noise and seed."""

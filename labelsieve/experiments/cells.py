@@ -12,7 +12,8 @@ from labelsieve.errors import InputError
 from labelsieve.experiments.settings import AS_IT_IS, METHODS, Noise, Scale
 
 # Kinds of cells, each a folder of records. `confusion` is drawn from theory's cells, `curves` from accuracy's.
-KINDS = ("theory", "selection", "errors", "accuracy")
+KINDS = ("theory", "selection", "errors", "accuracy", "webvision-selection", "webvision")
+SELECTIONS = ("selection", "errors", "webvision-selection")
 # Methods whose epochs differ in length from the others' run in a lockstep of their own.
 OWN_LOCKSTEP = ("incv-coteaching", "f-correction")
 
@@ -31,7 +32,7 @@ class Cell:
     epochs: int
     batch_size: int
     iterations: int = 0  # of INCV: run by a selection, started from by incv-coteaching
-    selection_epochs: int = 0  # of the INCV that incv-coteaching starts from
+    selection_epochs: int = 0  # of the INCV that the training starts from
     settings: tuple[tuple[str, Any], ...] = ()
     full_epochs: int = field(default=0, compare=False)  # what the protocol asks for
     full_iterations: int = field(default=0, compare=False)
@@ -56,7 +57,7 @@ class Cell:
     @property
     def networks(self) -> int:
         """How many networks of a lockstep the cell takes."""
-        return 2 if self.kind in ("selection", "errors") or self.method in TWO_NETWORKS else 1
+        return 2 if self.kind in SELECTIONS or self.method in TWO_NETWORKS else 1
 
     def describe(self) -> dict[str, Any]:
         """Every setting, for the record."""
@@ -108,10 +109,12 @@ def theory_cells(scale: Scale, wish: Wish, noises: Sequence[Noise] | None = None
     ]
 
 
-def selection_cells(scale: Scale, wish: Wish, noises: Sequence[Noise] | None = None) -> list[Cell]:
+def selection_cells(
+    scale: Scale, wish: Wish, noises: Sequence[Noise] | None = None, *, kind: str = "selection"
+) -> list[Cell]:
     """Section 5.2: INCV."""
     return [
-        _selection("selection", noise, seed, scale, wish)
+        _selection(kind, noise, seed, scale, wish)
         for seed in wish.seeds
         for noise in wish.choose(noises or scale.table_settings)
     ]
@@ -122,20 +125,21 @@ def errors_cells(scale: Scale, wish: Wish) -> list[Cell]:
     return [_selection("errors", AS_IT_IS, seed, scale, wish) for seed in wish.seeds]
 
 
-def accuracy_cells(scale: Scale, wish: Wish) -> list[Cell]:
-    """Section 5.3: table 1; the selections that incv-coteaching starts from come first."""
+def accuracy_cells(scale: Scale, wish: Wish, *, kind: str = "accuracy") -> list[Cell]:
+    """Section 5.3: table 1, or 2 for kind `webvision`; the selections that some start from come first."""
     unknown = [m for m in wish.methods if m not in METHODS]
     if unknown:
         raise InputError(f"no method {', '.join(unknown)}: choose from {', '.join(METHODS)}")
-    cells = selection_cells(scale, wish) if "incv-coteaching" in wish.methods else []
+    needy = [m for m in wish.methods if from_selection(kind, m)]
+    cells = selection_cells(scale, wish, kind=_selection_kind(kind)) if needy else []
     epochs = wish.epochs or scale.epochs
     for seed in wish.seeds:
         for method in wish.methods:
             for noise in wish.choose(scale.table_settings):
-                from_incv = method == "incv-coteaching"
+                from_incv = method in needy
                 cells.append(
                     _cell(
-                        "accuracy",
+                        kind,
                         noise,
                         method,
                         seed,
@@ -151,11 +155,20 @@ def accuracy_cells(scale: Scale, wish: Wish) -> list[Cell]:
     return cells
 
 
+def from_selection(kind: str, method: str) -> bool:
+    """Whether a training starts from INCV's. On WebVision co-teaching does too: nobody else knows a noise ratio."""
+    return method == "incv-coteaching" or (kind == "webvision" and method == "coteaching")
+
+
 def sources_of(cell: Cell, scale: Scale) -> list[Cell]:
     """The selections an incv-coteaching cell can start from: the whole one, or one that stopped where it starts."""
     return [
         _selection(
-            "selection", cell.noise, cell.seed, scale, Wish(selection_epochs=cell.selection_epochs, iterations=k)
+            _selection_kind(cell.kind),
+            cell.noise,
+            cell.seed,
+            scale,
+            Wish(selection_epochs=cell.selection_epochs, iterations=k),
         )
         for k in dict.fromkeys((scale.iterations, cell.iterations))
     ]
@@ -170,6 +183,10 @@ def in_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
             pieces.append([])
         pieces[-1].append(cell)
     return [piece for pieces in groups.values() for piece in pieces if piece]
+
+
+def _selection_kind(kind: str) -> str:
+    return "webvision-selection" if kind == "webvision" else "selection"
 
 
 def _selection(kind: str, noise: Noise, seed: int, scale: Scale, wish: Wish) -> Cell:

@@ -107,7 +107,7 @@ def _section(item: Item, found: list[Record], results: Path, page: Path, scale: 
     figure = results / "figures" / f"{item.name}.svg"
     if item.figure is not None and figure.is_file():
         lines += [f"![{item.title}]({Path(os.path.relpath(figure, page.parent)).as_posix()})", ""]
-    lines.append(item.table(found, scale))
+    lines.append(item.table(found, item.scales[scale.name]))
     if item.name == "accuracy":
         lines += ["", _gaps(found, scale)]
     if remark:

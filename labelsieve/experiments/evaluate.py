@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from labelsieve import metrics, theory
 from labelsieve.experiments.bench import Bench
 from labelsieve.experiments.cells import Cell
-from labelsieve.types import SELECTED, IntArray
+from labelsieve.experiments.webvision_bench import WebVisionBench
+from labelsieve.types import SELECTED, FloatArray, IntArray
 
 Predictions = NDArray[np.uint8]
 
@@ -68,18 +69,50 @@ def confusion_results(bench: Bench, cell: Cell, predicted: Predictions) -> dict[
 
 
 def selection_results(
-    bench: Bench, given: IntArray, verdict: NDArray[np.int8], iteration: NDArray[Any], iterations: int
+    bench: Bench | WebVisionBench,
+    given: IntArray,
+    verdict: NDArray[np.int8],
+    iteration: NDArray[Any],
+    iterations: int,
 ) -> dict[str, Any]:
-    """Figure 4: LP and LR of what was selected up to each iteration."""
+    """Figure 4: LP and LR of what was selected up to each iteration; nan where nobody knows the truth."""
     by_iteration = []
     for k in range(1, iterations + 1):
         selected = (verdict == SELECTED) & (iteration <= k)
+        true = bench.true
         by_iteration.append(
             {
                 "iteration": k,
-                "label_precision": metrics.label_precision(selected, given, bench.true),
-                "label_recall": metrics.label_recall(selected, given, bench.true),
+                "label_precision": np.nan if true is None else metrics.label_precision(selected, given, true),
+                "label_recall": np.nan if true is None else metrics.label_recall(selected, given, true),
                 "selected": int(selected.sum()),
             }
         )
     return {"by_iteration": by_iteration}
+
+
+def suspects_results(bench: WebVisionBench, given: IntArray, suspicion: FloatArray, worst: IntArray) -> dict[str, Any]:
+    """How many of the suspects are wrong indeed, where the truth is known."""
+    if bench.true is None:
+        return {}
+    flagged = np.zeros(len(given), dtype=np.bool_)
+    flagged[worst] = True
+    found = metrics.detection(given != bench.true, flagged, np.nan_to_num(suspicion, nan=0.0))
+    return {"suspects_wrong": found.precision, "suspicion_auroc": found.auroc}
+
+
+def top_accuracy(labels: IntArray, ranked: Predictions, k: int) -> float:
+    """The share of samples whose label is among the first k of [samples, ranks], the likeliest class first."""
+    return float((ranked[:, :k] == labels[:, None]).any(1).mean())
+
+
+def webvision_results(bench: WebVisionBench, ranked: dict[str, Predictions]) -> dict[str, Any]:
+    """Table 2 from [networks, pictures, ranks] of each validation set; two networks count their mean."""
+    found: dict[str, Any] = {"pictures": bench.counts()}
+    for name, predicted in ranked.items():
+        labels = bench.validation_labels(name)
+        found[name] = {}
+        for k in (1, 5):
+            by_network = [top_accuracy(labels, one, k) for one in predicted]
+            found[name] |= {f"top{k}": float(np.mean(by_network)), f"top{k}_by_network": by_network}
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from labelsieve.errors import InputError
@@ -15,15 +15,20 @@ from labelsieve.experiments import (
     selection,
     theory_check,
     transition_matrices,
+    webvision,
+    webvision_errors,
 )
 from labelsieve.experiments.cells import Cell, Wish
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.settings import Scale
+from labelsieve.experiments.settings import SCALES, WEBVISION, Scale
 
 
 @dataclass(frozen=True)
 class Item:
-    """`kind` names the records it is drawn from; `figure` writes SVG and PNG, `table` gives Markdown."""
+    """`kind` names the records it is drawn from; `figure` writes SVG and PNG, `table` gives Markdown.
+
+    `scales` are its protocols: WebVision's items have their own, and a folder of their own as --data.
+    """
 
     name: str
     title: str
@@ -31,6 +36,7 @@ class Item:
     cells: Callable[[Scale, Wish], list[Cell]]
     table: Callable[[list[Record], Scale], str]
     figure: Callable[[list[Record], Scale, Path, Path], None] | None  # records, scale, results, path without ending
+    scales: dict[str, Scale] = field(default_factory=lambda: SCALES)
 
 
 ITEMS: dict[str, Item] = {
@@ -92,8 +98,29 @@ ITEMS: dict[str, Item] = {
             curves.table,
             curves.figure,
         ),
+        Item(
+            "webvision",
+            "Table 2: top-1 and top-5 accuracy of every method on WebVision",
+            "webvision",
+            webvision.cells,
+            webvision.table,
+            None,
+            WEBVISION,
+        ),
+        Item(
+            "webvision-errors",
+            "Supplement C: suspects in WebVision as it is",
+            "webvision-selection",
+            webvision_errors.cells,
+            webvision_errors.table,
+            webvision_errors.figure,
+            WEBVISION,
+        ),
     )
 }
+
+
+ON_CIFAR10 = tuple(name for name, item in ITEMS.items() if item.scales is SCALES)
 
 
 def find(name: str) -> Item:

@@ -23,16 +23,19 @@ from labelsieve.errors import InputError
 from labelsieve.experiments import records
 from labelsieve.experiments.bench import open_bench
 from labelsieve.experiments.cells import Cell, Wish, in_locksteps
-from labelsieve.experiments.items import ITEMS, Item, find
+from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
 from labelsieve.experiments.settings import METHODS, SCALES, Noise, Scale
 from labelsieve.experiments.training import Room, train_cells
+from labelsieve.experiments.webvision_bench import open_webvision
 
 RUNNERS: dict[str, Callable[[list[Cell], Room, Path], None]] = {
     "theory": train_cells,
     "accuracy": train_cells,
     "selection": select_cells,
     "errors": select_cells,
+    "webvision": train_cells,
+    "webvision-selection": select_cells,
 }
 SMOKE_RESULTS = Path("runs/reproduce-smoke")
 
@@ -52,17 +55,18 @@ def reproduce(
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Run what is missing of an item, then draw it; says how many cells are done and left."""
-    chosen, protocol, wish = find(item), _scale(scale), wish or Wish()
+    chosen, wish = find(item), wish or Wish()
+    protocol = chosen.scales[_scale(scale).name]
     results = default_results(scale) if results is None else results
     deadline = None if budget is None else time.monotonic() + budget
     wanted = {cell.id: cell for cell in chosen.cells(protocol, wish)}
     left = [cell for cell in wanted.values() if records.load(results, cell.id) is None]
     say(f"{item}: {len(wanted)} cells, {len(wanted) - len(left)} finished")
     if left:
-        bench = open_bench(protocol.data, data)
-        room = Room(
-            bench, results, records.commit(commit), device=device, lockstep=lockstep, deadline=deadline, say=say
-        )
+        stamp, at_once = records.commit(commit), min(lockstep, protocol.at_once)
+        on_webvision = protocol.data.startswith("webvision")
+        bench = open_webvision(protocol, data, results / ".work") if on_webvision else open_bench(protocol.data, data)
+        room = Room(bench, results, stamp, device=device, lockstep=at_once, deadline=deadline, say=say)
         left = run_cells(left, room)
     drawn = draw_item(chosen, results, protocol, say=say) if draw else []
     if left:
@@ -119,6 +123,7 @@ def _group_name(ids: Sequence[str]) -> str:
 
 def draw_item(item: Item, results: Path, scale: Scale, *, say: Callable[[str], None] = print) -> list[Path]:
     """The item's table, and its figure where matplotlib is installed, from records alone."""
+    scale = item.scales[scale.name]
     found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
     table = results / "tables" / f"{item.name}.md"
     table.parent.mkdir(parents=True, exist_ok=True)
@@ -199,12 +204,13 @@ def _scale(name: str) -> Scale:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python3 -m labelsieve.experiments.run", description=__doc__.split("\n")[0])
     add = found.add_argument
-    add("item", help=f"{', '.join(ITEMS)}; `all`, `list`, `draw` (every figure again), `docs` (docs/reproduction.md)")
-    add("--data", type=Path, help="folder with CIFAR-10")
+    others = "`all` (those on CIFAR-10), `list`, `draw` (every figure again), `docs` (docs/reproduction.md)"
+    add("item", help=f"{', '.join(ITEMS)}; {others}")
+    add("--data", type=Path, help="folder with CIFAR-10; with WebVision for its items")
     add("--results", type=Path, help="folder of the records (default: results; runs/reproduce-smoke for smoke)")
     add("--scale", default="paper", choices=list(SCALES))
     add("--seeds", default="0", help="0-4, 0,2 or 3")
-    add("--methods", help="of table 1, separated by commas; they run in this order")
+    add("--methods", help="of tables 1 and 2, separated by commas; they run in this order")
     add("--settings", help="noise, e.g. symmetric-0.5,pair-0.4")
     add("--epochs", type=int, help="shorter trainings than the protocol's; told beside every number drawn from them")
     add("--selection-epochs", type=int, help="likewise, of INCV's trainings")
@@ -250,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             method_settings=options.set,
         )
         ends = None if options.budget is None else time.monotonic() + options.budget
-        for name in list(ITEMS) if options.item == "all" else [options.item]:
+        for name in ON_CIFAR10 if options.item == "all" else [options.item]:
             reproduce(
                 name,
                 data=options.data,

@@ -15,7 +15,7 @@ from labelsieve.engine import Schedule
 from labelsieve.execute.lockstep import EngineTrainer
 from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.cells import Cell
-from labelsieve.experiments.settings import SCALES
+from labelsieve.experiments.settings import WEBVISION_REMOVE_RATIO, scale_of
 from labelsieve.experiments.training import (
     CHECKPOINT_SECONDS,
     Room,
@@ -25,6 +25,7 @@ from labelsieve.experiments.training import (
     seconds_spent,
     write_seconds,
 )
+from labelsieve.experiments.webvision_bench import WebVisionBench
 from labelsieve.files import atomic_path
 from labelsieve.selection.drive import drive_together
 from labelsieve.selection.incv import incv_steps
@@ -36,13 +37,18 @@ from labelsieve.types import IntArray, Selection
 def settings_of(cell: Cell) -> INCVSettings:
     """The authors' protocol, told the pattern as their code is."""
     pattern = "symmetric" if cell.noise.pattern == "none" else cell.noise.pattern
+    if cell.kind == "webvision-selection":
+        return INCVSettings(
+            protocol="paper", pattern=pattern, n_iterations=cell.iterations, remove_ratio=WEBVISION_REMOVE_RATIO
+        )
     return INCVSettings(protocol="paper", pattern=pattern, n_iterations=cell.iterations)
 
 
 def select_cells(cells: list[Cell], room: Room, folder: Path) -> None:
     """INCV for every cell at once; writes a record a cell. Raises OutOfTime; what is done is in `folder`."""
     first = cells[0]
-    schedule = Schedule.incv_50(first.epochs)
+    webvision = first.kind == "webvision-selection"
+    schedule = Schedule.webvision_incv_50(first.epochs) if webvision else Schedule.incv_50(first.epochs)
     trainer = EngineTrainer(
         room.store,
         factory_of(first.network, room.bench.classes),
@@ -53,6 +59,7 @@ def select_cells(cells: list[Cell], room: Room, folder: Path) -> None:
         checkpoint_seconds=CHECKPOINT_SECONDS,
         stop=room.out_of_time,
         progress=room.teller(f"INCV, {len(cells)} cells from {first.id} on"),
+        capture=room.capture,
     )
     given = [room.bench.given(cell) for cell in cells]
     steps = []
@@ -111,12 +118,12 @@ def _evaluated(
         "history": list(selection.history),
         "notes": list(selection.notes),
     }
-    if cell.kind == "errors":
-        count = SCALES[cell.scale].suspects
+    if cell.kind in ("errors", "webvision-selection"):
+        count = scale_of(cell.kind, cell.scale).suspects
         ranked = np.argsort(-np.nan_to_num(selection.suspicion, nan=-1.0), kind="stable")
         worst = ranked[(selection.predicted != given)[ranked]][:count]
         arrays["suspects"] = worst.astype(np.int64)
-        arrays["suspect_pictures"] = room.bench.pictures[worst]
+        arrays["suspect_pictures"] = room.bench.thumbnails(worst)
         results["suspects"] = [
             {
                 "index": int(i),
@@ -128,6 +135,11 @@ def _evaluated(
             }
             for i in worst
         ]
+        if isinstance(room.bench, WebVisionBench):
+            for suspect in results["suspects"]:
+                suspect["id"] = str(room.bench.training.ids[suspect["index"]])
+            results |= evaluate.suspects_results(room.bench, given, selection.suspicion, worst)
+            results["pictures"] = room.bench.counts()
     return arrays, results
 
 

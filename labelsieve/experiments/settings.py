@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from labelsieve.errors import InputError
 from labelsieve.theory import Matrix, matrix
@@ -70,6 +71,9 @@ class Scale:
     theory_settings: tuple[Noise, ...] = FIGURE_2
     table_settings: tuple[Noise, ...] = TABLE_1
     suspects: int = 40
+    side: int = 0  # WebVision: the pictures' shorter side, and the window cut out of it
+    crop: int = 0
+    at_once: int = 1024  # networks in lockstep at most: large ones fill a card by themselves
 
 
 PAPER = Scale("paper", "cifar10", 200, 50, 4, 128, "resnet32", "resnet110-preactivation")
@@ -86,3 +90,51 @@ SMOKE = Scale(
     suspects=16,
 )
 SCALES = {scale.name: scale for scale in (PAPER, SMOKE)}
+
+# Supplement A.2: table 2 and supplement C.
+WEBVISION = {
+    "paper": Scale(
+        "paper",
+        "webvision",
+        120,
+        50,
+        2,
+        128,
+        "inception-resnet-v2",
+        "inception-resnet-v2",
+        table_settings=(AS_IT_IS,),
+        suspects=24,
+        side=256,
+        crop=227,
+        at_once=2,
+    ),
+    "smoke": Scale(
+        "smoke",
+        "webvision-drawn",
+        3,
+        3,
+        2,
+        16,
+        "small",
+        "small",
+        table_settings=(AS_IT_IS,),
+        suspects=16,
+        side=32,
+        crop=28,
+    ),
+}
+WEBVISION_REMOVE_RATIO = 0.1
+
+
+def webvision_settings(method: str, epochs: int) -> dict[str, Any]:
+    """Where a method's settings on WebVision differ from its defaults."""
+    if method == "incv-coteaching":
+        return {"warmup": max(1, round(20 * epochs / 120))}  # E_0 = 20 of 120
+    if method == "f-correction":
+        return {"percentile": None}  # the 97th percentile lies in another class's samples where there are fifty
+    return {}
+
+
+def scale_of(kind: str, name: str) -> Scale:
+    """The protocol that a cell of this kind belongs to."""
+    return (WEBVISION if kind.startswith("webvision") else SCALES)[name]

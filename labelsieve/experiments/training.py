@@ -1,4 +1,4 @@
-"""Cells in, records out: the trainings of sections 5.1 and 5.3, many in lockstep."""
+"""Cells in, records out: the trainings of sections 5.1 and 5.3 (tables 1 and 2), many in lockstep."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from labelsieve import metrics
 from labelsieve.engine import PictureStore, Plan, Schedule, Store, Trained, stage_pictures, train
-from labelsieve.engine.bundle import Factory
+from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device
+from labelsieve.engine.evaluate import outputs
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.bench import Bench
-from labelsieve.experiments.cells import Cell, sources_of
-from labelsieve.experiments.settings import CONVENTIONS, SCALES
+from labelsieve.experiments.cells import Cell, from_selection, sources_of
+from labelsieve.experiments.settings import CONVENTIONS, scale_of, webvision_settings
+from labelsieve.experiments.webvision_bench import WebVisionBench
 from labelsieve.methods import create
+from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
 from labelsieve.models.resnet_cifar import ResNetCifar
 from labelsieve.models.small import SmallCNN
 from labelsieve.types import CANDIDATE, SELECTED, IntArray
@@ -36,7 +40,7 @@ CHECKPOINT_SECONDS = 120.0
 class Room:
     """What all cells of a run share: data on the device, the results' folder, the clock."""
 
-    bench: Bench
+    bench: Bench | WebVisionBench
     results: Path
     commit: str
     device: str = "auto"
@@ -49,12 +53,28 @@ class Room:
         self.device = str(choose_device(self.device))
 
     @functools.cached_property
-    def store(self) -> PictureStore:
-        return stage_pictures(self.bench.pictures, self.device, augment=True)
+    def store(self) -> Store:
+        return cast("Store", self.bench.open_store(self.device))
+
+    @property
+    def capture(self) -> bool:
+        """Pictures that come from the host batch by batch cannot be part of a captured step."""
+        return not getattr(self.store, "streams", False)
 
     @functools.cached_property
-    def test_store(self) -> PictureStore:
-        return stage_pictures(self.bench.test_pictures, self.device, augment=False, like=self.store)
+    def test_store(self) -> Store | None:
+        """What is watched in every epoch; WebVision's validation sets are looked at once, at the end."""
+        if isinstance(self.bench, WebVisionBench):
+            return None
+        like = cast("PictureStore", self.store)
+        return cast("Store", stage_pictures(self.bench.test_pictures, self.device, augment=False, like=like))
+
+    @functools.cached_property
+    def validation_stores(self) -> dict[str, Store]:
+        """WebVision's and ILSVRC12's."""
+        if not isinstance(self.bench, WebVisionBench):
+            return {}
+        return {name: cast("Store", self.bench.open_validation(name, self.device)) for name in self.bench.sets}
 
     @property
     def work(self) -> Path:
@@ -79,7 +99,9 @@ class Room:
 
 
 def factory_of(network: str, classes: int) -> Factory:
-    """`resnet32`, `resnet110-preactivation`, or `small` for trials."""
+    """`resnet32`, `resnet110-preactivation`, `inception-resnet-v2`, or `small` for trials."""
+    if network == "inception-resnet-v2":
+        return functools.partial(InceptionResNetV2, classes)
     if network == "small":
         return functools.partial(SmallCNN, classes, widths=(16, 32))
     depth, _, kind = network.removeprefix("resnet").partition("-")
@@ -89,7 +111,12 @@ def factory_of(network: str, classes: int) -> Factory:
 
 
 def method_of(cell: Cell) -> Method:
-    return create(cell.method, **dict(cell.settings))
+    usual = webvision_settings(cell.method, cell.epochs) if cell.kind == "webvision" else {}
+    return create(cell.method, **(usual | dict(cell.settings)))
+
+
+def schedule_of(cell: Cell) -> Schedule:
+    return Schedule.webvision_120(cell.epochs) if cell.kind == "webvision" else Schedule.paper_200(cell.epochs)
 
 
 def plan_of(cell: Cell, room: Room) -> Plan:
@@ -97,9 +124,10 @@ def plan_of(cell: Cell, room: Room) -> Plan:
     given = room.bench.given(cell)
     everything = np.arange(len(given))
     if cell.kind == "theory":
+        assert isinstance(room.bench, Bench)
         train_half, held_out = room.bench.halves(cell)
         return Plan(cell.id, given, train_half, cell.seed, score=held_out)
-    if cell.method == "incv-coteaching":
+    if from_selection(cell.kind, cell.method):
         return _plan_from_selection(cell, room, given)
     # Co-teaching's paper takes the noise ratio as known; the other methods do not look at it.
     known = cell.noise.ratio if cell.method == "coteaching" else None
@@ -107,13 +135,17 @@ def plan_of(cell: Cell, room: Room) -> Plan:
 
 
 def _plan_from_selection(cell: Cell, room: Room, given: IntArray) -> Plan:
-    sources = [source.id for source in sources_of(cell, SCALES[cell.scale])]
+    sources = [source.id for source in sources_of(cell, scale_of(cell.kind, cell.scale))]
     record = next((found for id in sources if (found := records.load(room.results, id)) is not None), None)
     if record is None:
-        raise InputError(f"{cell.id} starts from {sources[0]}, which is not finished: run `selection` first")
+        raise InputError(f"{cell.id} starts from {sources[0]}, which is not finished: run that first")
     if record["hashes"]["train_labels"] != records.digest(given):
         raise InputError(f"{record['id']} selected among other labels than {cell.id} trains on: remove its record")
     arrays = records.load_arrays(room.results, record)
+    if cell.method == "coteaching":
+        # The ratio of all labels: what INCV made of iteration 1's agreement, for want of anyone who knows better.
+        estimate = record["results"]["noise_ratio_estimate"]
+        return Plan(cell.id, given, np.arange(len(given)), cell.seed, noise_ratio=estimate)
     verdict = verdict_after(arrays["verdict"], arrays["iteration"], cell.iterations)
     return Plan(
         cell.id,
@@ -135,23 +167,24 @@ def train_cells(cells: list[Cell], room: Room, folder: Path) -> None:
     first = cells[0]
     methods: dict[Any, Method] = {}
     chosen = [methods.setdefault((cell.method, cell.settings), method_of(cell)) for cell in cells]
-    schedule = Schedule.paper_200(first.epochs)
+    schedule, factory = schedule_of(first), factory_of(first.network, room.bench.classes)
     plans = [plan_of(cell, room) for cell in cells]
     began, spent = time.monotonic(), seconds_spent(folder)
     try:
         trained = train(
-            cast("Store", room.store),
-            factory_of(first.network, room.bench.classes),
+            room.store,
+            factory,
             chosen,
             plans,
             schedule=schedule,
             batch_size=first.batch_size,
-            watch=cast("Store", room.test_store),
+            watch=room.test_store,
             watch_every=first.epochs if first.kind == "theory" else 1,  # figure 3 needs the last epoch alone
             checkpoint=folder / "engine",
             checkpoint_seconds=CHECKPOINT_SECONDS,
             stop=room.out_of_time,
             progress=room.teller(f"{len(cells)} cells from {first.id} on"),
+            capture=room.capture,
         )
     finally:
         seconds = spent + time.monotonic() - began
@@ -185,24 +218,51 @@ def train_cells(cells: list[Cell], room: Room, folder: Path) -> None:
 def _evaluated(
     cell: Cell, room: Room, result: Trained, schedule: Schedule
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    watched = result.watched.astype(np.uint8)
-    arrays: dict[str, NDArray[Any]] = {"predicted_test": watched[-1]}
+    bench = room.bench
     results: dict[str, Any] = {
         "train_accuracy_given": float(np.mean(result.history[-1]["accuracy_given"])),
         "epochs_trained": len(result.history),
-        "watched_sha256": records.digest(watched),
     }
+    if isinstance(bench, WebVisionBench):
+        factory = factory_of(cell.network, bench.classes)
+        ranked = {
+            name: ranked_classes(factory, result.states, schedule, store)
+            for name, store in room.validation_stores.items()
+        }
+        results |= evaluate.webvision_results(bench, ranked) | _by_epoch(result)
+        return {f"predicted_{name}": found for name, found in ranked.items()}, results
+    watched = result.watched.astype(np.uint8)
+    arrays: dict[str, NDArray[Any]] = {"predicted_test": watched[-1]}
+    results["watched_sha256"] = records.digest(watched)
     if cell.kind == "theory":
         assert result.scores is not None and result.plan.score is not None
         predicted = result.scores.predicted
         arrays["predicted_held_out"] = predicted.astype(np.uint8)
-        results |= evaluate.theory_results(room.bench, cell, result.plan.labels, result.plan.score, predicted)
-        results |= evaluate.confusion_results(room.bench, cell, watched[-1, 0])
+        results |= evaluate.theory_results(bench, cell, result.plan.labels, result.plan.score, predicted)
+        results |= evaluate.confusion_results(bench, cell, watched[-1, 0])
     else:
-        results |= evaluate.accuracy_results(room.bench, watched, schedule.epochs)
-        results["loss"] = [float(np.mean(line["loss"])) for line in result.history]
-        results["accuracy_given_by_epoch"] = [float(np.mean(line["accuracy_given"])) for line in result.history]
+        results |= evaluate.accuracy_results(bench, watched, schedule.epochs) | _by_epoch(result)
     return arrays, results
+
+
+def _by_epoch(result: Trained) -> dict[str, Any]:
+    return {
+        "loss": [float(np.mean(line["loss"])) for line in result.history],
+        "accuracy_given_by_epoch": [float(np.mean(line["accuracy_given"])) for line in result.history],
+    }
+
+
+def ranked_classes(
+    factory: Factory, states: list[NetworkState], schedule: Schedule, store: Store, *, ranks: int = 5
+) -> NDArray[np.uint8]:
+    """The likeliest classes of every sample of a store, best first: [networks, samples, ranks]."""
+    index = torch.arange(len(store), device=store.device)[None]
+    found = []
+    for state in states:
+        bundle = Bundle(factory, [state], schedule, store.device)
+        ranked = [logits[0].topk(min(ranks, logits.shape[2])).indices for _, logits in outputs(bundle, store, index)]
+        found.append(torch.cat(ranked).cpu().numpy().astype(np.uint8))
+    return np.stack(found)
 
 
 def new_record(
@@ -227,7 +287,7 @@ def new_record(
             "convention": CONVENTIONS[cell.noise.pattern],
             "pattern": cell.noise.pattern,
             "ratio": cell.noise.ratio,
-            "measured_ratio": metrics.noise_ratio(given, room.bench.true),
+            "measured_ratio": None if room.bench.true is None else metrics.noise_ratio(given, room.bench.true),
             "classes": room.bench.classes,
         },
         "method": method,
@@ -251,9 +311,14 @@ def new_record(
 def headline(results: dict[str, Any]) -> str:
     if "by_iteration" in results:
         last = results["by_iteration"][-1]
+        if np.isnan(last["label_precision"]):
+            return f"{last['selected']:,} labels selected"
         return f"LP {last['label_precision']:.3f}, LR {last['label_recall']:.3f}"
     if "label_precision" in results:
         return ", ".join(f"{k} {results[k]:.3f}" for k in ("test_accuracy", "label_precision", "label_recall"))
+    if "imagenet" in results:
+        sets = ("webvision", "imagenet")
+        return ", ".join(f"{s} {100 * results[s]['top1']:.2f} % ({100 * results[s]['top5']:.2f} %)" for s in sets)
     return f"test accuracy {100 * results['test_accuracy']:.2f} %"
 
 
