@@ -1,0 +1,64 @@
+"""The documentation: `make docs`. Builds offline, warnings are errors, no page loads anything from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+import labelsieve
+
+project = "labelsieve"
+author = "the labelsieve authors"
+release = version = labelsieve.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["dollarmath", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+# Pages that other parts of the project write are listed by pattern: one that is not there yet is no mistake.
+suppress_warnings = ["toc.empty_glob"]
+smartquotes = False  # --labels must stay two dashes
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_default_options = {"members": True, "undoc-members": False}
+napoleon_google_docstring = False
+
+html_theme = "furo"
+html_title = f"labelsieve {release}"
+html_copy_source = False
+html_show_sourcelink = False
+html_math_renderer = "mathml"
+
+
+def inline_math(translator: Any, node: nodes.math) -> None:
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def block_math(translator: Any, node: nodes.math_block) -> None:
+    translator.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def command_line(app: Any, docname: str, source: list[str]) -> None:
+    """Put what every command says of itself under the page's own words, so that neither can be out of date."""
+    if docname != "command-line":
+        return
+    from labelsieve.cli import COMMANDS, make_app
+
+    commands = make_app()
+    pages = [commands[name].generate_docs(usage_name=f"labelsieve {name}", heading_level=2) for name in COMMANDS]
+    said = "\n\n".join(pages)
+    # The page has its own table of contents beside it.
+    source[0] += re.sub(r"^#+ Table of Contents\n.*?(?=^\*\*Commands)", "", said, flags=re.DOTALL | re.MULTILINE)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    # MathML is drawn by the browser itself: no script, no font from another server.
+    app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
+    app.connect("source-read", command_line)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,108 @@
+"""Take the documentation's screenshots again: .venv/bin/python scripts/screenshots.py (about two minutes).
+
+Runs the tutorials of docs/tutorials up to their reports, opens each report and review page in a headless Chromium and
+writes docs/images/{report,review}-{pictures,table,text}.png, with few colours and each under 150 KB. What the commands
+print is printed, so that the tutorials can be compared with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {"pictures": "pictures", "tables": "table", "text": "text"}  # tutorial: name in the pictures' names
+LARGEST = 150_000
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+COMMAND = [sys.executable, "-u", "-m", "labelsieve"]
+
+
+def follow(tutorial: str) -> Path:
+    """Run a tutorial in the working folder, all of it but the review; its run folder."""
+    text = (DOCS / "tutorials" / f"{tutorial}.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    run = ""
+    for kind, block in re.findall(r"^```(python|console)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        if kind == "python":
+            exec(compile(block, f"{tutorial}.md", "exec"), names)
+            continue
+        for line in block.splitlines():
+            arguments = shlex.split(line)[1:]
+            if arguments[0] == "review":
+                run = arguments[1]
+                continue
+            print(f"$ {line}", flush=True)
+            subprocess.run([*COMMAND, *arguments], check=True, stderr=subprocess.DEVNULL)
+    return Path(run).absolute()
+
+
+@contextlib.contextmanager
+def review(run: Path) -> Iterator[str]:
+    """The address of a review page that is served for as long as it is needed."""
+    server = subprocess.Popen([*COMMAND, "review", str(run), "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        found = re.search(r"http://\S+", server.stdout.readline())
+        if found is None:
+            raise SystemExit("the review page did not start")
+        yield found.group(0)
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+
+
+def save(taken: bytes, name: str) -> None:
+    """As a PNG of as many colours as fit."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(taken)).convert("RGB")
+    for colours in (256, 128, 64, 32):
+        packed = io.BytesIO()
+        picture.quantize(colours, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+        if packed.tell() < LARGEST:
+            break
+    else:
+        raise SystemExit(f"{name} is {packed.tell():,} bytes, {LARGEST:,} are allowed")
+    (DOCS / "images" / name).write_bytes(packed.getvalue())
+    print(f"docs/images/{name}: {packed.tell():,} bytes", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tutorials", nargs="*", choices=[*PAGES, []], help="which ones; all without any")
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    chosen = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    (DOCS / "images").mkdir(exist_ok=True)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chosen.chromium, args=FLAGS)
+        for tutorial in chosen.tutorials or PAGES:
+            with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+                run = follow(tutorial)
+                page = browser.new_page(viewport={"width": 1200, "height": 1000})
+                page.goto(f"file://{run}/report.html")
+                save(page.screenshot(), f"report-{PAGES[tutorial]}.png")
+                with review(run) as address:
+                    page = browser.new_page(viewport={"width": 1200, "height": 800})
+                    page.goto(address)
+                    page.wait_for_selector("body[data-ready]")
+                    page.wait_for_timeout(500)
+                    save(page.screenshot(), f"review-{PAGES[tutorial]}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

@@ -1,0 +1,106 @@
+"""The tutorials run: every block of a page, in order, in an empty folder, with the real command line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
+    return re.findall(r"^```(python|console|text)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def in_python(code: str, page: str, names: dict[str, Any]) -> str:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code, f"{page}.md", "exec"), names)
+    return said.getvalue()
+
+
+def in_console(line: str) -> str:
+    name, *arguments = shlex.split(line)
+    assert name == "labelsieve"
+    if arguments[0] == "review":
+        return serve_once(arguments)
+    done = subprocess.run(
+        [sys.executable, "-m", "labelsieve", *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=240
+    )
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def serve_once(arguments: list[str]) -> str:
+    """Start the review page, wait for its address, stop it as Ctrl-C does."""
+    server = subprocess.Popen(
+        [sys.executable, "-u", "-m", "labelsieve", *arguments, "--port", "0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert server.stdout is not None
+    try:
+        said = server.stdout.readline()
+        assert "http://127.0.0.1:" in said, said
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=60)
+    return said
+
+
+def without_numbers(text: str) -> list[str]:
+    """Lines as they would look with any other numbers in them."""
+    return [re.sub(r"[\d.,]*\d", "#", " ".join(line.split())) for line in text.splitlines() if line.strip()]
+
+
+def assert_shown(shown: str, said: str) -> None:
+    """Every line a page shows was printed, in that order, whatever its numbers."""
+    printed = iter(without_numbers(said))
+    for line in without_numbers(shown):
+        assert any(line == other for other in printed), f"the page shows {line!r}, which is not in\n{said}"
+
+
+@pytest.mark.parametrize("page", ["pictures", "tables", "text"])
+def test_tutorial_from_a_messy_folder_to_corrected_labels(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    said = ""
+    for kind, text in blocks(page):
+        if kind == "text":
+            assert_shown(text, said)
+        elif kind == "python":
+            said = in_python(text, page, names)
+        else:
+            said = "".join(in_console(line) for line in text.splitlines())
+    planted, found, suspects, truth = (names[name] for name in ("planted", "found", "suspects", "truth"))
+    assert len(planted) > 0.1 * len(truth)
+    assert len(found) >= 0.85 * len(planted)
+    assert len(suspects - planted) <= 0.1 * len(suspects)
+    assert names["right"] >= 0.95 * len(truth)
+
+
+def test_exports_differ_from_the_source_in_wrong_labels_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper that compares shown with printed text can fail."""
+    assert_shown("300 samples: 1 selected\n", "noise\n299 samples: 22 selected\n")
+    with pytest.raises(AssertionError):
+        assert_shown("b 1\na 2\n", "a 1\nb 2\n")
+    with pytest.raises(AssertionError):
+        assert_shown("300 samples\n", "300 rows\n")
+
+
+def test_every_tutorial_is_tested() -> None:
+    assert sorted(path.stem for path in TUTORIALS.glob("*.md")) == ["pictures", "tables", "text"]
