@@ -84,7 +84,7 @@ def lines_of(path: Path) -> list[str]:
     if not path.is_file():
         return []
     # Only \n ends a line here: a class name may hold any of the characters str.splitlines would cut at.
-    return _whole_lines(path.read_bytes()).decode("utf-8").split("\n")[:-1]
+    return _whole_lines(path.read_bytes()).decode("utf-8", "replace").split("\n")[:-1]
 
 
 def _whole_lines(content: bytes) -> bytes:

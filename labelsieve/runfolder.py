@@ -107,6 +107,7 @@ class RunFolder:
         record = _read_json(self.path / "run.json")
         if record.get("format") != FORMAT:
             raise InputError(f"{self.path}/run.json has format {record.get('format')!r}, this version reads {FORMAT}")
+        _check_record(record, self.path / "run.json")
         return record
 
     def update(self, **entries: Any) -> None:
@@ -186,7 +187,10 @@ class RunFolder:
         if not path.is_file():
             raise InputError(f"{self.path} has no labels.csv: run `labelsieve select` first")
         with path.open(newline="", encoding="utf-8") as file:
-            yield from _parse_labels(file, path)
+            try:
+                yield from _parse_labels(file, path)
+            except (UnicodeDecodeError, csv.Error) as error:
+                raise InputError(f"{path} is not a CSV file in UTF-8 ({error})") from None
 
     def write_skipped(self, data: LabelledData) -> None:
         """skipped.csv: what could not be read, and why."""
@@ -210,7 +214,12 @@ class RunFolder:
         append_line(self.path / "history.jsonl", json.dumps(_finite(entry)))
 
     def read_history(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in lines_of(self.path / "history.jsonl")]
+        path = self.path / "history.jsonl"
+        try:
+            entries = [json.loads(line) for line in lines_of(path)]
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} holds a line that is not JSON ({error})") from None
+        return [entry for entry in entries if isinstance(entry, dict)]
 
     def rewind_history(self, keep: Callable[[dict[str, Any]], bool]) -> None:
         """Forget the lines that a resumed stage will write again."""
@@ -384,6 +393,19 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(entry) for entry in value]
     return value
+
+
+def _check_record(record: Mapping[str, Any], path: Path) -> None:
+    """A run.json that somebody wrote by hand, or with ill will, is refused where it is read."""
+    stages = record.get("stages", {})
+    whole = all(isinstance(record.get(name, {}), dict) for name in ("settings", "versions", "stages"))
+    whole &= isinstance(record.get("data"), dict | None)
+    for stage in stages.values() if isinstance(stages, dict) else ():
+        whole &= isinstance(stage, dict) and isinstance(stage.get("state"), str)
+        whole = whole and all(isinstance(stage.get(name), dict) for name in ("settings", "versions"))
+        whole = whole and isinstance(stage.get("started"), str)
+    if not whole or not isinstance(stages, dict):
+        raise InputError(f"{path} is damaged: it does not say what a run's does")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

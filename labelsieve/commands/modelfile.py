@@ -140,7 +140,7 @@ def _check(about: Any) -> None:
     sides = isinstance(shape, list) and len(shape) == kinds[about["kind"]]
     names = isinstance(about["model"], str) and isinstance(about["method"], str)
     classes = isinstance(about["classes"], list) and all(isinstance(name, str | int) for name in about["classes"])
-    if not (whole and sides and names and classes and about["classes"]):
+    if not (whole and sides and names and classes and about["classes"] and len(about["model"]) <= 200):
         raise ValueError("its description is not one of a model")
     if not all(type(side) is int and 1 <= side <= 10_000_000 for side in shape):
         raise ValueError(f"shape {shape}")

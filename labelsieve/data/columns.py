@@ -104,7 +104,7 @@ def _numbers(values: Any, name: str, where: str) -> NDArray[np.float64]:
     """Float64 with nan for gaps; infinite values are refused."""
     import pyarrow as pa
 
-    numbers = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     if np.isinf(numbers).any():
         row = int(np.isinf(numbers).argmax())
         raise InputError(f"{where}: column {name!r} is infinite in row {row + 1}")

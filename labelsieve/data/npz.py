@@ -34,6 +34,8 @@ def load(path: Path, *, labelled: bool = True) -> LabelledData:
         if "pickle" in str(error):
             raise InputError(f"{path} holds Python objects, which are never loaded: save plain arrays") from None
         raise InputError(f"{path} is not a readable .npz archive ({error})") from None
+    for name, array in arrays.items():
+        _check_text(array, f"{path}: {name}")
     x = arrays["x"]
     if x.ndim == 0 or len(x) == 0:
         raise InputError(f"{path} holds no samples")
@@ -68,6 +70,16 @@ def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:
             needed += size
     if needed > available():
         raise InputError(f"{path} unpacks to {needed / 1e9:.1f} GB, {available() / 1e9:.1f} GB of memory are free")
+
+
+def _check_text(array: NDArray[np.generic], where: str) -> None:
+    """Text in an array is numbers of characters, and not every number is one."""
+    if array.dtype.kind != "U" or array.size == 0 or array.dtype.itemsize == 0:
+        return
+    native = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).ravel()
+    codes = native.view(np.uint32)
+    if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any():
+        raise InputError(f"{where} holds text that is no text")
 
 
 def _samples(x: NDArray[np.generic], path: Path) -> tuple[NDArray[np.generic], Kind]:
