@@ -20,6 +20,8 @@ import atexit
 import os
 import shutil
 import tempfile
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import Store as Connections
+from torch.distributed.rendezvous import rendezvous
 from torch.nn import functional as F
 
 from labelsieve.engine.device import choose_device
@@ -270,10 +275,36 @@ def start(device: str = "auto") -> World:
             )
         torch.cuda.set_device(local_rank)
         backend = "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=PATIENCE))
+    dist.init_process_group(backend, store=_meet(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE)
     atexit.register(leave)
     _world = World(rank, size, local_rank)
     return _world
+
+
+def _meet(store: Connections, rank: int, size: int) -> Connections:
+    """A part of the store for the processes that live now.
+
+    torchrun keeps its store when it starts killed processes again, and the dead ones' addresses with it. So each
+    process says hello under a new name, and the first one answers that name (a dead one's too, it does no harm) until
+    all have come.
+    """
+    name = uuid.uuid4().hex
+    if rank:
+        store.set(f"hello/{rank}", name)
+        store.wait([f"answer/{name}"], PATIENCE)
+        meeting = store.get(f"answer/{name}").decode()
+        store.set(f"{meeting}/{rank}", "here")
+        return PrefixStore(meeting, store)
+    missing = set(range(1, size))
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"hello/{other}"]):
+                store.set(f"answer/{store.get(f'hello/{other}').decode()}", name)
+            if store.check([f"{name}/{other}"]):
+                missing.remove(other)
+        time.sleep(0.02)
+    return PrefixStore(name, store)
 
 
 def leave() -> None:

@@ -1,0 +1,244 @@
+"""Trainings as tasks of a Ray cluster: `--executor ray` (this machine, or $RAY_ADDRESS) or `ray://HEAD:6379`.
+
+The address is the one that `ray start --head` prints, and the command runs on a machine of the cluster. The data goes
+into Ray's object store once. A task asks for a GPU where the cluster has any. On a node that is lost it is started
+again elsewhere, from its checkpoint on storage that all machines share: what is lost is the epoch that ran. A node that
+was given up but lives does no harm: files appear whole, and both of its kind take the very same steps.
+
+Needs the extra: `pip install 'labelsieve[ray]'`. Nothing here is imported unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from labelsieve.errors import InputError
+from labelsieve.types import Job, Scores, Trainer
+
+RETRIES = 5  # of a task whose node or process was lost; a task's own error is not tried again
+REACH_SECONDS = 5.0
+ANSWER_SECONDS = 45.0  # for a head that accepts connections; most of it is Python's start on a busy machine
+
+Item = TypeVar("Item")
+Build = Callable[..., Trainer]  # build(data, checkpoint=folder), called in the task
+
+
+class RayPool:
+    """The cluster as an executor: `map` runs tasks anywhere, and answers in the order of the items."""
+
+    def __init__(
+        self,
+        executor: str = "ray",
+        *,
+        device: str = "auto",
+        retries: int = RETRIES,
+        stop: Callable[[], bool] | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        self.ray = connect(executor)
+        self.stop, self.tell = stop, tell
+        self.gpus = 0 if device == "cpu" else int(self.ray.cluster_resources().get("GPU", 0))
+        if device.startswith("cuda") and not self.gpus:
+            raise InputError(f"device {device!r} was asked for, but the Ray cluster has no GPU; choose --device cpu")
+        self._call = self.ray.remote(_call).options(max_retries=retries, num_cpus=1, num_gpus=1 if self.gpus else 0)
+
+    def share(self, thing: Any) -> Any:
+        """Into the object store, once; `map` takes it as its task."""
+        return self.ray.put(thing)
+
+    def map(self, task: Any, items: Iterable[Any]) -> list[Any]:
+        """`[task(item) for item in items]`; a task's InputError comes back as it was raised."""
+        shared = task if isinstance(task, self.ray.ObjectRef) else self.share(task)
+        references = [self._call.remote(shared, item) for item in items]
+        waiting = list(references)
+        try:
+            while waiting:
+                done, waiting = self.ray.wait(waiting, timeout=0.5)
+                for reference in done:
+                    self._get(reference)  # fail at once, not after the others
+                if done and self.tell is not None:
+                    self.tell(f"{len(references) - len(waiting)} of {len(references)} tasks are done")
+                if waiting and self.stop is not None and self.stop():
+                    raise InterruptedError("stopped; what the tasks had done is kept in their checkpoints")
+            return [self._get(reference) for reference in references]
+        finally:
+            for reference in waiting:
+                self.ray.cancel(reference, force=True)
+
+    def _get(self, reference: Any) -> Any:
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as problem:
+            if isinstance(problem.cause, InputError):
+                raise InputError(str(problem.cause)) from None
+            raise
+        except self.ray.exceptions.RayError as problem:
+            first = str(problem).strip().splitlines()[0]
+            raise RuntimeError(f"the Ray cluster lost a training and did not bring it back: {first}") from None
+
+    def check_shared(self, folder: Path) -> None:
+        """Refuse a folder that some node does not see, or cannot write into."""
+        folder.mkdir(parents=True, exist_ok=True)
+        token = folder / f".shared-{uuid.uuid4().hex}"
+        token.write_text(token.name)
+        strategy = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        look = self.ray.remote(_look).options(num_cpus=0, max_retries=1)
+        try:
+            for node in [node for node in self.ray.nodes() if node["Alive"]]:
+                where = strategy(node["NodeID"], soft=False)
+                try:
+                    found = self.ray.get(look.options(scheduling_strategy=where).remote(str(token), node["NodeID"]))
+                except self.ray.exceptions.RayError:
+                    continue  # the node went away meanwhile; its share of the work goes to the others
+                back = token.with_name(f"{token.name}.{node['NodeID']}")
+                if not (found and back.is_file()):
+                    name = node.get("NodeManagerHostname") or node["NodeManagerAddress"]
+                    raise InputError(
+                        f"{folder} is not shared: node {name} does not see what was written there; "
+                        "give an output folder on storage that every machine of the cluster mounts"
+                    )
+        finally:
+            for path in folder.glob(f"{token.name}*"):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Leave the cluster (one that was started here ends)."""
+        self.ray.shutdown()
+
+
+class RayTrainer:
+    """Answers selection's jobs with tasks: one a job, or as many lockstep groups as the cluster has GPUs.
+
+    `build(data, checkpoint=folder)` makes the trainer inside the task: it must be a module's function, or a partial of
+    one, so that it can travel. `checkpoint` is a folder on shared storage.
+    """
+
+    def __init__(self, data: Any, build: Build, *, pool: RayPool, checkpoint: Path) -> None:
+        self.pool, self.checkpoint = pool, Path(checkpoint).absolute()
+        pool.check_shared(self.checkpoint)
+        self.task = pool.share(partial(_train_and_score, data, build))
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        count = min(len(jobs), self.pool.gpus or len(jobs))
+        groups = [list(jobs[start::count]) for start in range(count)]
+        answers = self.pool.map(self.task, [(group, self.checkpoint / group_name(group)) for group in groups])
+        return [answers[i % count][i // count] for i in range(len(jobs))]
+
+
+def map_cells(
+    task: Callable[[Item], Any], cells: Iterable[Item], *, executor: str = "ray", **options: Any
+) -> list[Any]:
+    """A sweep on the cluster: `[task(cell) for cell in cells]`. Options are RayPool's."""
+    return RayPool(executor, **options).map(task, cells)
+
+
+def group_name(jobs: Sequence[Job]) -> str:
+    """The same jobs have the same folder, others another."""
+    digest = hashlib.sha256()
+    for job in jobs:
+        digest.update(repr((job.name, job.seed, job.keep_best)).encode())
+        for array in (job.labels, job.train, job.score):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    names = re.sub(r"[^\w.+-]+", "-", "+".join(job.name for job in jobs))
+    return f"{names[:80]}-{digest.hexdigest()[:12]}"
+
+
+# -- in the tasks
+
+
+def _call(task: Callable[[Any], Any], item: Any) -> Any:
+    return task(item)
+
+
+def _train_and_score(data: Any, build: Build, item: tuple[Sequence[Job], Path]) -> list[Scores]:
+    jobs, folder = item
+    # Arrays out of the object store are read-only; torch wants to be allowed to write into what it wraps.
+    own = [replace(job, labels=job.labels.copy(), train=job.train.copy(), score=job.score.copy()) for job in jobs]
+    return build(data, checkpoint=folder).train_and_score(own)
+
+
+def _look(token: str, node: str) -> bool:
+    path = Path(token)
+    if not path.is_file() or path.read_text() != path.name:
+        return False
+    path.with_name(f"{path.name}.{node}").write_text("seen")
+    return True
+
+
+# -- the way in
+
+
+def is_ray(executor: Any) -> bool:
+    """Whether `--executor` names a Ray cluster."""
+    return isinstance(executor, str) and (executor == "ray" or executor.startswith("ray://"))
+
+
+def connect(executor: str = "ray") -> Any:
+    """The ray module, connected; InputError says what is in the way, within seconds."""
+    if not is_ray(executor):
+        raise InputError(f"executor {executor!r} is not known; use ray, or ray://HOST:PORT")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # what Ray is going to do anyway, without the notice
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise InputError("--executor ray needs Ray, which is not installed: pip install 'labelsieve[ray]'") from None
+    if ray.is_initialized():
+        return ray
+    address = executor.removeprefix("ray").removeprefix("://") or os.environ.get("RAY_ADDRESS", "")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if not address or address == "local":
+        ray.init(address="local", include_dashboard=False, **quiet)
+        return ray
+    if address != "auto":
+        address = address.removeprefix("ray://")
+        check_reachable(address)
+    try:
+        ray.init(address=address, **quiet)
+    except (OSError, RuntimeError, ValueError) as problem:
+        first = str(problem).strip().splitlines()[0]
+        raise InputError(f"no Ray cluster at {address}: {first} Run this on a machine of the cluster") from None
+    return ray
+
+
+def check_reachable(address: str) -> None:
+    """A head that answers, or InputError: Ray itself would try for minutes, and end the process."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"--executor ray://{address}: give the head's address and port, e.g. ray://10.0.0.1:6379")
+    try:
+        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+    except (OSError, OverflowError) as problem:
+        raise InputError(
+            f"no Ray cluster can be reached at {address} ({problem}); is it running, and is this the address that "
+            "`ray start --head` printed?"
+        ) from None
+    ask = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
+    try:
+        answered = subprocess.run(ask, capture_output=True, timeout=ANSWER_SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        answered = False
+    if not answered:
+        raise InputError(
+            f"what listens at {address} is no head of a Ray cluster; its port is 6379 unless it was changed"
+        )
+
+
+__all__ = ["RayPool", "RayTrainer", "check_reachable", "connect", "group_name", "is_ray", "map_cells"]
