@@ -1,0 +1,159 @@
+"""INCV with the fast selector on CIFAR-10: seconds, LP and LR by iteration, beside figure 4 of the paper.
+
+    python3 benchmarks/fast_selector.py --data DIR --out fast-selector.json     about 3 minutes on an H200
+    python3 benchmarks/fast_selector.py --small --out fast-selector.json        synthetic pictures, a CPU, half a minute
+
+Every selection runs alone, as a user's would, and is timed from its first training to its last verdict; the pictures
+are on the device before. Protocol `auto` is told nothing, `paper` the pattern. Needs torch and numpy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+
+from labelsieve import metrics
+from labelsieve.engine import Plan, stage_pictures, train
+from labelsieve.engine.device import choose_device
+from labelsieve.engine.fast import BATCH_SIZE, EPOCHS, fast_store
+from labelsieve.execute.fast import LABEL_SMOOTHING, FastTrainer
+from labelsieve.experiments.bench import Bench, open_bench, synthetic
+from labelsieve.experiments.evaluate import selection_results
+from labelsieve.experiments.noise_estimate import given_labels
+from labelsieve.experiments.paper import FIGURE_4
+from labelsieve.experiments.records import device_name, versions
+from labelsieve.experiments.settings import TABLE_1, Noise
+from labelsieve.methods.generalised_ce import GeneralisedCE
+from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
+from labelsieve.selection.drive import drive
+from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.settings import INCVSettings
+
+
+def clean_accuracy(bench: Bench, trainer: FastTrainer) -> dict[str, Any]:
+    """The recipe on the labels as they are, all of them: accuracy on the test pictures by epoch."""
+    test = stage_pictures(bench.test_pictures, trainer.store.device, augment=False, like=trainer.store)  # type: ignore[arg-type]
+    plan = Plan("clean", bench.true, np.arange(len(bench.true)), 0)
+    began = time.monotonic()
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
+        (trained,) = train(
+            trainer.store, trainer.factory, trainer.method, [plan],
+            schedule=trainer.schedule, batch_size=trainer.batch_size, watch=test,
+        )  # fmt: skip
+    seconds = time.monotonic() - began
+    curve = [metrics.accuracy(bench.test_labels(), epoch[0].astype(np.int64)) for epoch in trained.watched]
+    return {"test_accuracy": curve[-1], "by_epoch": curve, "seconds": seconds}
+
+
+def selected(
+    bench: Bench, trainer: FastTrainer, setting: Noise, protocol: str, *, iterations: int, checkpoint: str, seed: int
+) -> dict[str, Any]:
+    """One INCV: its seconds, LP and LR by iteration, and what it made of the noise."""
+    given = given_labels(bench, setting.pattern, setting.ratio, seed)
+    pattern = setting.pattern if protocol == "paper" else "auto"
+    settings = INCVSettings(n_iterations=iterations, protocol=protocol, pattern=pattern, checkpoint=checkpoint)  # type: ignore[arg-type]
+    ends: list[float] = []
+    steps = incv_steps(
+        given, bench.classes, settings=settings, seed=seed, on_iteration=lambda state: ends.append(time.monotonic())
+    )
+    began = time.monotonic()
+    selection = drive(steps, trainer)
+    seconds = time.monotonic() - began
+    measured = selection_results(bench, given, selection.verdict, selection.iteration, len(ends))
+    return {
+        "setting": setting.key,
+        "protocol": protocol,
+        "checkpoint": checkpoint,
+        "seconds": seconds,
+        "seconds_by_iteration": np.diff([began, *ends]).tolist(),
+        "by_iteration": measured["by_iteration"],
+        "noise_ratio": metrics.noise_ratio(given, bench.true),
+        "noise_ratio_estimate": selection.noise_ratio,
+        "expected_precision": selection.expected_precision,
+        "notes": list(selection.notes),
+    }
+
+
+def told(row: dict[str, Any], figure: tuple[tuple[float, float], ...] | None) -> str:
+    pairs = "  ".join(f"{it['label_precision']:.3f} / {it['label_recall']:.3f}" for it in row["by_iteration"])
+    beside = "" if figure is None else "   figure 4: " + "  ".join(f"{lp:.3f} / {lr:.3f}" for lp, lr in figure)
+    estimate = f"eps {row['noise_ratio']:.3f} read as {row['noise_ratio_estimate']:.3f}"
+    return f"{row['setting']:14s} {row['protocol']:5s} {row['seconds']:6.1f} s  {estimate}  LP / LR {pairs}{beside}"
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with CIFAR-10")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file; written after every selection")
+    parser.add_argument("--protocol", choices=("auto", "paper", "both"), default="both")
+    parser.add_argument("--settings", nargs="*", default=[n.key for n in TABLE_1], help="symmetric-0.5 pair-0.4 ...")
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)
+    parser.add_argument("--widths", type=int, nargs="*", default=list(WIDTHS))
+    parser.add_argument("--q", type=float, default=0.0, help="of generalised cross-entropy; 0 is cross-entropy")
+    parser.add_argument("--smoothing", type=float, default=LABEL_SMOOTHING, help="of the labels")
+    parser.add_argument("--checkpoint", default="last", help="which epoch selects: last, auto, best-until-1")
+    parser.add_argument("--iterations", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--budget", type=float, help="seconds after which no further selection begins")
+    parser.add_argument("--small", action="store_true", help="synthetic pictures on a CPU")
+    args = parser.parse_args(arguments)
+    if args.small:
+        bench = synthetic(classes=6, samples=300, test_samples=60)
+        args.device, args.epochs, args.batch_size, args.widths, args.iterations = "cpu", 3, 32, [24, 32], 2
+    else:
+        bench = open_bench("cifar10", args.data)
+    began = time.monotonic()
+    trainer = FastTrainer(
+        fast_store(bench.pictures, choose_device(args.device)),
+        classes=bench.classes,
+        epochs=args.epochs,
+        batch_size=args.batch_size,
+        widths=args.widths,
+        method=GeneralisedCE(q=args.q, label_smoothing=args.smoothing),
+    )
+    result: dict[str, Any] = {
+        "data": bench.name,
+        "device": device_name(str(trainer.store.device)),
+        "versions": versions(),
+        "schedule": trainer.schedule.settings(),
+        "batch_size": args.batch_size,
+        "widths": list(args.widths),
+        "loss": trainer.method.settings(),
+        "seed": args.seed,
+        "staging_seconds": time.monotonic() - began,
+        "multiply_adds_a_picture": multiply_adds(bench.pictures.shape[1], 3, args.widths),
+        "clean": clean_accuracy(bench, trainer),
+        "selections": [],
+    }
+    clean = result["clean"]
+    print(f"clean labels: {100 * clean['test_accuracy']:.2f} % after {args.epochs} epochs, {clean['seconds']:.1f} s")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    for protocol in ("auto", "paper") if args.protocol == "both" else (args.protocol,):
+        for key in args.settings:
+            if args.budget is not None and time.monotonic() - began > args.budget:
+                print(f"{key} {protocol}: left out, the budget is spent")
+                continue
+            setting = Noise.parse(key)
+            row = selected(
+                bench, trainer, setting, protocol,
+                iterations=args.iterations, checkpoint=args.checkpoint, seed=args.seed,
+            )  # fmt: skip
+            result["selections"].append(row)
+            args.out.write_text(json.dumps(result, indent=1) + "\n")
+            print(told(row, None if args.small else FIGURE_4.get(setting.key)), flush=True)
+    return result
+
+
+if __name__ == "__main__":
+    main()
