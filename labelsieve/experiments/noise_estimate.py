@@ -209,9 +209,7 @@ def trainer_for(
     if model == "fast":
         store = fast_store(bench.pictures, where)
         size = batch_size or BATCH_SIZE
-        factory: Factory = fast_cnn_factory(
-            cast("Samples", store), bench.classes, **({"widths": tuple(widths)} if widths else {})
-        )
+        factory: Factory = fast_cnn_factory(cast("Samples", store), bench.classes, widths=tuple(widths or WIDTHS))
         method: Method = GeneralisedCE(q=0.0, label_smoothing=0.2)
         return WholeAnswers(model, store, factory, fast_schedule(epochs or EPOCHS, size), size, method, folder, say)
     store = stage_pictures(bench.pictures, where)
