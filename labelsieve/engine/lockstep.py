@@ -8,7 +8,7 @@ training's seed and epoch, so a checkpoint needs no random states and a resumed 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,13 +149,18 @@ class Lockstep:
         self.stepper = Stepper(
             self.store, labels, torch.tensor(label_row, device=device), self.bundles, groups, clock,
             together=self.together,
-            capture=self.options.capture and device.type == "cuda" and self.together and self.world.size == 1,
+            capture=self._can_capture(),
         )  # fmt: skip
         self.networks_of: list[range] = []
         first = 0
         for training in active:
             self.networks_of.append(range(first, first + training.method.networks))
             first += training.method.networks
+
+    def _can_capture(self) -> bool:
+        """A captured step cannot ask the host for pictures, nor other processes for their share."""
+        alone = self.world.size == 1 and not getattr(self.store, "streams", False)
+        return self.options.capture and self.together and alone and self.store.device.type == "cuda"
 
     def _locate(self, network: int) -> tuple[Bundle, int]:
         return (self.bundles[0], network) if self.together else (self.bundles[network], 0)
@@ -320,7 +325,6 @@ class Lockstep:
             nothing = np.empty(0, dtype=np.float32)
             training.scores = Scores(nothing.astype(np.int64), nothing, nothing, nothing)
             return
-        _bundle, _i = self._locate(self.networks_of[row][0])
         found = self._score_cache.pop(row, None) or self._score_rows(row)
         agreement = float((found.predicted == plan.labels[plan.score]).mean())
         line["agreement"] = round(agreement, 6)
@@ -393,7 +397,11 @@ class Lockstep:
             steps = min(t.steps_per_epoch - t.step for t in trainings)
             width = min(max(t.width for t in trainings), self.stepper.clock.order.shape[2])
             started = time.monotonic()
+            self._announce(steps, width)
             self.stepper.run(steps, width)
+            self._announce(
+                0, width
+            )  # nothing more until the next epoch is laid out: the store lets go of what it holds
             for training in trainings:
                 training.step += steps
                 images += steps * min(training.width, self.options.batch_size) * training.method.networks
@@ -410,6 +418,22 @@ class Lockstep:
             if out and not finished:
                 raise OutOfTime("stopped before the training ended; run the same command again to go on")
         return self.trainings
+
+    def _announce(self, steps: int, width: int) -> None:
+        """A store that streams is told the batches to come, so that they are read ahead."""
+        expect = getattr(self.store, "expect", None)
+        if expect is None:
+            return
+        clock, rows = self.stepper.clock, self.stepper.training_of.cpu()
+        position = clock.position.cpu()[rows]
+        order, code = clock.order[:, :, :width].cpu(), clock.code[:, :, :width].cpu()
+
+        def coming(batches: Tensor) -> Iterator[NDArray[np.int64]]:
+            for step in range(steps):
+                place = (position + step).clamp_max(batches.shape[1] - 1)
+                yield self.world.mine(batches[rows, place]).numpy().astype(np.int64)
+
+        expect(coming(order), coming(code))
 
     def _tell(self, progress: Callable[[dict[str, Any]], None], rate: float, elapsed: float) -> None:
         done = sum(min(t.epoch, t.epochs) for t in self.trainings)

@@ -17,6 +17,26 @@ from labelsieve.methods.standard import Standard
 from labelsieve.models.small import SmallCNN
 
 
+class Noticing(PictureStream):
+    """Counts the batches that were not announced."""
+
+    unannounced = 0
+
+    def _begin(self, slot, keys, *, pieces):  # type: ignore[no-untyped-def]
+        self.unannounced += slot.path.name == "batch"
+        return super()._begin(slot, keys, pieces=pieces)
+
+
+def test_the_loop_announces_its_batches_so_that_they_are_read_ahead(tmp_path: Path) -> None:
+    make(tmp_path / "made", classes=3, train=12, validation=1, wrong=0.0, side=24, seed=2)
+    data = training(tmp_path / "made", side=20)
+    store = Noticing(data.x, crop=16, workers=0)
+    plans = [Plan(f"seed {seed}", data.y, np.arange(seed, len(data)), seed=seed) for seed in range(2)]
+    factory, schedule = partial(SmallCNN, 3, widths=(8, 16)), Schedule(2, ((0, 1e-2),))
+    train(store, factory, Standard(), plans, schedule=schedule, batch_size=8)
+    assert store.unannounced == 0
+
+
 def test_a_training_from_the_stream_is_the_one_from_the_device(tmp_path: Path) -> None:
     make(tmp_path / "made", classes=3, train=12, validation=1, wrong=0.0, side=24, seed=2)
     data = training(tmp_path / "made", side=20)
