@@ -24,7 +24,6 @@ from labelsieve.errors import InputError
 
 _TYPES = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"}
 _MOST_UNPACKED = 2**30  # bytes a zip file may grow to; the largest of the known ones has a few million
-_MOST_VALUES = 10_000_000
 
 
 class Refused(pickle.UnpicklingError):
@@ -177,8 +176,11 @@ def _check_places(stream: BinaryIO) -> None:
 
 
 def _load(stream: BinaryIO) -> Any:
+    start = stream.tell()
     _check_places(stream)
-    return _plain(_Reader(stream, fix_imports=False, encoding="bytes").load(), [_MOST_VALUES])
+    loaded = _Reader(stream, fix_imports=False, encoding="bytes").load()
+    # Every value takes a byte at least, unless lists share their parts to become many.
+    return _plain(loaded, [stream.tell() - start])
 
 
 def read_dict(path: Path, needs: str) -> dict[str, Any]:

@@ -15,6 +15,22 @@ from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
 
+NO_TEXT = "its name is not valid UTF-8: rename it"
+
+
+def is_text(name: str) -> bool:
+    """File systems allow any bytes; an id must be text that can be written down."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def load(
     root: Path,
     *,
@@ -27,9 +43,13 @@ def load(
     progress = progress or Progress(silent=True)
     skipped: list[Skipped] = []
     names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
-    outside = [name for name in names if safe_path(root, name) is None]
-    skipped += [Skipped(name, "a link that leads outside the folder") for name in outside]
-    names = [name for name in names if name not in outside]
+    for name in names.copy():
+        reason = None if is_text(name) else NO_TEXT
+        if safe_path(root, name) is None:
+            reason = "a link that leads outside the folder"
+        if reason is not None:
+            skipped.append(Skipped(shown(name), reason))
+            names.remove(name)
     if not names and labelled:
         raise InputError(f"no samples in {root}: expected a folder for each class with its pictures inside")
     files: list[Path] = []
@@ -69,7 +89,9 @@ def _pictures_below(folder: Path, root: Path, skipped: list[Skipped], *, deep: b
             continue
         path = Path(entry.path)
         id = path.relative_to(root).as_posix()
-        if entry.is_symlink() and safe_path(root, id) is None:
+        if not is_text(entry.name):
+            skipped.append(Skipped(shown(id), NO_TEXT))
+        elif entry.is_symlink() and safe_path(root, id) is None:
             skipped.append(Skipped(id, "a link that leads outside the folder"))
         elif entry.is_dir(follow_symlinks=False):
             if deep:
