@@ -96,12 +96,18 @@ class RayPool:
         token = folder / f".shared-{uuid.uuid4().hex}"
         token.write_text(token.name)
         strategy = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        look = self.ray.remote(_look).options(num_cpus=0, max_retries=1)
+        look = self.ray.remote(_look)
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
         try:
-            for node in [node for node in self.ray.nodes() if node["Alive"]]:
-                where = strategy(node["NodeID"], soft=False)
+            answers = [
+                look.options(
+                    num_cpus=0, max_retries=1, scheduling_strategy=strategy(node["NodeID"], soft=False)
+                ).remote(str(token), node["NodeID"])
+                for node in nodes
+            ]
+            for node, answer in zip(nodes, answers, strict=True):
                 try:
-                    found = self.ray.get(look.options(scheduling_strategy=where).remote(str(token), node["NodeID"]))
+                    found = self.ray.get(answer)
                 except self.ray.exceptions.RayError:
                     continue  # the node went away meanwhile; its share of the work goes to the others
                 back = token.with_name(f"{token.name}.{node['NodeID']}")
