@@ -225,10 +225,7 @@ def _evaluated(
     }
     if isinstance(bench, WebVisionBench):
         factory = factory_of(cell.network, bench.classes)
-        ranked = {
-            name: ranked_classes(factory, result.states, schedule, store)
-            for name, store in room.validation_stores.items()
-        }
+        ranked = ranked_classes(factory, result.states, schedule, room.validation_stores)
         results |= evaluate.webvision_results(bench, ranked) | _by_epoch(result)
         return {f"predicted_{name}": found for name, found in ranked.items()}, results
     watched = result.watched.astype(np.uint8)
@@ -253,16 +250,17 @@ def _by_epoch(result: Trained) -> dict[str, Any]:
 
 
 def ranked_classes(
-    factory: Factory, states: list[NetworkState], schedule: Schedule, store: Store, *, ranks: int = 5
-) -> NDArray[np.uint8]:
-    """The likeliest classes of every sample of a store, best first: [networks, samples, ranks]."""
-    index = torch.arange(len(store), device=store.device)[None]
-    found = []
+    factory: Factory, states: list[NetworkState], schedule: Schedule, stores: dict[str, Store], *, ranks: int = 5
+) -> dict[str, NDArray[np.uint8]]:
+    """The likeliest classes of every sample of each store, best first: [networks, samples, ranks]."""
+    found: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in stores}
     for state in states:
-        bundle = Bundle(factory, [state], schedule, store.device)
-        ranked = [logits[0].topk(min(ranks, logits.shape[2])).indices for _, logits in outputs(bundle, store, index)]
-        found.append(torch.cat(ranked).cpu().numpy().astype(np.uint8))
-    return np.stack(found)
+        bundle = Bundle(factory, [state], schedule, next(iter(stores.values())).device)
+        for name, store in stores.items():
+            index = torch.arange(len(store), device=store.device)[None]
+            best = [logits[0].topk(min(ranks, logits.shape[2])).indices for _, logits in outputs(bundle, store, index)]
+            found[name].append(torch.cat(best).cpu().numpy().astype(np.uint8))
+    return {name: np.stack(by_network) for name, by_network in found.items()}
 
 
 def new_record(

@@ -32,7 +32,7 @@ ILSVRC, TRUTH = "ilsvrc12", "planted_truth.csv"
 LAYOUT = ("info/synsets.txt", "info/train_filelist_google.txt", "info/val_filelist.txt", "val_images_256", ILSVRC)
 THUMBNAIL = 96  # pixels a side: what a record keeps of a suspect
 FEW = 4096  # pictures that are decoded before processes would have started
-DRAWN = {"classes": 6, "train": 60, "validation": 10, "wrong": 0.2}  # the smoke scale's folder
+DRAWN = {"classes": 8, "train": 50, "validation": 10, "wrong": 0.2}  # the smoke scale's folder
 
 
 @dataclass(frozen=True)
