@@ -1,10 +1,10 @@
 """The training engine: one loop for 1..n networks, driven by a method's losses."""
 
-from labelsieve.engine.lockstep import Diverged, OutOfTime
 from labelsieve.engine.method import Batch, Method, Plan, TrainingView
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.store import PictureStore, Store, VectorStore, stage_pictures
 from labelsieve.engine.train import Trained, train
+from labelsieve.engine.training import Diverged, OutOfTime
 
 __all__ = [
     "Batch",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from labelsieve.engine.method import Method, Plan, State
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.step import Clock, Group, Stepper
 from labelsieve.engine.store import Store
+from labelsieve.engine.training import Diverged, OutOfTime, Training, below
+from labelsieve.engine.view import View
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, Scores
 
@@ -32,44 +34,11 @@ WIDTH_STEP = 16  # batch widths are rounded up to this, so that few graphs are c
 COMPACT_BELOW = 0.75  # a stack with fewer networks still running is rebuilt without the finished ones
 
 
-class OutOfTime(Exception):  # noqa: N818 - no error: the training goes on next time
-    """The budget is spent; a checkpoint lies where the training can go on."""
-
-
-class Diverged(ValueError):  # noqa: N818
-    """A loss became infinite or NaN; the last checkpoint is from before."""
-
-
-@dataclass
-class Training:
-    """One training as it runs: its plan, clock and findings."""
-
-    plan: Plan
-    method: Method
-    epochs: int
-    epoch: int = 0
-    step: int = 0
-    restarted_at: int = 0
-    steps_per_epoch: int = 0
-    width: int = 0
-    began: bool = False  # whether the current epoch's batches are laid out
-    history: list[dict[str, Any]] = field(default_factory=list)
-    watched: list[NDArray[np.uint16]] = field(default_factory=list)  # [networks, samples] an epoch
-    scores: Scores | None = None
-    best: float = -1.0
-    states: list[NetworkState] | None = None  # when finished
-
-    @property
-    def done(self) -> bool:
-        return self.epoch >= self.epochs
-
-
 @dataclass
 class Options:
     batch_size: int = 128
     together: bool = True  # networks stacked in one module
     capture: bool = True  # steps captured in CUDA graphs
-    deterministic: bool = False
     watch_every: int = 1
 
 
@@ -474,23 +443,9 @@ class Lockstep:
             for k, state in enumerate(self._states_of(row)):
                 tensors |= {f"{i}.network{k}.{name}": tensor for name, tensor in state.items()}
             tensors |= {f"{i}.method.{name}": tensor for name, tensor in method_rows[row].items()}
-        described = []
         for i, training in enumerate(self.trainings):
-            if training.states is not None:
-                for k, state in enumerate(training.states):
-                    tensors |= {f"{i}.final{k}.{name}": tensor for name, tensor in state.items()}
-            if training.watched:
-                tensors[f"{i}.watched"] = torch.as_tensor(np.stack(training.watched).astype(np.int32))
-            if training.scores is not None:
-                for name in ("predicted", "probability", "confidence", "loss"):
-                    tensors[f"{i}.scores.{name}"] = torch.as_tensor(getattr(training.scores, name))
-            described.append(
-                {
-                    "epoch": training.epoch, "step": training.step, "restarted_at": training.restarted_at,
-                    "began": training.began, "history": training.history, "best": training.best,
-                    "final": training.states is not None,
-                }
-            )  # fmt: skip
+            tensors |= {f"{i}.{name}": tensor for name, tensor in training.findings().items()}
+        described = [training.description() for training in self.trainings]
         self.saved += 1
         meta = {"fingerprint": self.fingerprint(), "running": self.running, "trainings": described}
         checkpoints.save(self.checkpoint_folder, self.saved, tensors, meta)
@@ -510,54 +465,13 @@ class Lockstep:
                 "choose another output, or remove it to start again"
             )
         for i, (training, was) in enumerate(zip(self.trainings, meta["trainings"], strict=True)):
-            training.epoch, training.step, training.restarted_at = was["epoch"], was["step"], was["restarted_at"]
-            training.began, training.history, training.best = was["began"], was["history"], was["best"]
-            if f"{i}.watched" in tensors:
-                training.watched = list(tensors[f"{i}.watched"].numpy().astype(np.uint16))
-            if f"{i}.scores.loss" in tensors:
-                names = ("predicted", "probability", "confidence", "loss")
-                training.scores = Scores(*(tensors[f"{i}.scores.{name}"].numpy() for name in names))
-            if was["final"]:
-                training.states = [_below(tensors, f"{i}.final{k}.") for k in range(training.method.networks)]
+            training.restore(was, below(tensors, f"{i}."))
         running = meta["running"]
-        states = [
-            _below(tensors, f"{i}.network{k}.") for i in running for k in range(self.trainings[i].method.networks)
-        ]
+        states = [below(tensors, f"{i}.network{k}.") for i in running for k in range(self.trainings[i].method.networks)]
         self._assemble(running, states)
-        self._load_network_rows(_below(tensors, "rows."))
-        self._load_method_rows([_below(tensors, f"{i}.method.") for i in running])
+        self._load_network_rows(below(tensors, "rows."))
+        self._load_method_rows([below(tensors, f"{i}.method.") for i in running])
         for row, i in enumerate(running):
             if self.trainings[i].began:
                 self._lay_out(row)
         return True
-
-
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-class View:
-    """What a method sees of its training between epochs (engine.method.TrainingView)."""
-
-    def __init__(self, lockstep: Lockstep, row: int) -> None:
-        self._lockstep, self._row = lockstep, row
-        self._training = lockstep.trainings[lockstep.running[row]]
-        self.plan, self.epoch, self.epochs = self._training.plan, self._training.epoch, self._training.epochs
-        self.classes = lockstep.classes
-        group = next(g for g in lockstep.groups if g.trainings.start <= row < g.trainings.stop)
-        self.state = {name: tensor[row - group.trainings.start] for name, tensor in group.state.items()}
-
-    def predict(self, indices: IntArray, *, network: int = 0) -> Tensor:
-        bundle, i = self._lockstep._locate(self._lockstep.networks_of[self._row][network])
-        return evaluate.probabilities(bundle, self._lockstep.store, indices, i)
-
-    def features(self, indices: IntArray, *, network: int = 0) -> Tensor:
-        bundle, i = self._lockstep._locate(self._lockstep.networks_of[self._row][network])
-        return evaluate.features(bundle, self._lockstep.store, indices, i)
-
-    def restart(self) -> None:
-        lockstep, training = self._lockstep, self._training
-        training.restarted_at = training.epoch
-        for k, network in enumerate(lockstep.networks_of[self._row]):
-            bundle, i = lockstep._locate(network)
-            bundle.load_network(i, initial_state(lockstep.factory, lockstep._seed(training, k) + 500))

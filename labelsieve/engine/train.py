@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from labelsieve.engine import parallel
 from labelsieve.engine.bundle import Factory, NetworkState, stackable
-from labelsieve.engine.lockstep import Lockstep, Options, OutOfTime, Training
+from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.method import Method, Plan
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.store import Store
+from labelsieve.engine.training import OutOfTime, Training
 from labelsieve.types import Scores
 
 
