@@ -1,12 +1,13 @@
 """The stacked networks' kernels on a GPU: right, then fast. Needs torch, triton and numpy; about two minutes.
 
-    python3 benchmarks/kernels.py [--parts check,ops,sweep,step,profile] [--networks 2,8,16,32] [--batch 128]
+    python3 benchmarks/kernels.py [--parts check,ops,sweep,step,profile,fused] [--networks 2,8,16,32] [--batch 128]
 
 check    relative error of every op against float64
 ops      microseconds and GB/s (bytes that must move over time) by op and stage, beside cuDNN
 sweep    block sizes: the best of each stage, as lines for labelsieve/models/kernels/blocks.py
 step     ResNet-32, forward and backward in a CUDA graph, images a second
 profile  where the step's time goes for 8 networks
+fused    the kernels LABELSIEVE_FUSED switches on against these: benchmarks/fused.py, which takes more options
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -438,6 +440,8 @@ def main() -> None:
             step(networks, args.batch)
         elif part == "profile":
             profile(args.batch)
+        elif part == "fused":
+            subprocess.run([sys.executable, str(Path(__file__).with_name("fused.py")), "--networks", args.networks])
         else:
             sys.exit(f"unknown part {part!r}")
         say(f"  ({part}: {time.perf_counter() - begun:.0f} s)")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from labelsieve.engine.parallel import ALONE, World, share_statistics
 from labelsieve.engine.schedule import Schedule
+from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
 
 Factory = Callable[..., nn.Module]
@@ -129,8 +130,16 @@ class Bundle:
         pairs = zip(self.parameters, gradients, strict=True)
         with torch.no_grad():
             gradient = torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1).float() for p, g in pairs])
-            self.world.add_up(gradient).addcmul_(self.flat, self.decay)
+            self.world.add_up(gradient)
             self.count += 1
+            if self.second is not None and kernels.fused("adam") and self.flat.is_cuda and kernels.available():
+                from labelsieve.models.kernels import step
+
+                step.adam(
+                    self.flat, gradient, self.first, self.second, self.decay, self.owner, self.rate, self.count
+                )  # fmt: skip
+                return
+            gradient.addcmul_(self.flat, self.decay)
             if self.schedule.optimizer == "adam":
                 self._adam(gradient)
             else:

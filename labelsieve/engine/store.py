@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.errors import InputError
+from labelsieve.models import kernels
 
 
 class Store(Protocol):
@@ -94,6 +95,12 @@ class PictureStore:
         return self._length
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
+        if kernels.fused("batch") and self.pixels.is_cuda and kernels.available():
+            from labelsieve.models.kernels import step
+
+            return step.gather_pictures(
+                self.pixels, index, code, self.scale, self.offset, self.height, self.width, self.shift, self.dtype
+            )
         _n, b = index.shape
         index, code = index.T[:, None, None, :], code.T[:, None, None, :]  # [B,1,1,n]
         flipped = code >= self.span * self.span

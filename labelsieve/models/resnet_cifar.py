@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from labelsieve.errors import InputError
+from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Conv2d, Linear, Stackable, widen
 
 WIDTHS = (16, 32, 64)
@@ -73,6 +74,11 @@ class ResNetCifar(Stackable):
         self.head = Linear(n, width, classes)
 
     def features(self, x: Tensor) -> Tensor:
+        if kernels.fused("network") and kernels.usable(x):
+            from labelsieve.models.kernels import resnet
+
+            if resnet.supported(self, x):
+                return resnet.features(self, x)
         y = self.stem(x) if self.stem_norm is None else self.stem.then(self.stem_norm, x)
         y = self.blocks(y)
         y = self.last_norm(y) if self.last_norm is not None else y

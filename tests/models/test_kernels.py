@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 from labelsieve.models import kernels
 from labelsieve.models.kernels import blocks, reference
+from labelsieve.models.layers import BatchNorm
+from labelsieve.models.resnet_cifar import ResNetCifar
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
@@ -188,3 +190,125 @@ if find_spec("triton") is not None:
             inside = reference.valid_mask(limit, b, n * c)
             got["y"], want["y"] = got["y"] * inside, want["y"] * inside
         _same(got, want, 1e-4)
+
+    def _stack(n: int, valid: tuple[int, ...] | None, seed: int = 3) -> ResNetCifar:
+        torch.manual_seed(seed)
+        module = ResNetCifar(depth=8, n=n).to(DEVICE).train()
+        for part in module.modules():
+            if isinstance(part, BatchNorm):
+                torch.nn.init.uniform_(part.weight, 0.5, 1.5)
+                torch.nn.init.normal_(part.bias)
+                part.valid = None if valid is None else torch.tensor(valid, dtype=torch.int32, device=DEVICE)
+        return module
+
+    @pytest.mark.parametrize("valid", [None, (3, 1)])
+    def test_fused_network_is_the_network(valid: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        from labelsieve.models.kernels import resnet
+
+        monkeypatch.setattr(resnet, "PACKED", 1 << 17)
+        monkeypatch.setattr(resnet, "SUMMED", 1 << 17)
+        few = {key: block._replace(programs=8) for key, block in {(16, 8): blocks.WEIGHT[16, 32]}.items()}
+        monkeypatch.setattr(blocks, "FUSED_WEIGHT", few)
+        sizes = {
+            (16, 8): (16, 4, 16, 1, 2, 0, 3, 1),
+            (32, 4): (32, 2, 16, 1, 1, 1, 1, 1),
+            (64, 2): (16, 8, 64, 4, 2, 0, 3, 1),
+        }
+        monkeypatch.setattr(blocks, "FUSED_CONV", {key: blocks.FusedConvBlock(*size) for key, size in sizes.items()})
+        n, b = 2, 3
+        rng = torch.Generator().manual_seed(4)
+        x = torch.randn(b, n * 3, 8, 8, generator=rng).to(DEVICE, memory_format=torch.channels_last)
+        g = torch.randn(b, n * 64, generator=rng).to(DEVICE)
+        results = []
+        for run in (resnet.features, ResNetCifar.features):
+            module = _stack(n, valid)
+            assert resnet.supported(module, x)
+            names, parameters = zip(*(pair for pair in module.named_parameters() if "head" not in pair[0]), strict=True)
+            features = run(module, x)
+            gradients = torch.autograd.grad(features, parameters, g)
+            features = features.detach()
+            if valid is not None:  # the output of padding is free
+                features = features * reference.valid_mask(module.stem_norm.valid, b, n * 64)[:, :, 0, 0]
+            results.append(dict(zip(names, gradients, strict=True)) | dict(module.named_buffers()) | {"y": features})
+        _same(*results, 1e-5)
+
+    def test_fused_network_leaves_what_it_cannot_do() -> None:
+        from labelsieve.models.kernels import resnet
+
+        x = torch.randn(2, 6, 8, 8, device=DEVICE)
+        assert resnet.supported(_stack(2, None), x)
+        assert not resnet.supported(_stack(2, None).eval(), x)
+        assert not resnet.supported(_stack(2, None), x[:, :, :6, :6])
+        assert not resnet.supported(ResNetCifar(depth=8, n=2, preactivation=True), x)
+        with torch.no_grad():
+            assert not resnet.supported(_stack(2, None), x)
+        shared = _stack(2, None)
+        shared.stem_norm.across = lambda t: t[None]
+        assert not resnet.supported(shared, x)
+
+    def test_pictures_gathered_by_one_kernel() -> None:
+        from labelsieve.engine.store import PictureStore
+        from labelsieve.models.kernels import step
+
+        rng = np.random.default_rng(0)
+        pictures = rng.integers(0, 256, (7, 8, 8, 3), dtype=np.uint8)
+        store = PictureStore(pictures, torch.device(DEVICE), shift=2)
+        index = torch.as_tensor(rng.integers(0, 7, (3, 4)), device=DEVICE)
+        code = torch.as_tensor(rng.integers(0, store.codes, (3, 4)), device=DEVICE)
+        got = step.gather_pictures(store.pixels, index, code, store.scale, store.offset, 8, 8, 2, store.dtype)
+        want = store.batch(index, code)
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+        assert got.stride() == want.stride()
+
+    def test_adam_by_one_kernel() -> None:
+        from labelsieve.engine.bundle import Bundle, initial_state
+        from labelsieve.engine.schedule import Schedule
+        from labelsieve.models.kernels import step
+        from labelsieve.models.small import MLP
+
+        def factory(n: int = 1) -> MLP:
+            return MLP(3, inputs=5, n=n)
+
+        states = [initial_state(factory, seed) for seed in range(2)]
+        usual = Bundle(factory, states, Schedule(1, ((0, 1e-2),), weight_decay=0.1), torch.device(DEVICE))
+        usual.rate.copy_(torch.tensor([1e-2, 3e-3]))
+        one = {name: getattr(usual, name).clone() for name in ("flat", "first", "second", "count")}
+        for seed in range(3):
+            rng = torch.Generator().manual_seed(seed)
+            gradients = [torch.randn(p.shape, generator=rng).to(DEVICE) for p in usual.parameters]
+            usual.update(gradients)
+            one["count"] += 1
+            flat = torch.cat([g.reshape(-1) for g in gradients])
+            step.adam(
+                one["flat"], flat, one["first"], one["second"], usual.decay, usual.owner, usual.rate, one["count"]
+            )  # fmt: skip
+            if seed == 0:  # from here on the networks' counts differ
+                usual.count[1] = one["count"][1] = 5
+        for name, value in one.items():
+            torch.testing.assert_close(value, getattr(usual, name), rtol=1e-5, atol=1e-6)
+
+    def test_short_slides_for_few_networks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+        from labelsieve.models.kernels import conv
+
+        x, w = torch.randn(2, 32, 8, 16, device=DEVICE), torch.randn(32, 16, 3, 3, device=DEVICE)
+        want, sums = conv.grouped_conv3x3_sums(x, w, 2)
+        monkeypatch.setenv("LABELSIEVE_FUSED", "rows")
+        got, more = conv.grouped_conv3x3_sums(x, w, 2)
+        assert more.shape[1] > sums.shape[1]
+        _same({"y": got, "sums": more.sum(1)}, {"y": want, "sums": sums.sum(1)})
+
+
+def test_fused_parts_are_switched_on_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LABELSIEVE_FUSED", raising=False)
+    assert not kernels.fused("network")
+    monkeypatch.setenv("LABELSIEVE_FUSED", "network,pdl")
+    assert kernels.fused("network") and kernels.fused("pdl") and not kernels.fused("adam")
+    monkeypatch.setenv("LABELSIEVE_FUSED", "1")
+    assert kernels.fused("adam") and not kernels.fused("pdl")
+
+
+def test_fused_blocks_fill_the_device() -> None:
+    few, many = (blocks.fused_conv_block(16, 16, 32, 32, n, 128) for n in (1, 32))
+    assert few.rows < many.rows <= 32
+    assert blocks.fused_conv_block(3, 16, 64, 64, 2, 8).pixels == 64
+    assert blocks.fused_weight_block(16, 16, 32) == blocks.weight_block(16, 16, 32)

@@ -4,7 +4,7 @@
     y, sums = grouped_conv3x3_sums(x, w, n)            the same; sums for the batch normalisation behind it
     z = batch_norm_act(y, gamma, beta, running_mean, running_var, n, residual=r, sums=sums)
 
-`LABELSIEVE_KERNELS=0` switches the kernels off.
+`LABELSIEVE_KERNELS=0` switches the kernels off; `LABELSIEVE_FUSED` switches further ones on (see `fused`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ def available() -> bool:
     if os.environ.get("LABELSIEVE_KERNELS") == "0" or find_spec("triton") is None:
         return False
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8
+
+
+def fused(part: str) -> bool:
+    """Whether LABELSIEVE_FUSED names the part, e.g. "network,adam,pdl"; "1" names all but pdl.
+
+    network: a ResNet's features as one function (resnet.py). rows: shorter programs for few networks (conv.py).
+    adam, batch: the optimizer and the augmentation as one kernel each (step.py). pdl: overlapping starts of kernels.
+    """
+    named = os.environ.get("LABELSIEVE_FUSED", "").split(",")
+    return part in named or ("1" in named and part != "pdl")
 
 
 def usable(x: Tensor) -> bool:
@@ -105,4 +115,4 @@ def batch_norm_act(
     )
 
 
-__all__ = ["available", "batch_norm_act", "grouped_conv3x3", "grouped_conv3x3_sums", "reference", "usable"]
+__all__ = ["available", "batch_norm_act", "fused", "grouped_conv3x3", "grouped_conv3x3_sums", "reference", "usable"]

@@ -42,6 +42,21 @@ class NormBlock(NamedTuple):
     warps: int
 
 
+class FusedConvBlock(NamedTuple):
+    """A program of fused_conv_device.conv_network."""
+
+    pixels: int  # a row of several images: a multiple of the width
+    rows: int  # output rows it slides down, at most; fewer where there would be too few programs
+    columns: int  # output channels it makes
+    warps: int
+    stages: int  # rows on their way from memory; 1 with `ahead`
+    ahead: int  # 1: the next row waits in registers, 0: in shared memory
+    pieces: int  # 3: a load and a product a kernel column; 1: one for all three (and a fourth of zeros)
+    programs: int  # how many to aim at
+
+
+PROGRAMS = 264  # two a multiprocessor of an H200
+
 # Keys: channels of the kernel's input, height of the finer side. The fastest of some 30 each for 8 networks on an H200.
 CONV: dict[tuple[int, int], ConvBlock] = {
     (16, 32): ConvBlock(64, 32, 1, 16, 2, 1),
@@ -54,6 +69,13 @@ WEIGHT: dict[tuple[int, int], WeightBlock] = {
     (64, 8): WeightBlock(64, 64, 64, 528, 4, 3),
 }
 NORM: dict[tuple[int, int], NormBlock] = {}
+# Chosen by instructions a row and registers, not yet by measurement.
+FUSED_CONV: dict[tuple[int, int], FusedConvBlock] = {
+    (16, 32): FusedConvBlock(32, 32, 16, 1, 3, 0, 3, 1056),
+    (32, 16): FusedConvBlock(32, 16, 32, 2, 3, 0, 3, 528),
+    (64, 8): FusedConvBlock(32, 8, 64, 4, 2, 0, 3, 264),
+}
+FUSED_WEIGHT: dict[tuple[int, int], WeightBlock] = {}
 
 
 def power_of_two(x: int) -> int:
@@ -84,6 +106,30 @@ def weight_block(cin: int, cout: int, height: int) -> WeightBlock:
     return found._replace(left=min(found.left, a), right=min(found.right, b))
 
 
+def fused_conv_block(cin: int, cout: int, height: int, width: int, n: int, batch: int) -> FusedConvBlock:
+    """The table's block, bent to fit the shape, with rows so few that the programs fill the device."""
+    found = FUSED_CONV.get((cin, height))
+    outs = max(16, power_of_two(cout))
+    if found is None:
+        found = FusedConvBlock(64, height, min(64, outs), 4, 2, 0, 3 if cin >= 16 else 1, 264)
+    if cin != cout:  # the table speaks of equal channels
+        found = found._replace(columns=min(32, outs))
+    pixels, columns = max(found.pixels, width, 16), min(found.columns, outs)
+    rows = min(found.rows, height)
+    while rows > 4 and n * (outs // columns) * -(-batch // (pixels // width)) * -(-height // rows) < found.programs:
+        rows = -(-rows // 2)
+    return found._replace(pixels=pixels, columns=columns, rows=rows)
+
+
+def fused_weight_block(cin: int, cout: int, height: int) -> WeightBlock:
+    """The table's block for weight_grad_network, else the one of conv_weight_grad."""
+    found = FUSED_WEIGHT.get((cin, height))
+    if found is None:
+        return weight_block(cin, cout, height)
+    a, b = 4 * max(4, power_of_two(cin)), 4 * max(16, power_of_two(cout))
+    return found._replace(left=min(found.left, a), right=min(found.right, b))
+
+
 def norm_block(channels: int, height: int) -> NormBlock:
     """The table's block: channels are those of all networks together."""
     found = NORM.get((channels, height))
@@ -91,7 +137,7 @@ def norm_block(channels: int, height: int) -> NormBlock:
 
 
 def read_overrides(text: str) -> None:
-    """Put JSON {"conv" | "weight" | "norm": {"channels,height": [...]}} over the tables."""
+    """Put JSON {"conv" (weight, norm, fused_conv, fused_weight): {"channels,height": [...]}} over the tables."""
     for kind, entries in json.loads(text).items():
         for key, values in entries.items():
             channels, height = (int(part) for part in key.split(","))
@@ -99,6 +145,10 @@ def read_overrides(text: str) -> None:
                 CONV[channels, height] = ConvBlock(*values)
             elif kind == "weight":
                 WEIGHT[channels, height] = WeightBlock(*values)
+            elif kind == "fused_conv":
+                FUSED_CONV[channels, height] = FusedConvBlock(*values)
+            elif kind == "fused_weight":
+                FUSED_WEIGHT[channels, height] = WeightBlock(*values)
             else:
                 NORM[channels, height] = NormBlock(*values)
 

@@ -8,8 +8,8 @@ import torch
 import triton
 from torch import Tensor
 
-from labelsieve.models.kernels import conv_device
-from labelsieve.models.kernels.blocks import conv_block, power_of_two, weight_block
+from labelsieve.models.kernels import conv_device, fused
+from labelsieve.models.kernels.blocks import PROGRAMS, conv_block, power_of_two, weight_block
 
 LAST = torch.channels_last
 
@@ -48,6 +48,10 @@ def convolve(
     block = conv_block(cin, cout, height, width)
     outs = max(16, power_of_two(cout))
     image_blocks = triton.cdiv(batch, block.pixels // width)
+    if fused("rows"):  # few networks: shorter slides, so that no multiprocessor stands idle
+        programs = triton.cdiv(n, block.group) * (block.group * outs // block.columns) * image_blocks
+        while block.rows > 4 and programs * triton.cdiv(height, block.rows) < PROGRAMS:
+            block = block._replace(rows=triton.cdiv(block.rows, 2))
     segments = triton.cdiv(height, block.rows)
     parts = image_blocks * segments
     part = torch.empty((2, parts, n * cout), dtype=torch.float32, device=x.device) if stats else None

@@ -1,0 +1,400 @@
+"""The fused network and step kernels (LABELSIEVE_FUSED) against the present ones, in one run; needs a GPU.
+
+    python3 benchmarks/fused.py [--parts check,ops,sweep,step,profile] [--modes off,1,1+pdl] [--networks 1,2,8,16,32]
+
+About ten minutes for all parts, most of it compiling: two for check, one for ops, five for sweep, one for each mode.
+
+check    errors of features and gradients, old and new, against float64
+ops      microseconds of each op by stage, old and new
+sweep    blocks of the fused kernels; the best as JSON for LABELSIEVE_BLOCKS, which the parts after it use
+step     images a second of the whole training step (augmentation, network, Adam) by mode; ResNet-110 with 4 networks
+profile  where the time of a step goes, 8 and 2 networks
+
+Every part, mode and slice of the sweep runs in a process of its own: one that fails costs its own numbers alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+STAGES = {2: (16, 32), 4: (32, 16), 6: (64, 8)}  # layer of a ResNet-8, its channels and height
+BATCH = 128
+FOUND = "FOUND "
+
+
+def found(**row: Any) -> None:
+    print(FOUND + json.dumps(row), flush=True)
+
+
+# ---------------------------------------------------------------- what a child process measures
+
+
+def check() -> None:
+    import torch
+
+    from labelsieve.models.kernels import resnet
+    from labelsieve.models.layers import BatchNorm
+    from labelsieve.models.resnet_cifar import ResNetCifar
+
+    for n, limits in ((1, None), (3, (29, 7, 1)), (8, None)):
+        torch.manual_seed(n)
+        first = ResNetCifar(depth=14, n=n).cuda().train()
+        for part in first.modules():
+            if isinstance(part, BatchNorm):
+                torch.nn.init.uniform_(part.weight, 0.5, 1.5)
+                torch.nn.init.normal_(part.bias, std=0.3)
+                part.valid = None if limits is None else torch.tensor(limits, dtype=torch.int32, device="cuda")
+        x = torch.randn(29, 3 * n, 32, 32, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
+        g = torch.randn(29, n * 64, device="cuda")
+        results = []
+        mode = os.environ["LABELSIEVE_FUSED"]
+        for kind in ("new", "again", "old", "exact"):
+            os.environ["LABELSIEVE_FUSED"] = mode if kind in ("new", "again") else ""
+            module = copy.deepcopy(first)
+            if kind == "exact":
+                module = module.double()
+            parameters = [p for name, p in module.named_parameters() if "head" not in name]
+            run = resnet.features if kind in ("new", "again") else ResNetCifar.features
+            y = run(module, x.double() if kind == "exact" else x)
+            gradients = torch.autograd.grad(y, parameters, g.to(y.dtype))
+            results.append([torch.cat([t.reshape(-1) for t in gradients]), y.detach()[:1]])
+        os.environ["LABELSIEVE_FUSED"] = mode
+        new, again, old, exact = results
+        errors = [
+            float((a.double() - b).norm() / b.norm()) for one in (new, old) for a, b in zip(one, exact, strict=True)
+        ]
+        names = ("new_gradient", "new_features", "old_gradient", "old_features")
+        same = all(torch.equal(a, b) for a, b in zip(new, again, strict=True))
+        found(n=n, valid=limits is not None, repeats=same, **dict(zip(names, errors, strict=True)))
+
+
+def layer_of(n: int) -> Any:
+    """A ResNet-8's plan on pictures of 32 pixels, ready to launch single ops."""
+    import torch
+
+    from labelsieve.models.kernels import resnet
+    from labelsieve.models.resnet_cifar import ResNetCifar
+
+    module = ResNetCifar(depth=8, n=n).cuda().train()
+    plan = resnet.Plan(module, 32, 32)
+    packed = torch.randn(plan.packed_at[-1], device="cuda").bfloat16()
+    run = resnet._Pass(plan, torch.empty(BATCH, 3, 1, 1, device="cuda", dtype=torch.bfloat16), packed)
+    return module, plan, run
+
+
+def ops(n: int) -> None:
+    _module, plan, run = layer_of(n)
+    for i, (c, size) in STAGES.items():
+        stage_ops(n, plan, run, i, c, size)
+
+
+def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
+    import torch
+    from kernels import random, timed
+
+    from labelsieve.models.kernels import batch_norm_act, conv
+
+    shape = (BATCH, n * c, size, size)
+    sets = range(max(2, min(6, int(3e8 // (BATCH * n * c * size * size * 2)))))
+    wide = [(random(*shape, seed=s), random(*shape, seed=s + 9)) for s in sets]
+    long = [tuple(t.permute(0, 2, 3, 1).reshape(n, BATCH, size, size, c) for t in pair) for pair in wide]
+    w = conv.pack(random(n * c, c, 3, 3, seed=99), torch.bfloat16)
+    affine = [torch.rand(n * c, device="cuda") + 0.5 for _ in range(4)]
+    _, part = run.convolve(i, long[0][0], 1)
+    _, coefficients = run.normalise(i, long[0][0], part)
+    grads = [torch.empty_like(p) for p in plan.parameters]
+    where = plan.table(tuple(plan.parameters), BATCH)[1]
+    sums = torch.empty(where[-1][0], device="cuda")
+    rows: list[tuple[str, Callable[..., object], Callable[..., object]]] = [
+        ("conv+sums", lambda x, r: run.convolve(i, x, 1), lambda x, r: conv.convolve(x, w, n, stats=True)),
+        (
+            "dgrad (new: +relu+sums)",
+            lambda x, r: run.convolve(i, x, 2, before=r, coefficients=coefficients),
+            lambda x, r: conv.convolve(x, w, n, transposed=True),
+        ),
+        (
+            "dgrad+skip (new: +relu+sums)",
+            lambda x, r: run.convolve(i, x, 3, before=r, gate=r, skip=r, coefficients=coefficients),
+            lambda x, r: conv.convolve(x, w, n, transposed=True)[0] + r,
+        ),
+        (
+            "wgrad (old: +its sum)",
+            lambda x, r: run.weight_gradient(i, x, r, sums, where),
+            lambda x, r: conv.weight_gradient(x, r, n),
+        ),
+        (
+            "norm+skip forward",
+            lambda x, r: run.normalise(i, x, part, r),
+            lambda x, r: batch_norm_act(x, *affine, n, residual=r, sums=part),
+        ),
+    ]
+    for name, new, old in rows:
+        found(n=n, c=c, op=name, new=timed(new, long), old=timed(old, wide))
+    leaves = [(x.detach().requires_grad_(), r.detach().requires_grad_()) for x, r in wide]
+
+    def both(x: Any, r: Any) -> None:
+        y = batch_norm_act(x, *affine, n, residual=r, sums=part)
+        torch.autograd.grad(y, (x, r), r.detach())
+
+    old_time = timed(both, leaves) - timed(rows[-1][2], wide)
+    new_time = timed(lambda x, r: run.norm_gradient(i, r, x, coefficients, part, grads), long)
+    found(n=n, c=c, op="norm backward (old: +sums)", new=new_time, old=old_time)
+
+
+def choices(kind: str, c: int) -> list[tuple[int, ...]]:
+    """Blocks that may fit: FusedConvBlock or WeightBlock."""
+    made: list[tuple[int, ...]] = []
+    if kind == "fused_conv":
+        height = {16: 32, 32: 16, 64: 8}[c]
+        columns = {16: (16,), 32: (32, 16), 64: (64, 32)}[c]
+        shapes = {16: ((32, 1), (64, 2), (64, 4), (128, 4)), 32: ((32, 2), (64, 4), (64, 2), (32, 1))}.get(
+            c, ((32, 4), (64, 4), (32, 2), (64, 8))
+        )
+        for (pixels, warps), n, rows in itertools.product(shapes, columns, (32, 16) if c == 16 else (height,)):
+            for stages, ahead, pieces in ((3, 0, 3), (2, 0, 3), (1, 1, 3), (1, 1, 1), (4, 0, 3)):
+                if (pieces == 1 and c == 64) or (stages == 4 and (c == 64 or rows < height)):
+                    continue
+                made.append((pixels, rows, n, warps, stages, ahead, pieces, 0))
+    else:
+        tiles = {16: ((64, 64),), 32: ((128, 128), (64, 64)), 64: ((64, 64), (128, 128))}[c]
+        for pixels, tile, warps, stages in itertools.product((64, 128), tiles, (4, 8), (1, 3)):
+            if tile[0] * tile[1] // warps <= 4096 and stages * pixels * sum(tile) * 2 < 200_000:
+                made += [
+                    (pixels, *tile, programs, warps, stages) for programs in ((264, 1056) if warps == 4 else (264,))
+                ]
+    return made
+
+
+def sweep(kind: str, c: int, n: int, some: list[int], compile_only: bool) -> None:
+    from kernels import random, timed
+
+    from labelsieve.models.kernels import blocks
+
+    _module, plan, run = layer_of(n)
+    i = next(i for i, stage in STAGES.items() if stage[0] == c)
+    size = STAGES[i][1]
+    sets = 1 if compile_only else 4
+    tensors = [
+        random(n * BATCH, c, size, size, seed=s).permute(0, 2, 3, 1).reshape(n, BATCH, size, size, c)
+        for s in range(sets)
+    ]
+    coefficients = random(4, n * c).float()
+    for k in some:
+        choice = choices(kind, c)[k]
+        print(f"TRY {k}", flush=True)
+        try:
+            if kind == "fused_conv":
+                blocks.FUSED_CONV[c, size] = blocks.FusedConvBlock(*choice)
+
+                def op(x: Any) -> None:
+                    run.convolve(i, x, 1)
+                    run.convolve(i, x, 2, before=x, coefficients=coefficients)
+            else:
+                import torch
+
+                blocks.FUSED_WEIGHT[c, size] = blocks.WeightBlock(*choice)
+                plan._tables.clear()
+                where = plan.table(tuple(plan.parameters), BATCH)[1]
+                sums = torch.empty(where[-1][0], device="cuda")
+
+                def op(x: Any) -> None:
+                    run.weight_gradient(i, x, x, sums, where)  # noqa: B023
+
+            if compile_only:
+                op(tensors[0])
+            else:
+                found(k=k, us=timed(op, [(x,) for x in tensors], calls=8))
+        except Exception as problem:  # a choice that does not fit the chip is out
+            if "out of resource" not in str(problem):
+                print("  ", choice, type(problem).__name__, str(problem)[:150], flush=True)
+
+
+def step(networks: list[int], seconds: float) -> None:
+    import torch
+
+    from labelsieve.bench_engine import engine
+
+    for n, depth in [(n, 32) for n in networks] + [(4, 110)]:
+        try:
+            row = engine(torch.device("cuda"), n, seconds=seconds, depth=depth)
+        except torch.cuda.OutOfMemoryError as problem:
+            print(n, depth, problem, flush=True)
+            continue
+        found(n=n, depth=depth, rate=row["images_per_second"], start=row["start_seconds"], gib=row["peak_gib"])
+        torch.cuda.empty_cache()
+
+
+def profile(n: int) -> None:
+    from functools import partial
+
+    import numpy as np
+    import torch
+
+    from labelsieve.bench_engine import made_pictures
+    from labelsieve.engine import Plan, Schedule, stage_pictures
+    from labelsieve.engine.lockstep import Lockstep, Options
+    from labelsieve.methods.standard import Standard
+    from labelsieve.models.resnet_cifar import ResNetCifar
+
+    x, y = made_pictures(20_000)
+    work = [(Standard(), Plan(f"network {i}", y, np.arange(len(x)), seed=i)) for i in range(n)]
+    store = stage_pictures(x, torch.device("cuda"))
+    lockstep = Lockstep(
+        store, partial(ResNetCifar, depth=32), work, Schedule.paper_200(), Options(batch_size=BATCH, together=True)
+    )
+    for row in range(n):
+        lockstep._begin_epoch(row)
+    lockstep.stepper.run(3, BATCH)
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as record:
+        lockstep.stepper.run(3, BATCH)
+        torch.cuda.synchronize()
+    events = sorted(record.key_averages(), key=lambda e: -e.self_device_time_total)
+    total, calls = sum(e.self_device_time_total for e in events), sum(e.count for e in events)
+    found(n=n, total_ms=total / 3e3, kernels=calls // 3)
+    for e in events[:14]:
+        found(n=n, share=100 * e.self_device_time_total / total, us=e.self_device_time_total / e.count,
+              calls=e.count / 3, name=e.key[:60])  # fmt: skip
+
+
+# ---------------------------------------------------------------- the parent: starts children, prints tables
+
+
+def child(
+    job: dict[str, Any], mode: str, timeout: float, quiet: bool = False
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows a child found (also where it failed later), and its other lines."""
+    environment = os.environ | {"LABELSIEVE_FUSED": "" if mode == "off" else mode.replace("+", ",")}
+    command = [sys.executable, str(Path(__file__).resolve()), "--job", json.dumps(job)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+        text, problem = done.stdout, "" if done.returncode == 0 else done.stderr.strip()[-600:]
+    except subprocess.TimeoutExpired as late:
+        text = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
+        problem = f"out of time after {timeout:.0f} s"
+    if problem and not quiet:
+        print(f"  {job} {mode}: {problem}", flush=True)
+    lines = text.splitlines()
+    return [json.loads(line[len(FOUND) :]) for line in lines if line.startswith(FOUND)], [
+        line for line in lines if not line.startswith(FOUND)
+    ]
+
+
+def sweep_all(n: int, seconds: float) -> Iterator[str]:
+    """Compile in many processes at once, then time in one; a choice that breaks the device is left out."""
+    best: dict[str, dict[str, list[int]]] = {}
+    for kind, c in itertools.product(("fused_conv", "fused_weight"), (16, 32, 64)):
+        begun, all_of_them = time.perf_counter(), choices(kind, c)
+        job = {"part": "sweep", "kind": kind, "c": c, "n": n}
+        script = [sys.executable, str(Path(__file__).resolve()), "--job"]
+        slices = [list(range(k, len(all_of_them), 12)) for k in range(12)]
+        jobs = [json.dumps(job | {"some": some, "compile_only": True}) for some in slices if some]
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        started = [subprocess.Popen([*script, one], **silent) for one in jobs]
+        for process in started:
+            try:
+                process.wait(max(1.0, seconds - (time.perf_counter() - begun)))
+            except subprocess.TimeoutExpired:
+                process.kill()
+        left, times = list(range(len(all_of_them))), {}
+        while left and time.perf_counter() - begun < 2 * seconds:
+            rows, lines = child(job | {"some": left, "compile_only": False}, "1", seconds, quiet=True)
+            times |= {row["k"]: row["us"] for row in rows}
+            tried = [int(line.split()[1]) for line in lines if line.startswith("TRY")]
+            left = [k for k in left if k > tried[-1]] if tried else []
+        order = sorted(times, key=lambda k: times[k])[:4]
+        if order:
+            key = f"{c},{STAGES[next(i for i, s in STAGES.items() if s[0] == c)][1]}"
+            block = list(all_of_them[order[0]])
+            if kind == "fused_conv":
+                block[-1] = 1056 // block[3]  # programs to aim at: eight warps a multiprocessor
+            best.setdefault(kind, {})[key] = block
+        shown = "   ".join(f"{list(all_of_them[k])} {times[k]:.1f}" for k in order)
+        yield f"  {kind:12s} c={c} ({len(times)} of {len(all_of_them)}, {time.perf_counter() - begun:.0f} s): {shown}"
+    os.environ["LABELSIEVE_BLOCKS"] = json.dumps(best)
+    yield f"  LABELSIEVE_BLOCKS='{json.dumps(best)}'"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default="check,ops,step,profile")
+    parser.add_argument("--modes", default="off,rows+adam+batch,network,1,1+pdl")
+    parser.add_argument("--networks", default="1,2,8,16,32")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement of a step")
+    parser.add_argument("--sweep-seconds", type=float, default=50.0, help="at most, for each kind and stage")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.job:
+        job = json.loads(args.job)
+        part = job.pop("part")
+        {"check": check, "ops": ops, "sweep": sweep, "step": step, "profile": profile}[part](**job)
+        return
+    networks = [int(n) for n in args.networks.split(",")]
+    modes = args.modes.split(",")
+    table: list[str] = []
+
+    def say(line: str = "") -> None:
+        print(line, flush=True)
+
+    for part in args.parts.split(","):
+        begun = time.perf_counter()
+        if part == "check":
+            say("check: relative error against float64, bf16; repeats: two runs give the same bits")
+            checked = [mode for mode in modes if mode in ("1", "1+pdl")]
+            with ThreadPoolExecutor() as pool:  # most of it is compiling
+                results = list(pool.map(lambda mode: child({"part": "check"}, mode, 400)[0], checked))
+            for mode, rows in zip(checked, results, strict=True):
+                for row in rows:
+                    say(
+                        f"  {mode:6s} "
+                        + "  ".join(f"{k} {v:.1e}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+                    )
+        elif part == "ops":
+            say("ops: microseconds, new | old")
+            for n in (2, 8, 32):
+                for row in child({"part": "ops", "n": n}, "network", 240)[0]:
+                    say(f"  n={row['n']:2d} c={row['c']:2d}  {row['op']:30s} {row['new']:7.1f} | {row['old']:7.1f}")
+        elif part == "sweep":
+            say("sweep: 8 networks, microseconds (conv: forward and gradient)")
+            for line in sweep_all(8, args.sweep_seconds):
+                say(line)
+        elif part == "profile":
+            for n, mode in itertools.product((8, 2), ("off", "1")):
+                say(f"profile: {mode}")
+                for row in child({"part": "profile", "n": n}, mode, 180)[0]:
+                    say(
+                        "  " + "  ".join(f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+                    )
+        elif part == "step":
+            rates: dict[tuple[int, int], dict[str, float]] = {}
+            for mode in modes:
+                for row in child({"part": "step", "networks": networks, "seconds": args.seconds}, mode, 300)[0]:
+                    rates.setdefault((row["n"], row["depth"]), {})[mode] = row["rate"]
+            table = [
+                "step: thousand images a second, whole training step",
+                "   n depth " + "".join(f"{m:>18s}" for m in modes),
+            ]
+            for (n, depth), row in rates.items():
+                table.append(f"  {n:2d}  {depth:3d}  " + "".join(f"{row.get(m, 0) / 1e3:18.1f}" for m in modes))
+        else:
+            sys.exit(f"unknown part {part!r}")
+        say(f"  ({part}: {time.perf_counter() - begun:.0f} s)")
+    for line in table:
+        say(line)
+
+
+if __name__ == "__main__":
+    main()

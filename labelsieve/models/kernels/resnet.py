@@ -1,0 +1,333 @@
+"""The features of n stacked ResNets (He et al. 2016a) as one function with its own gradient: few kernels.
+
+Inside, activations are [n, images, height, width, channels]: a network's pixels are one run of memory. The backward
+pass carries gradients that are already behind their relu, with the sums the next batch normalisation needs:
+
+    forward    conv (+ sums)  ->  coefficients  ->  scale, shift, shortcut, relu
+    backward   coefficients  ->  gradient of the normalisation  ->  conv (+ shortcut, relu, sums), weight gradient
+
+One kernel packs all weights, one adds up all weight gradients. `LABELSIEVE_FUSED=network` (or 1) switches it on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import triton
+from torch import Tensor, nn
+
+from labelsieve.models.kernels import fused, fused_conv_device, fused_device
+from labelsieve.models.kernels.blocks import fused_conv_block, fused_weight_block, power_of_two
+
+LAST = torch.channels_last
+TILE = 4096  # elements a program of the elementwise kernels takes
+PACKED, SUMMED = 1024, 512  # elements a program of the one-launch kernels takes
+FORWARD_SUMS, RELU_OF_NORM, RELU_OF_SUM = 1, 2, 3  # what conv_network does with its output
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution with its batch normalisation: `height`, `width` of its input."""
+
+    cin: int
+    cout: int
+    height: int
+    width: int
+    stride: int
+    norm: Any  # layers.BatchNorm: running statistics, eps, momentum, valid
+
+    @property
+    def out(self) -> tuple[int, int]:
+        return self.height // self.stride, self.width // self.stride
+
+
+class Plan:
+    """The layers of a module for pictures of one size, and the tables that one-launch kernels read."""
+
+    def __init__(self, module: nn.Module, height: int, width: int) -> None:
+        pairs: list[tuple[Any, Any]] = [(module.stem, module.stem_norm)]
+        for block in module.blocks:  # type: ignore[union-attr]
+            pairs += [(block.conv1, block.norm1), (block.conv2, block.norm2)]
+        self.n: int = module.n  # type: ignore[assignment]
+        self.layers: list[Layer] = []
+        self.parameters: list[Tensor] = []
+        for conv, norm in pairs:
+            cout, cin, stride = len(conv.weight) // self.n, conv.weight.shape[1], conv.stride
+            layer = Layer(cin, cout, height, width, stride, norm)
+            height, width = layer.out
+            self.layers.append(layer)
+            self.parameters += [conv.weight, norm.weight, norm.bias]
+        sizes = [p.numel() for p in self.parameters]
+        self.offsets = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        self.packed_at = [
+            9 * self.n * sum(one.cin * one.cout for one in self.layers[:i]) for i in range(len(pairs) + 1)
+        ]
+        self._tables: dict[tuple[int, ...], tuple[Tensor, list[tuple[int, int, int]]]] = {}
+
+    def splits(self, layer: Layer, batch: int) -> tuple[int, int]:
+        """Programs along the pixels of a weight gradient, and the blocks of pixels each takes."""
+        block = fused_weight_block(layer.cin, layer.cout, layer.height)
+        cp, outs = max(4, power_of_two(layer.cin)), max(16, power_of_two(layer.cout))
+        tiles = triton.cdiv(3 * cp, block.left) * triton.cdiv(3 * outs, block.right)
+        steps = triton.cdiv(batch * layer.height * layer.width, block.pixels)
+        each = triton.cdiv(steps, max(1, min(steps, block.programs // (self.n * tiles))))
+        return triton.cdiv(steps, each), each
+
+    def table(self, parameters: tuple[Tensor, ...], batch: int) -> tuple[Tensor, list[tuple[int, int, int]]]:
+        """A row a convolution for the device, and (place of the partial sums, splits, blocks each) for the host."""
+        weights = parameters[::3]
+        key = (batch, *(w.data_ptr() for w in weights))
+        if key not in self._tables:
+            rows, plan, at = [], [], 0
+            for i, (layer, w) in enumerate(zip(self.layers, weights, strict=True)):
+                splits, each = self.splits(layer, batch)
+                source = (w.data_ptr() - weights[0].data_ptr()) // w.element_size()
+                rows.append(
+                    [source, self.packed_at[i], layer.cin, layer.cout, w.numel(), self.offsets[3 * i], at, splits]
+                )
+                plan.append((at, splits, each))
+                at += splits * w.numel()
+            plan.append((at, 0, 0))
+            self._tables[key] = torch.tensor(rows, dtype=torch.int64).to(weights[0].device), plan
+        return self._tables[key]
+
+
+def supported(module: nn.Module, x: Tensor) -> bool:
+    """Whether this training step can go through `features`: an original ResNet, pictures of sizes that fit."""
+    height, width = x.shape[2:]
+    norms = [m for m in module.modules() if hasattr(m, "running_mean")]
+    return bool(
+        getattr(module, "stem_norm", None) is not None
+        and module.training
+        and torch.is_grad_enabled()
+        and not x.requires_grad
+        and width == power_of_two(width)
+        and width <= 128
+        and width % 4 == height % 4 == 0
+        and x.shape[1] // module.n <= 64  # type: ignore[operator]
+        and all(getattr(norm, "across", None) is None for norm in norms)
+    )
+
+
+_plans: WeakKeyDictionary[nn.Module, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
+
+
+def features(module: nn.Module, x: Tensor) -> Tensor:
+    """[images, n * channels] in float32: the mean over the last activations' pixels."""
+    sizes = _plans.setdefault(module, {})
+    size = (x.shape[2], x.shape[3])
+    if size not in sizes:
+        sizes[size] = Plan(module, *size)
+    return _Features.apply(x, sizes[size], *sizes[size].parameters)  # type: ignore[no-untyped-call,no-any-return]
+
+
+class _Pass:
+    """One forward or backward pass: sizes, switches and the launches both need."""
+
+    def __init__(self, plan: Plan, x: Tensor, packed: Tensor) -> None:
+        self.plan, self.n, self.batch = plan, plan.n, len(x)
+        self.packed, self.device, self.dtype = packed, x.device, x.dtype
+        self.valid = plan.layers[0].norm.valid
+        self.pdl = launch_options()
+
+    def limit(self, other: Tensor) -> Tensor:
+        return other if self.valid is None else self.valid
+
+    def empty(self, height: int, width: int, channels: int) -> Tensor:
+        return torch.empty((self.n, self.batch, height, width, channels), dtype=self.dtype, device=self.device)
+
+    def convolve(
+        self, i: int, x: Tensor, mode: int, *, gate: Tensor | None = None, before: Tensor | None = None,
+        coefficients: Tensor | None = None, skip: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Layer i's convolution (forward), or the gradient of its input; with the sums the mode speaks of."""
+        layer, n = self.plan.layers[i], self.n
+        back = mode != FORWARD_SUMS
+        cin, cout = (layer.cout, layer.cin) if back else (layer.cin, layer.cout)
+        s_in, s_out = (layer.stride, 1) if back else (1, layer.stride)
+        height, width = layer.height, layer.width
+        y = self.empty(height // s_out, width // s_out, cout)
+        block = fused_conv_block(cin, cout, height, width, n, self.batch)
+        outs = max(16, power_of_two(cout))
+        image_blocks, segments = triton.cdiv(self.batch, block.pixels // width), triton.cdiv(height, block.rows)
+        parts = image_blocks * segments
+        part = torch.empty((2, parts, n * cout), dtype=torch.float32, device=self.device)
+        stem = i == 0 and not back  # pictures come as [images, height, width, n * channels]
+        fused_conv_device.conv_network[(n * (outs // block.columns), image_blocks, segments)](
+            x,
+            self.packed[self.plan.packed_at[i] :],
+            y,
+            part,
+            self.limit(y),
+            y if skip is None else skip,
+            y if gate is None else gate,
+            y if before is None else before,
+            y if coefficients is None else coefficients,
+            self.batch,
+            parts,
+            n,
+            cin if stem else x[0].numel(),
+            H=height,
+            W=width,
+            CIN=cin,
+            COUT=cout,
+            CP=max(4, power_of_two(cin)),
+            NP=outs,
+            XP=n * cin if stem else cin,
+            BN=block.columns,
+            M=block.pixels,
+            ROWS=block.rows,
+            PIECES=block.pieces,
+            AHEAD=bool(block.ahead),
+            FLIP=back,
+            S_IN=s_in,
+            S_OUT=s_out,
+            MODE=mode,
+            SKIP=0 if skip is None else layer.stride,
+            SC=1 if skip is None else skip.shape[-1],
+            VALID=self.valid is not None,
+            num_warps=block.warps,
+            num_stages=block.stages,
+            **self.pdl,
+        )
+        return y, part
+
+    def tile(self, layer: Layer) -> tuple[int, tuple[int, int], int]:
+        """Pixels of a network's normalised activations, grid and pixels a program."""
+        pixels = self.batch * layer.out[0] * layer.out[1]
+        rows = TILE // layer.cout
+        return pixels, (triton.cdiv(pixels, rows), self.n), rows
+
+    def small(self, layer: Layer, parts: int) -> dict[str, Any]:
+        """Of the kernels that add up partial sums."""
+        rows = min(256, max(16, power_of_two(parts)))
+        sizes = {"HW": layer.out[0] * layer.out[1], "C": layer.cout, "BR": rows, "BC": 16, "num_warps": 8}
+        return sizes | {"VALID": self.valid is not None} | self.pdl
+
+    def normalise(self, i: int, y: Tensor, part: Tensor, skip: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        layer, n = self.plan.layers[i], self.n
+        norm, channels = layer.norm, n * layer.cout
+        coefficients = torch.empty((4, channels), dtype=torch.float32, device=self.device)
+        fused_device.forward_coefficients[(triton.cdiv(channels, 16),)](
+            part, norm.weight, norm.bias, norm.running_mean, norm.running_var, coefficients, self.limit(y),
+            part.shape[1], self.batch, channels, norm.momentum, norm.eps, **self.small(layer, part.shape[1]),
+        )  # fmt: skip
+        z = torch.empty_like(y)
+        pixels, grid, rows = self.tile(layer)
+        widened = skip is not None and skip.shape[-1] != layer.cout
+        fused_device.normalise_network[grid](
+            y, y if skip is None else skip, z, coefficients, pixels, n, H=layer.out[0], W=layer.out[1], C=layer.cout,
+            SC=1 if skip is None else skip.shape[-1], SKIP=0 if skip is None else 1 + widened, BP=rows, num_warps=8,
+            **self.pdl,
+        )  # fmt: skip
+        return z, coefficients
+
+    def norm_gradient(
+        self, i: int, g: Tensor, y: Tensor, coefficients: Tensor, part: Tensor, grads: list[Tensor]
+    ) -> Tensor:
+        """The gradient of layer i's convolution output, from g behind the relu; gamma's and beta's on the way."""
+        layer, n = self.plan.layers[i], self.n
+        channels = n * layer.cout
+        slopes = torch.empty((2, channels), dtype=torch.float32, device=self.device)
+        fused_device.backward_coefficients[(triton.cdiv(channels, 16),)](
+            part, coefficients, slopes, grads[3 * i + 1], grads[3 * i + 2], self.limit(y),
+            part.shape[1], self.batch, channels, **self.small(layer, part.shape[1]),
+        )  # fmt: skip
+        dy = torch.empty_like(y)
+        pixels, grid, rows = self.tile(layer)
+        fused_device.input_gradient_network[grid](
+            g, y, dy, coefficients, slopes, self.limit(y), pixels, n, HW=layer.out[0] * layer.out[1], C=layer.cout,
+            BP=rows, VALID=self.valid is not None, num_warps=8, **self.pdl,
+        )  # fmt: skip
+        return dy
+
+    def weight_gradient(self, i: int, x: Tensor, g: Tensor, sums: Tensor, plan: list[tuple[int, int, int]]) -> None:
+        """Layer i's partial sums, at their place in `sums`."""
+        layer, n = self.plan.layers[i], self.n
+        at, splits, each = plan[i]
+        block = fused_weight_block(layer.cin, layer.cout, layer.height)
+        cp, outs = max(4, power_of_two(layer.cin)), max(16, power_of_two(layer.cout))
+        tiles = triton.cdiv(3 * cp, block.left) * triton.cdiv(3 * outs, block.right)
+        fused_device.weight_grad_network[(n * tiles, splits)](
+            x, g, sums[at:], self.batch, n, layer.cin if i == 0 else x[0].numel(), each, H=layer.height, W=layer.width,
+            CIN=layer.cin, COUT=layer.cout, CP=cp, NP=outs, XP=n * layer.cin if i == 0 else layer.cin, BA=block.left,
+            BB=block.right, M=block.pixels, S=layer.stride, num_warps=block.warps, num_stages=block.stages, **self.pdl,
+        )  # fmt: skip
+
+
+def launch_options() -> dict[str, Any]:
+    """Programmatic dependent launch: a kernel's start overlaps the end of the one before."""
+    return {"PDL": True, "launch_pdl": True} if fused("pdl") else {"PDL": False}
+
+
+class _Features(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, plan: Plan, *parameters: Tensor) -> Tensor:
+        x = x.contiguous(memory_format=LAST)
+        table, _ = plan.table(parameters, len(x))
+        packed = torch.empty(plan.packed_at[-1], dtype=x.dtype, device=x.device)
+        largest = max(w.numel() for w in parameters[::3])
+        grid = (triton.cdiv(largest, PACKED), len(plan.layers))
+        fused_device.pack_weights[grid](parameters[0], packed, table, BLOCK=PACKED, num_warps=4, **launch_options())
+        run = _Pass(plan, x, packed)
+        y, part = run.convolve(0, x, FORWARD_SUMS)
+        z, coefficients = run.normalise(0, y, part)
+        kept = [
+            (x, y, coefficients)
+        ]  # of each layer: what its convolution read, what it wrote, its norm's coefficients
+        for i in range(1, len(plan.layers), 2):
+            skip = z
+            for layer in (i, i + 1):
+                read = z
+                y, part = run.convolve(layer, read, FORWARD_SUMS)
+                z, coefficients = run.normalise(layer, y, part, skip if layer == i + 1 else None)
+                kept.append((read, y, coefficients))
+        ctx.run, ctx.kept, ctx.last, ctx.parameters = run, kept, z, parameters
+        pooled = torch.mean(z.flatten(2, 3), dim=2, dtype=torch.float32)  # [n, images, channels]
+        return pooled.transpose(0, 1).reshape(len(x), -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        run, kept, gate = ctx.run, ctx.kept, ctx.last
+        plan, n = run.plan, run.n
+        table, where = plan.table(ctx.parameters, run.batch)
+        flat = torch.empty(plan.offsets[-1], dtype=torch.float32, device=run.device)
+        grads = [
+            flat[a:b].view(p.shape) for a, b, p in zip(plan.offsets, plan.offsets[1:], ctx.parameters, strict=False)
+        ]
+        sums = torch.empty(where[-1][0], dtype=torch.float32, device=run.device)
+        last = len(plan.layers) - 1
+        pixels, grid, rows = run.tile(plan.layers[last])
+        g = torch.empty_like(gate)
+        part = torch.empty((2, grid[0], n * plan.layers[last].cout), dtype=torch.float32, device=run.device)
+        height, width = plan.layers[last].out
+        fused_device.pool_gradient[grid](
+            gradients[0].contiguous(), gate, kept[last][1], g, part, kept[last][2], run.limit(gate), pixels, grid[0], n,
+            HW=height * width, C=plan.layers[last].cout, BP=rows, VALID=run.valid is not None, num_warps=8, **run.pdl,
+        )  # fmt: skip
+        while last > 0:
+            read, y, coefficients = kept.pop()
+            dy = run.norm_gradient(last, g, y, coefficients, part, grads)
+            run.weight_gradient(last, read, dy, sums, where)
+            _, before, coefficients = kept[-1]
+            inner, part = run.convolve(last, dy, RELU_OF_NORM, before=before, coefficients=coefficients)
+            last -= 1
+            read, y, coefficients = kept.pop()
+            dy = run.norm_gradient(last, inner, y, coefficients, part, grads)
+            run.weight_gradient(last, read, dy, sums, where)
+            _, before, coefficients = kept[-1]
+            g, part = run.convolve(
+                last, dy, RELU_OF_SUM, gate=read, before=before, coefficients=coefficients, skip=g
+            )  # fmt: skip
+            last -= 1
+        read, y, coefficients = kept.pop()
+        dy = run.norm_gradient(0, g, y, coefficients, part, grads)
+        run.weight_gradient(0, read, dy, sums, where)
+        largest = max(w.numel() for w in ctx.parameters[::3])
+        fused_device.sum_weight_grads[(triton.cdiv(largest, SUMMED), len(plan.layers))](
+            sums, flat, table, SPLITS=4, BLOCK=SUMMED, num_warps=4, **run.pdl
+        )
+        return None, None, *grads

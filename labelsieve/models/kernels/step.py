@@ -1,0 +1,39 @@
+"""The host side of step_device.py. `LABELSIEVE_FUSED=batch,adam` (or 1) switches them on."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+from torch import Tensor
+
+from labelsieve.models.kernels import step_device
+
+
+def gather_pictures(
+    pixels: Tensor, index: Tensor, code: Tensor, scale: Tensor, offset: Tensor, height: int, width: int, pad: int,
+    dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """engine.store.PictureStore.batch: [B, n * channels, height, width], channels last in memory."""
+    n, b = index.shape
+    channels = pixels.shape[-1]
+    out = torch.empty((b, height, width, n * channels), dtype=dtype, device=pixels.device)
+    block = 1024
+    step_device.gather_pictures[(triton.cdiv(out[0].numel(), block), b)](
+        pixels, index.contiguous(), code.contiguous(), scale, offset, out, b, N=n, C=channels, H=height, W=width,
+        PAD=pad, BLOCK=block, num_warps=4, enable_fp_fusion=False,
+    )  # fmt: skip
+    return out.permute(0, 3, 1, 2)
+
+
+def adam(
+    flat: Tensor, gradient: Tensor, first: Tensor, second: Tensor, decay: Tensor, owner: Tensor, rate: Tensor,
+    count: Tensor, *, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
+) -> None:  # fmt: skip
+    """engine.bundle.Bundle's step for Adam, in place; `gradient` without the weight decay, `count` with this step."""
+    size = flat.numel()
+    step_device.adam[(triton.cdiv(size, 1024),)](
+        flat, gradient, first, second, decay, owner, rate, count, size, beta2, 1 - beta1, 1 - beta2, math.log2(beta1),
+        math.log2(beta2), eps, BLOCK=1024, num_warps=4,
+    )  # fmt: skip
