@@ -91,6 +91,11 @@ class UnscaledNorm(BatchNorm):
             t.view(self.n, -1)[i] for t in (self.weight, self.bias, self.running_mean, self.running_var)
         )
         valid = self.valid[i : i + 1] if self.valid is not None and self.training else None
+        if self.across is not None and self.training:  # the batch is shared with other processes
+            return kernels.reference.batch_norm_act(
+                x, weight, bias * BIAS_GAIN, mean, var, 1,
+                relu=False, momentum=self.momentum, eps=self.eps, valid=valid, across=self.across,
+            )  # fmt: skip
         return kernels.batch_norm_act(
             x, weight, bias * BIAS_GAIN, mean, var, 1,
             relu=False, training=self.training, momentum=self.momentum, eps=self.eps, valid=valid,

@@ -104,6 +104,21 @@ def test_padding_enters_no_statistic(filters: Tensor) -> None:
     torch.testing.assert_close(found, single(x[:3, 3:]), rtol=1e-4, atol=1e-5)
 
 
+def test_statistics_are_those_of_all_processes(filters: Tensor) -> None:
+    """Two processes with the same half of a batch find what one finds of it; with another half they do not."""
+    torch.manual_seed(0)
+    network = FastCNN(4, filters=filters, widths=WIDTHS)
+    x = torch.randn(6, 3, 8, 8)
+    alone = network(x)
+    for norm in network.norms:
+        norm.valid = torch.tensor([6], dtype=torch.int32)
+        norm.across = lambda own: torch.stack([own, own])
+    torch.testing.assert_close(network(x), alone, rtol=1e-4, atol=1e-5)
+    for norm in network.norms:
+        norm.across = lambda own: torch.stack([own, own + 1])
+    assert (network(x) - alone).abs().max() > 1e-3
+
+
 def test_it_starts_as_the_identity_and_learns_biases_64_times_as_fast(filters: Tensor) -> None:
     network = FastCNN(4, filters=filters, widths=WIDTHS)
     middle = network.weights[1][:, :, 1, 1]
