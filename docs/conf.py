@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -18,13 +19,10 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
-# Pages that other parts of the project write are listed by pattern: one that is not there yet is no mistake.
-suppress_warnings = ["toc.empty_glob"]
 smartquotes = False  # --labels must stay two dashes
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "undoc-members": False}
 napoleon_google_docstring = False
 
 html_theme = "furo"
@@ -57,8 +55,33 @@ def command_line(app: Any, docname: str, source: list[str]) -> None:
     source[0] += re.sub(r"^#+ Table of Contents\n.*?(?=^\*\*Commands)", "", said, flags=re.DOTALL | re.MULTILINE)
 
 
+def pages_that_exist(app: Any, docname: str, source: list[str]) -> None:
+    """The index names pages that other parts of the project write: one that is not there yet is no mistake."""
+    if docname == "index":
+        there = {page: (Path(app.srcdir) / f"{page}.md").exists() for page in ("reproduction", "scaling", "trust")}
+        source[0] = "\n".join(line for line in source[0].splitlines() if there.get(line, True))
+
+
+def plain_docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings are written to be read as they are: code in single quotes, `selected_`, formulas indented."""
+    text: list[str] = []
+    in_formula = False
+    for line in lines:
+        formula = what == "module" and line.startswith("    ")
+        if formula and not in_formula:
+            text += ["::", ""]
+        in_formula = formula or (in_formula and not line)
+        if not formula:
+            line = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line)
+            line = re.sub(r"(?<![`\w])(\w*[A-Za-z0-9]_)(?![\w`])", r"``\1``", line)
+        text.append(line)
+    lines[:] = text
+
+
 def setup(app: Any) -> dict[str, bool]:
     # MathML is drawn by the browser itself: no script, no font from another server.
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.connect("source-read", command_line)
+    app.connect("source-read", pages_that_exist)
+    app.connect("autodoc-process-docstring", plain_docstring, priority=900)  # after napoleon
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,8 @@
 """Take the documentation's screenshots again: .venv/bin/python scripts/screenshots.py (about two minutes).
 
 Runs the tutorials of docs/tutorials up to their reports, opens each report and review page in a headless Chromium and
-writes docs/images/{report,review}-{pictures,table,text}.png, with few colours and each under 150 KB. What the commands
-print is printed, so that the tutorials can be compared with it.
+writes docs/images/, with few colours and each picture under 150 KB. What the commands print is printed, so that the
+tutorials can be compared with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = {"pictures": "pictures", "tables": "table", "text": "text"}  # tutorial: name in the pictures' names
+# Parts of the report to show of each tutorial's run: its top, the matrix (mistakes), the suspects.
+PARTS = {"pictures": ("top", "mistakes", "suspects"), "tables": ("mistakes",), "text": ("suspects",)}
 LARGEST = 150_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 COMMAND = [sys.executable, "-u", "-m", "labelsieve"]
@@ -80,7 +81,7 @@ def save(taken: bytes, name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tutorials", nargs="*", choices=[*PAGES, []], help="which ones; all without any")
+    parser.add_argument("tutorials", nargs="*", choices=[*PARTS, []], help="which ones; all without any")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     chosen = parser.parse_args()
     from playwright.sync_api import sync_playwright
@@ -88,18 +89,21 @@ def main() -> None:
     (DOCS / "images").mkdir(exist_ok=True)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chosen.chromium, args=FLAGS)
-        for tutorial in chosen.tutorials or PAGES:
+        for tutorial in chosen.tutorials or PARTS:
             with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
                 run = follow(tutorial)
-                page = browser.new_page(viewport={"width": 1200, "height": 1000})
+                page = browser.new_page(viewport={"width": 1200, "height": 900})
                 page.goto(f"file://{run}/report.html")
-                save(page.screenshot(), f"report-{PAGES[tutorial]}.png")
+                for part in PARTS[tutorial]:
+                    if part != "top":
+                        page.evaluate(f"document.getElementById('{part}').scrollIntoView({{behavior: 'instant'}})")
+                    save(page.screenshot(), f"report-{tutorial}-{part}.png")
                 with review(run) as address:
                     page = browser.new_page(viewport={"width": 1200, "height": 800})
                     page.goto(address)
                     page.wait_for_selector("body[data-ready]")
                     page.wait_for_timeout(500)
-                    save(page.screenshot(), f"review-{PAGES[tutorial]}.png")
+                    save(page.screenshot(), f"review-{tutorial}.png")
         browser.close()
 
 

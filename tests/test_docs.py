@@ -1,0 +1,126 @@
+"""The documentation builds offline without a warning, and says what the commands say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import labelsieve
+from labelsieve.cli import COMMANDS, make_app
+from labelsieve.commands.models import CLASSIFIERS
+from labelsieve.methods import METHODS
+from labelsieve.models.catalog import MODELS
+from labelsieve.runfolder import Decision, LabelRow
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(DOCS.glob("**/*.md"))
+
+
+def text(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    # Nothing is to be fetched: a proxy that is not there would make every try fail.
+    offline = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(out / "html"),
+         "-d", str(out / "doctrees")],
+        capture_output=True, text=True, env=offline, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out / "html"
+
+
+def test_every_page_is_built(site: Path) -> None:
+    for page in PAGES:
+        assert (site / page.relative_to(DOCS).with_suffix(".html")).exists(), page
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    for page in site.glob("**/*.html"):
+        loaded = re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(https?://[^"]+)"', page.read_text("utf-8"))
+        assert loaded == [], page
+
+
+def test_formulas_are_mathml(site: Path) -> None:
+    page = (site / "theory.html").read_text(encoding="utf-8")
+    assert page.count("<math") > 20
+    assert "\\frac" not in page
+
+
+def test_the_reference_has_every_command_and_option(site: Path) -> None:
+    page = re.sub(r"<[^>]+>", "", (site / "command-line.html").read_text(encoding="utf-8"))
+    for name in COMMANDS:
+        app = make_app()[name]
+        assert f"labelsieve {name}" in page
+        if app.default_command is not None:
+            for argument in app.assemble_argument_collection():
+                if argument.parameter.show is not False and argument.name.startswith("--"):
+                    assert argument.name in page, (name, argument.name)
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    page = (site / "api.html").read_text(encoding="utf-8")
+    for name in set(labelsieve.__all__) - {"__version__"}:
+        assert f"labelsieve.{name}" in page, name
+    for module in ("theory", "noise", "metrics"):
+        names = [line for line in dir(getattr(labelsieve, module)) if not line.startswith("_")]
+        functions = [n for n in names if getattr(getattr(labelsieve, module), n).__class__.__name__ == "function"]
+        own = [n for n in functions if getattr(getattr(labelsieve, module), n).__module__ == f"labelsieve.{module}"]
+        for name in own:
+            assert f'id="labelsieve.{module}.{name}"' in page, name
+
+
+def test_the_columns_of_a_run_folder_are_all_explained() -> None:
+    page = text("run-folder")
+    for name in (*LabelRow._fields, *Decision._fields):
+        assert f"`{name}`" in page, name
+
+
+def test_every_method_and_model_is_explained() -> None:
+    methods, models = text("methods"), text("models")
+    for name in METHODS:
+        assert f"## {name}\n" in methods
+    for name in (*CLASSIFIERS, *(n for n in MODELS if n != "auto" and not n.startswith("resnet"))):
+        assert f"`{name}`" in models, name
+
+
+def commands() -> list[str]:
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^```(?:console|shell)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            found += [line.split("#")[0].strip() for line in block.splitlines() if line.startswith("labelsieve ")]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_shown_can_be_parsed(line: str) -> None:
+    import shlex
+
+    make_app().parse_args(shlex.split(line)[1:], exit_on_error=False, print_error=False)
+
+
+def test_numbers_quoted_from_benchmarks_stand_there() -> None:
+    """A benchmark that is measured again must not leave old numbers behind."""
+    detection = (DOCS.parent / "benchmarks" / "detection.md").read_text(encoding="utf-8")
+    overview = next(line for line in detection.splitlines() if line.startswith("| all |"))
+    for number in re.findall(r"0\.\d{3}", text("faq")):
+        assert number in overview, number
+    digits = (DOCS.parent / "benchmarks" / "methods-digits.md").read_text(encoding="utf-8")
+    for number in re.findall(r"(\d\d\.\d) %", text("methods")):
+        assert number in digits, number
+
+
+def test_pictures_are_small_and_used() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for picture in (DOCS / "images").glob("*.png"):
+        assert picture.stat().st_size < 150_000
+        assert f"images/{picture.name}" in pages, picture.name
