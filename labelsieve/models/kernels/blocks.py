@@ -72,8 +72,8 @@ NORM: dict[tuple[int, int], NormBlock] = {}
 # Chosen by instructions a row and registers, not yet by measurement.
 FUSED_CONV: dict[tuple[int, int], FusedConvBlock] = {
     (16, 32): FusedConvBlock(32, 32, 16, 1, 3, 0, 3, 1056),
-    (32, 16): FusedConvBlock(32, 16, 32, 2, 3, 0, 3, 528),
-    (64, 8): FusedConvBlock(32, 8, 64, 4, 2, 0, 3, 264),
+    (32, 16): FusedConvBlock(32, 16, 32, 2, 3, 0, 3, 512),
+    (64, 8): FusedConvBlock(32, 8, 64, 4, 2, 0, 3, 256),
 }
 FUSED_WEIGHT: dict[tuple[int, int], WeightBlock] = {}
 
