@@ -218,7 +218,8 @@ KILLED = textwrap.dedent(
     plan = Plan("p", rng.integers(0, 4, 200), np.arange(180), seed=0, noise_ratio=0.2)
     (result,) = train(VectorStore(rng.normal(size=(200, 10)), torch.device("cpu")),
                       lambda n=1: MLP(4, inputs=10, widths=(16,), n=n), CoTeaching(), [plan], batch_size=64,
-                      schedule=Schedule(6, ((0, 0.05),), optimizer="sgd"), checkpoint=folder / "checkpoints", progress=kill)
+                      schedule=Schedule(6, ((0, 0.05),), optimizer="sgd"),
+                      checkpoint=folder / "checkpoints", progress=kill)
     flat = torch.cat([t.reshape(-1).float() for s in result.states for t in s.values()])
     replicas = world.everyones(flat.tolist())
     if world.rank == 0:

@@ -53,7 +53,8 @@ SCRIPT = textwrap.dedent(
             checkpoint=checkpoint, progress=tell if checkpoint else None)
 
     def select(with_trainer):
-        return drive(incv_steps(labels, 3, settings=INCVSettings(n_iterations=2, protocol="paper"), seed=0), with_trainer)
+        settings = INCVSettings(n_iterations=2, protocol="paper")
+        return drive(incv_steps(labels, 3, settings=settings, seed=0), with_trainer)
 
     undisturbed = select(trainer(x))
 
