@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,3 +92,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def beside_others(out: Path, device: str) -> Path:
+    """Under torchrun: join the other processes. The first writes `out` and speaks, the others have a scratch copy."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return out
+    from labelsieve.engine import parallel
+
+    world = parallel.start(device)
+    if world.rank:
+        sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the rest of the process
+    return world.folder(out)

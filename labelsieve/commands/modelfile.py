@@ -69,7 +69,7 @@ def _check_fits(factory: Callable[..., Any], state: dict[str, torch.Tensor]) -> 
     found = {name: tensor.shape for name, tensor in state.items()}
     if found != expected:
         wrong = min(name for name in {*expected, *found} if expected.get(name) != found.get(name))
-        raise InputError(f"the model's file is damaged ({wrong} does not fit the network): train again")
+        raise InputError(f"the model's file is damaged ({wrong[:60]} does not fit the network): train again")
 
 
 def save(path: Path, model: Model) -> None:

@@ -102,6 +102,22 @@ def make_trainer(
     return SklearnTrainer(rows(data), made, len(data.classes), workers)
 
 
+def cluster_trainer(
+    data: LabelledData, model: str, executor: str, *, epochs: int, device: str, checkpoint: Path, progress: Progress
+) -> Trainer:
+    """The same trainings as tasks of a Ray cluster."""
+    from labelsieve import stopping
+    from labelsieve.execute.ray_cluster import RayPool, RayTrainer
+
+    pool = RayPool(executor, device=device, stop=stopping.requested, tell=progress.note)
+    build = partial(_in_a_task, model=model, epochs=epochs, device=device)
+    return RayTrainer(data, build, pool=pool, checkpoint=checkpoint)
+
+
+def _in_a_task(data: LabelledData, *, model: str, epochs: int, device: str, checkpoint: Path) -> Trainer:
+    return make_trainer(data, model, epochs=epochs, device=device, checkpoint=checkpoint)
+
+
 def shape(data: LabelledData) -> tuple[int, ...]:
     """Of one sample as a network sees it: channels first."""
     if data.kind == "pictures":

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labelsieve.commands.common import Common, Problems, check_seed
+from labelsieve.commands.common import Common, Problems, beside_others, check_seed
 from labelsieve.commands.select import SelectOptions, check_method, describe, select_stage
 from labelsieve.commands.training import TrainOptions
 
@@ -46,7 +46,7 @@ def run(
     check_method(problems, "--selection", selection)
     settings, file = selecting.check(problems)
     training.check(problems)
-    folder = problems.attempt(RunFolder, out)
+    folder = problems.attempt(RunFolder, beside_others(out, selecting.device))
     problems.stop_if_any()
     assert folder is not None and settings is not None
     if dry_run:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from labelsieve.commands.common import Common, Problems, check_seed, percent, table
+from labelsieve.commands.common import Common, Problems, beside_others, check_seed, percent, table
 
 if TYPE_CHECKING:
     from labelsieve.data.labels import LabelFile
@@ -41,7 +41,7 @@ preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn clas
     """A CSV of id, label and optionally true: replaces the source's labels. True ones only measure the result."""
 
     executor: str = "local"
-    """Where trainings run: local."""
+    """Where the selection's trainings run: local; ray (this machine or $RAY_ADDRESS); ray://HEAD:PORT, a cluster."""
 
     device: str = "auto"
     """auto, cpu, cuda or mps."""
@@ -70,7 +70,8 @@ preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn clas
 
         problems.check(self.epochs >= 1, f"--epochs {self.epochs}: at least 1 is needed")
         problems.check(self.workers >= 1, f"--workers {self.workers}: at least 1 is needed")
-        problems.check(self.executor == "local", f"--executor {self.executor!r} is not known: choose local")
+        known = self.executor in ("local", "ray") or self.executor.startswith("ray://")
+        problems.check(known, f"--executor {self.executor!r} is not known: choose local, ray or ray://HEAD:PORT")
         known = self.device.split(":")[0] in ("auto", "cpu", "cuda", "mps")
         problems.check(known, f"--device {self.device!r} is not known: choose auto, cpu, cuda or mps")
         ratio = problems.attempt(_number_or_auto, self.remove_ratio)
@@ -127,7 +128,7 @@ def select(
     check_seed(problems, common)
     check_method(problems, "--method", method)
     settings, file = options.check(problems)
-    run = problems.attempt(RunFolder, out)
+    run = problems.attempt(RunFolder, beside_others(out, options.device))
     problems.stop_if_any()
     assert run is not None and settings is not None
     with run.lock():
@@ -153,7 +154,7 @@ def select_stage(
     common: Common,
 ) -> tuple[str, str]:
     """Select into a locked run folder; how it began (new, resumed, done) and the model."""
-    from labelsieve.commands.models import make_trainer, resolve
+    from labelsieve.commands.models import cluster_trainer, make_trainer, resolve
     from labelsieve.commands.selecting import run_selection
     from labelsieve.data.labels import true_codes
 
@@ -168,15 +169,16 @@ def select_stage(
         f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, model {model}"
         + (", going on where it was stopped" if begun == "resumed" else "")
     )
-    trainer = make_trainer(
-        data,
-        model,
-        epochs=options.epochs,
-        device=options.device,
-        workers=options.workers if options.workers > 1 else None,
-        checkpoint=run.checkpoints / "networks",
-        progress=progress,
-    )
+    epochs, device, folder = options.epochs, options.device, run.checkpoints / "networks"
+    if options.executor == "local":
+        trainer = make_trainer(
+            data, model, epochs=epochs, device=device, workers=options.workers if options.workers > 1 else None,
+            checkpoint=folder, progress=progress,
+        )  # fmt: skip
+    else:
+        trainer = cluster_trainer(
+            data, model, options.executor, epochs=epochs, device=device, checkpoint=folder, progress=progress
+        )
     true = true_codes(data, file) if file is not None else None
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
     return begun, model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labelsieve.commands.common import Common, Problems, check_seed
+from labelsieve.commands.common import Common, Problems, beside_others, check_seed
 from labelsieve.commands.training import TrainOptions
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def train(
     problems = Problems()
     check_seed(problems, common)
     options.check(problems)
-    folder = problems.attempt(RunFolder.existing, run)
+    folder = problems.attempt(RunFolder.existing, beside_others(run, device))
     problems.stop_if_any()
     assert folder is not None
     progress = common.progress()

@@ -1,0 +1,55 @@
+"""The same selection wherever it runs: here, as Ray tasks, on two processes under torchrun."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SELECT = ["-m", "labelsieve", "select", "digits", "--model", "mlp", "--epochs", "3", "--iterations", "1"]
+
+
+def run(arguments: list[str], home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(home), "RAY_USAGE_STATS_ENABLED": "0"}
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "labels.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    out = tmp_path_factory.mktemp("here")
+    done = run([*SELECT, "--out", str(out / "run")], out)
+    assert done.returncode == 0, done.stderr
+    return rows(out / "run")
+
+
+def test_as_tasks_of_a_ray_cluster(here: list[dict[str, str]], tmp_path: Path) -> None:
+    done = run([*SELECT, "--out", str(tmp_path / "run"), "--executor", "ray"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert rows(tmp_path / "run") == here
+
+
+def test_on_two_processes_under_torchrun(here: list[dict[str, str]], tmp_path: Path) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = run([*launcher, *SELECT, "--out", str(tmp_path / "run")], tmp_path)
+    assert done.returncode == 0, done.stderr
+    both = list(zip(rows(tmp_path / "run"), here, strict=True))
+    assert sum(a["verdict"] != b["verdict"] for a, b in both) <= 2  # sums in another order
+    assert max(abs(float(a["probability"]) - float(b["probability"])) for a, b in both) < 0.02
+    assert done.stdout.count(" selected, ") == 1  # one process speaks
+
+
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    done = run([*SELECT, "--out", str(tmp_path / "run"), "--executor", "ray://127.0.0.1:9"], tmp_path)
+    assert done.returncode == 2 and "no Ray cluster can be reached at 127.0.0.1:9" in done.stderr
+    assert "Traceback" not in done.stderr
