@@ -33,6 +33,7 @@ from labelsieve.types import SELECTED, VERDICTS, LabelledData, Selection
 
 FORMAT = 1
 Progressed = Literal["new", "resumed", "done"]
+MOST_WHOLE = 1000  # classes whose transition matrix is written whole
 READ_WHOLE = 2**28  # bytes of samples that a fingerprint takes in; a quarter of a second
 # A resumed stage goes on with the numbers an earlier process computed, so these must not have changed under it.
 VERSIONED = ("labelsieve", "numpy", "scikit-learn", "torch")
@@ -291,7 +292,7 @@ def summarise(
         "skipped": len(data.skipped),
         "classes": [_plain(name) for name in data.classes],
         "noise_ratio": float(selection.noise_ratio),
-        "transition_matrix": np.asarray(selection.transition_matrix).tolist(),
+        **_matrix(selection.transition_matrix),
         "label_precision": float(selection.expected_precision),
         "label_recall": float(selection.expected_recall),
         "counts": {name: int(np.sum(selection.verdict == code)) for code, name in enumerate(VERDICTS)},
@@ -304,6 +305,16 @@ def summarise(
     if measured is not None:
         summary |= {f"measured_{name}": float(value) for name, value in measured.items()}
     return summary
+
+
+def _matrix(transition: Any) -> dict[str, Any]:
+    """T whole, or with very many classes its entries alone: nearly all of it is nothing."""
+    matrix = np.asarray(transition)
+    if len(matrix) <= MOST_WHOLE:
+        return {"transition_matrix": matrix.tolist()}
+    rows, columns = np.nonzero(matrix)
+    entries = zip(rows.tolist(), columns.tolist(), matrix[rows, columns].tolist(), strict=True)
+    return {"transition_matrix": None, "transition_entries": [list(entry) for entry in entries]}
 
 
 def versions() -> dict[str, str]:

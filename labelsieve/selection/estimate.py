@@ -152,7 +152,7 @@ def estimate_from_scores(
     )
     transition = rows_to_one(counts)
     prior = joint.sum(axis=1) / joint.sum()
-    ratio = float(prior @ (1 - np.diagonal(transition)))
+    ratio = float(np.clip(prior @ (1 - np.diagonal(transition)), 0, 1))  # sums of shares may round to more than 1
     low, high = bootstrap_interval(counts, prior, seed)
     return NoiseEstimate(
         ratio=ratio,

@@ -24,7 +24,7 @@ from labelsieve import theory
 from labelsieve.errors import InputError
 from labelsieve.scoring import suspicion_of
 from labelsieve.selection.estimate import NoiseEstimate, cross_fitted_steps, pair_counts, remove_ratio
-from labelsieve.selection.joint import NEAR_SINGULAR, expected_right, left_over
+from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over
 from labelsieve.selection.outcome import finish
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.state import INCVState
@@ -217,7 +217,8 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
     source = f"the noise ratio and concentration {h:.2f}"
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
-    singular = float(np.linalg.svd(estimate.transition, compute_uv=False)[-1]) < NEAR_SINGULAR
+    # With very many classes few of their labels were counted: taken as if classes could not be told apart.
+    singular = classes > MOST_CLASSES or float(np.linalg.svd(estimate.transition, compute_uv=False)[-1]) < NEAR_SINGULAR
     interval = f"95 % interval {estimate.low:.4f} to {estimate.high:.4f}, at most {estimate.upper_bound:.4f}"
     notes = [
         f"noise ratio {eps:.4f} ({interval}) by {estimate.method}; {estimate.trust}",
@@ -237,6 +238,9 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
 
 def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray, classes: int) -> INCVState:
     """How many of the labels just selected are right, and what the rest then looks like."""
+    if classes > MOST_CLASSES:  # all that agree, under the cap of proposition 2
+        agreeing = int(np.sum(state.predicted[candidates] == given[candidates]))
+        return replace(state, right=state.right + agreeing)
     joint = pair_counts(state.predicted[candidates], given[candidates], classes)
     right, P = expected_right(joint, state.left)
     stay = state.candidates

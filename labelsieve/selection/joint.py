@@ -16,6 +16,7 @@ import numpy as np
 from labelsieve.types import FloatArray
 
 NEAR_SINGULAR = 0.1  # smallest singular value of T-hat below which least squares cannot tell classes apart
+MOST_CLASSES = 1000  # above, the cube of their number would take longer than the trainings
 
 
 def non_negative_least_squares(
