@@ -1,0 +1,191 @@
+"""Kills, refused writes, hostile files and fuzzing at length; the table in docs/trust.md comes from here.
+
+    python scripts/trust.py                     everything: 210 kills, 10,000 inputs a parser (about an hour)
+    python scripts/trust.py --only fuzz         some parts of it; the others keep the numbers of their last run
+    python scripts/trust.py --only none         write the table again
+    python scripts/trust.py --fuzz              only the parsers, without touching the table (`make fuzz`)
+
+Whatever breaks a promise ends the script with 1. Inputs that did are kept under tests/fuzz/, where a test replays them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "tests" / "trust"
+RECORD = ROOT / "docs" / "trust.json"
+PAGE = ROOT / "docs" / "trust.md"
+KEPT = ROOT / "tests" / "fuzz"
+sys.path.insert(0, str(TESTS))
+os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+PARTS = ("kills", "writes", "stops", "hostile", "fuzz", "audit")
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def kills(wanted: int) -> dict[str, Any]:
+    import trust_chaos as chaos
+
+    chaos.load_everything()
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
+        chaos.prepare(Path(folder))
+        for scenario, share in (("network", 0.5), ("scikit-learn", 0.3), ("pictures", 0.2)):
+            tally = chaos.chaos(scenario, round(wanted * share), seed=time.time_ns() % 2**32, say=say)
+            found[scenario] = asdict(tally)
+        os.chdir(ROOT)
+    return found
+
+
+def writes(wanted: int) -> dict[str, Any]:
+    import trust_chaos as chaos
+
+    chaos.load_everything()
+    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
+        chaos.prepare(Path(folder))
+        tally = chaos.refused_writes(range(1, wanted + 1), say=say)
+        os.chdir(ROOT)
+    return asdict(tally)
+
+
+def stops(wanted: int) -> dict[str, Any]:
+    import trust_chaos as chaos
+
+    chaos.load_everything()
+    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
+        chaos.prepare(Path(folder))
+        tally = chaos.stops(wanted, seed=time.time_ns() % 2**32, say=say)
+        os.chdir(ROOT)
+    return asdict(tally)
+
+
+def hostile() -> dict[str, Any]:
+    """Each case in a process of its own, so that one cannot spoil the next."""
+    import trust_hostile
+
+    import labelsieve.cli  # noqa: F401
+
+    counts: dict[str, list[str]] = {}
+    for case in trust_hostile.CASES:
+        with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
+            pid = os.fork()
+            if pid == 0:
+                _survive(case, Path(folder))
+            _, status = os.waitpid(pid, 0)
+            if os.waitstatus_to_exitcode(status) != 0:
+                raise AssertionError(f"{case.name}: {(Path(folder) / 'problem').read_text()}")
+        counts.setdefault(case.kind, []).append(case.name)
+        say(f"hostile: {case.name}: survived")
+    return counts
+
+
+def _survive(case: Any, folder: Path) -> None:
+    import trust_hostile
+
+    code = 1
+    try:
+        work = folder / "work"
+        work.mkdir()
+        os.chdir(work)
+        sys.path.insert(0, str(work))
+        log = folder / "said"
+        descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+
+        def said() -> str:
+            sys.stderr.flush()
+            text = log.read_text(errors="replace")
+            os.ftruncate(descriptor, 0)
+            return text
+
+        trust_hostile.survive(case, work, said)
+        code = 0
+    except BaseException:
+        import traceback
+
+        (folder / "problem").write_text(traceback.format_exc())
+    finally:
+        os._exit(code)
+
+
+def fuzz(inputs: int, names: list[str] | None = None) -> dict[str, Any]:
+    import trust_fuzz
+
+    found = {}
+    for name in names or list(trust_fuzz.PARSERS):
+        slow = trust_fuzz.PARSERS[name].parse is trust_fuzz._parse_summary
+        tally = trust_fuzz.forked(name, inputs // 5 if slow else inputs, keep=KEPT)
+        found[name] = asdict(tally)
+        say(f"fuzz: {name}: {tally.tried:,} inputs in {tally.seconds:.0f} s, {len(tally.problems)} problems")
+        for file, problem in tally.problems.items():
+            say(f"  {file}: {problem}")
+    return found
+
+
+def audit() -> dict[str, Any]:
+    """pip-audit on the constraints; what it says where its database cannot be reached is said in the table."""
+    command = [sys.executable, "-m", "pip_audit", "--requirement", str(ROOT / "constraints.txt"), "--no-deps",
+               "--disable-pip", "--progress-spinner", "off", "--format", "json"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    try:
+        packages = json.loads(done.stdout)["dependencies"]
+    except (ValueError, KeyError):
+        reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        return {"reached": False, "reason": "connection" if "onnect" in reason or "Max retries" in reason else "failed"}
+    known = {p["name"]: [v["id"] for v in p.get("vulns", [])] for p in packages if p.get("vulns")}
+    skipped = [p["name"] for p in packages if "skip_reason" in p]
+    return {"reached": True, "packages": len(packages), "known": known, "skipped": skipped}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}; none")
+    parser.add_argument("--kills", type=int, default=210)
+    parser.add_argument("--writes", type=int, default=120)
+    parser.add_argument("--stops", type=int, default=40)
+    parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--fuzz", action="store_true", help="only the parsers; the table stays as it is")
+    asked = parser.parse_args()
+    if asked.fuzz:
+        return 1 if any(tally["problems"] for tally in fuzz(asked.inputs).values()) else 0
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    work = {
+        "kills": lambda: kills(asked.kills),
+        "writes": lambda: writes(asked.writes),
+        "stops": lambda: stops(asked.stops),
+        "hostile": hostile,
+        "fuzz": lambda: fuzz(asked.inputs),
+        "audit": audit,
+    }
+    for part in asked.only.split(","):
+        if part != "none":
+            record[part] = work[part]()
+            record["machine"] = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+            RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    from trust_page import page
+
+    PAGE.write_text(page(record))
+    say(f"{PAGE.relative_to(ROOT)} is written")
+    broken = [name for name, tally in record.get("fuzz", {}).items() if tally["problems"]]
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
