@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -104,3 +105,12 @@ def beside_others(out: Path, device: str) -> Path:
     if world.rank:
         sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the rest of the process
     return world.folder(out)
+
+
+def one_first() -> AbstractContextManager[None]:
+    """Under torchrun: the first process of each machine reads and stages the data, then the others find it staged."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return nullcontext()
+    from labelsieve.engine import parallel
+
+    return parallel.current().one_first()

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labelsieve.commands.common import Common, Problems, beside_others, check_seed
+from labelsieve.commands.common import Common, Problems, beside_others, check_seed, one_first
 from labelsieve.commands.select import SelectOptions, check_method, describe, select_stage
 from labelsieve.commands.training import TrainOptions
 
@@ -55,7 +55,8 @@ def run(
     began = time.monotonic()
     progress = common.progress()
     with folder.lock():
-        data = selecting.load(source, file, folder / "staged", progress)
+        with one_first():
+            data = selecting.load(source, file, folder / "staged", progress)
         selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common)
         trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)
         if folder.state("report") != "done" or not (folder / "report.html").is_file():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from labelsieve.commands.common import Common, Problems, beside_others, check_seed, percent, table
+from labelsieve.commands.common import Common, Problems, beside_others, check_seed, one_first, percent, table
 
 if TYPE_CHECKING:
     from labelsieve.data.labels import LabelFile
@@ -132,7 +132,8 @@ def select(
     problems.stop_if_any()
     assert run is not None and settings is not None
     with run.lock():
-        data = options.load(source, file, run / "staged", common.progress())
+        with one_first():
+            data = options.load(source, file, run / "staged", common.progress())
         begun, model = select_stage(run, source, data, method, options, settings, file, common)
         summary = run.read_summary()
     common.say(*describe(summary), f"files: {out}/labels.csv, {out}/summary.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labelsieve.commands.common import Common, Problems, beside_others, check_seed
+from labelsieve.commands.common import Common, Problems, beside_others, check_seed, one_first
 from labelsieve.commands.training import TrainOptions
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def train(
     assert folder is not None
     progress = common.progress()
     with folder.lock():
-        data = samples_of(folder, progress)
+        with one_first():
+            data = samples_of(folder, progress)
         begun = run_training(folder, data, options, seed=common.seed, device=device, progress=progress)
         stage = folder.record()["stages"]["train"]
     done = "was trained already" if begun == "done" else f"trained in {stage['seconds']:.1f} s"
