@@ -2,7 +2,7 @@
 
     python benchmarks/methods_digits.py          writes benchmarks/methods-digits.md; about 10 minutes on one core
 
-Expected: incv-coteaching is best, or within one standard deviation of the best, in every column of the first table.
+Expected: incv-coteaching has the best mean, or one within a standard deviation of it, in every column of table 1.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     started = time.process_time()
-    accuracy, selected = measure(options.seeds)
+    accuracy, selected, fitted = measure(options.seeds)
     minutes = (time.process_time() - started) / 60
-    options.out.write_text(page(accuracy, selected, options.seeds, minutes), encoding="utf-8")
+    options.out.write_text(page(accuracy, selected, fitted, options.seeds, minutes), encoding="utf-8")
     print(options.out.read_text(encoding="utf-8"))
 
 
-def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple[float, ...]]]]:
-    """Test accuracy of the last epoch by row and noise, one number a seed; what INCV selected by noise."""
+def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple[float, ...]]], dict[str, float]]:
+    """Test accuracy of the last epoch by row and noise, one a seed; what INCV selected; what `standard` fits."""
     from sklearn.datasets import load_digits
 
     x, true = load_digits(return_X_y=True)
@@ -104,6 +104,7 @@ def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple
     factory = partial(MLP, CLASSES, inputs=x.shape[1], widths=(128, 128))
     accuracy: dict[str, dict[str, Any]] = {name: {} for name, *_ in UNTOLD + TOLD}
     selected: dict[str, list[tuple[float, ...]]] = {}
+    fitted: dict[str, float] = {}
     for column, (pattern, ratio) in NOISE.items():
         T = pattern(CLASSES, ratio)
         labels = [
@@ -121,6 +122,7 @@ def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple
                 metrics.label_recall(found.selected, given, true[:TRAINING]),
                 found.noise_ratio,
                 1 - found.expected_precision,
+                1 - metrics.label_precision(found.selected, given, true[:TRAINING]),
             )
             for given, found in zip(labels, cell.selections, strict=True)
         ]
@@ -134,23 +136,23 @@ def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple
                 schedule=SCHEDULE, batch_size=BATCH, watch=test, watch_every=10_000, together=True,
             )  # fmt: skip
             accuracy[name][column] = [float((result.watched[-1] == true[TRAINING:]).mean()) for result in results]
+            if name == "standard":
+                fitted[column] = float(np.mean([result.history[-1]["accuracy_given"] for result in results]))
             print(f"{column}  {name:34} {100 * np.mean(accuracy[name][column]):.1f} %", flush=True)
-    return accuracy, selected
+    return accuracy, selected, fitted
 
 
-def standing(accuracy: dict[str, dict[str, Any]]) -> str:
-    """Whether incv-coteaching is best, or within one standard deviation of the best, by column."""
-    said = []
+def standing(accuracy: dict[str, dict[str, Any]]) -> list[str]:
+    """By column: incv-coteaching against the best of the other untold methods, with the spread of the difference."""
+    lines = []
     for column in NOISE:
-        means = {name: np.mean(accuracy[name][column]) for name, *_ in UNTOLD}
-        best = max(means, key=lambda name: float(means[name]))
-        gap = means[best] - means["incv-coteaching"]
-        spread = max(np.std(accuracy[best][column]), np.std(accuracy["incv-coteaching"][column]))
-        place = (
-            "best" if gap == 0 else "within one standard deviation of the best" if gap <= spread else f"behind {best}"
-        )
-        said.append(f"{column}: {place}")
-    return "; ".join(said)
+        others = [name for name, *_ in UNTOLD if name != "incv-coteaching"]
+        best = max(others, key=lambda name: float(np.mean(accuracy[name][column])))
+        # The seeds are shared (labels and first weights), so the difference is taken seed by seed.
+        lead = 100 * (np.array(accuracy["incv-coteaching"][column]) - np.array(accuracy[best][column]))
+        clear = "clear" if abs(lead.mean()) > lead.std() else "within one standard deviation, so no difference is shown"
+        lines.append(f"- {column}: {lead.mean():+.1f} ± {lead.std():.1f} points against {best}; {clear}")
+    return lines
 
 
 def table(rows: Sequence[Row], accuracy: dict[str, dict[str, Any]]) -> list[str]:
@@ -161,7 +163,9 @@ def table(rows: Sequence[Row], accuracy: dict[str, dict[str, Any]]) -> list[str]
     return lines
 
 
-def page(accuracy: dict[str, Any], selected: dict[str, Any], seeds: int, minutes: float) -> str:
+def page(
+    accuracy: dict[str, Any], selected: dict[str, Any], fitted: dict[str, float], seeds: int, minutes: float
+) -> str:
     lines = [
         "# All methods on digits",
         "",
@@ -179,29 +183,42 @@ def page(accuracy: dict[str, Any], selected: dict[str, Any], seeds: int, minutes
         "",
         *table(UNTOLD, accuracy),
         "",
-        f"`incv-coteaching`: {standing(accuracy)}.",
+        "`incv-coteaching` against the best of the others, by seed:",
+        "",
+        *standing(accuracy),
         "",
         "## Told the truth about the noise",
         *table(TOLD, accuracy),
         "",
-        "## What INCV selected",
+        "## What INCV selected, and what plain training fits",
         "| | " + " | ".join(NOISE) + " |",
         "|---" * (len(NOISE) + 1) + "|",
     ]
-    names = ["label precision", "label recall", "estimated noise ratio", "estimated noise ratio of the selected set"]
+    names = [
+        "label precision",
+        "label recall",
+        "estimated noise ratio",
+        "estimated noise ratio of the selected set",
+        "its true one",
+    ]
     for i, name in enumerate(names):
         means = [f"{np.mean([found[i] for found in selected[column]]):.3f}" for column in NOISE]
         lines.append(f"| {name} | " + " | ".join(means) + " |")
+    lines.append("| given labels that `standard` fits | " + " | ".join(f"{fitted[c]:.3f}" for c in NOISE) + " |")
     return "\n".join([*lines, "", *READING, ""])
 
 
 READING = [
     "## Reading it",
-    "- `standard` has memorised its labels by the last epoch. What it lost is what the others try to keep.",
-    "- `f-correction` estimates T from a network that has memorised, so T comes out close to the identity and little",
-    "  is corrected; told T, it shows what a good estimate would be worth.",
-    "- `mentornet` forgets a fixed quarter of every batch: enough at 20 %, too little at 50 % and more.",
-    "- `decoupling` learns from what its networks dispute, which is mostly wrong labels once the noise is strong.",
+    "Five seeds of a small data set: the tables rank methods by their means, and only differences beyond their spread",
+    "say anything. The reasons below fit the numbers; none of them was tested by itself.",
+    "",
+    "- Told the truth, other methods reach or pass `incv-coteaching` where the noise is hardest (second table):",
+    "  what it is worth depends on how well the noise is estimated, and the noise ratio of the set it selects under",
+    "  pair noise is underestimated (last table), so that too few samples are left out.",
+    "- `f-correction` ends close to `standard`: an estimate of T from a network that fits its labels is close to the",
+    "  identity. Told T it gains most under pair noise and little under symmetric noise.",
+    "- `mentornet` forgets a fixed quarter of every batch; at the percentile of the true ratio it gains from 50 % on.",
 ]
 
 if __name__ == "__main__":
