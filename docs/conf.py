@@ -15,7 +15,7 @@ project = "labelsieve"
 author = "the labelsieve authors"
 release = version = labelsieve.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
@@ -23,7 +23,6 @@ smartquotes = False  # --labels must stay two dashes
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-napoleon_google_docstring = False
 
 html_theme = "furo"
 html_title = f"labelsieve {release}"
@@ -51,6 +50,8 @@ def command_line(app: Any, docname: str, source: list[str]) -> None:
     commands = make_app()
     pages = [commands[name].generate_docs(usage_name=f"labelsieve {name}", heading_level=2) for name in COMMANDS]
     said = "\n\n".join(pages)
+    # cyclopts takes `python -m sphinx` for the program that is documented.
+    said = said.replace(" -m sphinx", "")
     # The page has its own table of contents beside it.
     source[0] += re.sub(r"^#+ Table of Contents\n.*?(?=^\*\*Commands)", "", said, flags=re.DOTALL | re.MULTILINE)
 
@@ -62,11 +63,29 @@ def pages_that_exist(app: Any, docname: str, source: list[str]) -> None:
         source[0] = "\n".join(line for line in source[0].splitlines() if there.get(line, True))
 
 
+def listed(lines: list[str]) -> list[str]:
+    """Sections of `name, name : what they are` as lists under their title."""
+    text: list[str] = []
+    section = False
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        found = re.fullmatch(r"(\w+(?:, \w+)*) : (.+)", line)
+        if after.startswith("----"):
+            section = True
+            text += [f"**{line}**", ""]
+        elif section and found:
+            text.append(f"* {', '.join(f'`{word}`' for word in found[1].split(', '))}: {found[2]}")
+        elif section and line.startswith("    "):
+            text.append(f"  {line.strip()}")
+        elif not line.startswith("----"):
+            text.append(line)
+    return text
+
+
 def plain_docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are written to be read as they are: code in single quotes, `selected_`, formulas indented."""
     text: list[str] = []
     in_formula = False
-    for line in lines:
+    for line in listed(lines):
         formula = what == "module" and line.startswith("    ")
         if formula and not in_formula:
             text += ["::", ""]
@@ -83,5 +102,5 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.connect("source-read", command_line)
     app.connect("source-read", pages_that_exist)
-    app.connect("autodoc-process-docstring", plain_docstring, priority=900)  # after napoleon
+    app.connect("autodoc-process-docstring", plain_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

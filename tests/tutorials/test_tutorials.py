@@ -93,8 +93,15 @@ def test_tutorial_from_a_messy_folder_to_corrected_labels(
     assert names["right"] >= 0.95 * len(truth)
 
 
-def test_exports_differ_from_the_source_in_wrong_labels_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The helper that compares shown with printed text can fail."""
+def test_the_first_run_prints_what_its_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (_, commands), (_, shown) = blocks("../first-run")
+    said = "".join(in_console(line) for line in commands.splitlines())
+    assert_shown(shown, said)
+    assert (tmp_path / "demo" / "report.html").exists()
+
+
+def test_comparing_shown_with_printed_text_can_fail() -> None:
     assert_shown("300 samples: 1 selected\n", "noise\n299 samples: 22 selected\n")
     with pytest.raises(AssertionError):
         assert_shown("b 1\na 2\n", "a 1\nb 2\n")
