@@ -19,7 +19,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionErro
 
 import labelsieve
 from labelsieve import stopping
-from labelsieve.errors import InputError
+from labelsieve.errors import FailedError, InputError
 
 COMMANDS = {
     "demo": "labelsieve.commands.demo",
@@ -65,6 +65,8 @@ def run(tokens: Sequence[str]) -> int:
         result = command(*bound.args, **bound.kwargs)
     except InputError as problem:
         return _fail(2, str(problem))
+    except FailedError as problem:
+        return _fail(1, str(problem))
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

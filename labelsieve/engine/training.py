@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labelsieve.engine.bundle import NetworkState
 from labelsieve.engine.method import Method, Plan
+from labelsieve.errors import FailedError
 from labelsieve.types import Scores
 
 SCORES = ("predicted", "probability", "confidence", "loss")
@@ -21,7 +22,7 @@ class OutOfTime(Exception):  # noqa: N818 - no error: the training goes on next 
     """The budget is spent; a checkpoint lies where the training can go on."""
 
 
-class Diverged(ValueError):  # noqa: N818
+class Diverged(FailedError, ValueError):  # noqa: N818
     """A loss became infinite or NaN; the last checkpoint is from before."""
 
 

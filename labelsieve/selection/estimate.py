@@ -114,12 +114,25 @@ def bootstrap_interval(counts: FloatArray, prior: FloatArray, seed: int) -> tupl
     return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))
 
 
-def trust_sentence(counts: FloatArray, joint: FloatArray, prior: FloatArray, ratio: float) -> str:
-    """How far to trust the estimate; `joint` counts all predictions against given labels."""
+def by_chance(joint: FloatArray) -> bool:
+    """Do predictions agree with the given labels no more than independent ones would?"""
     n = joint.sum()
     agreement = float(np.trace(joint)) / n
     chance = float(joint.sum(axis=1) @ joint.sum(axis=0)) / n**2
-    if agreement - chance < 3 * np.sqrt(max(chance * (1 - chance), 1e-12) / n):
+    return bool(agreement - chance < 3 * np.sqrt(max(chance * (1 - chance), 1e-12) / n))
+
+
+def trust_sentence(
+    counts: FloatArray, joint: FloatArray, prior: FloatArray, ratio: float, held_out: FloatArray | None = None
+) -> str:
+    """How far to trust the estimate; `joint` counts all predictions against given labels.
+
+    `held_out` counts those of networks that saw nothing of what they predict. g's are not of that kind: its training
+    samples are those that a network trained on the very labels g then meets agreed with, and g repeats that network.
+    """
+    n = joint.sum()
+    agreement = float(np.trace(joint)) / n
+    if by_chance(joint if held_out is None else held_out):
         return "not distinguishable from random: held-out predictions agree with the labels no more than by chance"
     used = counts.sum(axis=1)[prior > 0]
     if n < 2 * CONFIDENT_LEAST * len(counts) or used.min() < CONFIDENT_LEAST:
@@ -141,15 +154,19 @@ def trust_sentence(counts: FloatArray, joint: FloatArray, prior: FloatArray, rat
 
 
 def estimate_from_scores(
-    scores: Sequence[Scores], given: Sequence[IntArray], classes: int, *, seed: int, method: str
+    scores: Sequence[Scores],
+    given: Sequence[IntArray],
+    classes: int,
+    *,
+    seed: int,
+    method: str,
+    held_out: Sequence[Scores] | None = None,
 ) -> NoiseEstimate:
-    """The estimate from held-out scores of both halves, whoever made them."""
+    """The estimate from scores of both halves, whoever made them; `held_out` tells whether there is anything to it."""
     counts = sum(
         (confident_counts(s, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
     )
-    joint = sum(
-        (pair_counts(s.predicted, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
-    )
+    joint = _joint(scores, given, classes)
     transition = rows_to_one(counts)
     prior = joint.sum(axis=1) / joint.sum()
     ratio = float(np.clip(prior @ (1 - np.diagonal(transition)), 0, 1))  # sums of shares may round to more than 1
@@ -164,8 +181,18 @@ def estimate_from_scores(
         concentration=concentration(transition, prior),
         counted=int(counts.sum()),
         method=method,
-        trust=trust_sentence(counts, joint, prior, ratio),
+        trust=trust_sentence(
+            counts, joint, prior, ratio, None if held_out is None else _joint(held_out, given, classes)
+        ),
     )
+
+
+def _joint(scores: Sequence[Scores], given: Sequence[IntArray], classes: int) -> FloatArray:
+    """All predictions against given labels."""
+    counted = np.zeros((classes, classes))
+    for s, y in zip(scores, given, strict=True):
+        counted += pair_counts(s.predicted, y, classes)
+    return counted
 
 
 def cross_fitted_steps(
@@ -194,6 +221,6 @@ def cross_fitted_steps(
     ]
     first, second = yield jobs
     estimate = estimate_from_scores(
-        (first, second), given, classes, seed=seed, method="cross-fitted confident counting"
+        (first, second), given, classes, seed=seed, method="cross-fitted confident counting", held_out=scores
     )
     return estimate, (first, second)

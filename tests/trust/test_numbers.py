@@ -60,6 +60,7 @@ def test_every_sample_a_class_of_its_own(kind) -> None:
     fit(kind, np.arange(20.0)[:, None], np.arange(20))
 
 
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
 @pytest.mark.parametrize("c", [2_500, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_thousands_of_classes(c: int, tmp_path: Path, monkeypatch, capsys) -> None:
     y = np.repeat(np.arange(c), 2)
@@ -118,6 +119,17 @@ def test_labels_that_do_not_depend_on_the_samples(c: int, tmp_path: Path, monkey
     assert any(RANDOM in note for note in summary["notes"]), summary["notes"]
     assert run("report run".split()) == 0
     assert RANDOM in Path("run/report.html").read_text()
+
+
+def test_a_network_that_memorises_random_labels_is_not_believed() -> None:
+    """What was selected by a network that knows a half's labels repeats them: only the first look is held out."""
+    missed = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x, y = rng.normal(size=(600, 4)), rng.integers(0, 5, 600)
+        found = fit(INCV, x, y, KNeighborsClassifier(1), n_iterations=1)
+        missed += not any(RANDOM in note for note in found.notes_)
+    assert missed <= 1
 
 
 def test_a_loss_that_becomes_nan_is_said_and_the_checkpoint_before_it_kept(tmp_path: Path, monkeypatch) -> None:

@@ -31,6 +31,9 @@ class OneAnswer(ClassifierMixin, BaseEstimator):
     def predict_proba(self, x):
         return np.eye(len(self.classes_))[np.zeros(len(x), dtype=int)]
 
+    def predict(self, x):
+        return np.full(len(x), self.classes_[0])
+
 
 def diverging(classes):
     """A network whose loss is finite for a few epochs and NaN from then on."""
