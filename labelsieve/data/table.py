@@ -181,6 +181,9 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]})") from None
+        table = pq.read_table(path)
+        table.validate(full=True)  # a file may say that something is text which is none
+        assert all(isinstance(name, str) for name in table.column_names)
+        return table
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None

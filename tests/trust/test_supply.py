@@ -43,7 +43,7 @@ def cut_the_network() -> None:
         ),
         ("select shapes --out pictures --model nearest --iterations 1", "report pictures"),
         ("select text.csv --out text --iterations 1", "report text"),
-        ("select digits --out digits --model nearest --iterations 1", "report digits"),
+        ("select digits --out of-digits --model nearest --iterations 1", "report of-digits"),
     ],
     ids=["table", "pictures", "text", "digits"],
 )

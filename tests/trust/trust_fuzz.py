@@ -155,7 +155,7 @@ def _label_rows() -> list[bytes]:
 def _records() -> list[bytes]:
     stage = {"state": "running", "started": "t", "settings": {"seed": 0}, "versions": {"numpy": "2"}}
     record = {"format": 1, "data": {"source": "x.csv", "samples": 3, "fingerprint": "f"}, "settings": {"seed": 0},
-              "stages": {"select": stage, "train": {**stage, "state": "done"}}, "versions": {}, "seed": 0}  # fmt: skip
+              "stages": {"select": {**stage, "state": "done"}, "train": stage}, "versions": {}, "seed": 0}  # fmt: skip
     return [json.dumps(record, indent=2).encode()]
 
 
