@@ -7,6 +7,7 @@ classifier class or any function that returns a torch network.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -177,6 +178,8 @@ def classifier(name: str) -> Any:
 def from_name(name: str, classes: int) -> tuple[Any, Callable[..., Any] | None]:
     """(classifier, None) or (None, factory) for package.module:Name."""
     module, _, attribute = name.partition(":")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # a module beside the data is found, as with `python -m`
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:

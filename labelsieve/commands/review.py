@@ -16,7 +16,7 @@ def review(
     host: str = "127.0.0.1",
     open: bool = False,
     common: Common = Common(),
-) -> None:
+) -> int:
     """Serve the review page until Ctrl-C. Every decision is saved when it is made.
 
     Parameters
@@ -48,4 +48,11 @@ def review(
 
             webbrowser.open(address)
 
-    serve(run, port=port, host=host, ready=ready)
+    try:
+        serve(run, port=port, host=host, ready=ready)
+    except KeyboardInterrupt as stopped:
+        if type(stopped) is not KeyboardInterrupt:
+            raise
+        common.say("The review page has ended; every decision is saved.")
+        return 130
+    return 0

@@ -99,7 +99,7 @@ def contents(facts: Facts) -> Markup:
 
 
 def what_next(facts: Facts) -> Markup:
-    run = shlex.quote(facts.run.name)
+    run = shlex.quote(str(facts.run))  # as it was given: a command that can be copied
     left = max(len(facts.suspects) - facts.decided, 0)
     steps: list[Markup] = []
     if left:
