@@ -26,6 +26,7 @@ BOOTSTRAP_DRAWS = 400
 # How often g must be wrong to explain the labels, were the noise the same for every sample of a class: above the first
 # its mistakes may hide some noise, above the second one should doubt that the noise is the same.
 NOTICEABLE_ERROR, SUSPICIOUS_ERROR = 0.10, 0.25
+WIDE_INTERVAL = 0.05  # half the width of the interval above which the number alone says too little
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,9 @@ def trust_sentence(
             f"fair: the classifier's own mistakes may hide noise; the truth lies between {ratio:.2f} and"
             f" {1 - agreement:.2f}, nearer the first where the noise is the same for all samples of a class"
         )
+    counted = counts.sum()
+    if 1.96 * np.sqrt(ratio * (1 - ratio) / counted) > WIDE_INTERVAL:
+        return f"fair: {int(counted)} labels were counted, which leaves a wide interval: read that, not the number"
     return "trustworthy: the noise looks the same for all samples of a class"
 
 
@@ -177,7 +181,7 @@ def estimate_from_scores(
         high=max(high, ratio),
         transition=transition,
         prior=prior,
-        upper_bound=1 - float(np.trace(joint) / joint.sum()),
+        upper_bound=max(ratio, 1 - float(np.trace(joint) / joint.sum())),  # few counted labels may say more than all
         concentration=concentration(transition, prior),
         counted=int(counts.sum()),
         method=method,
