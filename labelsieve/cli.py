@@ -93,13 +93,22 @@ def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
         except CycloptsError as error:
             option = _option(error)
             if not (isinstance(error, MissingArgumentError) and option in named):
-                problems.append(" ".join(str(error).split()).rstrip("."))
+                problems.append(_sentence(error, option))
             named.add(option)
             if _without(tokens, error, option):
                 continue
         if problems:
             raise InputError("; ".join(problems))
         return command, bound
+
+
+def _sentence(error: CycloptsError, option: str) -> str:
+    told = " ".join(str(error).split()).rstrip(".")
+    missing = isinstance(error, MissingArgumentError) and told.endswith("requires an argument")
+    if missing and error.command_chain and not getattr(error, "tokens_so_far", None):
+        command = " ".join(error.command_chain)
+        return f"{option} is missing: see `labelsieve {command} --help`"
+    return told
 
 
 def _option(error: CycloptsError) -> str:
