@@ -149,8 +149,10 @@ def audit() -> dict[str, Any]:
     except (ValueError, KeyError):
         reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
         return {"reached": False, "reason": "connection" if "onnect" in reason or "Max retries" in reason else "failed"}
-    known = {p["name"]: [v["id"] for v in p.get("vulns", [])] for p in packages if p.get("vulns")}
     skipped = [p["name"] for p in packages if "skip_reason" in p]
+    if len(skipped) == len(packages):
+        return {"reached": False, "reason": f"its database knew none of the {len(packages)} packages"}
+    known = {p["name"]: [v["id"] for v in p.get("vulns", [])] for p in packages if p.get("vulns")}
     return {"reached": True, "packages": len(packages), "known": known, "skipped": skipped}
 
 
