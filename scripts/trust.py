@@ -163,6 +163,7 @@ def main() -> int:
     parser.add_argument("--writes", type=int, default=120)
     parser.add_argument("--stops", type=int, default=40)
     parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--parsers", default="", help="only these of the parsers; the others keep their numbers")
     parser.add_argument("--fuzz", action="store_true", help="only the parsers; the table stays as it is")
     asked = parser.parse_args()
     if asked.fuzz:
@@ -173,7 +174,7 @@ def main() -> int:
         "writes": lambda: writes(asked.writes),
         "stops": lambda: stops(asked.stops),
         "hostile": hostile,
-        "fuzz": lambda: fuzz(asked.inputs),
+        "fuzz": lambda: {**record.get("fuzz", {}), **fuzz(asked.inputs, list(filter(None, asked.parsers.split(","))))},
         "audit": audit,
     }
     for part in asked.only.split(","):

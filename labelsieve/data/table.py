@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +60,9 @@ def load(
         for row, name in enumerate(written):
             file = safe_path(base, name)
             if file is None:
-                raise InputError(f"{path}, {lines.name(row)}: {name!r} leads outside {base}; give --root")
-            if not file.is_file():
-                raise InputError(f"{path}, {lines.name(row)}: the file {name!r} is not there")
+                raise InputError(f"{path}, {lines.name(row)}: {name[:200]!r} leads outside {base}; give --root")
+            if not os.path.isfile(file):  # noqa: PTH113 - unlike Path's, it never raises
+                raise InputError(f"{path}, {lines.name(row)}: the file {name[:200]!r} is not there")
             files.append(file)
         return read_pictures(
             files, y, classes, ids(written), name=path.stem, size=size, staging=staging, progress=progress
