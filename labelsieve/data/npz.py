@@ -24,7 +24,7 @@ def load(path: Path, *, labelled: bool = True) -> LabelledData:
                 raise InputError(f"{path} is not an .npz archive")
             names = [name for name in ("x", "y", "ids") if name in archive.files]
             if "x" not in names or (labelled and "y" not in names):
-                there = ", ".join(archive.files) or "nothing"
+                there = ", ".join(archive.files)[:300] or "nothing"
                 raise InputError(f"{path} needs arrays named x and y; it holds {there}")
             _check_sizes(file, names, path)
             arrays = {name: archive[name] for name in names}
@@ -33,7 +33,7 @@ def load(path: Path, *, labelled: bool = True) -> LabelledData:
     except Exception as error:  # a damaged archive may raise nearly anything
         if "pickle" in str(error):
             raise InputError(f"{path} holds Python objects, which are never loaded: save plain arrays") from None
-        raise InputError(f"{path} is not a readable .npz archive ({error})") from None
+        raise InputError(f"{path} is not a readable .npz archive ({str(error)[:300]})") from None
     for name, array in arrays.items():
         _check_text(array, f"{path}: {name}")
     x = arrays["x"]
