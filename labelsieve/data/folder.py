@@ -14,7 +14,6 @@ from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
-
 NO_TEXT = "its name is not valid UTF-8: rename it"
 
 
