@@ -88,7 +88,7 @@ def read_label_file(path: Path | str) -> LabelFile:
                 raise InputError(f"{path} is empty: it needs a first line with id,label")
             for column in ("id", "label"):
                 if column not in header:
-                    raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(header)}")
+                    raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(header)[:300]}")
             id_at, label_at = header.index("id"), header.index("label")
             true_at = header.index("true") if "true" in header else None
             for row in rows:

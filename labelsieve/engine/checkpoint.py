@@ -73,11 +73,11 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             described = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, RuntimeError) as problem:
-        raise ValueError(str(problem).splitlines()[0]) from None
+        raise ValueError(str(problem).splitlines()[0][:300]) from None
     try:
         meta = json.loads(described["meta"])
         expected = described["checksum"]
-    except (KeyError, json.JSONDecodeError):
+    except (KeyError, json.JSONDecodeError, RecursionError):
         raise ValueError("its description is missing") from None
     if _checksum(tensors, meta) != expected:
         raise ValueError("its checksum does not match")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -137,7 +138,7 @@ def find_source(run: RunFolder, source: str) -> Path | None:
     if not source:
         return None
     for base in (Path(), run.path.resolve().parent):
-        if (base / source).exists():
+        if os.path.exists(base / source):  # noqa: PTH110 - unlike Path's, it raises at no name
             return base / source
     return None
 

@@ -270,7 +270,6 @@ class Tally:
     kills: int = 0
     runs: int = 0
     files: int = 0  # read after kills
-    resumed: int = 0
     seconds: float = 0.0
 
 
