@@ -7,7 +7,7 @@ WORKERS ?= 2
 # Two workers share the cores: one thread each, or they step on each other's feet.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: .venv help demo test test-slow check format bench docs chromium clean
+.PHONY: .venv help demo test test-slow check format bench docs trust fuzz chromium clean
 
 help:
 	@echo "make demo    set up, then find wrong labels in the embedded digits (under a minute)"
@@ -15,6 +15,7 @@ help:
 	@echo "make check   formatter, linter, type checker"
 	@echo "make bench   benchmarks that need no GPU"
 	@echo "make docs    the documentation, warnings as errors"
+	@echo "make trust   kills, hostile files and fuzzing at length"
 
 # A fresh clone needs only the core for the demo; the tests add the rest on top.
 $(VENV)/core: pyproject.toml constraints.txt
@@ -60,6 +61,13 @@ bench: $(VENV)/all
 	$(BIN)/labelsieve bench engine --device cpu
 	$(BIN)/labelsieve bench select
 	$(BIN)/labelsieve bench io
+
+# Kills, refused writes, hostile files and fuzzing at length; rewrites docs/trust.md. About an hour.
+trust: $(VENV)/all
+	$(ONE_THREAD) $(BIN)/python scripts/trust.py
+
+fuzz: $(VENV)/all
+	$(ONE_THREAD) $(BIN)/python scripts/trust.py --fuzz
 
 docs: $(VENV)/all
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
