@@ -69,11 +69,15 @@ def unique_ids(ids: Iterable[Any], *, where: str, line: int | None = None) -> ND
 
 @dataclass(frozen=True)
 class LabelFile:
-    """A CSV of id, label and optionally true. Only `metrics` may be shown `true`."""
+    """A CSV of id, label and optionally true. Only `metrics` may be shown `true`.
+
+    With a column `decision` it is what `export --what decisions` writes: samples it does not name keep their labels.
+    """
 
     path: Path
     labels: dict[str, str]
     true: dict[str, str] | None
+    partial: bool = False
 
 
 def read_label_file(path: Path | str) -> LabelFile:
@@ -91,6 +95,7 @@ def read_label_file(path: Path | str) -> LabelFile:
                     raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(header)[:300]}")
             id_at, label_at = header.index("id"), header.index("label")
             true_at = header.index("true") if "true" in header else None
+            decision_at = header.index("decision") if "decision" in header else None
             for row in rows:
                 if not row:
                     continue
@@ -99,6 +104,11 @@ def read_label_file(path: Path | str) -> LabelFile:
                 id, label = row[id_at], row[label_at]
                 if id in labels:
                     raise InputError(f"{path}, line {rows.line_num}: the id {id!r} was there before; ids must differ")
+                if decision_at is not None and row[decision_at] == "drop":
+                    raise InputError(
+                        f"{path}, line {rows.line_num}: {id!r} was dropped, and labels cannot leave samples out; "
+                        "`export --what cleaned` writes a source without them"
+                    )
                 if label == "":
                     raise InputError(f"{path}, line {rows.line_num}: the label is missing")
                 labels[id] = label
@@ -110,12 +120,15 @@ def read_label_file(path: Path | str) -> LabelFile:
         raise InputError(f"{path} is not a CSV file in UTF-8 ({error})") from None
     if not labels:
         raise InputError(f"{path} holds no labels below its first line")
-    return LabelFile(path, labels, true if true_at is not None else None)
+    return LabelFile(path, labels, true if true_at is not None else None, partial=decision_at is not None)
 
 
 def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:
     """The same samples with the file's labels. Classes that the source lacks follow the source's own."""
     ids = data.ids.tolist()
+    if file.partial:
+        own = {id: str(data.classes[code]) for id, code in zip(ids, data.y.tolist(), strict=True)}
+        file = replace(file, labels=own | file.labels)
     missing = [id for id in ids if id not in file.labels]
     if missing:
         more = f" and of {len(missing) - 1:,} more" if len(missing) > 1 else ""

@@ -46,8 +46,8 @@ def load_source(
 
     `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read.
     """
-    # Labels from a file make the source's own unnecessary.
-    needs_labels = labelled and labels is None
+    # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
+    needs_labels = labelled and (labels is None or labels.partial)
     scheme = source.partition(":")[0]
     path = Path(source)
     if source == "digits" and not path.exists():
