@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO, Any
 
 from labelsieve.errors import InputError
 
+LET_GO = 5.0  # seconds in which a dead owner's lock should be free
 # A run folder may come from somebody else: a link in it must not lead our writing to another file.
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
@@ -104,6 +106,7 @@ def locked(path: Path, *, what: str) -> Iterator[None]:
 
 def _acquire(path: Path, what: str) -> int:
     me = {"pid": os.getpid(), "host": socket.gethostname()}
+    patience = time.monotonic() + LET_GO
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
         owner = _owner(descriptor)
@@ -111,6 +114,10 @@ def _acquire(path: Path, what: str) -> int:
         elsewhere = owner is not None and owner["host"] != me["host"]
         if elsewhere or not _try_lock(descriptor, owner):
             os.close(descriptor)
+            # A process that was killed while it started another leaves its lock to that one for a moment.
+            if not elsewhere and owner and not _alive(owner["pid"]) and time.monotonic() < patience:
+                time.sleep(0.02)
+                continue
             who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
             hint = f"; if that process is gone, delete {path}" if elsewhere else ""
             raise InputError(f"{what} is in use by {who}: wait for it, stop it or give another --out{hint}")

@@ -321,7 +321,9 @@ def versions() -> dict[str, str]:
     """Versions of what the numbers depend on, without importing any of it."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    # Not platform.platform(), which starts a process to ask.
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    found = {"python": platform.python_version(), "platform": system}
     for name in VERSIONED:
         try:
             found[name] = version(name)

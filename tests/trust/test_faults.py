@@ -138,6 +138,48 @@ def test_two_processes_and_a_stale_lock(here: Path) -> None:
     assert chaos.fork("select t.csv --out two-again --model logistic").wait() == 0
 
 
+def test_a_killed_run_leaves_its_lock_to_a_child_for_a_moment_only(here: Path) -> None:
+    """As when it was killed while it started another process."""
+    run = Path("orphan")
+
+    def with_a_child() -> None:
+        from labelsieve import files
+
+        acquire = files._acquire
+
+        def then_fork(path: Path, what: str) -> int:
+            descriptor = acquire(path, what)
+            if os.fork() == 0:
+                time.sleep(1.0)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+            return descriptor
+
+        files._acquire = then_fork
+
+    line = f"select t.csv --out {run} --model nearest --iterations 1"
+    assert chaos.fork(line, prelude=with_a_child).wait() == -signal.SIGKILL
+    child = chaos.fork(line)
+    assert child.wait() == 0, child.stderr
+
+
+def test_no_process_is_started(here: Path) -> None:
+    """What a run starts besides itself could outlive it."""
+
+    def watch() -> None:
+        import sys
+
+        def hook(event: str, arguments: tuple) -> None:
+            if event in ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "os.exec"):
+                os.write(2, f"STARTED {event} {arguments!r}\n".encode())
+                os._exit(77)
+
+        sys.addaudithook(hook)
+
+    child = chaos.fork("run t.csv --out alone --model nearest --iterations 1 --train-epochs 1", prelude=watch)
+    assert child.wait() == 0, child.stderr
+
+
 def test_what_changed_under_a_resume_is_noticed(here: Path, whole: dict) -> None:
     run = Path("resumed")
     line = f"{chaos.SCENARIOS['network'].replace('t.csv', 'u.csv')} --out {run}"
