@@ -20,10 +20,6 @@ assert _spec is not None and _spec.loader is not None
 _runs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_runs)
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-         "--disable-sync", "--no-first-run"]  # fmt: skip
-
 
 @pytest.fixture(scope="session")
 def runs():
@@ -85,17 +81,6 @@ def serve(tmp_path):
     for server in started:
         if server.process.poll() is None:
             server.kill()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    if not Path(CHROMIUM).exists():
-        pytest.skip("no Chromium here: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="session")
