@@ -210,6 +210,7 @@ FOUND = """\
 - `predict` imported the module that a model's file named.
 - A file list, or a row of a data set, could name pictures outside its folder; WebVision pictures could be EPS, which
   Pillow hands to Ghostscript, and of any size.
+- A run killed while it asked the system for its name left its lock behind for a moment, and the next start was refused.
 - A decision that only half fitted on the disk was answered as saved.
 - A pickle of a few bytes could fill the memory (places, shared lists), and change the reader's defaults.
 - Random labels were called trustworthy where the network memorises: the check used networks that indirectly knew the labels.
