@@ -1,6 +1,6 @@
 """Kills, refused writes, hostile files and fuzzing at length; the table in docs/trust.md comes from here.
 
-    python scripts/trust.py                     everything: 210 kills, 10,000 inputs a parser (about 15 minutes on 2 cores)
+    python scripts/trust.py                     everything: 210 kills, 10,000 inputs a parser (15 minutes)
     python scripts/trust.py --only fuzz         some parts of it; the others keep the numbers of their last run
     python scripts/trust.py --only none         write the table again
     python scripts/trust.py --fuzz              only the parsers, without touching the table (`make fuzz`)
