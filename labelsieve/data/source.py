@@ -50,7 +50,7 @@ def load_source(
     needs_labels = labelled and (labels is None or labels.partial)
     scheme = source.partition(":")[0]
     path = Path(source)
-    if source == "digits" and not path.exists():
+    if source == "digits":  # a folder of that name is ./digits
         from labelsieve.data import digits
 
         data = digits.load()
