@@ -231,10 +231,11 @@ class Lockstep:
             bundle, i = self._locate(network)
             bundle.rate[i] = self.schedule.learning_rate(training.epoch - training.restarted_at)
 
-    def _end_epochs(self, rows: Sequence[int], seconds: float) -> None:
+    def _end_epochs(self, rows: Sequence[int], started: float) -> None:
         """Findings of the trainings whose epoch ended."""
-        watched = self._watch(rows)
         sums = [tensor.cpu().numpy() for tensor in (self.stepper.loss_sum, self.stepper.correct, self.stepper.seen)]
+        seconds = time.monotonic() - started  # now that the sums are here, the steps have been taken, not only queued
+        watched = self._watch(rows)
         for row in rows:
             training = self.trainings[self.running[row]]
             networks = list(self.networks_of[row])
@@ -375,7 +376,7 @@ class Lockstep:
                 training.step += steps
                 images += steps * min(training.width, self.options.batch_size) * training.method.networks
             ended = [row for row, t in zip(active, trainings, strict=True) if t.step == t.steps_per_epoch]
-            self._end_epochs(ended, time.monotonic() - started)
+            self._end_epochs(ended, started)
             now = time.monotonic()
             if progress is not None:
                 self._tell(progress, images / max(now - began, 1e-9), now - began)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent / "benchmarks" / "engine_agreement.py"
+
+
+def accuracies(tmp_path: Path, *options: str) -> dict:
+    out = tmp_path / "out.json"
+    command = [sys.executable, SCRIPT, "--small", "--seeds", "2", "--out", out, *options]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return json.loads(out.read_text())
+
+
+def test_fast_and_plain_accuracies_stand_beside_their_spread(tmp_path):
+    found = accuracies(tmp_path, "--epochs", "4")
+    assert found["fast"]["path"] == "fast" and found["plain"]["path"] == "plain"
+    assert found["fast"]["accuracy"] == found["plain"]["accuracy"]  # on a CPU both are the same float32 steps
+    first, second = found["fast"]["accuracy"]
+    assert found["comparison"]["spread_fast"] == pytest.approx(abs(first - second) / 2**0.5)
+    assert found["comparison"]["difference"] == 0
+    assert found["fast"]["mean"] > 0.3  # ten classes: it learned
+
+
+def test_a_recipe_that_was_done_is_read_from_its_checkpoint(tmp_path):
+    options = ("--recipe", "sgd", "--epochs", "2", "--checkpoint", str(tmp_path / "saved"))
+    first = accuracies(tmp_path, *options)
+    assert first["schedule"]["optimizer"] == "sgd" and first["schedule"]["steps"] == [[0, 0.1]]
+    assert accuracies(tmp_path, *options) == first
