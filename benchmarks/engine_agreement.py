@@ -1,13 +1,13 @@
-"""What the engine's networks learn: CIFAR-10, clean labels, ResNet-32, accuracy on the test pictures after the last epoch.
+"""What the engine's networks learn: CIFAR-10, clean labels, ResNet-32, test accuracy after the last epoch.
 
     python3 benchmarks/engine_agreement.py DIR --out agreement.json                       30 epochs, fast beside plain
     python3 benchmarks/engine_agreement.py DIR --recipe sgd --epochs 200 --out sgd.json   as the ResNet paper trains
     python3 benchmarks/engine_agreement.py DIR --recipe adam --epochs 200 --out adam.json the noisy-label paper's Adam
 
-DIR holds CIFAR-10. `fast` is all the device has (on a GPU: our kernels, bf16, captured steps), `plain` has all of that off
-(eager, float32, cuDNN); each runs in a process of its own from the same seeds. With `--checkpoint FOLDER` a run that was
-stopped goes on from its last finished epoch. Test labels are read after the training and nowhere else. Needs torch and
-numpy, with `--checkpoint` safetensors too. `--small` trains a small network on made pictures, to try the script out.
+DIR holds CIFAR-10. `fast` is all the device has (on a GPU: our kernels, bf16, captured steps), `plain` has all of that
+off (eager, float32, cuDNN); each runs in a process of its own from the same seeds. With `--checkpoint FOLDER` a run
+that was stopped goes on from its last finished epoch. Test labels are read after the training and nowhere else. Needs
+torch and numpy, with `--checkpoint` safetensors too. `--small` trains a small network on made pictures, to try it out.
 
 The ResNet paper's CIFAR-10 recipe: SGD 0.1, momentum 0.9, weight decay 1e-4 on everything, a tenth at half and three
 quarters of the training, batches of 128, shifts by up to 4 pixels and flips. Here pixels beyond the edge repeat it
@@ -107,8 +107,8 @@ def trained(chosen: argparse.Namespace, path: str) -> dict[str, Any]:
     seconds = sum(line["seconds"] for line in results[0].history)  # of all sessions, if it was stopped
     return {
         "recipe": chosen.recipe, "path": path, "schedule": schedule.settings(), "seeds": chosen.seeds,
-        "accuracy": accuracy, "mean": float(np.mean(accuracy)), "last_loss": [r.history[-1]["loss"][0] for r in results],
-        "seconds": round(seconds, 1),
+        "accuracy": accuracy, "mean": float(np.mean(accuracy)), "seconds": round(seconds, 1),
+        "last_loss": [result.history[-1]["loss"][0] for result in results],
         "images_per_second": round(chosen.epochs * len(y) * chosen.seeds / seconds),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu", "torch": torch.__version__,
         "kernels": kernels.available(), "fused": os.environ.get("LABELSIEVE_FUSED", ""),
