@@ -300,6 +300,8 @@ if find_spec("triton") is not None:
 
 def test_fused_parts_are_switched_on_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LABELSIEVE_FUSED", raising=False)
+    assert kernels.fused("network") and kernels.fused("pdl")
+    monkeypatch.setenv("LABELSIEVE_FUSED", "0")
     assert not kernels.fused("network")
     monkeypatch.setenv("LABELSIEVE_FUSED", "network,pdl")
     assert kernels.fused("network") and kernels.fused("pdl") and not kernels.fused("adam")
