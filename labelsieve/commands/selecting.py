@@ -20,6 +20,7 @@ from labelsieve.types import IntArray, Job, LabelledData, Scores, Selection, Tra
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
+    from labelsieve.selection.outcome import JudgedSelection
     from labelsieve.selection.settings import INCVSettings
 
 
@@ -86,18 +87,19 @@ def run_selection(
     seed: int,
     progress: Progress,
     true: IntArray | None = None,
-) -> Selection:
+) -> JudgedSelection:
     """Select, from where it was stopped, and write what was found. `true` is shown to `metrics` alone."""
     from labelsieve.selection.drive import drive
     from labelsieve.selection.incv import incv_steps
     from labelsieve.selection.ncv import ncv_steps
+    from labelsieve.selection.suggestions import NAME, write_suggestions
 
     began = time.monotonic()
     steps: Any = incv_steps if method == "incv" else ncv_steps
     remembering = Remembering(trainer, run.checkpoints / "select", progress)
     with stopping.safe_points():
         try:
-            selection: Selection = drive(
+            selection: JudgedSelection = drive(
                 steps(data.y, len(data.classes), settings=settings, seed=seed, names=data.classes),
                 _Stoppable(remembering),
             )
@@ -110,6 +112,7 @@ def run_selection(
     run.rewind_history(lambda entry: entry.get("stage") != "select")
     for entry in selection.history:
         run.append_history({"stage": "select", **entry})
+    write_suggestions(run / NAME, data, selection)
     run.write_selection(data, selection, measured=measure(selection, data, true) if true is not None else None)
     run.finish("select", seconds=round(time.monotonic() - began, 3))
     return selection

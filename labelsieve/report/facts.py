@@ -12,6 +12,7 @@ import numpy as np
 from labelsieve.report.columns import Columns, pair_counts, read_columns
 from labelsieve.report.html import percent, plural
 from labelsieve.runfolder import RunFolder
+from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
 RANDOM = "not distinguishable from random"  # how the selection's trust sentence begins when it knows nothing
@@ -27,6 +28,7 @@ class Facts:
     suspects: IntArray  # rows, the most suspicious first
     pairs: dict[tuple[int, int], int]  # suspects labelled i and suggested j
     decided: int
+    likely: Mapping[str, float] | None  # probability of the label suggested, by id; None: suspicion is a rank only
 
     @property
     def name(self) -> str:
@@ -120,6 +122,7 @@ def read_facts(run: RunFolder) -> Facts:
         suspects=suspects,
         pairs=pair_counts(columns, suspects),
         decided=sum(decision != "undo" for decision in last.values()),
+        likely=read_suggestions(run / NAME),
     )
 
 

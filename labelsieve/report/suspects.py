@@ -32,7 +32,13 @@ def suspects(facts: Facts, samples: Samples, *, most: int = MOST) -> Markup:
     told = f"The {plural(len(found), 'most suspicious sample')}" if len(facts.suspects) > len(found) else "All of them"
     if len(facts.suspects) > len(found):
         told += f" of {plural(len(facts.suspects), 'suspect')}, the rest are in labels.csv"
-    told += ". The label given is struck through, the one suggested follows it; suspicion is between 0 and 1."
+    told += ". The label given is struck through, the one suggested follows it. "
+    if facts.likely is None:
+        told += "Suspicion is between 0 and 1: it ranks, and is no probability."
+    else:
+        told += (
+            "Percentages are estimated probabilities that the given label is wrong and that the suggested one is right."
+        )
     wide = samples.kind != "pictures"
     return section("suspects", "Suspects", el("p", told), el("ol", *cards, cls="suspects wide" if wide else "suspects"))
 
@@ -46,10 +52,13 @@ def _card(facts: Facts, row: int, seen: object) -> Markup:
         " \u2192 ",
         el("strong", shorten(other, 60), cls="now"),
     )
-    suspicion, probability = float(columns.suspicion[row]), float(columns.probability[row])
-    numbers = f"suspicion {suspicion:.2f}" if suspicion == suspicion else "suspicion unknown"
-    if probability == probability:
-        numbers += f", label {percent(probability)} likely"
+    suspicion = float(columns.suspicion[row])
+    numbers = "suspicion unknown"
+    if suspicion == suspicion:
+        numbers = f"suspicion {suspicion:.2f}" if facts.likely is None else f"wrong: {percent(suspicion)}"
+    likely = (facts.likely or {}).get(columns.id(row))
+    if likely is not None:
+        numbers += f", suggested right: {percent(likely)}"
     about = el(
         "div",
         labels,

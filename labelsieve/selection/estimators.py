@@ -51,7 +51,9 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     selected_, candidate_, removed_ : bool, one a sample: disjoint, together everything.
     noise_ratio_, transition_matrix_ : share of wrong labels; T[i, j] = P(given label j | true class i).
     predicted_, probability_, loss_ : held-out prediction, probability of the given label, its cross-entropy.
-    suspicion_ : 0..1, sorting by it ranks the suspects.
+    suspicion_ : 0..1, the probability that the label is wrong; sorting by it ranks the suspects.
+    suggested_probability_ : that the predicted label is the true one (nan with protocol "paper", which judges nothing;
+        `suspicion_` is then a rank only).
     iteration_ : in which iteration the verdict fell; 0 for candidates.
     expected_precision_, expected_recall_ : of the selected samples, as far as can be told without the truth.
     history_, notes_ : each iteration in numbers; what was concluded, in sentences.
@@ -120,6 +122,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         self.probability_ = selection.probability
         self.loss_ = selection.loss
         self.suspicion_ = selection.suspicion
+        self.suggested_probability_ = selection.suggested_probability
         self.iteration_ = selection.iteration
         self.expected_precision_ = selection.expected_precision
         self.expected_recall_ = selection.expected_recall

@@ -23,14 +23,15 @@ import numpy as np
 from labelsieve import theory
 from labelsieve.errors import InputError
 from labelsieve.scoring import suspicion_of
+from labelsieve.selection.calibrate import judge
 from labelsieve.selection.estimate import NoiseEstimate, cross_fitted_steps, pair_counts, remove_ratio
 from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over
-from labelsieve.selection.outcome import finish
+from labelsieve.selection.outcome import JudgedSelection, finish
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.state import INCVState
 from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
 
-Steps = Generator[list[Job], list[Scores], Selection]
+Steps = Generator[list[Job], list[Scores], JudgedSelection]
 # Protocol "auto" stops when an iteration selected less than this share of all samples.
 WORTH_AN_ITERATION = 0.005
 
@@ -131,6 +132,7 @@ def iteration(
         )  # fmt: skip
         if again is not None:
             state, history["selector"] = better_of_both(state, scored, again, given)
+        state = with_judgement(state, given, estimate)
         state = with_measured_noise(state, estimate, settings)
         history["estimate"] = estimate.summary()
 
@@ -161,7 +163,11 @@ def with_scores(state: INCVState, scored: Sequence[IntArray], answers: Sequence[
         old = np.where(looks > 0, arrays["suspicion"][half], 0.0)
         arrays["suspicion"][half] = (old * looks + new) / (looks + 1)
         arrays["looks"][half] = looks + 1
-    return replace(state, **arrays)
+    # Another label than the judged one: the network's own word on how much of what it does not give the given label.
+    changed = ~np.isnan(state.share) & (arrays["predicted"] != state.predicted)
+    of_rest = arrays["confidence"] / np.maximum(1 - arrays["probability"], 1e-12)
+    share = np.where(changed, np.minimum(of_rest, 1.0), state.share)
+    return replace(state, share=share, **arrays)
 
 
 def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSettings) -> INCVState:
@@ -205,6 +211,19 @@ def better_of_both(
     if np.mean(both.predicted == given) > np.mean(state.predicted == given):
         return both, "trained on the first selection"
     return replace(state, suspicion=both.suspicion, looks=both.looks), "trained on a half"
+
+
+def with_judgement(state: INCVState, given: IntArray, estimate: NoiseEstimate) -> INCVState:
+    """How likely each label is wrong, from iteration 1: later ones look at the doubtful samples only."""
+    if len(estimate.transition) > MOST_CLASSES:
+        return state
+    wrong, suggested = judge(
+        given, state.predicted, state.probability, state.confidence, estimate.transition, estimate.prior
+    )
+    # Where predicted and given label are the same, no other one is suggested.
+    differ = state.predicted != given
+    share = np.where(differ, np.minimum(suggested / np.maximum(wrong, 1e-12), 1.0), 0.0)
+    return replace(state, wrong=wrong, share=share)
 
 
 def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INCVSettings) -> INCVState:

@@ -1,11 +1,27 @@
-"""From the last state to the Selection: expected precision and recall of what was selected."""
+"""From the last state to the Selection: expected precision and recall, and suspicion as a probability."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+import numpy as np
+
 from labelsieve import theory
+from labelsieve.selection.calibrate import calibrated_suspicion
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
-from labelsieve.types import Selection
+from labelsieve.types import SELECTED, FloatArray, Selection
+
+
+@dataclass(frozen=True)
+class JudgedSelection(Selection):
+    """A Selection that also says how likely each predicted label is the true one.
+
+    Where predicted and given label differ, that is the suggested label; nan where nothing was judged (protocol
+    "paper", or too many classes for it), and `suspicion` is then the plain mean over a sample's looks.
+    """
+
+    suggested_probability: FloatArray = field(default_factory=lambda: np.empty(0))
 
 
 def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -> float:
@@ -24,21 +40,26 @@ def expected_recall(precision: float, state: INCVState) -> float:
     return min(1.0, precision * len(state.selected) / clean) if clean > 0 else 0.0
 
 
-def finish(state: INCVState, classes: int, settings: INCVSettings) -> Selection:
+def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSelection:
     """The Selection of a state."""
     precision = expected_precision(state, classes, settings)
-    return Selection(
+    judged = not np.isnan(state.wrong).all()
+    suspicion = calibrated_suspicion(state.suspicion, state.wrong) if judged else state.suspicion
+    # Selected is a sample exactly where predicted and given label are the same.
+    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.share)
+    return JudgedSelection(
         verdict=state.verdict,
         iteration=state.iteration,
         predicted=state.predicted,
         probability=state.probability,
         confidence=state.confidence,
         loss=state.loss,
-        suspicion=state.suspicion,
+        suspicion=suspicion,
         noise_ratio=state.noise_ratio,
         transition_matrix=state.transition,
         expected_precision=precision,
         expected_recall=expected_recall(precision, state),
         history=state.history,
         notes=state.notes,
+        suggested_probability=suggested if judged else np.full(len(suspicion), np.nan),
     )

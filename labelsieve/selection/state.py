@@ -24,6 +24,8 @@ class INCVState:
     loss: FloatArray
     suspicion: FloatArray  # mean over the held-out looks a sample got; nan before the first
     looks: NDArray[np.int16]
+    wrong: FloatArray  # P(given label is wrong) as iteration 1 judges it (`calibrate`); nan with protocol "paper"
+    share: FloatArray  # P(predicted label is the true one | given label is wrong); nan where `wrong` is
     transition: FloatArray  # c x c
     left: FloatArray  # c x c: candidates by true class (estimated) and given label
     done: int = 0
@@ -48,6 +50,8 @@ class INCVState:
             loss=np.full(n, np.nan),
             suspicion=np.full(n, np.nan),
             looks=np.zeros(n, dtype=np.int16),
+            wrong=np.full(n, np.nan),
+            share=np.full(n, np.nan),
             transition=np.eye(classes),
             left=np.zeros((classes, classes)),
         )

@@ -85,6 +85,9 @@ def test_select_finds_the_wrong_labels_of_a_table(here: Path, capsys: pytest.Cap
     assert "measured_noise_ratio" not in found
     ranked = np.argsort([-float(row["suspicion"]) for row in rows], kind="stable")
     assert wrong[ranked[: wrong.sum()]].all()
+    suspects = rows_of(here / "run" / "suggestions.csv")
+    assert {row["id"] for row in suspects} == {row["id"] for row in rows if row["suggested"]}
+    assert all(0 <= float(row["probability"]) <= float(row["suspicion"]) + 1e-5 for row in suspects)
 
 
 def test_the_same_command_does_nothing_more_and_another_is_refused(

@@ -10,6 +10,7 @@ import pytest
 from labelsieve.errors import InputError
 from labelsieve.report import write_report
 from labelsieve.report.facts import read_facts
+from labelsieve.report.html import percent
 from labelsieve.report.page import render_report
 from labelsieve.report.samples import Missing, Samples
 from labelsieve.runfolder import RunFolder
@@ -146,3 +147,16 @@ def test_a_million_samples_stay_small_and_quick(tmp_path, million_run, time_limi
         html = render_report(facts, heavy)
     assert 5_000_000 < len(html.encode()) < 10_000_000
     assert Missing("picture left out: this page would become too large").reason in html
+
+
+def test_probabilities_are_shown_where_the_run_has_them(runs, tmp_path):
+    run = runs.table(tmp_path)
+    suspects = read_facts(run).suspects
+    before = write_report(run).read_text(encoding="utf-8")
+    assert "no probability" in before and "suggested right" not in before
+    columns = read_facts(run).columns
+    lines = [f"{columns.id(int(row))},x,0.5,y,0.875" for row in suspects]
+    (run / "suggestions.csv").write_text("id,label,suspicion,suggested,probability\n" + "\n".join(lines) + "\n")
+    after = write_report(run).read_text(encoding="utf-8")
+    assert after.count("suggested right: 88\u202f%") == after.count('<li class="suspect">') > 0
+    assert f"wrong: {percent(float(columns.suspicion[suspects[0]]))}" in after

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from labelsieve import metrics, noise, scoring, theory
+from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.selection.calibrate import (
     calibrated_suspicion,
     judge,
@@ -17,6 +18,10 @@ from labelsieve.selection.calibrate import (
     shifted_to,
     shrunk,
 )
+from labelsieve.selection.drive import drive
+from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.types import Scores
 
 
 def world(T, *, n=12_000, hard=1.2, sharpness=1.0, seed=0):
@@ -140,3 +145,76 @@ def test_samples_never_looked_at_stay_unknown():
     found = calibrated_suspicion(np.array([0.2, np.nan, 0.9]), np.array([0.1, 0.5, np.nan]))
     assert np.isnan(found).tolist() == [False, True, True]
     assert len(judge(*(np.empty(0, dtype=int),) * 2, np.empty(0), np.empty(0), np.eye(2), np.full(2, 0.5)).wrong) == 0
+
+
+# ---------------------------------------------------------------- as INCV gives it
+
+
+@pytest.fixture(scope="module")
+def digits():
+    from sklearn.datasets import load_digits
+
+    return load_digits(return_X_y=True)
+
+
+def selected_with_states(x, given, classes, seed=3):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    states = []
+    trainer = SklearnTrainer(x, make_pipeline(StandardScaler(), SVC()), classes)
+    return drive(incv_steps(given, classes, seed=seed, on_iteration=states.append), trainer), states
+
+
+@pytest.mark.parametrize("pattern", ["symmetric", "pair"])
+def test_suspicion_is_a_probability_on_noise_the_method_was_not_settled_on(digits, pattern):
+    x, true = digits
+    given = np.asarray(noise.corrupt(true, theory.matrix(pattern, 10, 0.3), rng=77))
+    selection, states = selected_with_states(x, given, 10)
+    wrong = given != true
+    assert calibration_error(selection.suspicion, wrong) < 0.05
+    assert calibration_error(states[-1].suspicion, wrong) > 0.1, "the plain mean over the looks is no probability"
+    assert metrics.auroc(wrong, selection.suspicion) > metrics.auroc(wrong, states[-1].suspicion) - 0.002
+    doubted = selection.predicted != given
+    suggested, right = selection.suggested_probability[doubted], selection.predicted[doubted] == true[doubted]
+    assert suggested.mean() == pytest.approx(right.mean(), abs=0.12)
+    assert (suggested <= selection.suspicion[doubted] + 1e-12).all(), "another label is right only where this is wrong"
+    np.testing.assert_allclose(selection.suggested_probability[~doubted], 1 - selection.suspicion[~doubted])
+
+
+def test_clean_digits_stay_clean(digits):
+    x, true = digits
+    selection, states = selected_with_states(x, true, 10)
+    assert selection.noise_ratio <= 0.03
+    assert np.mean(selection.suspicion > 0.5) < 0.005
+    assert np.mean(states[-1].suspicion > 0.5) > 0.01, "what it flagged before"
+
+
+def test_what_is_not_judged_keeps_its_plain_suspicion(digits):
+    from labelsieve import NCV
+
+    x, true = digits
+    given = np.asarray(noise.corrupt(true[:300], theory.symmetric(10, 0.2), rng=0))
+    told = NCV(random_state=0, protocol="paper", pattern="symmetric").fit(x[:300], given)
+    assert np.isnan(told.suggested_probability_).all()
+    assert ((told.suspicion_ >= 0.5) == ~told.selected_).all()
+    measured = NCV(random_state=0).fit(x[:300], given)
+    assert not np.isnan(measured.suggested_probability_).any()
+    assert ((measured.suggested_probability_ >= 0) & (measured.suggested_probability_ <= 1)).all()
+
+
+def test_more_classes_than_can_be_judged():
+    from labelsieve.selection import joint
+
+    classes = joint.MOST_CLASSES + 1
+    given = np.arange(2 * classes) % classes
+
+    class Knows:
+        def train_and_score(self, jobs):
+            sure = [np.full(len(job.score), 0.9) for job in jobs]
+            return [Scores(job.labels[job.score], p, p, -np.log(p)) for job, p in zip(jobs, sure, strict=True)]
+
+    selection = drive(incv_steps(given, classes, settings=INCVSettings(n_iterations=1), seed=0), Knows())
+    np.testing.assert_allclose(selection.suspicion, 0.05)
+    assert np.isnan(selection.suggested_probability).all()

@@ -148,6 +148,7 @@ def test_resumed_from_any_iteration_is_the_same():
             resumed = drive(incv_steps(labels, 5, settings=settings, seed=11, state=again), trainer)
             assert np.array_equal(whole.verdict, resumed.verdict)
             assert np.array_equal(whole.suspicion, resumed.suspicion)
+            assert np.array_equal(whole.suggested_probability, resumed.suggested_probability, equal_nan=True)
             assert whole.history == resumed.history and whole.notes == resumed.notes
             assert whole.expected_precision == resumed.expected_precision
 
@@ -202,6 +203,8 @@ def test_invariants(n, classes, skill, seed, remove, protocol, pattern):
     assert (selection.predicted[~selection.selected] != labels[~selection.selected]).all()
     assert ((selection.iteration == 0) == selection.candidate).all()
     assert ((selection.suspicion >= 0) & (selection.suspicion <= 1)).all()
+    likely = selection.suggested_probability
+    assert np.isnan(likely).all() if protocol == "paper" else ((likely >= 0) & (likely <= 1)).all()
     assert 0 <= selection.noise_ratio <= 1
     assert 0 <= selection.expected_precision <= 1 + 1e-9 and 0 <= selection.expected_recall <= 1
     assert selection.transition_matrix.sum(axis=1) == pytest.approx(np.ones(classes))
@@ -348,6 +351,10 @@ def test_state_of_other_data_is_refused():
     with pytest.raises(InputError, match="lacks loss"):
         arrays, meta = INCVState.start(3, 2).to_arrays()
         del arrays["loss"]
+        INCVState.from_arrays(arrays, meta)
+    with pytest.raises(InputError, match="lacks share, wrong; start it anew"):  # as versions before those wrote it
+        arrays, meta = INCVState.start(3, 2).to_arrays()
+        del arrays["wrong"], arrays["share"]
         INCVState.from_arrays(arrays, meta)
 
 
