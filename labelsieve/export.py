@@ -1,11 +1,13 @@
 """Results to take home: corrected labels, the selected, the suspects, the decisions; as CSV, Parquet or class folders.
 
 The originals are only read. Files appear whole or not at all; a folder is filled beside its place and then renamed.
+What is there already is written over only with `force`.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -80,10 +82,12 @@ def export(
     undecided: Undecided = "auto",
     raw: bool = False,
     link: bool = False,
+    force: bool = False,
 ) -> Exported:
     """Write `what` of a run to a .csv, a .parquet or a folder of class folders.
 
-    `raw` leaves cells as they are that a spreadsheet would run; `link` fills the folder with links instead of copies.
+    `raw` leaves cells as they are that a spreadsheet would run; `link` fills the folder with links instead of copies;
+    `force` writes over a file, or a folder of class folders, that is there already.
     """
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
     if what not in WHATS:
@@ -95,6 +99,8 @@ def export(
     record = folder.record()
     source = find_source(folder, str((record.get("data") or {}).get("source") or ""))
     _spare_the_originals(target, folder, source)
+    if kind != "folder" and not force and os.path.lexists(target):
+        raise InputError(f"{target} is there already: give another --to, or --force to write over it")
 
     classes = folder.read_summary().get("classes")
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
@@ -117,7 +123,7 @@ def export(
             raise InputError(f"decisions are a list: give --to a .csv or .parquet file, not {target}")
         labels = columns.label if what == "suspects" else outcome.label
         samples = open_samples(folder, columns)
-        write_folder(target, samples, columns, rows, labels, source=source, link=link)
+        write_folder(target, samples, columns, rows, labels, link=link, force=force)
     else:
         if what == "suspects":
             table = _suspects(columns, rows, state, decided_label)

@@ -9,6 +9,7 @@ import unicodedata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
 from labelsieve.files import sync_folder
 from labelsieve.report.columns import Columns
@@ -51,13 +52,16 @@ class Names:
 
 
 def write_folder(
-    target: Path, samples: Samples, columns: Columns, rows: IntArray, label: Any, *, source: Path | None, link: bool
+    target: Path, samples: Samples, columns: Columns, rows: IntArray, label: Any, *, link: bool, force: bool = False
 ) -> None:
-    """TARGET/class/picture for each of `rows`. The folder appears when it is complete."""
+    """TARGET/class/picture for each of `rows`. The folder appears when it is complete; with `force` in an older one's
+    place, which is gone only then."""
     if samples.kind != "pictures":
         raise InputError(f"only pictures go into a folder: give --to a .csv or .parquet file, not {target}")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{target} is there and not empty: give another --to")
+    if os.path.lexists(target) and not _is_free(target):
+        if not force:
+            raise InputError(f"{target} is there and not empty: give another --to, or --force to write over it")
+        _check_replaceable(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -70,16 +74,47 @@ def write_folder(
                 place[code] = partial / folders.take(columns.classes[code])
                 place[code].mkdir()
                 files[code] = Names()
-            _put(samples, columns.id(row), row, place[code], files[code], link=link)
-        if target.exists():
-            target.rmdir()
-        partial.replace(target)
-        sync_folder(target.resolve().parent)
+            original = _put(samples, columns.id(row), row, place[code], files[code], link=link)
+            if original is not None and original.is_relative_to(target.resolve()):
+                raise InputError(f"{target} holds the originals, which are never changed: give another --to")
+        _swap(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _put(samples: Samples, id: str, row: int, folder: Path, names: Names, *, link: bool) -> None:
+def _is_free(target: Path) -> bool:
+    return target.is_dir() and not target.is_symlink() and not any(target.iterdir())
+
+
+def _check_replaceable(target: Path) -> None:
+    """Only what an export may have written is written over: class folders with pictures and nothing else."""
+    if target.is_symlink() or not target.is_dir():
+        raise InputError(f"{target} is not a folder of class folders: give another --to")
+    for below in target.rglob("*"):
+        depth = len(below.relative_to(target).parts)
+        folder = below.is_dir() and not below.is_symlink()
+        if not (folder and depth == 1) and not (depth == 2 and below.suffix.lower() in EXTENSIONS and not folder):
+            raise InputError(f"{target} holds more than class folders of pictures ({below}): give another --to")
+
+
+def _swap(partial: Path, target: Path) -> None:
+    """The new folder in the place of the old one, which stays where the new one cannot be put there."""
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    replaced = target.exists()
+    if replaced:
+        target.rename(old)
+    try:
+        partial.rename(target)
+    except OSError:
+        if replaced:
+            old.rename(target)
+        raise
+    sync_folder(target.resolve().parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _put(samples: Samples, id: str, row: int, folder: Path, names: Names, *, link: bool) -> Path | None:
+    """One picture into its folder; the file it came from, where it came from one."""
     try:
         seen = samples.look(row)
     except InputError as problem:
@@ -95,7 +130,8 @@ def _put(samples: Samples, id: str, row: int, folder: Path, names: Names, *, lin
                 goal.symlink_to(original)
             else:
                 shutil.copyfile(original, goal)
-        else:
-            upright(seen).save(folder / names.take(f"{PurePosixPath(id).name}.png"), "PNG")
+            return original
+        upright(seen).save(folder / names.take(f"{PurePosixPath(id).name}.png"), "PNG")
+        return None
     finally:
         seen.close()

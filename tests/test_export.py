@@ -273,3 +273,64 @@ def test_a_folder_that_fails_half_way_leaves_nothing(tmp_path):
     with pytest.raises(InputError, match="no longer there"):
         export(run, what="cleaned", to=tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "shapes"]
+
+
+def test_what_is_there_is_written_over_only_by_force(tmp_path):
+    run = runs.text(tmp_path)
+    for name in ("s.csv", "s.parquet"):
+        (tmp_path / name).write_bytes(b"mine")
+        with pytest.raises(InputError, match="is there already: give another --to, or --force"):
+            export(run, what="suspects", to=tmp_path / name)
+        assert (tmp_path / name).read_bytes() == b"mine"
+        export(run, what="suspects", to=tmp_path / name, force=True)
+    assert len(rows_of(tmp_path / "s.csv")) == pq.read_table(tmp_path / "s.parquet").num_rows > 0
+    with pytest.raises(InputError, match="is the source"):
+        export(run, what="cleaned", to=tmp_path / "mails.csv", force=True)
+    (tmp_path / "nowhere.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(InputError, match="is there already"):
+        export(run, what="suspects", to=tmp_path / "nowhere.csv")
+
+
+def test_an_older_folder_is_replaced_by_force_and_kept_when_that_fails(tmp_path):
+    run = runs.pictures(tmp_path)
+    export(run, what="cleaned", to=tmp_path / "clean", undecided="keep")
+    before = fingerprint(tmp_path / "clean")
+    with pytest.raises(InputError, match="not empty"):
+        export(run, what="selected", to=tmp_path / "clean")
+    picture = next((tmp_path / "shapes").rglob("*.png"))
+    content = picture.read_bytes()
+    picture.unlink()
+    with pytest.raises(InputError, match="no longer there"):
+        export(run, what="cleaned", to=tmp_path / "clean", force=True)
+    assert fingerprint(tmp_path / "clean") == before
+    picture.write_bytes(content)
+    done = export(run, what="selected", to=tmp_path / "clean", force=True)
+    assert len(fingerprint(tmp_path / "clean")) == done.rows < len(before)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clean", "run", "shapes"]
+
+
+@pytest.mark.parametrize("other", ["notes.txt", "a/notes.txt", "a/b/c.png", "a/.hidden"])
+def test_force_never_removes_a_folder_with_other_things_in_it(tmp_path, other):
+    run = runs.pictures(tmp_path, n=8)
+    (tmp_path / "mine" / other).parent.mkdir(parents=True)
+    (tmp_path / "mine" / other).write_bytes(b"mine")
+    with pytest.raises(InputError, match="holds more than class folders"):
+        export(run, what="cleaned", to=tmp_path / "mine", force=True)
+    assert (tmp_path / "mine" / other).read_bytes() == b"mine"
+
+
+def test_force_never_removes_the_originals(tmp_path):
+    (tmp_path / "photos" / "all").mkdir(parents=True)
+    for i in range(4):
+        Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "all" / f"{i}.png")
+    (tmp_path / "list.csv").write_text(
+        "path,label\n" + "".join(f"photos/all/{i}.png,{'ab'[i % 2]}\n" for i in range(4))
+    )
+    run = runs.table(tmp_path, n=4)
+    run.update(data={**run.record()["data"], "source": str(tmp_path / "list.csv"), "kind": "pictures"})
+    text = (run / "labels.csv").read_text().splitlines()
+    renamed = [text[0], *(f"photos/all/{i}.png," + line.split(",", 1)[1] for i, line in enumerate(text[1:]))]
+    (run / "labels.csv").write_text("\n".join(renamed) + "\n")
+    with pytest.raises(InputError, match="holds the originals"):
+        export(run, what="cleaned", to=tmp_path / "photos", undecided="keep", force=True)
+    assert len(list((tmp_path / "photos" / "all").iterdir())) == 4

@@ -17,6 +17,7 @@ def export(
     undecided: Literal["auto", "keep", "suggested", "drop"] = "auto",
     link: bool = False,
     raw: bool = False,
+    force: bool = False,
     common: Common = Common(),
 ) -> None:
     """Write results of a run to FILE.csv, FILE.parquet or a FOLDER of class folders. The originals are never changed.
@@ -38,10 +39,12 @@ def export(
         Fill the folder with links to the pictures instead of copies.
     raw
         Leave CSV cells as they are that a spreadsheet would run as formulas.
+    force
+        Write over the file, or the folder of class folders, that is there already.
     """
     from labelsieve.export import export as write
 
-    done = write(run, what=what, to=to, undecided=undecided, raw=raw, link=link)
+    done = write(run, what=what, to=to, undecided=undecided, raw=raw, link=link, force=force)
     said = f"{done.path}: {done.rows:,} {'sample' if done.rows == 1 else 'samples'}"
     if what in ("cleaned", "selected"):
         said += f", {done.changed:,} with another label, {done.dropped:,} dropped"

@@ -19,6 +19,7 @@ def predict(
     network: str | None = None,
     root: Path | None = None,
     label_column: str = "label",
+    force: bool = False,
     common: Common = Common(),
 ) -> None:
     """Write id, predicted and probability of every sample of SOURCE to FILE.csv. Labels in SOURCE are not needed.
@@ -41,6 +42,8 @@ def predict(
         Where the relative paths in a CSV begin; default: beside it.
     label_column
         Name of the column with the labels, where there is one: it is no feature.
+    force
+        Write over the file that is there already.
     """
     import numpy as np
 
@@ -51,6 +54,10 @@ def predict(
 
     problems = Problems()
     problems.check(not to.is_dir(), f"--to {to} is a folder: give a file, such as {to / 'predictions.csv'}")
+    itself = to.is_file() and Path(source).exists() and to.samefile(source)
+    problems.check(not itself, f"--to {to} is the source, which is never changed: give another file")
+    if not (force or itself or to.is_dir()):
+        problems.check(not to.exists(), f"{to} is there already: give another --to, or --force to write over it")
     folder = problems.attempt(RunFolder.existing, run)
     problems.stop_if_any()
     assert folder is not None

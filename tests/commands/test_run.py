@@ -67,6 +67,12 @@ def test_a_table_from_noisy_labels_to_predictions(here: Path, capsys: pytest.Cap
     assert answer(capsys, "predict run new.csv --to p.csv --all-classes")["samples"] == 60
     rows = rows_of(here / "p.csv")
     assert np.mean([row["predicted"] == label for row, label in zip(rows, true, strict=True)]) > 0.95
+    assert run("predict run new.csv --to p.csv".split()) == 2
+    assert "p.csv is there already: give another --to, or --force" in capsys.readouterr().err
+    answer(capsys, "predict run new.csv --to p.csv --force")
+    assert list(rows_of(here / "p.csv")[0]) == ["id", "predicted", "probability"]
+    assert run("predict run new.csv --to new.csv --force".split()) == 2
+    assert "new.csv is the source" in capsys.readouterr().err
     assert all(abs(float(row["cat"]) + float(row["dog"]) - 1) < 1e-4 for row in rows)
 
     before = {path: path.stat().st_mtime_ns for path in (here / "run").rglob("*") if path.is_file()}
