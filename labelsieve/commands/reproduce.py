@@ -22,6 +22,7 @@ def reproduce(
     budget: float | None = None,
     lockstep: int = 16,
     device: str = "auto",
+    executor: str = "local",
     commit: str | None = None,
     json: bool = False,
 ) -> int:
@@ -54,6 +55,10 @@ def reproduce(
         Networks that train at once.
     device
         `auto`, `cpu`, `cuda` or `mps`.
+    executor
+        `local`; `ray` (this machine, or $RAY_ADDRESS) or `ray://HEAD:6379`: the trainings as tasks of a Ray cluster, a
+        GPU each where it has any. DIR of `--results`, and of `--data` for WebVision, must be on storage that all of its
+        machines share.
     commit
         Commit of the code for the records, where git cannot tell it.
     json
@@ -83,6 +88,7 @@ def reproduce(
         budget=budget,
         device=device,
         lockstep=lockstep,
+        executor=executor,
         commit=commit,
         say=say,
     )

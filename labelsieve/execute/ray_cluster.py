@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ RETRIES = 5  # of a task whose node or process was lost; a task's own error is n
 REACH_SECONDS = 5.0
 ANSWER_SECONDS = 45.0  # for a head that accepts connections; most of it is Python's start on a busy machine
 
-Item = TypeVar("Item")
 Build = Callable[..., Trainer]  # build(data, checkpoint=folder), called in the task
 
 
@@ -145,13 +144,6 @@ class RayTrainer:
         return [answers[i % count][i // count] for i in range(len(jobs))]
 
 
-def map_cells(
-    task: Callable[[Item], Any], cells: Iterable[Item], *, executor: str = "ray", **options: Any
-) -> list[Any]:
-    """A sweep on the cluster: `[task(cell) for cell in cells]`. Options are RayPool's."""
-    return RayPool(executor, **options).map(task, cells)
-
-
 def group_name(jobs: Sequence[Job]) -> str:
     """The same jobs have the same folder, others another."""
     digest = hashlib.sha256()
@@ -174,7 +166,10 @@ def _train_and_score(data: Any, build: Build, item: tuple[Sequence[Job], Path]) 
     jobs, folder = item
     # Arrays out of the object store are read-only; torch wants to be allowed to write into what it wraps.
     own = [replace(job, labels=job.labels.copy(), train=job.train.copy(), score=job.score.copy()) for job in jobs]
-    return build(data, checkpoint=folder).train_and_score(own)
+    trainer = build(data, checkpoint=folder)
+    if isinstance(getattr(trainer, "options", None), dict):  # an engine's: with every epoch stored, no more can be lost
+        trainer.options["checkpoint_seconds"] = 0.0  # type: ignore[attr-defined]
+    return trainer.train_and_score(own)
 
 
 def _look(token: str, node: str) -> bool:
@@ -247,4 +242,4 @@ def check_reachable(address: str) -> None:
         )
 
 
-__all__ = ["RayPool", "RayTrainer", "check_reachable", "connect", "group_name", "is_ray", "map_cells"]
+__all__ = ["RayPool", "RayTrainer", "check_reachable", "connect", "group_name", "is_ray"]

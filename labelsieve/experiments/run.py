@@ -14,12 +14,13 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labelsieve.engine import OutOfTime
 from labelsieve.errors import InputError
+from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.experiments import records
 from labelsieve.experiments.bench import open_bench
 from labelsieve.experiments.cells import Cell, Wish, in_locksteps
@@ -50,11 +51,14 @@ def reproduce(
     budget: float | None = None,
     device: str = "auto",
     lockstep: int = 16,
+    executor: str = "local",
     commit: str | None = None,
     draw: bool = True,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Run what is missing of an item, then draw it; says how many cells are done and left."""
+    """Run what is missing of an item, here or on a Ray cluster, then draw it; says how many cells are done and left."""
+    if executor != "local" and not is_ray(executor):
+        raise InputError(f"executor {executor!r} is not known: choose local, ray or ray://HEAD:PORT")
     chosen, wish = find(item), wish or Wish()
     protocol = chosen.scales[_scale(scale).name]
     results = default_results(scale) if results is None else results
@@ -64,10 +68,20 @@ def reproduce(
     say(f"{item}: {len(wanted)} cells, {len(wanted) - len(left)} finished")
     if left:
         stamp, at_once = records.commit(commit), min(lockstep, protocol.at_once)
+        if is_ray(executor):  # a task's working directory is another one
+            results, data = results.absolute(), None if data is None else Path(data).absolute()
         on_webvision = protocol.data.startswith("webvision")
         bench = open_webvision(protocol, data, results / ".work") if on_webvision else open_bench(protocol.data, data)
-        room = Room(bench, results, stamp, device=device, lockstep=at_once, deadline=deadline, say=say)
-        left = run_cells(left, room)
+        if is_ray(executor):
+            from labelsieve.experiments.cluster import sweep_on_ray
+
+            left = sweep_on_ray(
+                left, bench, executor=executor, results=results, commit=stamp, device=device, lockstep=at_once,
+                deadline=deadline, say=say,
+            )  # fmt: skip
+        else:
+            room = Room(bench, results, stamp, device=device, lockstep=at_once, deadline=deadline, say=say)
+            left = run_cells(left, room)
     drawn = draw_item(chosen, results, protocol, say=say) if draw else []
     if left:
         say(f"{item}: stopped with {len(left)} cells left; the same command goes on")
@@ -83,42 +97,40 @@ def reproduce(
 def run_cells(cells: Sequence[Cell], room: Room) -> list[Cell]:
     """Run locksteps until the cells or the time are used up; the cells still to do."""
     left = {cell.id: cell for cell in cells}
-    for group in _begun(left, room) + _new(left, room):
-        ids = [cell.id for cell in group]
-        if not set(ids) <= set(left):
-            continue
-        if room.out_of_time():
+    for group in locksteps(left, room.work, room.lockstep):
+        if room.out_of_time() or not run_lockstep(group, room):
             break
-        folder = room.work / _group_name(ids)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "cells.json").write_text(json.dumps(ids))
-        try:
-            RUNNERS[group[0].kind](group, room, folder)
-        except OutOfTime:
-            break
-        shutil.rmtree(folder)
-        for id in ids:
-            del left[id]
+        shutil.rmtree(folder_of(group, room.work))
+        for cell in group:
+            del left[cell.id]
     return list(left.values())
 
 
-def _begun(left: dict[str, Cell], room: Room) -> list[list[Cell]]:
-    """Locksteps that were stopped in the middle and hold nothing but what is wanted: they go on first."""
-    found = []
-    for path in sorted(room.work.glob("*/cells.json")):
+def run_lockstep(cells: list[Cell], room: Room) -> bool:
+    """Train the cells together and write their records; False: out of time, the next run goes on from its folder."""
+    folder = folder_of(cells, room.work)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cells.json").write_text(json.dumps([cell.id for cell in cells]))
+    try:
+        RUNNERS[cells[0].kind](cells, room, folder)
+    except OutOfTime:
+        return False
+    return True
+
+
+def locksteps(wanted: Mapping[str, Cell], work: Path, networks: int) -> list[list[Cell]]:
+    """Those stopped in the middle that hold nothing but what is wanted go on first; the rest in new ones."""
+    left, found = dict(wanted), []
+    for path in sorted(work.glob("*/cells.json")):
         ids = json.loads(path.read_text())
         if all(id in left for id in ids):
-            found.append([left[id] for id in ids])
-    return found
+            found.append([left.pop(id) for id in ids])
+    return found + in_locksteps(left.values(), networks)
 
 
-def _new(left: dict[str, Cell], room: Room) -> list[list[Cell]]:
-    taken = {cell.id for group in _begun(left, room) for cell in group}
-    return in_locksteps([cell for id, cell in left.items() if id not in taken], room.lockstep)
-
-
-def _group_name(ids: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+def folder_of(cells: Sequence[Cell], work: Path) -> Path:
+    """Where a lockstep waits: the same cells have the same folder."""
+    return work / hashlib.sha256("\n".join(cell.id for cell in cells).encode()).hexdigest()[:16]
 
 
 def draw_item(item: Item, results: Path, scale: Scale, *, say: Callable[[str], None] = print) -> list[Path]:
@@ -219,6 +231,7 @@ def parser() -> argparse.ArgumentParser:
     add("--budget", type=float, help="seconds; what is unfinished goes on next time")
     add("--lockstep", type=int, default=16, help="networks that train at once")
     add("--device", default="auto")
+    add("--executor", default="local", help="local, ray or ray://HEAD:PORT")
     add("--commit", help="of the code, where git is not there to tell it")
     add("--no-draw", action="store_true")
     add("--docs", type=Path, default=Path("docs/reproduction.md"), help="file that `docs` writes")
@@ -266,6 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 budget=None if ends is None else ends - time.monotonic(),
                 device=options.device,
                 lockstep=options.lockstep,
+                executor=options.executor,
                 commit=options.commit,
                 draw=not options.no_draw,
                 say=say,

@@ -17,7 +17,6 @@ from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.cells import Cell
 from labelsieve.experiments.settings import WEBVISION_REMOVE_RATIO, scale_of
 from labelsieve.experiments.training import (
-    CHECKPOINT_SECONDS,
     Room,
     factory_of,
     headline,
@@ -56,7 +55,7 @@ def select_cells(cells: list[Cell], room: Room, folder: Path) -> None:
         schedule=schedule,
         batch_size=first.batch_size,
         checkpoint=folder / "engine",
-        checkpoint_seconds=CHECKPOINT_SECONDS,
+        checkpoint_seconds=room.checkpoint_seconds,
         stop=room.out_of_time,
         progress=room.teller(f"INCV, {len(cells)} cells from {first.id} on"),
         capture=room.capture,

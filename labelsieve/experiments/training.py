@@ -47,6 +47,7 @@ class Room:
     lockstep: int = 16
     deadline: float | None = None
     say: Say = print
+    checkpoint_seconds: float = CHECKPOINT_SECONDS  # at least so long between two; 0 stores every epoch
     source: str = field(default_factory=records.source_digest)
 
     def __post_init__(self) -> None:
@@ -181,7 +182,7 @@ def train_cells(cells: list[Cell], room: Room, folder: Path) -> None:
             watch=room.test_store,
             watch_every=first.epochs if first.kind == "theory" else 1,  # figure 3 needs the last epoch alone
             checkpoint=folder / "engine",
-            checkpoint_seconds=CHECKPOINT_SECONDS,
+            checkpoint_seconds=room.checkpoint_seconds,
             stop=room.out_of_time,
             progress=room.teller(f"{len(cells)} cells from {first.id} on"),
             capture=room.capture,
