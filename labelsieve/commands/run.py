@@ -87,12 +87,13 @@ def say_what_would_happen(
     """Reads the source, measures a little, writes nothing."""
     import tempfile
 
-    from labelsieve.commands.models import CLASSIFIERS, resolve
+    from labelsieve.commands.models import CLASSIFIERS
     from labelsieve.commands.plan import duration, size
+    from labelsieve.commands.selector import epochs_of, resolve_selector
 
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data = selecting.load(source, file, Path(scratch), common.progress())
-        model = resolve(selecting.model, data, selecting.device)
+        model = resolve_selector(selecting.model, data, selecting.device, loss=selecting.loss)
         states = {stage: folder.state(stage) or "not begun" for stage in ("select", "train", "report")}
         volume = folder.path if folder.path.exists() else folder.path.absolute().parent
         while not volume.exists():
@@ -112,7 +113,7 @@ def say_what_would_happen(
             from labelsieve.plan import Wanted, plan
 
             quick = model in CLASSIFIERS or ":" in model
-            iterations, epochs = (1, 1) if quick else (selecting.iterations, selecting.epochs)
+            iterations, epochs = (1, 1) if quick else (selecting.iterations, epochs_of(model, selecting.epochs))
             wanted = Wanted(len(data), iterations, epochs, training.train_epochs or 200)
             network = training.network if ":" not in training.network else "auto"
             result["plan"] = plan(data, wanted, model=network, device=choose_device(selecting.device), seconds=3.0)

@@ -27,12 +27,16 @@ class SelectOptions:
     iterations: int = 4
     """At most so many of INCV."""
 
-    epochs: int = 50
-    """Of each training of the selection, where the model is a network."""
+    epochs: int | None = None
+    """Of each training of the selection, where the model is a network: 50, or 16 of the fast one."""
 
     model: str = "auto"
-    """auto; boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees; mlp, small-cnn, resnet20 to resnet110,
-preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn classifier or a torch factory."""
+    """auto; boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees; fast (small pictures, on a GPU), mlp,
+small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn classifier
+or a torch factory."""
+
+    loss: str = "ce"
+    """What the selection's networks minimise: ce, or gce (generalised cross-entropy: for heavy noise)."""
 
     remove_ratio: str = "auto"
     """Samples removed for each one selected: a number, or auto."""
@@ -66,14 +70,16 @@ preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn clas
 
     def check(self, problems: Problems) -> tuple[INCVSettings | None, LabelFile | None]:
         from labelsieve.data.labels import read_label_file
+        from labelsieve.execute.losses import LOSSES
         from labelsieve.selection.settings import INCVSettings
 
-        problems.check(self.epochs >= 1, f"--epochs {self.epochs}: at least 1 is needed")
+        problems.check(self.epochs is None or self.epochs >= 1, f"--epochs {self.epochs}: at least 1 is needed")
         problems.check(self.workers >= 1, f"--workers {self.workers}: at least 1 is needed")
         known = self.executor in ("local", "ray") or self.executor.startswith("ray://")
         problems.check(known, f"--executor {self.executor!r} is not known: choose local, ray or ray://HEAD:PORT")
         known = self.device.split(":")[0] in ("auto", "cpu", "cuda", "mps")
         problems.check(known, f"--device {self.device!r} is not known: choose auto, cpu, cuda or mps")
+        problems.check(self.loss in LOSSES, f"--loss {self.loss!r} is not known: choose ce or gce")
         ratio = problems.attempt(_number_or_auto, self.remove_ratio)
         settings = problems.attempt(
             INCVSettings,
@@ -94,11 +100,16 @@ preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn clas
 
     def record(self, *, method: str, model: str, seed: int) -> dict[str, Any]:
         """What a resumed selection must have in common with the one that was begun. Where it runs is no part of it."""
-        return {
-            "method": method, "iterations": self.iterations, "epochs": self.epochs, "model": model, "seed": seed,
-            "remove_ratio": self.remove_ratio, "protocol": self.protocol, "pattern": self.pattern, "size": self.size,
-            "label_column": self.label_column, "labels": _absolute(self.labels), "root": _absolute(self.root),
+        from labelsieve.commands.selector import epochs_of
+
+        record = {
+            "method": method, "iterations": self.iterations, "epochs": epochs_of(model, self.epochs), "model": model,
+            "seed": seed, "remove_ratio": self.remove_ratio, "protocol": self.protocol, "pattern": self.pattern,
+            "size": self.size, "label_column": self.label_column, "labels": _absolute(self.labels),
+            "root": _absolute(self.root),
         }  # fmt: skip
+        # Only where it was asked for: runs begun before these options were there go on.
+        return record | ({"loss": self.loss} if self.loss != "ce" else {})
 
 
 def select(
@@ -155,12 +166,12 @@ def select_stage(
     common: Common,
 ) -> tuple[str, str]:
     """Select into a locked run folder; how it began (new, resumed, done) and the model."""
-    from labelsieve.commands.models import cluster_trainer, make_trainer, resolve
     from labelsieve.commands.selecting import run_selection
+    from labelsieve.commands.selector import cluster_selector, epochs_of, make_selector, resolve_selector
     from labelsieve.data.labels import true_codes
 
     progress = common.progress()
-    model = resolve(options.model, data, options.device)
+    model = resolve_selector(options.model, data, options.device, loss=options.loss)
     asked = options.record(method=method, model=model, seed=common.seed)
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
     if begun == "done":
@@ -170,16 +181,15 @@ def select_stage(
         f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, model {model}"
         + (", going on where it was stopped" if begun == "resumed" else "")
     )
-    epochs, device, folder = options.epochs, options.device, run.checkpoints / "networks"
+    asked_of: dict[str, Any] = {
+        "epochs": epochs_of(model, options.epochs), "loss": options.loss, "device": options.device,
+        "checkpoint": run.checkpoints / "networks", "progress": progress,
+    }  # fmt: skip
     if options.executor == "local":
-        trainer = make_trainer(
-            data, model, epochs=epochs, device=device, workers=options.workers if options.workers > 1 else None,
-            checkpoint=folder, progress=progress,
-        )  # fmt: skip
+        workers = options.workers if options.workers > 1 else None
+        trainer = make_selector(data, model, workers=workers, **asked_of)
     else:
-        trainer = cluster_trainer(
-            data, model, options.executor, epochs=epochs, device=device, checkpoint=folder, progress=progress
-        )
+        trainer = cluster_selector(data, model, options.executor, **asked_of)
     true = true_codes(data, file) if file is not None else None
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
     return begun, model

@@ -30,7 +30,7 @@ PATCH = 2
 WHITENING_FLOOR = (
     5e-4  # added to each variance: patches hardly vary in some directions, and noise is not to be blown up
 )
-WHITENING_SAMPLES = 5_000
+WHITENING_PIXELS = 5_000 * 32 * 32  # enough for a covariance of twelve numbers, at any size of the pictures
 # A parameter that is multiplied by s learns s * s times as fast under SGD: no optimizer needs to know.
 BIAS_GAIN = 8.0
 LOGIT_SCALE = 1 / 9
@@ -59,10 +59,11 @@ def whitening_filters(pictures: Tensor, *, floor: float = WHITENING_FLOOR) -> Te
     return torch.cat([filters, -filters]).reshape(-1, channels, PATCH, PATCH).float()
 
 
-def sampled_pictures(store: Samples, count: int = WHITENING_SAMPLES) -> Tensor:
+def sampled_pictures(store: Samples, count: int | None = None) -> Tensor:
     """Some of a store's pictures, evenly spread, as a network sees them, without augmentation: [M, C, H, W]."""
     if len(store.shape) != 3:
         raise InputError(f"the fast network takes pictures, not samples of shape {list(store.shape)}: choose mlp")
+    count = count or max(1, WHITENING_PIXELS // (store.shape[1] * store.shape[2]))
     index = torch.arange(0, len(store), max(1, len(store) // count), device=store.device)
     parts = torch.split(index[None], 1024, dim=1)
     pieces = [store.batch(part, torch.full_like(part, store.plain)) for part in parts]

@@ -77,7 +77,7 @@ def allows_nan(inner: Any) -> bool:
 
 def takes_pictures(inner: Any) -> bool:
     """Networks take arrays of any shape."""
-    return callable(inner) and not hasattr(inner, "fit")
+    return isinstance(inner, str) or (callable(inner) and not hasattr(inner, "fit"))
 
 
 def as_array(y: Any) -> NDArray[Any]:

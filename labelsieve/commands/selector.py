@@ -1,0 +1,122 @@
+"""The trainer behind `--model`, `--loss` and `--executor` of the selection.
+
+`fast` goes its own way: its first layer whitens the very pictures it is going to see, so it cannot come by name alone.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelsieve.errors import InputError
+from labelsieve.types import LabelledData, Trainer
+
+if TYPE_CHECKING:
+    from labelsieve.progress import Progress
+
+FAST = "fast"
+EPOCHS = 50  # the paper's, of every network but the fast one
+
+
+def resolve_selector(model: str, data: LabelledData, device: str, *, loss: str = "ce") -> str:
+    """`auto` by the kind of data; any other name, and the loss, is checked against it."""
+    from labelsieve.commands.models import CLASSIFIERS, resolve, shape
+    from labelsieve.execute.losses import check_loss
+
+    check_loss(loss)
+    if model != FAST:
+        model = resolve(model, data, device)
+        check_loss(loss, network=model not in CLASSIFIERS)
+        return model
+    from labelsieve.execute.fast import check_pictures
+
+    if data.kind != "pictures":
+        what = "texts" if data.kind == "text" else "rows of a table"
+        raise InputError(f"--model fast takes pictures, these samples are {what}: choose another, or auto")
+    if not isinstance(data.x, np.ndarray):
+        raise InputError("--model fast takes small pictures of one size: give --size 32, or choose another model")
+    check_pictures(shape(data))
+    return FAST
+
+
+def epochs_of(model: str, asked: int | None) -> int:
+    """What was asked for, else the model's own number."""
+    if asked is not None:
+        return asked
+    if model != FAST:
+        return EPOCHS
+    from labelsieve.engine.fast import EPOCHS as FEW
+
+    return FEW
+
+
+def make_selector(
+    data: LabelledData,
+    model: str,
+    *,
+    epochs: int,
+    loss: str = "ce",
+    device: str = "auto",
+    workers: int | None = None,
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> Trainer:
+    """The trainer of a resolved model name, here."""
+    if model == FAST:
+        return _fast(data, epochs=epochs, loss=loss, device=device, checkpoint=checkpoint, progress=progress)
+    from labelsieve.commands.models import make_trainer
+
+    trainer = make_trainer(
+        data, model, epochs=epochs, device=device, workers=workers, checkpoint=checkpoint, progress=progress
+    )
+    if loss != "ce":
+        from labelsieve.execute.lockstep import EngineTrainer
+        from labelsieve.execute.losses import check_loss, method_of
+
+        check_loss(loss, network=isinstance(trainer, EngineTrainer))
+        assert isinstance(trainer, EngineTrainer)
+        trainer.method = method_of(loss)
+    return trainer
+
+
+def cluster_selector(
+    data: LabelledData,
+    model: str,
+    executor: str,
+    *,
+    epochs: int,
+    loss: str,
+    device: str,
+    checkpoint: Path,
+    progress: Progress,
+) -> Trainer:
+    """The same trainings as tasks of a Ray cluster."""
+    from labelsieve import stopping
+    from labelsieve.execute.ray_cluster import RayPool, RayTrainer
+
+    pool = RayPool(executor, device=device, stop=stopping.requested, tell=progress.note)
+    build = partial(make_selector, model=model, epochs=epochs, loss=loss, device=device)
+    return RayTrainer(data, build, pool=pool, checkpoint=checkpoint)
+
+
+def _fast(
+    data: LabelledData, *, epochs: int, loss: str, device: str, checkpoint: Path | None, progress: Progress | None
+) -> Trainer:
+    from labelsieve import stopping
+    from labelsieve.execute.fast import LABEL_SMOOTHING, FastTrainer
+    from labelsieve.execute.losses import method_of
+
+    def tell(state: dict[str, Any]) -> None:
+        if progress is not None and state["epoch"] % max(1, epochs // 4) == 0:
+            loss_now = float(np.mean(state["loss"])) if state["loss"] else float("nan")
+            speed = f"{state['images_per_second']:,.0f} samples/s"
+            progress.note(f"  epoch {state['epoch']}/{state['epochs']}, loss {loss_now:.3f}, {speed}")
+
+    return FastTrainer(
+        data.x, classes=len(data.classes), epochs=epochs, device=device, checkpoint=checkpoint,
+        method=method_of(loss, label_smoothing=LABEL_SMOOTHING), progress=tell, stop=stopping.requested,
+        checkpoint_seconds=5.0,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""The fast network as a selector: by name, in Python and on the command line, on a CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from labelsieve import INCV, NCV, noise, theory
+from labelsieve.cli import run
+from labelsieve.errors import InputError
+from labelsieve.execute.fast import FastTrainer, batch_size_for, check_pictures
+from labelsieve.execute.losses import check_loss, method_of
+from labelsieve.experiments.bench import synthetic
+from labelsieve.methods.generalised_ce import GeneralisedCE
+from labelsieve.methods.standard import Standard
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_batches_leave_a_half_of_the_data_some_fifty_steps() -> None:
+    assert [batch_size_for(n) for n in (1, 1_000, 3_200, 10_000, 50_000, 10**7)] == [32, 32, 32, 128, 512, 512]
+
+
+def test_who_may_come_in() -> None:
+    check_pictures((3, 8, 20))
+    check_pictures((3, 4, 4), widths=(24, 32))
+    with pytest.raises(InputError, match="takes pictures, not rows"):
+        check_pictures((64,))
+    with pytest.raises(InputError, match="8 pixels a side, these have 8 x 6: enlarge them with --size 8"):
+        FastTrainer(np.zeros((20, 8, 6, 3), dtype=np.uint8), classes=2, device="cpu")
+
+
+def test_losses_by_name() -> None:
+    assert isinstance(method_of("ce"), Standard)
+    assert method_of("gce") == GeneralisedCE(q=0.7)
+    assert method_of("ce", label_smoothing=0.2) == GeneralisedCE(q=0.0, label_smoothing=0.2)
+    with pytest.raises(InputError, match="'mae' is not known: choose ce or gce"):
+        method_of("mae")
+    with pytest.raises(InputError, match="for networks"):
+        check_loss("gce", network=False)
+    with pytest.raises(InputError, match="for networks"):
+        INCV(loss="gce").fit(np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2)
+
+
+def test_incv_takes_it_by_name() -> None:
+    bench = synthetic(samples=120, mistakes=0)
+    given = np.asarray(noise.corrupt(bench.true, theory.symmetric(4, 0.2), rng=0))
+    found = NCV("fast", epochs=14, device="cpu", random_state=0, protocol="paper").fit(bench.pictures, given)
+    assert np.mean(found.predicted_ == bench.true) > 0.9
+    assert found.selected_.sum() > 60 and (bench.true == given)[found.selected_].mean() > 0.95
+    with pytest.raises(InputError, match="uint8"):
+        INCV("fast").fit(np.zeros((30, 64)), np.arange(30) % 3)
+    with pytest.raises(InputError, match="'quick' is not known"):
+        INCV("quick").fit(bench.pictures, given)
+
+
+def test_the_command_line_takes_it_for_pictures_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bench = synthetic(samples=96)
+    np.savez("p.npz", x=bench.pictures, y=bench.true)
+    np.savez("small.npz", x=bench.pictures[:, :6, :6], y=bench.true)
+    line = "select p.npz --model fast --method ncv --protocol paper --epochs 1 --loss gce --device cpu --json --out run"
+    assert run(line.split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["model"] == "fast" and sum(found["counts"].values()) == 96
+    settings = json.loads(Path("run/run.json").read_text())["stages"]["select"]["settings"]
+    assert settings["epochs"] == 1 and settings["loss"] == "gce"
+    assert run([*line.replace(" --loss gce", "").split()]) == 2
+    assert "loss was gce, now not set" in capsys.readouterr().err
+    assert run("run p.npz --model fast --dry-run --out dry".split()) == 0
+    assert "select with fast" in capsys.readouterr().out
+
+    Path("t.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 10)
+    for source, words in (
+        ("digits", "rows of a table"),
+        ("t.csv", "these samples are texts"),
+        ("small.npz", "6 x 6: enlarge them with --size 8"),
+    ):
+        assert run(f"select {source} --model fast --out no".split()) == 2
+        assert words in capsys.readouterr().err
+    assert run("select digits --model svm --loss gce --out no".split()) == 2
+    assert "for networks" in capsys.readouterr().err
+    assert run("select digits --loss hinge --out no".split()) == 2
+    assert "--loss 'hinge' is not known" in capsys.readouterr().err
