@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.types import IntArray
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -163,6 +164,19 @@ class PictureSequence:
     def picture(self, i: int) -> Pixels:
         raise TypeError("a sequence of pictures has pictures")
 
+    def tell_unreadable(self, new: Iterable[int]) -> None:
+        """Warns of pictures that turned out unreadable only now, when they are already part of a run."""
+        found = sorted(new)
+        if len(self.unreadable) == len(self) > 0:
+            raise InputError(f"none of the {len(self):,} pictures can be read (the first: {self.unreadable[0]})")
+        if found:
+            named = ", ".join(f"{self.describe(i)}: {self.unreadable[i]}" for i in found[:3])
+            count = f"{len(found):,} of {len(self):,} pictures cannot be read"
+            warnings.warn(f"{count} and are shown as grey ones; take them out ({named})", stacklevel=3)
+
+    def describe(self, i: int) -> str:
+        return f"picture {i}"
+
     @overload
     def __getitem__(self, i: int) -> Pixels: ...
     @overload
@@ -215,8 +229,17 @@ class Pictures(PictureSequence):
     def __len__(self) -> int:
         return len(self.names)
 
+    def subset(self, index: IntArray) -> Pictures:
+        """Some of the files."""
+        places = index.tolist()
+        bad = {row: self.unreadable[i] for row, i in enumerate(places) if i in self.unreadable}
+        return replace(self, names=[self.names[i] for i in places], unreadable=bad)
+
     def path(self, i: int) -> str:
         return f"{self.root}{os.sep}{self.names[i]}"
+
+    def describe(self, i: int) -> str:
+        return self.names[i]
 
     def picture(self, i: int) -> Pixels:
         try:

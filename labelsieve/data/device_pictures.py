@@ -93,6 +93,7 @@ class DevicePictures:
             if len(pieces) == 4096:  # about a gigabyte: the host never holds more
                 chunks.append(torch.cat(pieces).to(self.device))
                 pieces = []
+        pictures.tell_unreadable(pictures.unreadable)
         self.pixels = torch.cat(chunks + [piece.to(self.device) for piece in pieces])
         del chunks, pieces
         size = torch.tensor(sizes, dtype=torch.int64).view(-1, 2)

@@ -20,6 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,13 +211,24 @@ class Staged(PictureSequence):
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def subset(self, index: IntArray) -> Staged:
+        """Some of the pictures, out of the same shards."""
+        places = index.tolist()
+        bad = {row: self.unreadable[i] for row, i in enumerate(places) if i in self.unreadable}
+        return Staged(self.folder, self.side, self.sizes[index], self.shard[index], self.offset[index], bad)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process: where the shards lie, not what is in them."""
+        kept = {name: value for name, value in self.__dict__.items() if name != "maps"}
+        return kept | {"folder": self.folder.absolute()}
+
     @property
     def nbytes(self) -> int:
         return int(self.sizes.prod(1, dtype=np.int64).sum()) * 3
 
     @cached_property
     def maps(self) -> list[Pixels]:
-        count = int(self.shard[-1]) + 1 if len(self) else 0
+        count = int(self.shard.max()) + 1 if len(self) else 0
         return [np.memmap(_files(self.folder, number)[0], dtype=np.uint8, mode="r") for number in range(count)]
 
     def picture(self, i: int) -> Pixels:

@@ -224,8 +224,11 @@ class PictureStream:
             self.close()
             self.workers = 0
             found = [fill(self._task(step, 0, len(step.keys)))]
-        for bad in found:
-            self.pictures.unreadable.update(bad)
+        bad = {i: reason for some in found for i, reason in some.items()}
+        new = bad.keys() - self.pictures.unreadable.keys()
+        self.pictures.unreadable.update(bad)
+        if new:
+            self.pictures.tell_unreadable(new)
         pixels = torch.from_numpy(np.array(step.slot.windows(0, len(step.keys), self.crop)))
         if self.device.type == "cuda":
             return Windows(step.keys, pixels.pin_memory().to(self.device, non_blocking=True))

@@ -24,6 +24,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from labelsieve.data.decode import SIDE, Pictures
+from labelsieve.data.readable import unreadable
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData, Skipped
 
@@ -48,17 +49,38 @@ def load(spec: str | Path) -> LabelledData:
         classes=_whole(options.get("classes", str(CLASSES)), "classes"),
         subset=options.get("subset", "google"),
         side=_whole(options.get("side", str(SIDE)), "side"),
+        check="stage" not in options,  # staging decodes them all
     )
     if "stage" not in options:
         return data
     from labelsieve.data.stage import stage
 
     staged = stage(data.x, options["stage"])
-    bad = tuple(Skipped(str(data.ids[i]), reason) for i, reason in sorted(staged.unreadable.items()))
-    return replace(data, x=staged, skipped=data.skipped + bad)
+    return without(replace(data, x=staged), staged.unreadable)
 
 
-def training(folder: str | Path, *, classes: int = CLASSES, subset: str = "google", side: int = SIDE) -> LabelledData:
+def without(data: LabelledData, reasons: dict[int, str]) -> LabelledData:
+    """The samples that can be read; the others go to `skipped`, as in every source: no label of theirs is judged."""
+    if not reasons:
+        return data
+    bad = sorted(reasons)
+    if len(bad) == len(data):
+        first = f"{data.ids[bad[0]]}: {reasons[bad[0]]}"
+        raise InputError(f"{data.name}: none of its {len(data):,} pictures can be read ({first})")
+    kept = np.setdiff1d(np.arange(len(data)), bad)
+    told = tuple(Skipped(str(data.ids[i]), reasons[i]) for i in bad)
+    return replace(data, x=data.x.subset(kept), y=data.y[kept], ids=data.ids[kept], skipped=(*data.skipped, *told))
+
+
+def training(
+    folder: str | Path,
+    *,
+    classes: int = CLASSES,
+    subset: str = "google",
+    side: int = SIDE,
+    check: bool = True,
+) -> LabelledData:
+    """Without `check`, files that cannot be read stay in: they show when they are decoded, as grey pictures."""
     root = Path(folder)
     if subset not in SUBSETS:
         raise InputError(f"subset {subset!r}: WebVision has {', '.join(SUBSETS)}")
@@ -70,7 +92,7 @@ def training(folder: str | Path, *, classes: int = CLASSES, subset: str = "googl
         some, labels = _filelist(root / "info" / f"train_filelist_{part}.txt", len(every), len(names))
         files += some
         codes += labels
-    return _labelled(root, "", files, codes, names, side, name="webvision")
+    return _labelled(root, "", files, codes, names, side, name="webvision", check=check)
 
 
 def validation(folder: str | Path, *, classes: int = CLASSES, side: int = SIDE) -> LabelledData:
@@ -185,8 +207,9 @@ def _labelled(
     side: int,
     *,
     name: str,
+    check: bool = True,
 ) -> LabelledData:
-    """What is missing, empty or elsewhere is left out and told; what cannot be decoded shows later and becomes grey."""
+    """What is missing, empty, elsewhere or no picture is left out and told."""
     kept, labels, skipped = [], [], []
     home = _Home(root)
     for file, code in zip(files, codes, strict=True):
@@ -205,8 +228,10 @@ def _labelled(
     if not kept:
         raise InputError(f"{root / skipped[0].id}: none of the {len(files)} listed pictures is there; {LAYOUT}")
     ids = np.array([path.removeprefix(f"{inside}/") for path in kept], dtype=np.str_)
-    return LabelledData(
-        x=Pictures(root, kept, side=side),
+    # absolute: processes on other machines, with another working directory, read them too
+    pictures = Pictures(root.absolute(), kept, side=side)
+    data = LabelledData(
+        x=pictures,
         y=np.array(labels, dtype=np.int64),
         classes=class_names(names),
         ids=ids,
@@ -214,6 +239,7 @@ def _labelled(
         name=name,
         skipped=tuple(skipped),
     )
+    return without(data, unreadable(pictures)) if check else data
 
 
 class _Home:

@@ -28,7 +28,7 @@ from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
 from labelsieve.experiments.settings import METHODS, SCALES, Noise, Scale
 from labelsieve.experiments.training import Room, train_cells
-from labelsieve.experiments.webvision_bench import open_webvision
+from labelsieve.experiments.webvision_bench import WebVisionBench, open_webvision
 
 RUNNERS: dict[str, Callable[[list[Cell], Room, Path], None]] = {
     "theory": train_cells,
@@ -72,6 +72,9 @@ def reproduce(
             results, data = results.absolute(), None if data is None else Path(data).absolute()
         on_webvision = protocol.data.startswith("webvision")
         bench = open_webvision(protocol, data, results / ".work") if on_webvision else open_bench(protocol.data, data)
+        if isinstance(bench, WebVisionBench) and (missing := bench.counts()["missing"]):
+            first = f"; the first: {bench.training.skipped[0].id}" if bench.training.skipped else ""
+            say(f"{item}: {missing:,} listed pictures cannot be read and are left out{first}")
         if is_ray(executor):
             from labelsieve.experiments.cluster import sweep_on_ray
 

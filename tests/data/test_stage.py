@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from labelsieve.data import stage as staging
 from labelsieve.data.decode import GREY, Pictures
 from labelsieve.data.make_webvision import make
 from labelsieve.data.stage import Staged, stage
+from labelsieve.data.stream import PictureStream
 from labelsieve.data.webvision import training
 from labelsieve.errors import InputError
 
@@ -20,7 +23,7 @@ from labelsieve.errors import InputError
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
     folder = tmp_path_factory.mktemp("made") / "webvision"
     make(folder, classes=3, train=9, validation=1, side=40, corrupt=2, seed=1)
-    found = training(folder, side=32).x
+    found = training(folder, side=32, check=False).x
     assert isinstance(found, Pictures)
     return found
 
@@ -95,3 +98,32 @@ def test_not_a_stage(tmp_path: Path) -> None:
 
 def test_shard_sizes() -> None:
     assert [staging.default_shard_size(n) for n in (1, 6_400, 2_400_000)] == [64, 100, 4096]
+
+
+def test_what_travels_to_another_process_is_small_and_finds_its_shards(
+    pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stage(pictures, "shards", workers=1, shard_size=10)
+    staged = Staged.open("shards")  # named relative to here
+    expected = [np.array(picture) for picture in staged]  # maps the shards
+    sent = pickle.dumps(staged)
+    assert len(sent) < 5000 < staged.nbytes
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    received = pickle.loads(sent)
+    assert received.unreadable == staged.unreadable and len(received) == 27
+    for found, picture in zip(received, expected, strict=True):
+        np.testing.assert_array_equal(found, picture)
+    index, code = torch.tensor([[3, 0, 26, 11]]), torch.tensor([[0, 7, 20_000, 5]])
+    there, here = PictureStream(received, crop=24, workers=0), PictureStream(pictures, crop=24, workers=0)
+    assert torch.equal(there.batch(index, code), here.batch(index, code))
+
+
+def test_some_of_the_staged(pictures: Pictures, tmp_path: Path) -> None:
+    staged = stage(pictures, tmp_path, workers=1, shard_size=10)
+    bad = sorted(staged.unreadable)
+    some = staged.subset(np.array([25, bad[1], 4]))
+    assert len(some) == 3 and list(some.unreadable) == [1]
+    for found, i in zip(some, (25, bad[1], 4), strict=True):
+        np.testing.assert_array_equal(found, staged[i])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,14 @@ from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
 SIDE, CROP = 32, 25
+pytestmark = pytest.mark.filterwarnings("ignore:.*shown as grey ones")  # told once; tested below
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
     folder = tmp_path_factory.mktemp("made") / "webvision"
     make(folder, classes=3, train=12, validation=1, side=40, corrupt=1, seed=3)
-    found = training(folder, side=SIDE).x
+    found = training(folder, side=SIDE, check=False).x
     assert isinstance(found, Pictures)
     return found
 
@@ -157,7 +159,7 @@ def test_the_device_store_gives_the_same_batches(pictures: Pictures, staged: Sta
 
 def test_decoding_into_the_device_store_by_processes_keeps_the_order(tmp_path: Path) -> None:
     make(tmp_path / "many", classes=2, train=40, validation=1, side=20, corrupt=1)
-    found = training(tmp_path / "many", side=16).x
+    found = training(tmp_path / "many", side=16, check=False).x
     here = DevicePictures(found, crop=16, workers=0)
     there = DevicePictures(Pictures(found.root, found.names, side=16), crop=16, workers=2)
     assert torch.equal(here.pixels, there.pixels) and torch.equal(here.start, there.start)
@@ -208,3 +210,33 @@ def test_a_crop_larger_than_the_pictures_is_named(staged: Staged) -> None:
     for kind in (PictureStream, DevicePictures):
         with pytest.raises(InputError, match="shorter side of 32"):
             kind(staged, crop=33)
+
+
+@pytest.mark.parametrize("kind", [PictureStream, DevicePictures])
+def test_a_picture_found_damaged_while_training_is_told_once_by_name(
+    kind: type[PictureStream] | type[DevicePictures], pictures: Pictures
+) -> None:
+    fresh = Pictures(pictures.root, pictures.names, side=SIDE)
+    index, code = epoch(36)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        store = kind(fresh, crop=CROP, workers=0)
+        for i, c in zip(index * 2, code * 2, strict=True):
+            store.batch(torch.as_tensor(i), torch.as_tensor(c))
+    (bad,) = fresh.unreadable
+    assert len(told) == 1
+    assert f"1 of 36 pictures cannot be read and are shown as grey ones; take them out ({fresh.names[bad]}: not a" in (
+        str(told[0].message)
+    )
+
+
+@pytest.mark.parametrize("kind", [PictureStream, DevicePictures])
+def test_nothing_trains_on_grey_pictures_alone(
+    kind: type[PictureStream] | type[DevicePictures], tmp_path: Path
+) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"no picture")
+    pictures = Pictures(tmp_path, ["a", "b", "c"], side=SIDE)
+    with pytest.raises(InputError, match="none of the 3 pictures can be read"):
+        store = kind(pictures, crop=CROP, workers=0)
+        store.batch(torch.tensor([[0, 1, 2]]), torch.tensor([[0, 0, 0]]))

@@ -150,12 +150,49 @@ def test_missing_and_empty_pictures_are_told_and_left_out(copy: Path) -> None:
     ]
 
 
-def test_corrupt_pictures_are_told_when_staged(copy: Path, tmp_path: Path) -> None:
-    names = webvision.load(str(copy)).ids
-    (copy / names[2]).write_bytes((copy / names[2]).read_bytes()[:200])
-    data = webvision.load(f"{copy}?side=16&stage={tmp_path / 'stage'}")
-    assert len(data) == 40
-    assert [s.id for s in data.skipped] == [names[2]] and "not a readable picture" in data.skipped[0].reason
+@pytest.mark.parametrize("staged", [False, True])
+def test_damaged_pictures_are_told_and_left_out(copy: Path, tmp_path: Path, staged: bool) -> None:
+    whole = webvision.load(f"{copy}?side=16")
+    names = whole.ids
+    (copy / names[2]).write_bytes((copy / names[2]).read_bytes()[:-300])  # cut short
+    (copy / names[30]).write_bytes(b"<html>404</html>")
+    data = webvision.load(f"{copy}?side=16" + (f"&stage={tmp_path / 'stage'}" if staged else ""))
+    assert [s.id for s in data.skipped] == [names[2], names[30]]
+    assert all("not a readable picture" in s.reason for s in data.skipped)
+    kept = [i for i in range(40) if i not in (2, 30)]
+    assert data.ids.tolist() == names[kept].tolist() and data.y.tolist() == whole.y[kept].tolist()
+    assert len(data.x) == 38 and data.x.unreadable == {}
+    for row, i in enumerate(kept):
+        np.testing.assert_array_equal(data.x[row], whole.x[i])
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_set_without_a_readable_picture_is_refused(copy: Path, tmp_path: Path, staged: bool) -> None:
+    for name in webvision.load(str(copy)).ids.tolist():
+        (copy / name).write_bytes(b"\xff\xd8 no picture \xff\xd9")
+    with pytest.raises(InputError, match=r"webvision: none of its 40 pictures can be read \(google/.*: not a readable"):
+        webvision.load(f"{copy}?side=16" + (f"&stage={tmp_path / 'stage'}" if staged else ""))
+
+
+def test_other_formats_and_jpegs_with_something_behind_are_readable(tmp_path: Path) -> None:
+    from PIL import Image
+
+    from labelsieve.data import readable
+
+    for name in ("a.png", "b.gif", "c.jpg", "d.jpg"):
+        Image.new("RGB", (30, 20), (200, 0, 0)).save(tmp_path / name)
+    with (tmp_path / "d.jpg").open("ab") as file:
+        file.write(b"x" * 5000)
+    pictures = Pictures(tmp_path, ["a.png", "b.gif", "c.jpg", "d.jpg", "gone.jpg"], side=16)
+    assert list(readable.unreadable(pictures)) == [4]
+    assert "No such file" in readable.unreadable(pictures)[4]
+
+
+def test_a_set_opened_here_is_read_from_anywhere(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(made.parent)
+    data = webvision.load(made.name)
+    monkeypatch.chdir(tmp_path)
+    assert data.x[0].any() and data.x.unreadable == {}
 
 
 @pytest.mark.parametrize(
