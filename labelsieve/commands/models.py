@@ -203,13 +203,8 @@ def _engine_trainer(
     if data.kind == "text":
         raise InputError("a network cannot read texts as they are: use --model tfidf")
     from labelsieve import stopping
-    from labelsieve.execute.lockstep import EngineTrainer
-
-    def tell(state: dict[str, Any]) -> None:
-        if progress is not None and state["epoch"] % max(1, epochs // 5) == 0:
-            loss = float(np.mean(state["loss"])) if state["loss"] else float("nan")
-            speed = f"{state['images_per_second']:,.0f} samples/s"
-            progress.note(f"  epoch {state['epoch']}/{state['epochs']}, loss {loss:.3f}, {speed}")
+    from labelsieve.commands.told import ToldTrainer
+    from labelsieve.progress import Progress
 
     x = data.x
     if data.kind == "pictures" and not isinstance(x, np.ndarray):
@@ -217,7 +212,8 @@ def _engine_trainer(
         from labelsieve.engine.device import choose_device
 
         x = picture_store(x, choose_device(device), crop=shape(data)[1])
-    return EngineTrainer(
-        x, factory, classes=len(data.classes), epochs=epochs, device=device, checkpoint=checkpoint,
-        progress=tell, stop=stopping.requested, checkpoint_seconds=5.0,
+    return ToldTrainer(
+        x, factory, told=progress or Progress(silent=True), side=shape(data)[1] if data.kind == "pictures" else None,
+        classes=len(data.classes), epochs=epochs, device=device, checkpoint=checkpoint,
+        stop=stopping.requested, checkpoint_seconds=5.0,
     )  # fmt: skip

@@ -100,6 +100,7 @@ def run_training(
     """Train, from where it was stopped, and write model.safetensors; "new", "resumed" or "done"."""
     from labelsieve.commands.models import factory_of, resolve_network
     from labelsieve.commands.reading import Reading
+    from labelsieve.commands.told import training_hint
     from labelsieve.engine import train
     from labelsieve.engine.device import choose_device
     from labelsieve.methods import create
@@ -130,16 +131,12 @@ def run_training(
     began = time.monotonic()
     store = reading.store(data, chosen, augment=True)
     run.rewind_history(lambda entry: entry.get("stage") != "train")
-    with stopping.safe_points(), progress.stage("epochs", method.epochs(schedule.epochs), unit="epochs") as stage:
-        shown = 0
+    total = method.epochs(schedule.epochs)
 
-        def tell(state: dict[str, Any]) -> None:
-            nonlocal shown
-            stage.advance(max(0, state["epoch"] - shown))
-            shown = max(shown, state["epoch"])
-            if state["loss"]:
-                stage.show(loss=float(np.mean(state["loss"])), samples_per_second=state["images_per_second"])
+    def hint(seconds: float) -> str | None:
+        return training_hint(seconds, total, pictures=data.kind == "pictures") if chosen.type == "cpu" else None
 
+    with stopping.safe_points(), progress.epochs("training", total, hint=hint) as tell:
         try:
             (result,) = train(
                 store, factory, method, [plan], schedule=schedule, batch_size=batch_size,

@@ -110,8 +110,8 @@ def test_texts_and_flat_pictures(here: Path, capsys: pytest.CaptureFixture[str])
     Image.new("RGB", (50, 40), (30, 30, 30)).save(here / "new" / "a.png")
     Image.new("L", (20, 40), 220).save(here / "new" / "b.jpg")
     (here / "new" / "c.jpg").write_text("no")
-    found = answer(capsys, "predict pictures new --to p.csv --device cpu")
-    assert [row["predicted"] for row in rows_of(here / "p.csv")] == ["dark", "light"]
+    found = answer(capsys, "predict pictures new --to q.csv --device cpu")
+    assert [row["predicted"] for row in rows_of(here / "q.csv")] == ["dark", "light"]
     assert [skipped["id"] for skipped in found["skipped"]] == ["c.jpg"]
 
 
