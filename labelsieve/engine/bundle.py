@@ -37,7 +37,34 @@ def stackable(factory: Factory) -> bool:
             return False
 
 
-class Bundle:
+class Networks:
+    """n networks in one module."""
+
+    def __init__(self, factory: Factory, n: int, device: torch.device, world: World) -> None:
+        self.factory, self.n, self.device, self.world = factory, n, device, world
+        with torch.random.fork_rng(devices=[]):
+            module = factory(n=n) if n > 1 else factory()
+        self.module: nn.Module = module.to(device)
+
+    def load(self, states: Sequence[NetworkState]) -> None:
+        state = stack_states(states) if self.n > 1 else states[0]
+        own = self.module.state_dict(keep_vars=True)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                own[name].copy_(tensor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [n, B, classes]."""
+        if x.is_cuda and not isinstance(self.module, Stackable):
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                logits = self.module(x)
+        else:
+            logits = self.module(x)
+        found: Tensor = logits.view(len(x), self.n, -1).transpose(0, 1)
+        return found
+
+
+class Bundle(Networks):
     """Networks that take their steps together."""
 
     def __init__(
@@ -48,10 +75,9 @@ class Bundle:
         device: torch.device,
         world: World = ALONE,
     ) -> None:
-        self.n, self.device, self.schedule, self.world = len(states), device, schedule, world
-        with torch.random.fork_rng(devices=[]):
-            module = factory(n=self.n) if self.n > 1 else factory()
-        self.module = module.to(device)
+        super().__init__(factory, len(states), device, world)
+        self.schedule = schedule
+        self._parts: dict[int, Networks] = {}
         self.parameters = list(self.module.parameters())
         sizes = [p.numel() for p in self.parameters]
         self.flat = torch.empty(sum(sizes), device=device)
@@ -75,13 +101,6 @@ class Bundle:
         self.load(states)
 
     # -- weights in and out
-
-    def load(self, states: Sequence[NetworkState]) -> None:
-        state = stack_states(states) if self.n > 1 else states[0]
-        own = self.module.state_dict(keep_vars=True)
-        with torch.no_grad():
-            for name, tensor in state.items():
-                own[name].copy_(tensor)
 
     def states(self) -> list[NetworkState]:
         state = {name: tensor.detach() for name, tensor in self.module.state_dict().items()}
@@ -109,17 +128,28 @@ class Bundle:
             found["second"] = self.second
         return found | {f"buffer.{name}": buffer for name, buffer in self.buffers.items()}
 
-    # -- a step
+    def part(self, networks: Sequence[int]) -> tuple[Networks, list[int]]:
+        """Networks to ask for predictions, and where in them the wanted ones sit: all, or a copy of a few.
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits [n, B, classes]."""
-        if x.is_cuda and not isinstance(self.module, Stackable):
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                logits = self.module(x)
-        else:
-            logits = self.module(x)
-        found: Tensor = logits.view(len(x), self.n, -1).transpose(0, 1)
-        return found
+        A stack asked as a whole answers for everyone; what few are asked for need not cost what all cost. Copies
+        come in powers of two, so that few sizes are ever compiled.
+        """
+        size = 1 << (len(networks) - 1).bit_length()
+        if 2 * size > self.n:
+            return self, list(networks)
+        if size not in self._parts:
+            self._parts[size] = Networks(self.factory, size, self.device, self.world)
+        part = self._parts[size]
+        seats = [*networks, *[networks[-1]] * (size - len(networks))]
+        own = part.module.state_dict(keep_vars=True)
+        with torch.no_grad():
+            for name, tensor in self.module.state_dict(keep_vars=True).items():
+                pieces = tensor.chunk(self.n)
+                for seat, place in zip(seats, own[name].chunk(size), strict=True):
+                    place.copy_(pieces[seat])
+        return part, list(range(len(networks)))
+
+    # -- a step
 
     def set_valid(self, valid: Tensor | None) -> None:
         for norm in self.norms:

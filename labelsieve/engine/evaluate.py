@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.engine.bundle import Bundle
+from labelsieve.engine.bundle import Bundle, Networks
 from labelsieve.engine.store import Store
 from labelsieve.types import IntArray, Scores
 
@@ -19,7 +19,7 @@ CPU_CHUNK = 512
 
 
 @contextmanager
-def inference(bundle: Bundle) -> Iterator[None]:
+def inference(bundle: Networks) -> Iterator[None]:
     bundle.module.eval()
     try:
         with torch.no_grad():
@@ -28,11 +28,11 @@ def inference(bundle: Bundle) -> Iterator[None]:
         bundle.module.train()
 
 
-def _chunk(bundle: Bundle, store: Store) -> int:
+def _chunk(bundle: Networks, store: Store) -> int:
     return max(64, CHUNK * 16 // max(16, bundle.n)) if store.device.type == "cuda" else CPU_CHUNK
 
 
-def outputs(bundle: Bundle, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
+def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Logits [n, b, c] for index [n, M], a chunk at a time."""
     size = _chunk(bundle, store) * bundle.world.size
     with inference(bundle):
@@ -44,14 +44,33 @@ def outputs(bundle: Bundle, store: Store, index: Tensor) -> Iterator[tuple[slice
             yield slice(start, start + piece.shape[1]), logits
 
 
-def predicted_classes(bundle: Bundle, store: Store) -> NDArray[np.uint16]:
-    """[n, len(store)] class of every sample of a store that all networks look at."""
-    everything = torch.arange(len(store), device=store.device).expand(bundle.n, -1)
-    found = [logits.argmax(2) for _, logits in outputs(bundle, store, everything)]
+def predicted_classes(bundle: Bundle, store: Store, networks: Sequence[int]) -> NDArray[np.uint16]:
+    """[len(networks), len(store)]: the class of every sample of a store."""
+    asked, seats = bundle.part(networks)
+    everything = torch.arange(len(store), device=store.device).expand(asked.n, -1)
+    found = [logits[seats].argmax(2) for _, logits in outputs(asked, store, everything)]
     return torch.cat(found, 1).cpu().numpy().astype(np.uint16)
 
 
-def scores(bundle: Bundle, store: Store, index: Tensor, labels: Tensor) -> list[Scores]:
+def held_out_scores(
+    bundle: Bundle, store: Store, networks: Sequence[int], wanted: Sequence[tuple[IntArray, IntArray]]
+) -> list[Scores]:
+    """For each named network: its scores of its own samples (places, given labels)."""
+    asked, seats = bundle.part(networks)
+    longest = max(len(places) for places, _ in wanted)
+    index = np.zeros((asked.n, longest), dtype=np.int64)
+    labels = np.zeros((asked.n, longest), dtype=np.int64)
+    for seat, (places, given) in zip(seats, wanted, strict=True):
+        index[seat, : len(places)], labels[seat, : len(places)] = places, given
+    device = store.device
+    found = scores(asked, store, torch.as_tensor(index, device=device), torch.as_tensor(labels, device=device))
+    return [
+        Scores(mine.predicted[:size], mine.probability[:size], mine.confidence[:size], mine.loss[:size])
+        for mine, size in ((found[seat], len(places)) for seat, (places, _) in zip(seats, wanted, strict=True))
+    ]
+
+
+def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> list[Scores]:
     """For each network: its scores of index [n, M] against the given labels [n, M]."""
     n, m = index.shape
     device = index.device
@@ -68,26 +87,28 @@ def scores(bundle: Bundle, store: Store, index: Tensor, labels: Tensor) -> list[
 
 def probabilities(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
     """Softmax [M, c] of one network of the bundle."""
-    index = torch.as_tensor(indices, device=store.device).expand(bundle.n, -1)
-    return torch.cat([logits[network].softmax(1) for _, logits in outputs(bundle, store, index)])
+    asked, (seat,) = bundle.part([network])
+    index = torch.as_tensor(indices, device=store.device).expand(asked.n, -1)
+    return torch.cat([logits[seat].softmax(1) for _, logits in outputs(asked, store, index)])
 
 
 def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
     """Last hidden layer [M, d] of one network of the bundle."""
-    index = torch.as_tensor(indices, device=store.device).expand(bundle.n, -1)
-    size = _chunk(bundle, store) * bundle.world.size
+    asked, (seat,) = bundle.part([network])
+    index = torch.as_tensor(indices, device=store.device).expand(asked.n, -1)
+    size = _chunk(asked, store) * asked.world.size
     found = []
-    with inference(bundle):
+    with inference(asked):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
-            own = bundle.world.mine(piece)
-            hidden = hidden_layer(bundle, store.batch(own, torch.full_like(own, store.plain)))
-            mine = hidden.view(len(hidden), bundle.n, -1)[:, network].float()
-            found.append(bundle.world.whole(mine[None], piece.shape[1])[0])
+            own = asked.world.mine(piece)
+            hidden = hidden_layer(asked, store.batch(own, torch.full_like(own, store.plain)))
+            mine = hidden.view(len(hidden), asked.n, -1)[:, seat].float()
+            found.append(asked.world.whole(mine[None], piece.shape[1])[0])
     return torch.cat(found)
 
 
-def hidden_layer(bundle: Bundle, x: Tensor) -> Tensor:
+def hidden_layer(bundle: Networks, x: Tensor) -> Tensor:
     """What goes into the last linear layer: by the network's own `features`, else caught on the way in."""
     module = bundle.module
     own = getattr(module, "features", None)

@@ -95,7 +95,7 @@ class Lockstep:
                 training.plan, samples=len(self.store), classes=self.classes, epochs=training.epochs
             )
             state = {name: tensor.to(device)[None].clone() for name, tensor in state.items()}
-            if groups and groups[-1].method is training.method:
+            if self.together and groups and groups[-1].method is training.method:
                 last = groups[-1]
                 last.state = {name: torch.cat([last.state[name], state[name]]) for name in state}
                 last.trainings = slice(last.trainings.start, t + 1)
@@ -277,11 +277,12 @@ class Lockstep:
         if not due:
             return {}
         if self.together:
-            every = evaluate.predicted_classes(self.bundles[0], self.watch)
-            return {row: every[list(self.networks_of[row])] for row in due}
+            networks = [network for row in due for network in self.networks_of[row]]
+            found = iter(evaluate.predicted_classes(self.bundles[0], self.watch, networks))
+            return {row: np.stack([next(found) for _ in self.networks_of[row]]) for row in due}
         return {
             row: np.concatenate(
-                [evaluate.predicted_classes(self.bundles[n], self.watch) for n in self.networks_of[row]]
+                [evaluate.predicted_classes(self.bundles[n], self.watch, [0]) for n in self.networks_of[row]]
             )
             for row in due
         }
@@ -305,38 +306,18 @@ class Lockstep:
 
     def _score_rows(self, row: int) -> Scores:
         """Scores of this training's held-out samples; a stack scores all trainings whose epoch ends with it at once."""
-        if not self.together:
-            plan = self.trainings[self.running[row]].plan
-            assert plan.score is not None
-            place = torch.as_tensor(plan.score, device=self.store.device)[None]
-            given = torch.as_tensor(plan.labels[plan.score], device=self.store.device)[None]
-            return evaluate.scores(self.bundles[self.networks_of[row][0]], self.store, place, given)[0]
-        n = self.bundles[0].n
-        wanted = {}
-        for other, i in enumerate(self.running):
-            training = self.trainings[i]
-            ending = training.began and training.step == training.steps_per_epoch and training.plan.score is not None
-            if ending and (training.plan.keep_best or training.epoch + 1 == training.epochs):
-                wanted[other] = training.plan
-        longest = max(len(plan.score) for plan in wanted.values() if plan.score is not None)
-        index = np.zeros((n, longest), dtype=np.int64)
-        labels = np.zeros((n, longest), dtype=np.int64)
-        for other, plan in wanted.items():
-            assert plan.score is not None
-            first = self.networks_of[other][0]
-            index[first, : len(plan.score)] = plan.score
-            labels[first, : len(plan.score)] = plan.labels[plan.score]
-        device = self.store.device
-        found = evaluate.scores(
-            self.bundles[0], self.store, torch.as_tensor(index, device=device), torch.as_tensor(labels, device=device)
-        )
-        cache = {}
-        for other, plan in wanted.items():
-            assert plan.score is not None
-            mine, size = found[self.networks_of[other][0]], len(plan.score)
-            cache[other] = Scores(
-                mine.predicted[:size], mine.probability[:size], mine.confidence[:size], mine.loss[:size]
-            )
+        wanted = {row: self.trainings[self.running[row]].plan}
+        if self.together:
+            for other, i in enumerate(self.running):
+                training = self.trainings[i]
+                ending = training.began and training.step == training.steps_per_epoch
+                due = training.plan.keep_best or training.epoch + 1 == training.epochs
+                if ending and due and training.plan.score is not None and len(training.plan.score):
+                    wanted[other] = training.plan
+        bundle, _ = self._locate(self.networks_of[row][0])
+        networks = [self._locate(self.networks_of[other][0])[1] for other in wanted]
+        pairs = [(plan.score, plan.labels[plan.score]) for plan in wanted.values() if plan.score is not None]
+        cache = dict(zip(wanted, evaluate.held_out_scores(bundle, self.store, networks, pairs), strict=True))
         result = cache.pop(row)
         self._score_cache = cache
         return result

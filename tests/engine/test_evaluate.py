@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -45,7 +46,7 @@ def test_scores_are_the_softmax_of_each_network_on_its_own_samples(store, digits
 def test_evaluating_leaves_the_network_training_and_untouched(store):
     stack = bundle_of(tiny_resnet, (1, 2))
     before = stack.states()
-    evaluate.predicted_classes(stack, store)
+    evaluate.predicted_classes(stack, store, [0, 1])
     assert stack.module.training
     assert all(torch.equal(a[name], b[name]) for a, b in zip(before, stack.states(), strict=True) for name in a)
 
@@ -64,6 +65,35 @@ def test_features_of_a_stack_are_each_networks_own(store):
     second = evaluate.features(stack, store, np.arange(12), 1)
     alone = evaluate.features(bundle_of(tiny_resnet, (2,)), store, np.arange(12), 0)
     torch.testing.assert_close(second, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("networks", [[3], [4, 1], [0, 2, 3], [0, 1, 2, 3]])
+def test_few_of_a_stack_answer_as_they_would_in_all_of_it(store, digits, networks):
+    stack = bundle_of(tiny_resnet, range(9))
+    asked, seats = stack.part(networks)
+    assert asked.n == {1: 1, 2: 2, 3: 4, 4: 4}[len(networks)] and len(seats) == len(networks)
+    places = [np.arange(10 * n, 10 * n + 5 + n) for n in networks]
+    found = evaluate.held_out_scores(stack, store, networks, [(at, digits[1][at]) for at in places])
+    classes = evaluate.predicted_classes(stack, store, networks)
+    for network, at, scores, own in zip(networks, places, found, classes, strict=True):
+        alone = bundle_of(tiny_resnet, [network])
+        labels = torch.as_tensor(digits[1][at])[None]
+        (expected,) = evaluate.scores(alone, store, torch.as_tensor(at)[None], labels)
+        np.testing.assert_allclose(scores.loss, expected.loss, rtol=1e-4, atol=1e-6)
+        assert np.array_equal(own, evaluate.predicted_classes(alone, store, [0])[0])
+        torch.testing.assert_close(
+            evaluate.probabilities(stack, store, at, network), evaluate.probabilities(alone, store, at, 0),
+            rtol=1e-4, atol=1e-6,
+        )  # fmt: skip
+
+
+def test_a_part_is_asked_anew_after_every_step(store):
+    stack = bundle_of(tiny_resnet, range(4))
+    before = evaluate.probabilities(stack, store, np.arange(5), 2)
+    stack.load_network(2, initial_state(tiny_resnet, 77))
+    after = evaluate.probabilities(stack, store, np.arange(5), 2)
+    torch.testing.assert_close(after, evaluate.probabilities(bundle_of(tiny_resnet, [77]), store, np.arange(5), 0))
+    assert not torch.equal(before, after)
 
 
 def test_which_factories_stack():
