@@ -22,7 +22,7 @@ from labelsieve.engine.store import Store
 
 @dataclass
 class Group:
-    """Neighbouring trainings of one method."""
+    """Neighbouring trainings of one method in a stack; elsewhere one training."""
 
     method: Method
     trainings: slice
@@ -66,6 +66,7 @@ class Stepper:
         self.world = bundles[0].world if bundles else ALONE
         n = sum(bundle.n for bundle in bundles)
         device = store.device
+        self.rows = torch.arange(len(clock.position), device=device)
         self.training_of = torch.empty(n, dtype=torch.int64, device=device)
         for group in groups:
             count = group.trainings.stop - group.trainings.start
@@ -93,50 +94,38 @@ class Stepper:
 
     def forget_graphs(self) -> None:
         self._graphs.clear()
+        self._pool = None  # the memory goes with the last graph that used it
 
     def _step(self, width: int) -> None:
         clock = self.clock
         place = clock.position.clamp_max(clock.order.shape[1] - 1)
-        rows = torch.arange(len(place), device=place.device)
-        index = clock.order[rows, place, :width]
-        code = clock.code[rows, place, :width].long()
+        index = clock.order[self.rows, place, :width]
+        code = clock.code[self.rows, place, :width].long()
         valid = index >= 0
         safe = index.clamp_min(0)
         given = self.labels[self.label_row[:, None], safe] * valid
-        network_index, network_code = safe[self.training_of], code[self.training_of]
-        network_valid = valid[self.training_of]
-        own_index, own_code = self.world.mine(network_index), self.world.mine(network_code)
-        own_valid = self.world.mine(network_valid)
+        own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
         if self.together:
-            bundle = self.bundles[0]
-            self.valid_count.copy_(own_valid.sum(1))
-            bundle.set_valid(self.valid_count)
-            x = self.store.batch(own_index, own_code)
-            logits = bundle.forward(x)
-        else:
-            logits = self._separately(own_index, own_code, own_valid)
-        logits = self.world.whole(logits, width)
-        losses = torch.cat([self._group_loss(group, logits, index, given, valid) for group in self.groups])
-        with torch.no_grad():
-            self.loss_sum += losses.detach()
-            hit = (logits.detach().argmax(2) == given[self.training_of]) & network_valid
-            self.correct += hit.sum(1)
-            self.seen += network_valid.sum(1)
-            clock.position += 1
-        self._update(losses.sum())
+            logits = self._stacked(*own)
+            self._learn(self.groups, self.bundles, logits, index, given, valid)
+        else:  # one training after the other: only one's activations are alive
+            for group in self.groups:
+                bundles = self.bundles[group.networks]
+                logits = self._separately(bundles, *(columns[group.networks] for columns in own))
+                self._learn([group], bundles, logits, index, given, valid)
+        clock.position += 1
 
-    def _update(self, total: Tensor) -> None:
-        """The networks' losses share nothing, so the gradient of their sum is each one's own."""
-        parameters = [p for bundle in self.bundles for p in bundle.parameters]
-        gradients = list(torch.autograd.grad(total, parameters, allow_unused=True))
-        for bundle in self.bundles:
-            bundle.update(gradients[: len(bundle.parameters)])
-            del gradients[: len(bundle.parameters)]
+    def _stacked(self, index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
+        """All networks at once, padding and all."""
+        bundle = self.bundles[0]
+        self.valid_count.copy_(valid.sum(1))
+        bundle.set_valid(self.valid_count)
+        return bundle.forward(self.store.batch(index, code))
 
-    def _separately(self, index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
+    def _separately(self, bundles: Sequence[Bundle], index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
         """Each network by itself, on its real samples alone."""
         pieces = []
-        for i, bundle in enumerate(self.bundles):
+        for i, bundle in enumerate(bundles):
             real = int(valid[i].sum())
             if self.world.size > 1:  # others may have samples where this process has none: one that does not count
                 bundle.set_valid(torch.tensor([real], device=valid.device))
@@ -146,9 +135,34 @@ class Stepper:
             pieces.append(torch.nn.functional.pad(logits, (0, 0, 0, index.shape[1] - real)))
         return torch.cat(pieces)
 
-    def _group_loss(self, group: Group, logits: Tensor, index: Tensor, given: Tensor, valid: Tensor) -> Tensor:
+    def _learn(
+        self, groups: Sequence[Group], bundles: Sequence[Bundle], logits: Tensor, index: Tensor, given: Tensor,
+        valid: Tensor,
+    ) -> None:  # fmt: skip
+        """Losses, counts and one optimizer step of neighbouring groups, whose networks the bundles hold."""
+        networks = slice(groups[0].networks.start, groups[-1].networks.stop)
+        training_of = self.training_of[networks]
+        logits = self.world.whole(logits, index.shape[1])
+        losses = torch.cat([self._group_loss(group, logits, networks.start, index, given, valid) for group in groups])
+        with torch.no_grad():
+            self.loss_sum[networks] += losses.detach()
+            real = valid[training_of]
+            hit = (logits.detach().argmax(2) == given[training_of]) & real
+            self.correct[networks] += hit.sum(1)
+            self.seen[networks] += real.sum(1)
+        # the networks' losses share nothing, so the gradient of their sum is each one's own
+        parameters = [p for bundle in bundles for p in bundle.parameters]
+        gradients = list(torch.autograd.grad(losses.sum(), parameters, allow_unused=True))
+        for bundle in bundles:
+            bundle.update(gradients[: len(bundle.parameters)])
+            del gradients[: len(bundle.parameters)]
+
+    def _group_loss(
+        self, group: Group, logits: Tensor, first: int, index: Tensor, given: Tensor, valid: Tensor
+    ) -> Tensor:
+        """The group's losses, a network each; `logits` begin at network `first`."""
+        mine = logits[group.networks.start - first : group.networks.stop - first]
         t = group.trainings.stop - group.trainings.start
-        mine = logits[group.networks]
         batch = Batch(
             index[group.trainings], given[group.trainings], valid[group.trainings],
             self.clock.epoch[group.trainings], group.state,
