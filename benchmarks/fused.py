@@ -1,13 +1,15 @@
 """The fused network and step kernels (LABELSIEVE_FUSED) against the present ones, in one run; needs a GPU.
 
     python3 benchmarks/fused.py [--parts check,ops,sweep,step,profile] [--modes off,1,1+pdl] [--networks 1,2,8,16,32]
+    python3 benchmarks/fused.py --preactivation --parts check,step --modes 1+pdl [--networks 4,16,24]
 
-About ten minutes for all parts, most of it compiling: two for check, one for ops, five for sweep, one for each mode.
+About ten minutes for all parts, most of it compiling: one for check, one for ops, five for sweep, one for each mode.
 
 check    errors of features and gradients, old and new, against float64
 ops      microseconds of each op by stage, old and new
 sweep    blocks of the fused kernels; the best as JSON for LABELSIEVE_BLOCKS, which the parts after it use
 step     images a second of the whole training step (augmentation, network, Adam) by mode; ResNet-110 with 4 networks
+         (--preactivation: ResNet-110 of the pre-activation form alone)
 profile  where the time of a step goes, 8 and 2 networks
 
 Every part, mode and slice of the sweep runs in a process of its own: one that fails costs its own numbers alone.
@@ -42,43 +44,44 @@ def found(**row: Any) -> None:
 # ---------------------------------------------------------------- what a child process measures
 
 
-def check() -> None:
+def check(n: int, limits: list[int] | None, preactivation: bool) -> None:
     import torch
 
     from labelsieve.models.kernels import resnet
     from labelsieve.models.layers import BatchNorm
     from labelsieve.models.resnet_cifar import ResNetCifar
 
-    for n, limits in ((1, None), (3, (29, 7, 1)), (8, None)):
-        torch.manual_seed(n)
-        first = ResNetCifar(depth=14, n=n).cuda().train()
-        for part in first.modules():
-            if isinstance(part, BatchNorm):
-                torch.nn.init.uniform_(part.weight, 0.5, 1.5)
-                torch.nn.init.normal_(part.bias, std=0.3)
-                part.valid = None if limits is None else torch.tensor(limits, dtype=torch.int32, device="cuda")
-        x = torch.randn(29, 3 * n, 32, 32, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
-        g = torch.randn(29, n * 64, device="cuda")
-        results = []
-        mode = os.environ["LABELSIEVE_FUSED"]
-        for kind in ("new", "again", "old", "exact"):
-            os.environ["LABELSIEVE_FUSED"] = mode if kind in ("new", "again") else ""
-            module = copy.deepcopy(first)
-            if kind == "exact":
-                module = module.double()
-            parameters = [p for name, p in module.named_parameters() if "head" not in name]
-            run = resnet.features if kind in ("new", "again") else ResNetCifar.features
-            y = run(module, x.double() if kind == "exact" else x)
-            gradients = torch.autograd.grad(y, parameters, g.to(y.dtype))
-            results.append([torch.cat([t.reshape(-1) for t in gradients]), y.detach()[:1]])
-        os.environ["LABELSIEVE_FUSED"] = mode
-        new, again, old, exact = results
-        errors = [
-            float((a.double() - b).norm() / b.norm()) for one in (new, old) for a, b in zip(one, exact, strict=True)
-        ]
-        names = ("new_gradient", "new_features", "old_gradient", "old_features")
-        same = all(torch.equal(a, b) for a, b in zip(new, again, strict=True))
-        found(n=n, valid=limits is not None, repeats=same, **dict(zip(names, errors, strict=True)))
+    torch.manual_seed(n)
+    first = ResNetCifar(depth=14, n=n, preactivation=preactivation).cuda().train()
+    for part in first.modules():
+        if isinstance(part, BatchNorm):
+            torch.nn.init.uniform_(part.weight, 0.5, 1.5)
+            torch.nn.init.normal_(part.bias, std=0.3)
+            part.valid = None if limits is None else torch.tensor(limits, dtype=torch.int32, device="cuda")
+    x = torch.randn(29, 3 * n, 32, 32, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
+    g = torch.randn(29, n * 64, device="cuda")
+    results = []
+    mode = os.environ["LABELSIEVE_FUSED"]
+    for kind in ("new", "again", "old", "exact"):
+        new = kind in ("new", "again")
+        os.environ["LABELSIEVE_FUSED"] = mode if new else ""
+        module = copy.deepcopy(first)
+        if kind == "exact":
+            module = module.double()
+        assert not new or resnet.supported(module, x)
+        parameters = [p for name, p in module.named_parameters() if "head" not in name]
+        y = (resnet.features if new else ResNetCifar.features)(module, x.double() if kind == "exact" else x)
+        gradients = torch.autograd.grad(y, parameters, g.to(y.dtype))
+        buffers = torch.cat([b.reshape(-1) for b in module.buffers()])
+        results.append([torch.cat([t.reshape(-1) for t in gradients]), y.detach()[:1], buffers])
+    new, again, old, exact = results
+    errors = {
+        f"{kind}_{name}": float((a.double() - b).norm() / b.norm())
+        for kind, one in (("new", new), ("old", old))
+        for name, a, b in zip(("gradient", "features", "statistics"), one, exact, strict=True)
+    }
+    same = all(torch.equal(a, b) for a, b in zip(new, again, strict=True))
+    found(n=n, valid=limits is not None, preactivation=preactivation, repeats=same, **errors)
 
 
 def layer_of(n: int) -> Any:
@@ -222,22 +225,8 @@ def sweep(kind: str, c: int, n: int, some: list[int], compile_only: bool) -> Non
                 print("  ", choice, type(problem).__name__, str(problem)[:150], flush=True)
 
 
-def step(networks: list[int], seconds: float) -> None:
-    import torch
-
-    from labelsieve.bench_engine import engine
-
-    for n, depth in [(n, 32) for n in networks] + [(4, 110)]:
-        try:
-            row = engine(torch.device("cuda"), n, seconds=seconds, depth=depth)
-        except torch.cuda.OutOfMemoryError as problem:
-            print(n, depth, problem, flush=True)
-            continue
-        found(n=n, depth=depth, rate=row["images_per_second"], start=row["start_seconds"], gib=row["peak_gib"])
-        torch.cuda.empty_cache()
-
-
-def profile(n: int) -> None:
+def training(n: int, depth: int, preactivation: bool, pictures: int) -> Any:
+    """n networks in lockstep, ready to step."""
     from functools import partial
 
     import numpy as np
@@ -249,14 +238,37 @@ def profile(n: int) -> None:
     from labelsieve.methods.standard import Standard
     from labelsieve.models.resnet_cifar import ResNetCifar
 
-    x, y = made_pictures(20_000)
-    work = [(Standard(), Plan(f"network {i}", y, np.arange(len(x)), seed=i)) for i in range(n)]
-    store = stage_pictures(x, torch.device("cuda"))
-    lockstep = Lockstep(
-        store, partial(ResNetCifar, depth=32), work, Schedule.paper_200(), Options(batch_size=BATCH, together=True)
-    )
+    x, y = made_pictures(pictures)
+    standard = Standard()
+    work = [(standard, Plan(f"network {i}", y, np.arange(len(x)), seed=i)) for i in range(n)]
+    network = partial(ResNetCifar, depth=depth, preactivation=preactivation)
+    options = Options(batch_size=BATCH, together=True)
+    lockstep = Lockstep(stage_pictures(x, torch.device("cuda")), network, work, Schedule.paper_200(), options)
     for row in range(n):
         lockstep._begin_epoch(row)
+    return lockstep
+
+
+def step(n: int, depth: int, preactivation: bool, seconds: float) -> None:
+    import torch
+
+    began = time.perf_counter()
+    lockstep = training(n, depth, preactivation, 50_000)
+    lockstep.stepper.run(3, BATCH)
+    torch.cuda.synchronize()
+    ready, steps = time.perf_counter(), 0
+    while seconds and time.perf_counter() - ready < seconds:
+        lockstep.stepper.run(5, BATCH)
+        torch.cuda.synchronize()
+        steps += 5
+    rate = steps * n * BATCH / (time.perf_counter() - ready)
+    found(n=n, depth=depth, rate=rate, start=ready - began, gib=torch.cuda.max_memory_allocated() / 2**30)
+
+
+def profile(n: int, depth: int, preactivation: bool) -> None:
+    import torch
+
+    lockstep = training(n, depth, preactivation, 20_000)
     lockstep.stepper.run(3, BATCH)
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as record:
@@ -332,7 +344,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default="check,ops,step,profile")
     parser.add_argument("--modes", default="off,rows+adam+batch,network,1,1+pdl")
-    parser.add_argument("--networks", default="1,2,8,16,32")
+    parser.add_argument("--networks", help="1,2,8,16,32; of the pre-activation form 4,16,24")
+    parser.add_argument("--preactivation", action="store_true", help="check, step, profile: ResNet-110 of that form")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement of a step")
     parser.add_argument("--sweep-seconds", type=float, default=50.0, help="at most, for each kind and stage")
     parser.add_argument("--job", help=argparse.SUPPRESS)
@@ -342,7 +355,10 @@ def main() -> None:
         part = job.pop("part")
         {"check": check, "ops": ops, "sweep": sweep, "step": step, "profile": profile}[part](**job)
         return
-    networks = [int(n) for n in args.networks.split(",")]
+    networks = args.networks or ("4,16,24" if args.preactivation else "1,2,8,16,32")
+    sizes = [(int(n), 110 if args.preactivation else 32) for n in networks.split(",")]
+    sizes += [] if args.preactivation else [(4, 110)]
+    form = {"preactivation": args.preactivation}
     modes = args.modes.split(",")
     table: list[str] = []
 
@@ -353,10 +369,12 @@ def main() -> None:
         begun = time.perf_counter()
         if part == "check":
             say("check: relative error against float64, bf16; repeats: two runs give the same bits")
-            checked = [mode for mode in modes if mode in ("1", "1+pdl")]
+            cases = [(1, None), (3, (29, 7, 1)), (8, None)]
+            jobs = [{"part": "check", "n": n, "limits": limits, **form} for n, limits in cases]
+            checked = [(job, mode) for mode in modes if mode in ("1", "1+pdl") for job in jobs]
             with ThreadPoolExecutor() as pool:  # most of it is compiling
-                results = list(pool.map(lambda mode: child({"part": "check"}, mode, 400)[0], checked))
-            for mode, rows in zip(checked, results, strict=True):
+                results = list(pool.map(lambda one: child(*one, 400)[0], checked))
+            for (_, mode), rows in zip(checked, results, strict=True):
                 for row in rows:
                     say(
                         f"  {mode:6s} "
@@ -372,23 +390,31 @@ def main() -> None:
             for line in sweep_all(8, args.sweep_seconds):
                 say(line)
         elif part == "profile":
+            depth = 110 if args.preactivation else 32
             for n, mode in itertools.product((8, 2), ("off", "1")):
                 say(f"profile: {mode}")
-                for row in child({"part": "profile", "n": n}, mode, 180)[0]:
+                for row in child({"part": "profile", "n": n, "depth": depth, **form}, mode, 180)[0]:
                     say(
                         "  " + "  ".join(f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
                     )
         elif part == "step":
             rates: dict[tuple[int, int], dict[str, float]] = {}
-            for mode in modes:
-                for row in child({"part": "step", "networks": networks, "seconds": args.seconds}, mode, 300)[0]:
+            memory: dict[tuple[int, int], float] = {}
+            jobs = [{"part": "step", "n": n, "depth": depth, **form} for n, depth in sizes]
+            each = [(job, mode) for mode in modes for job in jobs]
+            with ThreadPoolExecutor(4) as pool:  # compile
+                list(pool.map(lambda one: child(one[0] | {"seconds": 0}, one[1], 300, quiet=True), each))
+            for job, mode in each:
+                for row in child(job | {"seconds": args.seconds}, mode, 120)[0]:
                     rates.setdefault((row["n"], row["depth"]), {})[mode] = row["rate"]
+                    memory[row["n"], row["depth"]] = row["gib"]
             table = [
                 "step: thousand images a second, whole training step",
-                "   n depth " + "".join(f"{m:>18s}" for m in modes),
+                "   n depth " + "".join(f"{m:>18s}" for m in modes) + "   GiB",
             ]
             for (n, depth), row in rates.items():
-                table.append(f"  {n:2d}  {depth:3d}  " + "".join(f"{row.get(m, 0) / 1e3:18.1f}" for m in modes))
+                numbers = "".join(f"{row.get(m, 0) / 1e3:18.1f}" for m in modes)
+                table.append(f"  {n:2d}  {depth:3d}  {numbers}{memory[n, depth]:6.1f}")
         else:
             sys.exit(f"unknown part {part!r}")
         say(f"  ({part}: {time.perf_counter() - begun:.0f} s)")

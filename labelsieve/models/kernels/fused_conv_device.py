@@ -3,8 +3,9 @@
 """The 3x3 convolution for activations [networks, images, height, width, channels], one network after the other.
 
 A network's picture row is one run of memory, so that every load is whole cache lines, and all strides are constants.
-What follows a convolution is done while its output is still in registers: the sums of the batch normalisation behind it
-(forward), or the shortcut's gradient, the relu and the sums of the batch normalisation before it (backward).
+What follows a convolution is done while its output is still in registers: the shortcut (pre-activation) and the sums of
+the batch normalisation behind it (forward), or the shortcut's gradient (original form), the relu and the sums of the
+batch normalisation before it (backward).
 """
 
 import triton
@@ -82,7 +83,8 @@ def conv_network(
     """y = conv(x, w); a program: one network, M / W images, ROWS rows, BN channels. FLIP: the input's gradient.
 
     H, W: the finer of the two resolutions; S_OUT 2: stride 2; S_IN 2: its gradient. XP: elements between x's pixels.
-    MODE 1: part = sums of y and y^2 over the samples that count.
+    MODE 1: part = sums of y and y^2 over the samples that count. SKIP 1: y = conv(x, w) + skip; 2: + every second pixel
+    of `skip`, its SC channels in the middle.
     MODE 2: y is the gradient behind relu(norm(before)): part = sums of it and of it * (before - mean).
     MODE 3: the same, the relu's sign taken from its output `gate`, with a shortcut's gradient added first:
     SKIP 1 from `skip`, 2 from every second pixel of `skip`, whose SC channels hold these in their middle.
@@ -130,7 +132,12 @@ def conv_network(
     y_ok = (image_ok & (column_out % S_OUT == 0))[:, None] & n_ok[None, :]
     y_at = (image * (HO * WO) + column_out // S_OUT)[:, None] * COUT + channel[None, :]
     y_from = (net.to(tl.int64) * images + first_image) * (HO * WO * COUT)
-    if SKIP == 2:  # WO, HO: the finer side; the shortcut's gradient lies on the coarser one, in the middle channels
+    if SKIP == 2 and MODE == 1:  # the shortcut lies on the finer side and goes to the middle channels
+        s_channel = channel - (COUT - SC) // 2
+        s_ok = image_ok[:, None] & ((s_channel >= 0) & (s_channel < SC))[None, :]
+        s_at = (image * (4 * HO * WO) + column_out * 2)[:, None] * SC + s_channel[None, :]
+        s_from = (net.to(tl.int64) * images + first_image) * (4 * HO * WO * SC)
+    if SKIP == 2 and MODE == 3:  # the shortcut's gradient lies on the coarser side, in the middle channels
         s_ok = (image_ok & (column_out % 2 == 0))[:, None] & n_ok[None, :]
         s_at = (image * (HO * WO // 4) + column_out // 2)[:, None] * SC + (channel + (SC - COUT) // 2)[None, :]
         s_from = (net.to(tl.int64) * images + first_image) * (HO * WO // 4 * SC)
@@ -171,15 +178,20 @@ def conv_network(
                 old = tl.load(before + y_from + to, mask=y_ok & keep, other=0.0).to(tl.float32)
             if MODE == 3:
                 sign = tl.load(gate + y_from + to, mask=y_ok & keep, other=0.0)
-                if SKIP == 1:
-                    added = tl.load(skip + y_from + to, mask=y_ok & keep, other=0.0)
-                if SKIP == 2:
-                    s_to = s_at + (done // 2) * (WO // 2 * SC)
-                    added = tl.load(skip + s_from + s_to, mask=s_ok & keep & (done % 2 == 0), other=0.0)
+            if SKIP == 1:
+                added = tl.load(skip + y_from + to, mask=y_ok & keep, other=0.0)
+            if SKIP == 2 and MODE == 1:
+                added = tl.load(skip + s_from + s_at + done * (4 * WO * SC), mask=s_ok & keep, other=0.0)
+            if SKIP == 2 and MODE == 3:
+                s_to = s_at + (done // 2) * (WO // 2 * SC)
+                added = tl.load(skip + s_from + s_to, mask=s_ok & keep & (done % 2 == 0), other=0.0)
             a = _product(row, w2, a, PIECES)
             b = _product(row, w1, b, PIECES)
             c = _product(row, w0, c, PIECES)
-            result = a.to(y.dtype.element_ty)
+            if MODE == 1 and SKIP > 0:
+                result = (a + added.to(tl.float32)).to(y.dtype.element_ty)
+            else:
+                result = a.to(y.dtype.element_ty)
             if MODE == 2:
                 result = tl.where(old * scale + shift > 0, result, 0.0).to(y.dtype.element_ty)
             if MODE == 3:

@@ -163,6 +163,7 @@ def normalise_network(
     skip,
     y,
     coefficients,
+    valid,
     pixels,
     nets,
     H: tl.constexpr,
@@ -171,9 +172,13 @@ def normalise_network(
     SC: tl.constexpr,
     SKIP: tl.constexpr,
     BP: tl.constexpr,
+    VALID: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """y = relu(x * scale + shift + shortcut). SKIP 2: every second pixel of `skip`, its SC channels in the middle."""
+    """y = relu(x * scale + shift + shortcut). SKIP 2: every second pixel of `skip`, its SC channels in the middle.
+
+    Samples that do not count become 0: their own statistics were never taken, so else they could grow without bound.
+    """
     net = tl.program_id(1)
     channel = tl.arange(0, C)
     pixel = tl.program_id(0) * BP + tl.arange(0, BP)
@@ -182,7 +187,10 @@ def normalise_network(
     at = coefficients + net * C + channel
     scale = tl.load(at + 2 * nets * C)[None, :]
     shift = tl.load(at + 3 * nets * C)[None, :]
-    ok = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
+    exists = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
+    ok = exists
+    if VALID:
+        ok = ok & (pixel // (H * W) < tl.load(valid + net))[:, None]
     begin = net.to(tl.int64) * pixels
     here = begin * C + pixel[:, None] * C + channel[None, :]
     value = tl.load(x + here, mask=ok, other=0.0).to(tl.float32) * scale + shift
@@ -195,26 +203,34 @@ def normalise_network(
         some = ok & ((from_channel >= 0) & (from_channel < SC))[None, :]
         there = begin * (4 * SC) + from_pixel[:, None] * SC + from_channel[None, :]
         value += tl.load(skip + there, mask=some, other=0.0).to(tl.float32)
-    tl.store(y + here, tl.maximum(value, 0.0).to(y.dtype.element_ty), mask=ok)
+    tl.store(y + here, tl.where(ok, tl.maximum(value, 0.0), 0.0).to(y.dtype.element_ty), mask=exists)
 
 
 @triton.jit(do_not_specialize=["pixels", "nets"])
 def input_gradient_network(
     g,
     x,
+    skip,
     dx,
     coefficients,
     slopes,
     valid,
     pixels,
     nets,
-    HW: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
     C: tl.constexpr,
+    SC: tl.constexpr,
+    SKIP: tl.constexpr,
     BP: tl.constexpr,
     VALID: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """dx of the normalisation, g being the gradient behind its relu; 0 for samples that do not count."""
+    """dx of the normalisation, g being the gradient behind its relu; 0 for samples that do not count.
+
+    SKIP: with the gradient of a shortcut around it; 1 from `skip`, 2 from its coarser pixels, where these channels are
+    the middle of SC.
+    """
     net = tl.program_id(1)
     channel = tl.arange(0, C)
     pixel = tl.program_id(0) * BP + tl.arange(0, BP)
@@ -228,11 +244,20 @@ def input_gradient_network(
     exists = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
     ok = exists
     if VALID:
-        ok = ok & (pixel // HW < tl.load(valid + net))[:, None]
-    here = net.to(tl.int64) * pixels * C + pixel[:, None] * C + channel[None, :]
+        ok = ok & (pixel // (H * W) < tl.load(valid + net))[:, None]
+    begin = net.to(tl.int64) * pixels
+    here = begin * C + pixel[:, None] * C + channel[None, :]
     grad = tl.load(g + here, mask=ok, other=0.0).to(tl.float32)
     value = tl.load(x + here, mask=ok, other=0.0).to(tl.float32)
     result = tl.where(ok, scale * grad + slope * (value - mean) + constant, 0.0)
+    if SKIP == 1:
+        result += tl.load(skip + here, mask=ok, other=0.0).to(tl.float32)
+    if SKIP == 2:
+        line = pixel // W  # images and rows together: both sides have an even number of rows
+        some = ok & ((line % 2 == 0) & (pixel % 2 == 0))[:, None]
+        coarse = (line // 2) * (W // 2) + (pixel % W) // 2
+        there = begin // 4 * SC + coarse[:, None] * SC + (channel + (SC - C) // 2)[None, :]
+        result += tl.load(skip + there, mask=some, other=0.0).to(tl.float32)
     tl.store(dx + here, result.to(dx.dtype.element_ty), mask=exists)
 
 

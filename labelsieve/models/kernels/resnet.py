@@ -1,10 +1,13 @@
-"""The features of n stacked ResNets (He et al. 2016a) as one function with its own gradient: few kernels.
+"""The features of n stacked ResNets (He et al. 2016a, 2016b) as one function with its own gradient: few kernels.
 
 Inside, activations are [n, images, height, width, channels]: a network's pixels are one run of memory. The backward
 pass carries gradients that are already behind their relu, with the sums the next batch normalisation needs:
 
     forward    conv (+ sums)  ->  coefficients  ->  scale, shift, shortcut, relu
     backward   coefficients  ->  gradient of the normalisation  ->  conv (+ shortcut, relu, sums), weight gradient
+
+In the pre-activation form too a convolution's output is summed and normalised next (by the following block's first norm
+where it ends a block), but the shortcut joins before: in the convolution, and in the gradient of the normalisation.
 
 One kernel packs all weights, one adds up all weight gradients. `LABELSIEVE_FUSED=network` (or 1) switches it on.
 """
@@ -44,13 +47,21 @@ class Layer:
         return self.height // self.stride, self.width // self.stride
 
 
+def conv_norm_pairs(module: Any) -> list[tuple[Any, Any]]:
+    """Every convolution with the batch normalisation behind it; the ends of blocks have even places."""
+    blocks = list(module.blocks)
+    convs = [module.stem] + [conv for block in blocks for conv in (block.conv1, block.conv2)]
+    norms = [norm for block in blocks for norm in (block.norm1, block.norm2)]
+    norms = [*norms, module.last_norm] if module.stem_norm is None else [module.stem_norm, *norms]
+    return list(zip(convs, norms, strict=True))
+
+
 class Plan:
     """The layers of a module for pictures of one size, and the tables that one-launch kernels read."""
 
     def __init__(self, module: nn.Module, height: int, width: int) -> None:
-        pairs: list[tuple[Any, Any]] = [(module.stem, module.stem_norm)]
-        for block in module.blocks:  # type: ignore[union-attr]
-            pairs += [(block.conv1, block.norm1), (block.conv2, block.norm2)]
+        pairs = conv_norm_pairs(module)
+        self.preactivation = module.stem_norm is None
         self.n: int = module.n  # type: ignore[assignment]
         self.layers: list[Layer] = []
         self.parameters: list[Tensor] = []
@@ -96,12 +107,11 @@ class Plan:
 
 
 def supported(module: nn.Module, x: Tensor) -> bool:
-    """Whether this training step can go through `features`: an original ResNet, pictures of sizes that fit."""
+    """Whether this training step can go through `features`: pictures of sizes that fit, one process."""
     height, width = x.shape[2:]
     norms = [m for m in module.modules() if hasattr(m, "running_mean")]
     return bool(
-        getattr(module, "stem_norm", None) is not None
-        and module.training
+        module.training
         and torch.is_grad_enabled()
         and not x.requires_grad
         and width == power_of_two(width)
@@ -131,7 +141,7 @@ class _Pass:
         self.plan, self.n, self.batch = plan, plan.n, len(x)
         self.packed, self.device, self.dtype = packed, x.device, x.dtype
         self.valid = plan.layers[0].norm.valid
-        self.pdl = launch_options()
+        self.pdl = launch_options(x.device)
 
     def limit(self, other: Tensor) -> Tensor:
         return other if self.valid is None else self.valid
@@ -186,7 +196,7 @@ class _Pass:
             S_IN=s_in,
             S_OUT=s_out,
             MODE=mode,
-            SKIP=0 if skip is None else layer.stride,
+            SKIP=0 if skip is None else 1 + (skip.shape[-1] != cout),
             SC=1 if skip is None else skip.shape[-1],
             VALID=self.valid is not None,
             num_warps=block.warps,
@@ -207,6 +217,14 @@ class _Pass:
         sizes = {"HW": layer.out[0] * layer.out[1], "C": layer.cout, "BR": rows, "BC": 16, "num_warps": 8}
         return sizes | {"VALID": self.valid is not None} | self.pdl
 
+    def shape(self, layer: Layer, skip: Tensor | None) -> dict[str, Any]:
+        """Of the elementwise kernels."""
+        height, width = layer.out
+        channels = 1 if skip is None else skip.shape[-1]
+        how = 0 if skip is None else 1 + (channels != layer.cout)
+        sizes = {"H": height, "W": width, "C": layer.cout, "SC": channels, "SKIP": how}
+        return sizes | {"VALID": self.valid is not None} | self.pdl
+
     def normalise(self, i: int, y: Tensor, part: Tensor, skip: Tensor | None = None) -> tuple[Tensor, Tensor]:
         layer, n = self.plan.layers[i], self.n
         norm, channels = layer.norm, n * layer.cout
@@ -217,18 +235,17 @@ class _Pass:
         )  # fmt: skip
         z = torch.empty_like(y)
         pixels, grid, rows = self.tile(layer)
-        widened = skip is not None and skip.shape[-1] != layer.cout
         fused_device.normalise_network[grid](
-            y, y if skip is None else skip, z, coefficients, pixels, n, H=layer.out[0], W=layer.out[1], C=layer.cout,
-            SC=1 if skip is None else skip.shape[-1], SKIP=0 if skip is None else 1 + widened, BP=rows, num_warps=8,
-            **self.pdl,
+            y, y if skip is None else skip, z, coefficients, self.limit(y), pixels, n, BP=rows, num_warps=8,
+            **self.shape(layer, skip),
         )  # fmt: skip
         return z, coefficients
 
     def norm_gradient(
-        self, i: int, g: Tensor, y: Tensor, coefficients: Tensor, part: Tensor, grads: list[Tensor]
-    ) -> Tensor:
-        """The gradient of layer i's convolution output, from g behind the relu; gamma's and beta's on the way."""
+        self, i: int, g: Tensor, y: Tensor, coefficients: Tensor, part: Tensor, grads: list[Tensor],
+        skip: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """The gradient of layer i's output y, from g behind the relu (and a shortcut's); gamma's, beta's on the way."""
         layer, n = self.plan.layers[i], self.n
         channels = n * layer.cout
         slopes = torch.empty((2, channels), dtype=torch.float32, device=self.device)
@@ -239,8 +256,8 @@ class _Pass:
         dy = torch.empty_like(y)
         pixels, grid, rows = self.tile(layer)
         fused_device.input_gradient_network[grid](
-            g, y, dy, coefficients, slopes, self.limit(y), pixels, n, HW=layer.out[0] * layer.out[1], C=layer.cout,
-            BP=rows, VALID=self.valid is not None, num_warps=8, **self.pdl,
+            g, y, y if skip is None else skip, dy, coefficients, slopes, self.limit(y), pixels, n, BP=rows,
+            num_warps=8, **self.shape(layer, skip),
         )  # fmt: skip
         return dy
 
@@ -258,9 +275,10 @@ class _Pass:
         )  # fmt: skip
 
 
-def launch_options() -> dict[str, Any]:
-    """Programmatic dependent launch: a kernel's start overlaps the end of the one before."""
-    return {"PDL": True, "launch_pdl": True} if fused("pdl") else {"PDL": False}
+def launch_options(device: torch.device) -> dict[str, Any]:
+    """Programmatic dependent launch: a kernel's start overlaps the end of the one before. From Hopper on."""
+    can = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
+    return {"PDL": True, "launch_pdl": True} if can and fused("pdl") else {"PDL": False}
 
 
 class _Features(torch.autograd.Function):
@@ -271,20 +289,21 @@ class _Features(torch.autograd.Function):
         packed = torch.empty(plan.packed_at[-1], dtype=x.dtype, device=x.device)
         largest = max(w.numel() for w in parameters[::3])
         grid = (triton.cdiv(largest, PACKED), len(plan.layers))
-        fused_device.pack_weights[grid](parameters[0], packed, table, BLOCK=PACKED, num_warps=4, **launch_options())
         run = _Pass(plan, x, packed)
+        fused_device.pack_weights[grid](parameters[0], packed, table, BLOCK=PACKED, num_warps=4, **run.pdl)
         y, part = run.convolve(0, x, FORWARD_SUMS)
         z, coefficients = run.normalise(0, y, part)
         kept = [
             (x, y, coefficients)
         ]  # of each layer: what its convolution read, what it wrote, its norm's coefficients
         for i in range(1, len(plan.layers), 2):
-            skip = z
-            for layer in (i, i + 1):
-                read = z
-                y, part = run.convolve(layer, read, FORWARD_SUMS)
-                z, coefficients = run.normalise(layer, y, part, skip if layer == i + 1 else None)
-                kept.append((read, y, coefficients))
+            before, after = (y, None) if plan.preactivation else (None, z)  # where the shortcut joins the norm
+            y, part = run.convolve(i, z, FORWARD_SUMS)
+            inner, coefficients = run.normalise(i, y, part)
+            kept.append((z, y, coefficients))
+            y, part = run.convolve(i + 1, inner, FORWARD_SUMS, skip=before)
+            z, coefficients = run.normalise(i + 1, y, part, after)
+            kept.append((inner, y, coefficients))
         ctx.run, ctx.kept, ctx.last, ctx.parameters = run, kept, z, parameters
         pooled = torch.mean(z.flatten(2, 3), dim=2, dtype=torch.float32)  # [n, images, channels]
         return pooled.transpose(0, 1).reshape(len(x), -1)
@@ -308,24 +327,26 @@ class _Features(torch.autograd.Function):
             gradients[0].contiguous(), gate, kept[last][1], g, part, kept[last][2], run.limit(gate), pixels, grid[0], n,
             HW=height * width, C=plan.layers[last].cout, BP=rows, VALID=run.valid is not None, num_warps=8, **run.pdl,
         )  # fmt: skip
-        while last > 0:
+        shortcut: Tensor | None = None
+        for i in range(last, -1, -1):
             read, y, coefficients = kept.pop()
-            dy = run.norm_gradient(last, g, y, coefficients, part, grads)
-            run.weight_gradient(last, read, dy, sums, where)
+            ends = i % 2 == 0  # a block, or the stem
+            around = shortcut if plan.preactivation and ends else None
+            if ends and not plan.preactivation:
+                shortcut = g
+            g = run.norm_gradient(i, g, y, coefficients, part, grads, around)
+            if ends and plan.preactivation:
+                shortcut = g
+            run.weight_gradient(i, read, g, sums, where)
+            if i == 0:
+                break
             _, before, coefficients = kept[-1]
-            inner, part = run.convolve(last, dy, RELU_OF_NORM, before=before, coefficients=coefficients)
-            last -= 1
-            read, y, coefficients = kept.pop()
-            dy = run.norm_gradient(last, inner, y, coefficients, part, grads)
-            run.weight_gradient(last, read, dy, sums, where)
-            _, before, coefficients = kept[-1]
-            g, part = run.convolve(
-                last, dy, RELU_OF_SUM, gate=read, before=before, coefficients=coefficients, skip=g
-            )  # fmt: skip
-            last -= 1
-        read, y, coefficients = kept.pop()
-        dy = run.norm_gradient(0, g, y, coefficients, part, grads)
-        run.weight_gradient(0, read, dy, sums, where)
+            if ends or plan.preactivation:
+                g, part = run.convolve(i, g, RELU_OF_NORM, before=before, coefficients=coefficients)
+            else:
+                g, part = run.convolve(
+                    i, g, RELU_OF_SUM, gate=read, before=before, coefficients=coefficients, skip=shortcut
+                )
         largest = max(w.numel() for w in ctx.parameters[::3])
         fused_device.sum_weight_grads[(triton.cdiv(largest, SUMMED), len(plan.layers))](
             sums, flat, table, SPLITS=4, BLOCK=SUMMED, num_warps=4, **run.pdl
