@@ -38,10 +38,13 @@ def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[sli
     with inference(bundle):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
+            real = piece.shape[1]
+            if store.device.type == "cuda":  # few widths: a new one costs the choice of its fastest kernels
+                piece = torch.nn.functional.pad(piece, (0, (1 << (real - 1).bit_length()) - real))
             own = bundle.world.mine(piece)
             x = store.batch(own, torch.full_like(own, store.plain))
             logits = bundle.world.whole(bundle.forward(x).float(), piece.shape[1])
-            yield slice(start, start + piece.shape[1]), logits
+            yield slice(start, start + real), logits[:, :real]
 
 
 def predicted_classes(bundle: Bundle, store: Store, networks: Sequence[int]) -> NDArray[np.uint16]:
