@@ -29,7 +29,9 @@ def inference(bundle: Networks) -> Iterator[None]:
 
 
 def _chunk(bundle: Networks, store: Store) -> int:
-    return max(64, CHUNK * 16 // max(16, bundle.n)) if store.device.type == "cuda" else CPU_CHUNK
+    if store.device.type != "cuda":
+        return CPU_CHUNK
+    return max(64, 1 << (CHUNK * 16 // max(16, bundle.n)).bit_length() - 1)
 
 
 def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
