@@ -37,7 +37,8 @@ def main() -> None:
     options.add_argument("data", type=Path, nargs="?")
     options.add_argument("--recipe", choices=list(RECIPES), default="incv")
     options.add_argument("--epochs", type=int, default=30)
-    options.add_argument("--seeds", type=int, default=4, help="networks, with seeds 0..N-1")
+    options.add_argument("--seeds", type=int, default=4, help="networks, one a seed")
+    options.add_argument("--first-seed", type=int, default=0)
     options.add_argument("--path", choices=["fast", "plain", "both"], help="default: both for incv, else fast")
     options.add_argument("--checkpoint", type=Path)
     options.add_argument("--out", type=Path)
@@ -97,7 +98,8 @@ def trained(chosen: argparse.Namespace, path: str) -> dict[str, Any]:
     store = PictureStore(x, device, dtype=dtype)
     test = PictureStore(x_test, device, shift=0, flip=False, mean=store.mean, std=store.std, dtype=dtype)
     schedule: Schedule = getattr(Schedule, RECIPES[chosen.recipe])(chosen.epochs)
-    plans = [Plan(f"seed {seed}", y.astype(np.int64), np.arange(len(y)), seed=seed) for seed in range(chosen.seeds)]
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    plans = [Plan(f"seed {seed}", y.astype(np.int64), np.arange(len(y)), seed=seed) for seed in seeds]
     results = train(
         store, partial(ResNetCifar, depth=8 if chosen.small else 32), Standard(), plans, schedule=schedule,
         watch=test, watch_every=chosen.epochs, capture=not plain, progress=tell,
@@ -106,12 +108,12 @@ def trained(chosen: argparse.Namespace, path: str) -> dict[str, Any]:
     accuracy = [float((result.watched[-1, 0] == y_test).mean()) for result in results]
     seconds = sum(line["seconds"] for line in results[0].history)  # of all sessions, if it was stopped
     return {
-        "recipe": chosen.recipe, "path": path, "schedule": schedule.settings(), "seeds": chosen.seeds,
+        "recipe": chosen.recipe, "path": path, "schedule": schedule.settings(), "seeds": list(seeds),
         "accuracy": accuracy, "mean": float(np.mean(accuracy)), "seconds": round(seconds, 1),
         "last_loss": [result.history[-1]["loss"][0] for result in results],
         "images_per_second": round(chosen.epochs * len(y) * chosen.seeds / seconds),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu", "torch": torch.__version__,
-        "kernels": kernels.available(), "fused": os.environ.get("LABELSIEVE_FUSED", ""),
+        "kernels": kernels.available(), "fused": kernels.fused("network"),
         "small": chosen.small, "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
 
