@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
-from labelsieve.export_folder import write_folder
+from labelsieve.export_folder import safe_name, write_folder
 from labelsieve.files import atomic_path, atomic_writer
 from labelsieve.report.columns import Columns, read_columns
 from labelsieve.report.facts import RANDOM, nested
 from labelsieve.report.samples import SourceTable, find_source, open_samples
 from labelsieve.review.book import DECISIONS, DROP, UNDECIDED, latest
 from labelsieve.runfolder import RunFolder
+from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, VERDICTS, IntArray
 
 What = Literal["cleaned", "selected", "suspects", "decisions"]
@@ -77,14 +78,14 @@ def corrected(columns: Columns, state: Any, decided_label: Any, undecided: Undec
 def export(
     run: str | Path | RunFolder,
     *,
-    what: What,
-    to: str | Path,
+    what: What = "cleaned",
+    to: str | Path | None = None,
     undecided: Undecided = "auto",
     raw: bool = False,
     link: bool = False,
     force: bool = False,
 ) -> Exported:
-    """Write `what` of a run to a .csv, a .parquet or a folder of class folders.
+    """Write `what` of a run to a .csv, a .parquet or a folder of class folders; without `to`, see `default_target`.
 
     `raw` leaves cells as they are that a spreadsheet would run; `link` fills the folder with links instead of copies;
     `force` writes over a file, or a folder of class folders, that is there already.
@@ -94,10 +95,10 @@ def export(
         raise InputError(f"--what {what}: choose one of {', '.join(WHATS)}")
     if undecided not in UNDECIDEDS:
         raise InputError(f"--undecided {undecided}: choose one of {', '.join(UNDECIDEDS)}")
-    target = Path(to)
-    kind = _kind(target)
     record = folder.record()
     source = find_source(folder, str((record.get("data") or {}).get("source") or ""))
+    target = Path(to) if to is not None else default_target(record, source, what)
+    kind = _kind(target)
     _spare_the_originals(target, folder, source)
     if kind != "folder" and not force and os.path.lexists(target):
         raise InputError(f"{target} is there already: give another --to, or --force to write over it")
@@ -126,7 +127,7 @@ def export(
         write_folder(target, samples, columns, rows, labels, link=link, force=force)
     else:
         if what == "suspects":
-            table = _suspects(columns, rows, state, decided_label)
+            table = _suspects(columns, rows, state, decided_label, read_suggestions(folder / NAME))
         elif what == "decisions":
             table = _decisions(columns, rows, state, decided_label, lines)
         else:
@@ -149,6 +150,17 @@ def said_random(summary: Mapping[str, Any]) -> bool:
     """Did the selection itself say that these labels cannot be told from random ones?"""
     trust = next((str(entry["trust"]) for entry in nested(summary) if "trust" in entry), "")
     return RANDOM in trust
+
+
+def default_target(record: Mapping[str, Any], source: Path | None, what: What) -> Path:
+    """Here, after the source and of its kind: fruit.csv becomes fruit-cleaned.csv, flowers/ flowers-cleaned/."""
+    data = record.get("data") or {}
+    name = safe_name(source.resolve().stem if source is not None else str(data.get("name") or "run"))
+    if source is not None and source.is_dir():
+        whole = what in ("cleaned", "selected") and data.get("kind") == "pictures"
+        return Path(f"{safe_name(source.resolve().name)}-{what}{'' if whole else '.csv'}")
+    suffix = ".parquet" if source is not None and source.suffix.lower() in PARQUET else ".csv"
+    return Path(f"{name}-{what}{suffix}")
 
 
 def _kind(target: Path) -> Literal["csv", "parquet", "folder"]:
@@ -212,15 +224,19 @@ def _as_before(names: Any, table: Any, label: str) -> Any:
         return names
 
 
-def _suspects(columns: Columns, rows: IntArray, state: Any, decided_label: Any) -> Any:
+def _suspects(
+    columns: Columns, rows: IntArray, state: Any, decided_label: Any, likely: Mapping[str, float] | None
+) -> Any:
     import pyarrow as pa
 
+    right = [(likely or {}).get(columns.id(row)) for row in rows.tolist()]
     return pa.table(
         {
             "id": columns.ids.take(pa.array(rows)),
             "label": _names(columns, columns.label[rows]),
             "suggested": _names(columns, columns.suggested[rows]),
             "suspicion": _numbers(columns.suspicion[rows]),
+            "suggested_probability": pa.array(right, pa.float64()),
             "probability": _numbers(columns.probability[rows]),
             "loss": _numbers(columns.loss[rows]),
             "verdict": pa.array([VERDICTS[code] for code in columns.verdict[rows]], pa.string()),

@@ -14,7 +14,7 @@ from PIL import Image
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
-from labelsieve.export import export, neutral
+from labelsieve.export import default_target, export, neutral
 from labelsieve.export_folder import Names, safe_name
 
 _spec = importlib.util.spec_from_file_location("export_runs", Path(__file__).parent / "report" / "runs.py")
@@ -334,3 +334,29 @@ def test_force_never_removes_the_originals(tmp_path):
     with pytest.raises(InputError, match="holds the originals"):
         export(run, what="cleaned", to=tmp_path / "photos", undecided="keep", force=True)
     assert len(list((tmp_path / "photos" / "all").iterdir())) == 4
+
+
+def test_without_a_target_it_is_called_after_the_source(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "p").mkdir()
+    text, pictures = runs.text(tmp_path), runs.pictures(tmp_path / "p", n=8)
+    monkeypatch.chdir(tmp_path / "here")
+    assert str(export(text).path) == "mails-cleaned.csv"
+    assert str(export(text, what="suspects").path) == "mails-suspects.csv"
+    assert str(export(pictures).path) == "shapes-cleaned" and len(list(Path("shapes-cleaned").glob("*/*"))) == 8
+    assert str(export(pictures, what="suspects").path) == "shapes-suspects.csv"
+    with pytest.raises(InputError, match=r"mails-cleaned\.csv is there already"):
+        export(text)
+    assert default_target({"data": {"name": "../x y"}}, None, "cleaned") == Path("_x y-cleaned.csv")
+    assert default_target({}, tmp_path / "t.parquet", "selected") == Path("t-selected.parquet")
+
+
+def test_suspects_say_how_likely_their_suggestion_is_right(tmp_path):
+    run = runs.text(tmp_path)
+    export(run, what="suspects", to=tmp_path / "before.csv")
+    assert {row["suggested_probability"] for row in rows_of(tmp_path / "before.csv")} == {""}
+    first = suspects_of(run)[0]
+    line = f"{first.id},{first.label},{first.suspicion},{first.suggested},0.875"
+    (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{line}\n")
+    export(run, what="suspects", to=tmp_path / "s.csv")
+    assert rows_of(tmp_path / "s.csv")[0]["suggested_probability"] == "0.875"

@@ -18,13 +18,16 @@ from labelsieve.progress import Progress
 
 Value = TypeVar("Value")
 
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+"""An option that is given or not: no --no-... beside it."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Common:
     """Options of every command."""
 
-    json: Annotated[bool, Parameter(negative="")] = False
+    json: Flag = False
     """Print one JSON object and nothing else."""
 
     seed: int = 0

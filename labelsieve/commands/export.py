@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from labelsieve.commands.common import Common
+from labelsieve.commands.common import Common, Flag
 
 
 def export(
     run: Path,
     /,
     *,
-    what: Literal["cleaned", "selected", "suspects", "decisions"],
-    to: Path,
+    what: Literal["cleaned", "selected", "suspects", "decisions"] = "cleaned",
+    to: Path | None = None,
     undecided: Literal["auto", "keep", "suggested", "drop"] = "auto",
-    link: bool = False,
-    raw: bool = False,
-    force: bool = False,
+    link: Flag = False,
+    raw: Flag = False,
+    force: Flag = False,
     common: Common = Common(),
 ) -> None:
     """Write results of a run to FILE.csv, FILE.parquet or a FOLDER of class folders. The originals are never changed.
@@ -27,10 +27,10 @@ def export(
     run
         A run folder, made by `select` or `run`.
     what
-        cleaned: all samples with corrected labels; selected: only those; suspects: the most suspicious first;
-        decisions: what was decided.
+        cleaned: all samples with corrected labels; selected: only the trusted ones; suspects: the most suspicious
+        first; decisions: what was decided.
     to
-        A .csv or .parquet file, or a folder (pictures only).
+        A .csv or .parquet file, or a folder (pictures only); default: here, after the source, as fruit-cleaned.csv.
     undecided
         Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestions
         as long as there are no decisions at all, and keeps the labels once there are (or where the run says that the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Problems
+from labelsieve.commands.common import Common, Flag, Problems
 
 
 def predict(
@@ -13,13 +13,13 @@ def predict(
     source: str,
     /,
     *,
-    to: Path,
-    all_classes: bool = False,
+    to: Path = Path("predictions.csv"),
+    all_classes: Flag = False,
     device: str = "auto",
     network: str | None = None,
     root: Path | None = None,
     label_column: str = "label",
-    force: bool = False,
+    force: Flag = False,
     common: Common = Common(),
 ) -> None:
     """Write id, predicted and probability of every sample of SOURCE to FILE.csv. Labels in SOURCE are not needed.

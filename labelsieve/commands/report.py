@@ -24,5 +24,5 @@ def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> N
     problems.stop_if_any()
     path = write_report(run, most=suspects)
     size = path.stat().st_size
-    common.say(f"{path} ({size / 1e6:.1f} MB)")
+    common.say(f"{path} ({size / 1e6:.1f} MB)" if size >= 1e6 else f"{path} ({size / 1e3:.0f} kB)")
     common.answer({"report": path, "bytes": size})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Problems
+from labelsieve.commands.common import Common, Flag, Problems
 
 
 def review(
@@ -14,7 +14,7 @@ def review(
     *,
     port: int | None = None,
     host: str = "127.0.0.1",
-    open: bool = False,
+    open: Flag = False,
     common: Common = Common(),
 ) -> int:
     """Serve the review page until Ctrl-C. Every decision is saved when it is made.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from labelsieve.data.source import TABLES
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.columns import most_confused
 from labelsieve.report.facts import Facts, number
@@ -108,15 +110,30 @@ def what_next(facts: Facts) -> Markup:
         steps.append(el("li", el("strong", "Decide on the suspects. "), el("code", f"labelsieve review {run}"), told))
     elif facts.decided:
         steps.append(el("li", el("strong", "All suspects are decided. "), "Nothing is left to review."))
+    told = "Ids, columns and order stay as they were; the originals are not touched."
+    data = facts.record.get("data") or {}
+    source = str(data.get("source") or "SOURCE")
+    if os.path.isdir(source):  # noqa: PTH112 - unlike Path's, it raises at no name
+        told = "With a folder's name instead of cleaned.csv: copies of the pictures in the right class folders."
     steps.append(
         el(
             "li",
             el("strong", "Take the corrected labels home. "),
             el("code", f"labelsieve export {run} --what cleaned --to cleaned.csv"),
-            " Ids, columns and order stay as they were; the originals are not touched.",
+            f" {told}",
         )
     )
-    if (facts.record.get("stages") or {}).get("train") is None:
+    trained = ((facts.record.get("stages") or {}).get("train") or {}).get("state") == "done"
+    if trained:
+        steps.append(
+            el(
+                "li",
+                el("strong", "Label new samples with the trained network. "),
+                el("code", f"labelsieve predict {run} NEW --to predictions.csv"),
+                " NEW is a folder or a file like the source; it needs no labels.",
+            )
+        )
+    else:
         steps.append(
             el(
                 "li",
@@ -128,11 +145,21 @@ def what_next(facts: Facts) -> Markup:
         el(
             "li",
             el("strong", "Look again with the corrected labels. "),
-            el("code", f"labelsieve select SOURCE --labels cleaned.csv --out {run}-again"),
+            el("code", f"labelsieve select {_again(source, data, facts.record)} --out {run}-again"),
             " A second look finds what the first mistakes had hidden.",
         )
     )
     return section("next", "What to do next", el("ol", *steps, cls="next"))
+
+
+def _again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """A corrected table is a source of its own; other sources keep their samples and get the labels beside them."""
+    if not source.lower().endswith(TABLES):
+        return f"{shlex.quote(source)} --labels cleaned.csv"
+    settings = record.get("settings") or {}
+    label, root = str(settings.get("label_column") or "label"), settings.get("root") or os.path.dirname(source)  # noqa: PTH120
+    again = "cleaned.csv" if label == "label" else f"cleaned.csv --label-column {shlex.quote(label)}"
+    return again if data.get("kind") != "pictures" else f"{again} --root {shlex.quote(str(root) or '.')}"
 
 
 def mistakes(facts: Facts) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import threading
 from typing import Any
 
@@ -15,6 +16,7 @@ from labelsieve.review.book import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, Bo
 from labelsieve.review.neighbours import Neighbours
 from labelsieve.review.queue import Filter, Queues
 from labelsieve.runfolder import RunFolder
+from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import VERDICTS
 
 MOST_ITEMS = 50
@@ -37,6 +39,7 @@ class Desk:
         self.samples = open_samples(run, self.columns)
         self.neighbours_of = Neighbours(self.columns, self.samples)
         self.suspects = self.queues.rows(Filter())
+        self.likely = read_suggestions(run / NAME)  # None: suspicion ranks, and is no probability
         self._matrix_lock = threading.Lock()
 
     def start(self) -> dict[str, Any]:
@@ -45,6 +48,8 @@ class Desk:
             "name": str(data.get("name") or self.run.path.resolve().name),
             "kind": self.samples.kind,
             "folder": self.run.path.name,
+            "command": shlex.quote(str(self.run.path)),  # the run in a command that can be copied
+            "judged": self.likely is not None,
             "samples": len(self.columns),
             "suspects": len(self.suspects),
             "classes": list(self.columns.classes),
@@ -79,6 +84,7 @@ class Desk:
             "predicted": int(columns.predicted[row]),
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
+            "likely": (self.likely or {}).get(columns.id(row)),
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),
             "content": seen,

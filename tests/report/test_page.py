@@ -13,6 +13,7 @@ from labelsieve.report.facts import read_facts
 from labelsieve.report.html import percent
 from labelsieve.report.page import render_report
 from labelsieve.report.samples import Missing, Samples
+from labelsieve.report.sections import _again
 from labelsieve.runfolder import RunFolder
 
 SECTIONS = ("next", "mistakes", "verdicts", "suspects", "curves", "theory", "settings")
@@ -85,6 +86,30 @@ def test_decisions_count_in_what_to_do_next(runs, tmp_path):
     run.append_decision(facts.columns.id(int(facts.suspects[0])), "undo")
     html = write_report(run).read_text(encoding="utf-8")
     assert f"{len(facts.suspects) - 2} suspects left, 2 decided." in html
+
+
+def test_what_to_do_next_can_be_copied(runs, tmp_path):
+    """Each command is of this run: nothing has to be filled in but the new samples."""
+    for make in (runs.text, runs.pictures):
+        (tmp_path / make.__name__).mkdir()
+        run = make(tmp_path / make.__name__)
+        html = write_report(run).read_text(encoding="utf-8")
+        codes = re.findall(r"<code>(labelsieve [^<]+)</code>", html)
+        again = f"select {tmp_path}/pictures/shapes --labels" if make is runs.pictures else "select"
+        assert [code for code in codes if f"{again} cleaned.csv --out {run.path}-again" in code]
+        assert f"labelsieve train {run.path}" in codes and "labelsieve predict" not in html
+        assert ("right class folders" in html) == (make is runs.pictures)
+    run.start("train", settings={})
+    run.finish("train")
+    html = write_report(run).read_text(encoding="utf-8")
+    assert f"labelsieve predict {run.path} NEW --to predictions.csv" in html and "labelsieve train" not in html
+
+
+def test_the_second_look_at_a_table_of_pictures_names_its_columns() -> None:
+    data, settings = {"kind": "pictures"}, {"label_column": "what it is", "root": None}
+    again = _again("/data/list.csv", data, {"settings": settings})
+    assert again == "cleaned.csv --label-column 'what it is' --root /data"
+    assert _again("t.parquet", {"kind": "table"}, {}) == "cleaned.csv"
 
 
 def test_a_run_that_was_not_selected_is_said(tmp_path):

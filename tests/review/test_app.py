@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from labelsieve.review.app import make_app
 from labelsieve.review.desk import Desk
+from labelsieve.review.queue import Filter
 from labelsieve.runfolder import RunFolder
 
 HOST = "127.0.0.1:8765"
@@ -113,6 +114,18 @@ def test_pictures_are_pictures(client):
     assert small.headers["content-type"] == large.headers["content-type"] == "image/webp"
     assert small.content[:4] == b"RIFF"
     assert client.get("/api/picture/9999").status_code == 400
+
+
+def test_a_judged_run_says_how_likely_its_suggestions_are(runs, tmp_path):
+    run = runs.text(tmp_path)
+    first = max((row for row in run.read_labels() if row.suggested), key=lambda row: row.suspicion)
+    assert Desk(run).start()["judged"] is False
+    line = f"{first.id},{first.label},{first.suspicion},{first.suggested},0.875"
+    (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{line}\n")
+    desk = Desk(run)
+    assert desk.start()["judged"] is True and desk.start()["command"] == str(run.path)
+    items = desk.items(Filter(), 0, 2)["items"]
+    assert [item["likely"] for item in items] == [0.875, None]
 
 
 def test_decisions_over_the_wire(client, run):

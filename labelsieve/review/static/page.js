@@ -65,7 +65,7 @@
     state.current = item;
     Show.notice("");
     if (item) {
-      Show.item(item, state.names);
+      Show.item(item, state.names, state.judged);
       beside(item);
       lookAhead(at);
     } else {
@@ -257,7 +257,7 @@
 
   inTurn(async () => {
     const start = await Talk.get("/api/start");
-    Object.assign(state, { names: start.classes, kind: start.kind, name: start.folder });
+    Object.assign(state, { names: start.classes, kind: start.kind, name: start.command, judged: start.judged });
     $("run-name").textContent = start.name === start.folder ? start.name : `${start.name}, run ${start.folder}`;
     document.title = `${start.name} – review – labelsieve`;
     for (const id of ["given", "suggested"]) $(id).append(...start.classes.map((name, code) => Show.el("option", { value: String(code), text: name })));

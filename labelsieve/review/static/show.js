@@ -75,13 +75,22 @@ const Show = (() => {
     box.classList.toggle("none", name === undefined || name === null);
   }
 
-  function item(item, names) {
+  // How likely the labels are right, where the run judged that; else how suspicious, and what the model says.
+  function numbers(item, names, judged) {
+    if (item.suspicion === null) return [`Suspicion unknown, ${item.verdict}`];
+    const parts = judged
+      ? [`${names[item.given] ?? "The given label"} is wrong: ${percent(item.suspicion)}, ${item.verdict}`]
+      : [`Suspicion ${item.suspicion.toFixed(2)}, ${item.verdict}`];
+    if (item.likely !== null) parts.push(`${names[item.suggested]} is right: ${percent(item.likely)}`);
+    else if (item.probability !== null) parts.push(`The model gives the given label ${percent(item.probability)}`);
+    return parts;
+  }
+
+  function item(item, names, judged) {
     $("sample").replaceChildren(large(item));
     label("given-label", names[item.given], "unknown");
     label("suggested-label", item.suggested >= 0 ? names[item.suggested] : null, "no other");
-    const parts = [item.suspicion === null ? `Suspicion unknown, ${item.verdict}` : `Suspicion ${item.suspicion.toFixed(2)}, ${item.verdict}`];
-    if (item.probability !== null) parts.push(`The given label is ${percent(item.probability)} likely`);
-    $("numbers").replaceChildren(...parts.map((text) => el("span", { text })));
+    $("numbers").replaceChildren(...numbers(item, names, judged).map((text) => el("span", { text })));
     $("sample-id").textContent = item.id;
     stamp(item, names);
     const keep = $("do-keep").querySelector("span"), take = $("do-suggested").querySelector("span");
