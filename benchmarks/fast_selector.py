@@ -55,12 +55,16 @@ def clean_accuracy(bench: Bench, trainer: FastTrainer) -> dict[str, Any]:
 
 
 def selected(
-    bench: Bench, trainer: FastTrainer, setting: Noise, protocol: str, *, iterations: int, checkpoint: str, seed: int
-) -> dict[str, Any]:
+    bench: Bench, trainer: FastTrainer, setting: Noise, protocol: str, *,
+    iterations: int, checkpoint: str, repeats: int, seed: int,
+) -> dict[str, Any]:  # fmt: skip
     """One INCV: its seconds, LP and LR by iteration, and what it made of the noise."""
     given = given_labels(bench, setting.pattern, setting.ratio, seed)
     pattern = setting.pattern if protocol == "paper" else "auto"
-    settings = INCVSettings(n_iterations=iterations, protocol=protocol, pattern=pattern, checkpoint=checkpoint)  # type: ignore[arg-type]
+    settings = INCVSettings(
+        n_iterations=iterations, protocol=protocol, pattern=pattern, checkpoint=checkpoint,  # type: ignore[arg-type]
+        repeats=repeats if protocol == "auto" else 1,
+    )  # fmt: skip
     ends: list[float] = []
     steps = incv_steps(
         given, bench.classes, settings=settings, seed=seed, on_iteration=lambda state: ends.append(time.monotonic())
@@ -73,6 +77,7 @@ def selected(
         "setting": setting.key,
         "protocol": protocol,
         "checkpoint": checkpoint,
+        "repeats": settings.repeats,
         "seconds": seconds,
         "seconds_by_iteration": np.diff([began, *ends]).tolist(),
         "by_iteration": measured["by_iteration"],
@@ -102,6 +107,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--q", type=float, default=0.0, help="of generalised cross-entropy; 0 is cross-entropy")
     parser.add_argument("--smoothing", type=float, default=LABEL_SMOOTHING, help="of the labels")
     parser.add_argument("--checkpoint", default="last", help="which epoch selects: last, auto, best-until-1")
+    parser.add_argument("--repeats", type=int, default=1, help="splits in each iteration, averaged; protocol auto only")
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
@@ -147,7 +153,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
             setting = Noise.parse(key)
             row = selected(
                 bench, trainer, setting, protocol,
-                iterations=args.iterations, checkpoint=args.checkpoint, seed=args.seed,
+                iterations=args.iterations, checkpoint=args.checkpoint, repeats=args.repeats, seed=args.seed,
             )  # fmt: skip
             result["selections"].append(row)
             args.out.write_text(json.dumps(result, indent=1) + "\n")

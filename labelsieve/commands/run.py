@@ -113,7 +113,14 @@ def say_what_would_happen(
             from labelsieve.plan import Wanted, plan
 
             quick = model in CLASSIFIERS or ":" in model
-            iterations, epochs = (1, 1) if quick else (selecting.iterations, epochs_of(model, selecting.epochs))
+            iterations, epochs = (
+                (1, 1)
+                if quick
+                else (
+                    selecting.iterations * selecting.repeats,
+                    epochs_of(model, selecting.epochs),
+                )
+            )
             wanted = Wanted(len(data), iterations, epochs, training.train_epochs or 200)
             network = training.network if ":" not in training.network else "auto"
             result["plan"] = plan(data, wanted, model=network, device=choose_device(selecting.device), seconds=3.0)

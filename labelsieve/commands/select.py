@@ -38,6 +38,9 @@ or a torch factory."""
     loss: str = "ce"
     """What the selection's networks minimise: ce, or gce (generalised cross-entropy: for heavy noise)."""
 
+    repeats: int = 1
+    """Random splits in each iteration, whose predictions are averaged: better, for so many times the cost."""
+
     remove_ratio: str = "auto"
     """Samples removed for each one selected: a number, or auto."""
 
@@ -86,6 +89,7 @@ or a torch factory."""
             n_iterations=self.iterations,
             remove_ratio="auto" if ratio is None else ratio,
             pattern=self.pattern,
+            repeats=self.repeats,
             protocol=self.protocol,
         )
         return settings, problems.attempt(read_label_file, self.labels) if self.labels is not None else None
@@ -109,7 +113,8 @@ or a torch factory."""
             "root": _absolute(self.root),
         }  # fmt: skip
         # Only where it was asked for: runs begun before these options were there go on.
-        return record | ({"loss": self.loss} if self.loss != "ce" else {})
+        chosen = {"loss": (self.loss, "ce"), "repeats": (self.repeats, 1)}
+        return record | {name: value for name, (value, default) in chosen.items() if value != default}
 
 
 def select(

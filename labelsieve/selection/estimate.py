@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve import theory
+from labelsieve.selection.repeats import Split, over_first_split
 from labelsieve.types import FloatArray, IntArray, Job, Scores
 
 CONFIDENT_SHARE = 0.1
@@ -202,28 +203,40 @@ def _joint(scores: Sequence[Scores], given: Sequence[IntArray], classes: int) ->
 def cross_fitted_steps(
     labels: IntArray,
     classes: int,
-    halves: tuple[IntArray, IntArray],
+    halves: Split,
     scores: tuple[Scores, Scores],
     *,
     seed: int,
-    job_seeds: tuple[int, int],
+    job_seeds: Sequence[int],
     name: str = "incv",
     keep_best: bool = False,
+    more: Sequence[Split] = (),
 ) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
     """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
 
-    Where too little was selected to train g on, the first scores themselves are counted (and no g's scores returned).
+    `more` are further splits of the same samples, each with two g of its own; their predictions are averaged.
+    `job_seeds` are two a split. Where too little was selected to train g on, the first scores themselves are counted
+    (and no g's scores returned).
     """
-    picked = [half[s.predicted == labels[half]] for half, s in zip(halves, scores, strict=True)]
+    agrees = np.zeros(len(labels), dtype=bool)
+    for half, s in zip(halves, scores, strict=True):
+        agrees[half] = s.predicted == labels[half]
+    splits = (halves, *more)
+    picked = [[half[agrees[half]] for half in split] for split in splits]
     given = [labels[half] for half in halves]
-    if min(len(np.unique(labels[p])) for p in picked) < 2:
+    if min(len(np.unique(labels[p])) for both in picked for p in both) < 2:
         method = "confident counting without cross-fitting: too few samples were selected"
         return estimate_from_scores(scores, given, classes, seed=seed, method=method), None
     jobs = [
-        Job(f"{name}-estimate-{1 + k}", labels, np.sort(picked[1 - k]), halves[k], job_seeds[k], keep_best)
+        Job(
+            f"{name}-estimate-{1 + k}" + (f"-split{1 + s}" if s else ""),
+            labels, np.sort(picked[s][1 - k]), split[k], job_seeds[2 * s + k], keep_best,
+        )
+        for s, split in enumerate(splits)
         for k in (0, 1)
-    ]
-    first, second = yield jobs
+    ]  # fmt: skip
+    answers = yield jobs
+    first, second = over_first_split(splits, answers, labels, classes)
     estimate = estimate_from_scores(
         (first, second), given, classes, seed=seed, method="cross-fitted confident counting", held_out=scores
     )

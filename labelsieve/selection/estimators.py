@@ -46,6 +46,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     protocol : "auto" measures the noise; "paper" does what the authors' code does and wants to be told `pattern`.
     pattern : "auto", "symmetric" or "pair", where the noise pattern is known.
     checkpoint : which epoch of a network selects: "auto", "last", "best-until-2".
+    repeats : random splits in each iteration, whose predictions are averaged: better, for so many times the cost.
     epochs, device, loss : for networks. epochs: None is 50, or 16 of the fast one. loss: "ce", or "gce", generalised
         cross-entropy, for heavy noise.
 
@@ -77,6 +78,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         device: str = "auto",
         loss: str = "ce",
+        repeats: int = 1,
     ) -> None:
         self.estimator = estimator
         self.n_iterations = n_iterations
@@ -89,6 +91,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.device = device
         self.loss = loss
+        self.repeats = repeats
 
     def fit(self, X: Any, y: Any) -> INCV:
         """Select the clean labels of `y`."""
@@ -97,6 +100,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
             remove_ratio=self.remove_ratio,
             pattern=self.pattern,
             checkpoint=self.checkpoint,
+            repeats=self.repeats,
             protocol=self.protocol,  # type: ignore[arg-type]
         )
         self._select(X, y, settings, "incv")
@@ -187,6 +191,7 @@ class NCV(INCV):
         epochs: int | None = None,
         device: str = "auto",
         loss: str = "ce",
+        repeats: int = 1,
     ) -> None:
         super().__init__(
             estimator,
@@ -198,11 +203,17 @@ class NCV(INCV):
             epochs=epochs,
             device=device,
             loss=loss,
+            repeats=repeats,
         )
 
     def fit(self, X: Any, y: Any) -> NCV:
         """Select the clean labels of `y`."""
-        settings = INCVSettings(pattern=self.pattern, checkpoint=self.checkpoint, protocol=self.protocol)  # type: ignore[arg-type]
+        settings = INCVSettings(
+            pattern=self.pattern,
+            checkpoint=self.checkpoint,
+            repeats=self.repeats,
+            protocol=self.protocol,  # type: ignore[arg-type]
+        )
         self._select(X, y, ncv_settings(settings), "ncv")
         return self
 

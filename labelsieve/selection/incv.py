@@ -27,6 +27,7 @@ from labelsieve.selection.calibrate import judge
 from labelsieve.selection.estimate import NoiseEstimate, cross_fitted_steps, pair_counts, remove_ratio
 from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over
 from labelsieve.selection.outcome import JudgedSelection, finish
+from labelsieve.selection.repeats import over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.state import INCVState
 from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
@@ -103,18 +104,25 @@ def iteration(
         note = f"stopped after iteration {state.done}: {len(candidates)} candidates are left, too few for two halves"
         return replace(state, stopped=True, notes=(*state.notes, note))
 
-    first, second = halves(candidates, given, np.random.default_rng([seed, k]), even=not paper)
+    splits = [
+        halves(candidates, given, np.random.default_rng([seed, k, 0, s] if s else [seed, k]), even=not paper)
+        for s in range(settings.repeats)
+    ]
     keep_best = k <= state.best_until
     # The paper starts every training from the same weights; the split's own generator is another one.
-    seeds = (seed, seed) if paper else (job_seed(seed, k, 1), job_seed(seed, k, 2))
+    seeds = (seed, seed) if paper else split_seeds(seed, k, (1, 2), settings.repeats)
     chosen = state.selected
-    jobs = [
-        Job(f"{name}-{k}-1", given, np.union1d(chosen, first), second, seeds[0], keep_best),
-        Job(f"{name}-{k}-2", given, np.union1d(chosen, second), first, seeds[1], keep_best),
-    ]
+    jobs = []
+    for s, (first, second) in enumerate(splits):
+        suffix = f"-split{1 + s}" if s else ""
+        jobs += [
+            Job(f"{name}-{k}-1{suffix}", given, np.union1d(chosen, first), second, seeds[2 * s], keep_best),
+            Job(f"{name}-{k}-2{suffix}", given, np.union1d(chosen, second), first, seeds[2 * s + 1], keep_best),
+        ]
     answers = yield jobs
-    scored = (second, first)
     check_answers(jobs, answers)
+    held_out = [(second, first) for first, second in splits]
+    scored, answers = held_out[0], list(over_first_split(held_out, answers, given, classes))
     state = with_scores(state, scored, answers, given)
 
     history: dict[str, Any] = {
@@ -122,13 +130,15 @@ def iteration(
         "candidates": len(candidates),
         "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(answers, scored, strict=True)],
         "keep_best": keep_best,
+        "splits": len(splits),
     }
     if k == 1 and paper:
         state = with_paper_noise(state, history["agreement"][0], classes, settings)
     elif k == 1:
         estimate, again = yield from cross_fitted_steps(
             given, classes, scored, (answers[0], answers[1]), seed=seed,
-            job_seeds=(job_seed(seed, k, 3), job_seed(seed, k, 4)), name=name, keep_best=keep_best,
+            job_seeds=split_seeds(seed, k, (3, 4), settings.repeats), name=name, keep_best=keep_best,
+            more=held_out[1:],
         )  # fmt: skip
         if again is not None:
             state, history["selector"] = better_of_both(state, scored, again, given)
@@ -137,7 +147,7 @@ def iteration(
         history["estimate"] = estimate.summary()
 
     verdict, fell = state.verdict.copy(), state.iteration.copy()
-    for half, job in zip(scored, jobs, strict=True):
+    for half, job in zip(scored, jobs[:2], strict=True):
         agrees = state.predicted[half] == given[half]
         # A label the training never saw could not be predicted: its samples stay candidates, whatever their loss.
         seen = np.bincount(given[job.train], minlength=classes) > 0
@@ -316,6 +326,11 @@ def check_answers(jobs: Sequence[Job], answers: Sequence[Scores]) -> None:
 def job_seed(seed: int, *place: int) -> int:
     """A seed of its own for each training, the same wherever and whenever it runs."""
     return int(np.random.SeedSequence([seed, *place]).generate_state(1)[0] >> 1)
+
+
+def split_seeds(seed: int, k: int, places: tuple[int, int], repeats: int) -> list[int]:
+    """Two trainings' seeds for each split of iteration `k`; the first split's are what they are without repeats."""
+    return [job_seed(seed, k, place, *((s,) if s else ())) for s in range(repeats) for place in places]
 
 
 def rare_classes(selection: Selection) -> list[int]:

@@ -31,6 +31,9 @@ class INCVSettings:
     checkpoint: str = "auto"
     """Which epoch selects: "last", "best-until-2" (the best on the held-out labels up to iteration 2), or "auto"."""
 
+    repeats: int = 1
+    """Random splits in each iteration, whose predictions are averaged: better selection for so many times the cost."""
+
     protocol: Protocol = "auto"
     """"auto" measures the noise and is told nothing; "paper" does what the authors' code does."""
 
@@ -38,6 +41,10 @@ class INCVSettings:
         n, r = self.n_iterations, self.remove_ratio
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise InputError(f"n_iterations: expected a whole number of at least 1, got {n!r}")
+        if isinstance(self.repeats, bool) or not isinstance(self.repeats, int | np.integer) or self.repeats < 1:
+            raise InputError(f"repeats: expected a whole number of at least 1, got {self.repeats!r}")
+        if self.repeats > 1 and self.protocol == "paper":
+            raise InputError("repeats: the paper's protocol has one split an iteration; choose protocol auto")
         number = isinstance(r, int | float | np.integer | np.floating) and not isinstance(r, bool)
         if r != "auto" and not (number and 0 <= float(r) < float("inf")):
             raise InputError(f'remove_ratio: expected "auto" or a number of at least 0, got {r!r}')

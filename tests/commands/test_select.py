@@ -201,3 +201,19 @@ def test_a_locked_run_folder_is_refused(here: Path, capsys: pytest.CaptureFixtur
     with RunFolder("run").lock():
         assert run("select t.csv --out run".split()) == 2
     assert "in use by process" in capsys.readouterr().err
+
+
+def test_repeats_are_counted_recorded_and_checked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = blobs(here / "t.csv")
+    found = answer(capsys, "select t.csv --out run --model neighbours --repeats 3 --iterations 2")
+    assert found["counts"]["selected"] == int((~wrong).sum())
+    assert found["iterations"][0]["splits"] == 3
+    settings = json.loads((here / "run" / "run.json").read_text())["stages"]["select"]["settings"]
+    assert settings["repeats"] == 3 and "loss" not in settings
+    assert len(list((here / "run" / "checkpoints" / "select").glob("*-split3-*.npz"))) >= 4
+    assert run("select t.csv --out run --model neighbours --iterations 2".split()) == 2
+    assert "repeats was 3, now not set" in capsys.readouterr().err
+    assert run("select t.csv --out other --repeats 0".split()) == 2
+    assert "repeats: expected a whole number of at least 1" in capsys.readouterr().err
+    assert run("select t.csv --out other --repeats 2 --protocol paper".split()) == 2
+    assert "one split an iteration" in capsys.readouterr().err
