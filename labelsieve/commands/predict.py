@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Flag, Problems
+from labelsieve.commands.common import Common, Flag, Problems, percent
 
 
 def predict(
@@ -17,6 +17,7 @@ def predict(
     all_classes: Flag = False,
     device: str = "auto",
     network: str | None = None,
+    score: Flag = False,
     root: Path | None = None,
     label_column: str = "label",
     force: Flag = False,
@@ -38,6 +39,8 @@ def predict(
         auto, cpu, cuda or mps.
     network
         The package.module:Name that the model was trained with, where it was: code is only imported when you name it.
+    score
+        SOURCE has labels that are right: say how many predictions agree with them.
     root
         Where the relative paths in a CSV begin; default: beside it.
     label_column
@@ -65,7 +68,7 @@ def predict(
     pictures = model.reading.kind == "pictures"
     data = load_source(
         source,
-        labelled=False,
+        labelled=score,
         label_column=label_column,
         root=root,
         size=(model.reading.shape[1], model.reading.shape[2]) if pictures else None,
@@ -81,9 +84,16 @@ def predict(
         for id, code, row in zip(data.ids.tolist(), best, found, strict=True):
             writer.writerow([id, names[code], f"{row[code]:.6g}", *(f"{p:.6g}" for p in row if all_classes)])
     counts = np.bincount(best, minlength=len(names))
+    accuracy = None
+    if score:
+        from labelsieve import metrics
+
+        labels = np.array([str(name) for name in data.classes], dtype=object)[data.y]
+        accuracy = metrics.accuracy(labels, np.array(names, dtype=object)[best])
     common.say(
         f"{to}: {len(data):,} predictions"
         + (f", {len(data.skipped):,} samples could not be read" if data.skipped else "")
+        + (f", accuracy {percent(accuracy)}" if accuracy is not None else "")
     )
     common.answer(
         {
@@ -91,5 +101,6 @@ def predict(
             "samples": len(data),
             "skipped": [skipped._asdict() for skipped in data.skipped],
             "predicted": dict(zip(names, counts.tolist(), strict=True)),
+            "accuracy": accuracy,
         }
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelsieve.commands.common import Common, Problems, beside_others, check_seed, one_first
 from labelsieve.commands.training import TrainOptions
+from labelsieve.errors import InputError
 
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
@@ -14,8 +16,17 @@ if TYPE_CHECKING:
     from labelsieve.types import LabelledData
 
 
+SELECTION = ("labels.csv", "summary.json", "suggestions.csv", "skipped.csv")  # what a selection leaves, beside run.json
+
+
 def train(
-    run: Path, /, *, device: str = "auto", options: TrainOptions = TrainOptions(), common: Common = Common()
+    run: Path,
+    /,
+    *,
+    out: Path | None = None,
+    device: str = "auto",
+    options: TrainOptions = TrainOptions(),
+    common: Common = Common(),
 ) -> None:
     """Train a robust network on a run's selection; the same command goes on where it was stopped.
 
@@ -23,6 +34,8 @@ def train(
     ----------
     run
         A run folder, made by `select` or `run`.
+    out
+        Another run folder, with the same selection and a network of its own: to compare methods. Default: RUN itself.
     device
         auto, cpu, cuda or mps.
     """
@@ -32,25 +45,65 @@ def train(
     problems = Problems()
     check_seed(problems, common)
     options.check(problems)
-    folder = problems.attempt(RunFolder.existing, beside_others(run, device))
     problems.stop_if_any()
-    assert folder is not None
+    target, staging = run, None
+    if out is not None and out.absolute() != run.absolute():
+        target, staging = out, run / "staged"
+        if os.environ.get("RANK", "0") == "0":
+            branch(RunFolder.existing(run), RunFolder(out))
+    folder = RunFolder.existing(beside_others(target, device))
+    trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
+    if trained not in (None, options.method):
+        raise InputError(
+            f"{target} holds a network of {trained} already: give --out {target}-{options.method} to train another on "
+            "the same selection"
+        )
     progress = common.progress()
     with folder.lock():
         with one_first():
-            data = samples_of(folder, progress)
+            data = samples_of(folder, progress, staging=staging)
         begun = run_training(folder, data, options, seed=common.seed, device=device, progress=progress)
         stage = folder.record()["stages"]["train"]
     done = "was trained already" if begun == "done" else f"trained in {stage['seconds']:.1f} s"
-    common.say(f"{options.method}, {stage['settings']['network']}: {done}", f"model: {run}/model.safetensors")
-    common.answer({"run": run, "resumed": begun, "model": folder / "model.safetensors", **stage})
+    common.say(f"{options.method}, {stage['settings']['network']}: {done}", f"model: {target}/model.safetensors")
+    common.answer({"run": target, "resumed": begun, "model": folder / "model.safetensors", **stage})
 
 
-def samples_of(run: RunFolder, progress: Progress) -> LabelledData:
+def branch(run: RunFolder, out: RunFolder) -> None:
+    """`run`'s selection in another folder, without its training; nothing where that was done before."""
+    import shutil
+
+    from labelsieve.files import atomic_path
+
+    record = run.record()
+    selected = record.get("stages", {}).get("select")
+    if selected is None or selected["state"] != "done":
+        raise InputError(f"{run.path} has no selection to take along: run `labelsieve select` first")
+    before = out.record()
+    if before:
+        same = before.get("data") == record.get("data") and before.get("stages", {}).get("select") == selected
+        if not same:
+            raise InputError(f"{out.path} holds a run with another selection than {run.path}: give another --out")
+        return
+    with out.lock():
+        for name in SELECTION:
+            if (run / name).is_file():
+                with atomic_path(out / name) as partial:
+                    shutil.copyfile(run / name, partial)
+        out.rewind_history(lambda _: False)
+        for entry in run.read_history():
+            if entry.get("stage") == "select":
+                out.append_history(entry)
+        out.update(
+            data=record.get("data"), versions=selected["versions"], seed=record.get("seed"),
+            settings=selected["settings"], stages={"select": selected},
+        )  # fmt: skip
+
+
+def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = None) -> LabelledData:
     """The samples of a run, read again as its selection read them; refused where they changed since."""
     from labelsieve.data.labels import read_label_file
     from labelsieve.data.source import load_source
-    from labelsieve.errors import InputError
     from labelsieve.runfolder import fingerprint
 
     record = run.record()
@@ -63,7 +116,7 @@ def samples_of(run: RunFolder, progress: Progress) -> LabelledData:
         label_column=settings.get("label_column") or "label",
         root=Path(settings["root"]) if settings.get("root") else None,
         size=settings.get("size"),
-        staging=run / "staged",
+        staging=staging or run / "staged",
         progress=progress,
     )
     if fingerprint(data) != about["fingerprint"]:
