@@ -1,0 +1,107 @@
+"""The scripts in benchmarks/ that cannot be tried often: their arithmetic, and that what they compare is the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def script(path: str) -> ModuleType:
+    found = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module  # dataclasses look themselves up there
+    found.loader.exec_module(module)
+    return module
+
+
+def test_the_exponent_of_a_power_is_found() -> None:
+    growth = script("benchmarks/growth.py")
+    n = [1e4, 1e5, 1e6, 1e7]
+    assert growth.exponent(n, [3e-7 * x**1.25 for x in n]) == pytest.approx(1.25)
+    rest = {"wall": 9.0, "iterations": 3, "label_precision": 0.99, "label_recall": 0.9}
+    rows = [rest | {"kind": k, "samples": x, "seconds": x**1.1, "bytes": 300 * x} for k in growth.KINDS for x in n]
+    assert "time, all sizes **1.10**; memory, all sizes **1.00**" in growth.page(rows, "command")
+    found = growth.fits(rows)["decisions"]
+    assert found["time, all sizes"] == pytest.approx(1.1) and found["memory, from 10^5 on"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", ["decisions", "end to end"])
+def test_growth_measures_a_selection_that_works(tmp_path: Path, kind: str) -> None:
+    growth = script("benchmarks/growth.py")
+    growth.write_case(3000, tmp_path)
+    found = growth.measure(kind, 3000, tmp_path)
+    assert 0 < found["seconds"] < 60 and found["bytes"] > 0
+    assert found["label_precision"] > 0.97 and 0.8 < found["label_recall"] <= 1
+
+
+def test_the_eager_network_is_the_engine_s_weight_for_weight() -> None:
+    inception = script("benchmarks/inception.py")
+    torch.manual_seed(0)
+    ours = inception.InceptionResNetV2(4)
+    state = {name: tensor.clone() for name, tensor in ours.state_dict().items()}
+    x = torch.randn(2, 3, 75, 75)
+    with torch.no_grad():
+        expected = ours.train()(x)
+        after = {name: tensor.clone() for name, tensor in ours.state_dict().items()}
+        ours.load_state_dict(state)
+        plain = inception.plain(ours).train()
+        found = plain(x)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    kinds = {type(module).__module__.split(".")[0] for module in plain.modules() if not list(module.children())}
+    norms = [m for m in plain.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert len(norms) == sum(name.endswith("running_mean") for name in state) and "torch" in kinds
+    assert not any(isinstance(m, inception.BatchNorm | inception.Conv) for m in plain.modules())
+    first = next(name for name in after if name.endswith("running_mean"))
+    torch.testing.assert_close(norms[0].running_mean, after[first])
+
+
+def test_a_row_that_fails_costs_itself_alone(tmp_path: Path) -> None:
+    inception = script("benchmarks/inception.py")
+    assert "not done in" in inception.measured(inception.BASE, ["--device=cpu"], timeout=0.05)["failed"]
+    assert "no-such" in inception.measured(inception.BASE, ["--device=no-such"], timeout=60)["failed"]
+    rows = {
+        inception.BASE: {"images_per_second": 500.0, "peak_gib": 1.0, "seconds": 9.0},
+        "engine, 1 network": {"failed": "a | b"},
+        "engine, 2 networks": {"images_per_second": 2000.0, "peak_gib": 1.0, "seconds": 9.0},
+        inception.SCORING: {"images_per_second": 8000.0, "peak_gib": 1.0, "seconds": 9.0},
+    }
+    hours = inception.table_2_hours(rows)
+    assert hours["d2l"] == pytest.approx(120 * 65_944 / 2000 / 3600)
+    own = (2 * 120 + 100) * 65_944 / 2000 / 3600 + 100 * 65_944 / 8000 / 3600
+    assert hours["incv-coteaching"] == pytest.approx(own)
+    options = type("Options", (), {"crop": 227, "batch": 128})
+    page = inception.page(rows, "a card", "command", options)
+    assert "reached, 4.00 x" in page and "| engine, 1 network | failed: a / b | | | |" in page
+
+
+def test_the_page_on_scaling_is_what_its_script_works_out(tmp_path: Path) -> None:
+    scaling = script("scripts/scaling_page.py")
+    page = scaling.PAGE.read_text(encoding="utf-8")
+    assert scaling.renewed(page, scaling.speed()) == page, "run `python scripts/scaling_page.py`"
+    assumed = scaling.speed(tmp_path / "none.json")
+    assert assumed.trained == 1000 and "assumed" in assumed.source
+    rows = {
+        "eager, fp32": {"images_per_second": 9e9},
+        "engine, 1 network": {"images_per_second": 2000.0},
+        "engine, 2 networks": {"failed": "out of memory"},
+        "engine, scoring": {"images_per_second": 8000.0},
+    }
+    (tmp_path / "inception.json").write_text(json.dumps({"device": "NVIDIA X", "rows": rows}))
+    measured = scaling.speed(tmp_path / "inception.json")
+    assert (measured.trained, measured.scored) == (2000.0, 8000.0)
+    again = scaling.renewed(page, measured)
+    # 65,944 pictures: 2 x 50 passes trained and scored, 2 x 120 passes of the robust training
+    parts = np.array([100 / 2000, 100 / 8000, 240 / 2000]) * 65_944 / 3600
+    whole = " | ".join(f"{value:.1f}" for value in [*parts, parts.sum()])
+    assert f"| 65,944 | {whole} |" in again and "measured on one NVIDIA X" in again
+    assert scaling.renewed(again, scaling.speed()) == page
