@@ -1,13 +1,14 @@
-"""The fused network and step kernels (LABELSIEVE_FUSED) against the present ones, in one run; needs a GPU.
+"""The kernels on whole ResNets: right, repeatable, how fast, and with which blocks; needs a GPU.
 
-    python3 benchmarks/fused.py [--parts check,ops,sweep,step,profile] [--modes off,1,1+pdl] [--networks 1,2,8,16,32]
-    python3 benchmarks/fused.py --preactivation --parts check,step --modes 1+pdl [--networks 4,16,24]
+    python3 benchmarks/fused.py [--parts check,ops,sweep,step,profile] [--modes layers,fused] [--networks 1,2,8,16,32]
+    python3 benchmarks/fused.py --preactivation --parts check,step --modes fused [--networks 4,16,24]
 
-About ten minutes for all parts, most of it compiling: one for check, one for ops, five for sweep, one for each mode.
+Modes: fused (as it is without switches), layers (LABELSIEVE_FUSED=0: a kernel a layer), plain (LABELSIEVE_KERNELS=0).
+About ten minutes for all parts, most of it compiling: one for check, one for ops, six for sweep, one for each mode.
 
-check    errors of features and gradients, old and new, against float64
-ops      microseconds of each op by stage, old and new
-sweep    blocks of the fused kernels; the best as JSON for LABELSIEVE_BLOCKS, which the parts after it use
+check    errors of features, gradients and running statistics against float64, fused and by layers
+ops      microseconds of each op by stage, fused and by layers
+sweep    block sizes; the best as JSON for LABELSIEVE_BLOCKS, which the parts after it use
 step     images a second of the whole training step (augmentation, network, Adam) by mode; ResNet-110 with 4 networks
          (--preactivation: ResNet-110 of the pre-activation form alone)
 profile  where the time of a step goes, 8 and 2 networks
@@ -35,6 +36,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 STAGES = {2: (16, 32), 4: (32, 16), 6: (64, 8)}  # layer of a ResNet-8, its channels and height
 BATCH = 128
 FOUND = "FOUND "
+MODES: dict[str, dict[str, str]] = {
+    "fused": {},
+    "layers": {"LABELSIEVE_FUSED": "0"},
+    "plain": {"LABELSIEVE_KERNELS": "0"},
+}
 
 
 def found(**row: Any) -> None:
@@ -61,26 +67,25 @@ def check(n: int, limits: list[int] | None, preactivation: bool) -> None:
     x = torch.randn(29, 3 * n, 32, 32, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
     g = torch.randn(29, n * 64, device="cuda")
     results = []
-    mode = os.environ["LABELSIEVE_FUSED"]
-    for kind in ("new", "again", "old", "exact"):
-        new = kind in ("new", "again")
-        os.environ["LABELSIEVE_FUSED"] = mode if new else ""
+    os.environ["LABELSIEVE_FUSED"] = "0"  # of ResNetCifar.features
+    for kind in ("fused", "again", "layers", "exact"):
         module = copy.deepcopy(first)
         if kind == "exact":
             module = module.double()
-        assert not new or resnet.supported(module, x)
+        assert resnet.supported(module, x)
         parameters = [p for name, p in module.named_parameters() if "head" not in name]
-        y = (resnet.features if new else ResNetCifar.features)(module, x.double() if kind == "exact" else x)
+        run = resnet.features if kind in ("fused", "again") else ResNetCifar.features
+        y = run(module, x.double() if kind == "exact" else x)
         gradients = torch.autograd.grad(y, parameters, g.to(y.dtype))
         buffers = torch.cat([b.reshape(-1) for b in module.buffers()])
         results.append([torch.cat([t.reshape(-1) for t in gradients]), y.detach()[:1], buffers])
-    new, again, old, exact = results
+    fused, again, layers, exact = results
     errors = {
         f"{kind}_{name}": float((a.double() - b).norm() / b.norm())
-        for kind, one in (("new", new), ("old", old))
+        for kind, one in (("fused", fused), ("layers", layers))
         for name, a, b in zip(("gradient", "features", "statistics"), one, exact, strict=True)
     }
-    same = all(torch.equal(a, b) for a, b in zip(new, again, strict=True))
+    same = all(torch.equal(a, b) for a, b in zip(fused, again, strict=True))
     found(n=n, valid=limits is not None, preactivation=preactivation, repeats=same, **errors)
 
 
@@ -124,17 +129,17 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
     rows: list[tuple[str, Callable[..., object], Callable[..., object]]] = [
         ("conv+sums", lambda x, r: run.convolve(i, x, 1), lambda x, r: conv.convolve(x, w, n, stats=True)),
         (
-            "dgrad (new: +relu+sums)",
+            "dgrad (fused: +relu+sums)",
             lambda x, r: run.convolve(i, x, 2, before=r, coefficients=coefficients),
             lambda x, r: conv.convolve(x, w, n, transposed=True),
         ),
         (
-            "dgrad+skip (new: +relu+sums)",
+            "dgrad+skip (fused: +relu+sums)",
             lambda x, r: run.convolve(i, x, 3, before=r, gate=r, skip=r, coefficients=coefficients),
             lambda x, r: conv.convolve(x, w, n, transposed=True)[0] + r,
         ),
         (
-            "wgrad (old: +its sum)",
+            "wgrad (layer: +its sum)",
             lambda x, r: run.weight_gradient(i, x, r, sums, where),
             lambda x, r: conv.weight_gradient(x, r, n),
         ),
@@ -154,68 +159,70 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
 
     old_time = timed(both, leaves) - timed(rows[-1][2], wide)
     new_time = timed(lambda x, r: run.norm_gradient(i, r, x, coefficients, part, grads), long)
-    found(n=n, c=c, op="norm backward (old: +sums)", new=new_time, old=old_time)
+    found(n=n, c=c, op="norm backward (layer: +sums)", new=new_time, old=old_time)
 
 
 def choices(kind: str, c: int) -> list[tuple[int, ...]]:
-    """Blocks that may fit: FusedConvBlock or WeightBlock."""
+    """Blocks that may fit: ConvBlock, FusedConvBlock or WeightBlock."""
     made: list[tuple[int, ...]] = []
+    height = {16: 32, 32: 16, 64: 8}[c]
     if kind == "fused_conv":
-        height = {16: 32, 32: 16, 64: 8}[c]
         columns = {16: (16,), 32: (32, 16), 64: (64, 32)}[c]
         shapes = {16: ((32, 1), (64, 2), (64, 4), (128, 4)), 32: ((32, 2), (64, 4), (64, 2), (32, 1))}.get(
             c, ((32, 4), (64, 4), (32, 2), (64, 8))
         )
         for (pixels, warps), n, rows in itertools.product(shapes, columns, (32, 16) if c == 16 else (height,)):
-            for stages, ahead, pieces in ((3, 0, 3), (2, 0, 3), (1, 1, 3), (1, 1, 1), (4, 0, 3)):
-                if (pieces == 1 and c == 64) or (stages == 4 and (c == 64 or rows < height)):
-                    continue
-                made.append((pixels, rows, n, warps, stages, ahead, pieces, 0))
+            several = (2, 3, 4) if c < 64 and rows == height else (2, 3)
+            made += [(pixels, rows, n, warps, stages, 0) for stages in several]
+    elif kind == "conv":  # rows + 2 is best a multiple of three, or all rows at once
+        for rows in (height, height // 2, 7 if c == 16 else 4):
+            made += [(pixels, rows, min(c, 32), warps, 1) for pixels, warps in ((32, 2), (64, 2), (64, 4), (128, 4))]
+            made += [(pixels, rows, 64, warps, 1) for pixels, warps in ((32, 4), (64, 4), (64, 8)) if c == 64]
     else:
         tiles = {16: ((64, 64),), 32: ((128, 128), (64, 64)), 64: ((64, 64), (128, 128))}[c]
         for pixels, tile, warps, stages in itertools.product((64, 128), tiles, (4, 8), (1, 3)):
             if tile[0] * tile[1] // warps <= 4096 and stages * pixels * sum(tile) * 2 < 200_000:
                 made += [
-                    (pixels, *tile, programs, warps, stages) for programs in ((264, 1056) if warps == 4 else (264,))
+                    (pixels, *tile, programs, warps, stages)
+                    for programs in ((264, 528, 1056) if warps == 4 else (264,))
                 ]
     return made
 
 
 def sweep(kind: str, c: int, n: int, some: list[int], compile_only: bool) -> None:
+    import torch
     from kernels import random, timed
 
-    from labelsieve.models.kernels import blocks
+    from labelsieve.models.kernels import blocks, conv
 
     _module, plan, run = layer_of(n)
     i = next(i for i, stage in STAGES.items() if stage[0] == c)
     size = STAGES[i][1]
-    sets = 1 if compile_only else 4
-    tensors = [
-        random(n * BATCH, c, size, size, seed=s).permute(0, 2, 3, 1).reshape(n, BATCH, size, size, c)
-        for s in range(sets)
-    ]
+    wide = [random(BATCH, n * c, size, size, seed=s) for s in range(1 if compile_only else 4)]
+    tensors = wide if kind == "conv" else [x.permute(0, 2, 3, 1).reshape(n, BATCH, size, size, c) for x in wide]
+    packed = conv.pack(random(n * c, c, 3, 3, seed=9), torch.bfloat16)
     coefficients = random(4, n * c).float()
+
+    def layer(x: Any) -> None:
+        conv.convolve(x, packed, n, stats=True)
+        conv.convolve(x, packed, n, transposed=True)
+
+    def fused(x: Any) -> None:
+        run.convolve(i, x, 1)
+        run.convolve(i, x, 2, before=x, coefficients=coefficients)
+
+    def weight(x: Any) -> None:
+        where = plan.table(tuple(plan.parameters), BATCH)[1]
+        run.weight_gradient(i, x, x, torch.empty(where[-1][0], device="cuda"), where)
+
+    op = {"conv": layer, "fused_conv": fused, "weight": weight}[kind]
     for k in some:
         choice = choices(kind, c)[k]
         print(f"TRY {k}", flush=True)
         try:
-            if kind == "fused_conv":
-                blocks.FUSED_CONV[c, size] = blocks.FusedConvBlock(*choice)
-
-                def op(x: Any) -> None:
-                    run.convolve(i, x, 1)
-                    run.convolve(i, x, 2, before=x, coefficients=coefficients)
-            else:
-                import torch
-
-                blocks.FUSED_WEIGHT[c, size] = blocks.WeightBlock(*choice)
-                plan._tables.clear()
-                where = plan.table(tuple(plan.parameters), BATCH)[1]
-                sums = torch.empty(where[-1][0], device="cuda")
-
-                def op(x: Any) -> None:
-                    run.weight_gradient(i, x, x, sums, where)  # noqa: B023
-
+            blocks.read_overrides(json.dumps({kind: {f"{c},{size}": choice}}))
+            plan._tables.clear()
+            plan.table(tuple(plan.parameters), BATCH)  # a copy to the device, which a graph may not hold
             if compile_only:
                 op(tensors[0])
             else:
@@ -289,7 +296,7 @@ def child(
     job: dict[str, Any], mode: str, timeout: float, quiet: bool = False
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows a child found (also where it failed later), and its other lines."""
-    environment = os.environ | {"LABELSIEVE_FUSED": "" if mode == "off" else mode.replace("+", ",")}
+    environment = os.environ | MODES[mode]
     command = [sys.executable, str(Path(__file__).resolve()), "--job", json.dumps(job)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
@@ -308,7 +315,7 @@ def child(
 def sweep_all(n: int, seconds: float) -> Iterator[str]:
     """Compile in many processes at once, then time in one; a choice that breaks the device is left out."""
     best: dict[str, dict[str, list[int]]] = {}
-    for kind, c in itertools.product(("fused_conv", "fused_weight"), (16, 32, 64)):
+    for kind, c in itertools.product(("fused_conv", "weight", "conv"), (16, 32, 64)):
         begun, all_of_them = time.perf_counter(), choices(kind, c)
         job = {"part": "sweep", "kind": kind, "c": c, "n": n}
         script = [sys.executable, str(Path(__file__).resolve()), "--job"]
@@ -323,7 +330,7 @@ def sweep_all(n: int, seconds: float) -> Iterator[str]:
                 process.kill()
         left, times = list(range(len(all_of_them))), {}
         while left and time.perf_counter() - begun < 2 * seconds:
-            rows, lines = child(job | {"some": left, "compile_only": False}, "1", seconds, quiet=True)
+            rows, lines = child(job | {"some": left, "compile_only": False}, "fused", seconds, quiet=True)
             times |= {row["k"]: row["us"] for row in rows}
             tried = [int(line.split()[1]) for line in lines if line.startswith("TRY")]
             left = [k for k in left if k > tried[-1]] if tried else []
@@ -343,7 +350,7 @@ def sweep_all(n: int, seconds: float) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default="check,ops,step,profile")
-    parser.add_argument("--modes", default="off,rows+adam+batch,network,1,1+pdl")
+    parser.add_argument("--modes", default="layers,fused")
     parser.add_argument("--networks", help="1,2,8,16,32; of the pre-activation form 4,16,24")
     parser.add_argument("--preactivation", action="store_true", help="check, step, profile: ResNet-110 of that form")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement of a step")
@@ -360,6 +367,8 @@ def main() -> None:
     sizes += [] if args.preactivation else [(4, 110)]
     form = {"preactivation": args.preactivation}
     modes = args.modes.split(",")
+    if not set(modes) <= set(MODES):
+        parser.error(f"modes are {', '.join(MODES)}")
     table: list[str] = []
 
     def say(line: str = "") -> None:
@@ -371,19 +380,14 @@ def main() -> None:
             say("check: relative error against float64, bf16; repeats: two runs give the same bits")
             cases = [(1, None), (3, (29, 7, 1)), (8, None)]
             jobs = [{"part": "check", "n": n, "limits": limits, **form} for n, limits in cases]
-            checked = [(job, mode) for mode in modes if mode in ("1", "1+pdl") for job in jobs]
             with ThreadPoolExecutor() as pool:  # most of it is compiling
-                results = list(pool.map(lambda one: child(*one, 400)[0], checked))
-            for (_, mode), rows in zip(checked, results, strict=True):
-                for row in rows:
-                    say(
-                        f"  {mode:6s} "
-                        + "  ".join(f"{k} {v:.1e}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
-                    )
+                results = list(pool.map(lambda job: child(job, "fused", 400)[0], jobs))
+            for row in itertools.chain(*results):
+                say("  " + "  ".join(f"{k} {v:.1e}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
         elif part == "ops":
-            say("ops: microseconds, new | old")
+            say("ops: microseconds, fused | by layers")
             for n in (2, 8, 32):
-                for row in child({"part": "ops", "n": n}, "network", 240)[0]:
+                for row in child({"part": "ops", "n": n}, "fused", 240)[0]:
                     say(f"  n={row['n']:2d} c={row['c']:2d}  {row['op']:30s} {row['new']:7.1f} | {row['old']:7.1f}")
         elif part == "sweep":
             say("sweep: 8 networks, microseconds (conv: forward and gradient)")
@@ -391,7 +395,7 @@ def main() -> None:
                 say(line)
         elif part == "profile":
             depth = 110 if args.preactivation else 32
-            for n, mode in itertools.product((8, 2), ("off", "1")):
+            for n, mode in itertools.product((8, 2), modes):
                 say(f"profile: {mode}")
                 for row in child({"part": "profile", "n": n, "depth": depth, **form}, mode, 180)[0]:
                     say(

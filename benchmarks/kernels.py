@@ -1,13 +1,11 @@
-"""The stacked networks' kernels on a GPU: right, then fast. Needs torch, triton and numpy; about two minutes.
+"""The layers' kernels on a GPU, each by itself: right, then fast. Needs torch, triton and numpy; about a minute.
 
-    python3 benchmarks/kernels.py [--parts check,ops,sweep,step,profile,fused] [--networks 2,8,16,32] [--batch 128]
+    python3 benchmarks/kernels.py [--parts check,ops] [--networks 2,8,16,32] [--batch 128]
 
 check    relative error of every op against float64
 ops      microseconds and GB/s (bytes that must move over time) by op and stage, beside cuDNN
-sweep    block sizes: the best of each stage, as lines for labelsieve/models/kernels/blocks.py
-step     ResNet-32, forward and backward in a CUDA graph, images a second
-profile  where the step's time goes for 8 networks
-fused    the kernels LABELSIEVE_FUSED switches on against these: benchmarks/fused.py, which takes more options
+
+benchmarks/fused.py measures the whole network, and what block sizes are best.
 """
 
 from __future__ import annotations
@@ -15,12 +13,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +25,15 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from labelsieve.models import kernels
-from labelsieve.models.kernels import blocks, reference
+from labelsieve.models.kernels import reference
 
 DEVICE = "cuda"
 STAGES = {1: (16, 32), 2: (32, 16), 3: (64, 8)}
 LAST = torch.channels_last
-LINES: list[str] = []
 
 
 def say(line: str = "") -> None:
     print(line, flush=True)
-    LINES.append(line)
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -212,236 +205,22 @@ def norm_backward(run: Callable[[Tensor, Tensor], Tensor], pairs: list[tuple[Ten
     return f"{took:8.1f} ({size / took / 1e3:5.0f})"
 
 
-# ---------------------------------------------------------------- sweep
-
-
-def conv_choices(c: int, size: int) -> list[blocks.ConvBlock]:
-    """Rows: (rows + 2) is best a multiple of three, or all rows at once."""
-    shapes = {16: (16, (1, 2)), 32: (32, (1, 2)), 64: (32, (1,))}
-    columns, groups = shapes[c]
-    rows = {16: (7, 8, 16, 32), 32: (4, 8, 16), 64: (4, 8)}[c]
-    made = [blocks.ConvBlock(p, r, g, columns * g, 4, 1) for p, r, g in itertools.product((64, 128), rows, groups)]
-    made += [blocks.ConvBlock(p, r, 1, columns, 2, 1) for p, r in itertools.product((32, 64), rows)]
-    if c == 64:
-        made += [
-            blocks.ConvBlock(64, r, 1, n, w, 1) for r, (n, w) in itertools.product(rows, ((64, 4), (64, 8), (16, 4)))
-        ]
-    return made
-
-
-def weight_choices(c: int) -> list[blocks.WeightBlock]:
-    tiles = {16: ((64, 64),), 32: ((128, 128), (128, 32), (32, 128)), 64: ((256, 64), (64, 64), (64, 256))}[c]
-    made = []
-    for pixels, (a, b), warps, stages in itertools.product((64, 128, 256), tiles, (4, 8), (2, 3)):
-        if a * b // warps <= 4096 and stages * pixels * (a + b) * 2 < 200_000:
-            made += [blocks.WeightBlock(pixels, a, b, programs, warps, stages) for programs in (264, 528, 1056)]
-    return made
-
-
-def norm_choices() -> list[blocks.NormBlock]:
-    choices = itertools.product((2048, 4096, 8192), (64, 128, 256), (264, 528, 1056), (4, 8))
-    return [blocks.NormBlock(*choice) for choice in choices if choice[0] // choice[3] == 1024 or choice[2] == 528]
-
-
-def attempt(job: tuple[str, int, int, tuple[int, ...], int, int], measure: bool) -> float:
-    """Time (or only compile) one choice; infinity where it does not fit the chip."""
-    from labelsieve.models.kernels import conv
-
-    kind, c, size, choice, n, batch = job
-    key = (c, size)
-    sets = 4 if measure else 1
-    try:
-        xs = [random(batch, n * c, size, size, seed=i) for i in range(sets)]
-        packed = conv.pack(random(n * c, c, 3, 3, seed=9), torch.bfloat16)
-        if kind == "weight":
-            blocks.WEIGHT[key] = blocks.WeightBlock(*choice)
-
-            def op(x: Tensor) -> None:
-                conv.weight_gradient(x, x, n)
-
-        elif kind == "norm":
-            blocks.NORM[n * c, size] = blocks.NormBlock(*choice)
-            rest = [torch.rand(n * c, device=DEVICE) for _ in range(4)]
-
-            def op(x: Tensor) -> None:
-                leaf = x.detach().requires_grad_()
-                y = kernels.batch_norm_act(leaf, *rest, n, residual=x)
-                torch.autograd.grad(y, leaf, x)
-
-        else:
-            blocks.CONV[key] = blocks.ConvBlock(*choice)
-
-            def op(x: Tensor) -> None:
-                conv.convolve(x, packed, n, stats=True)
-                conv.convolve(x, packed, n, transposed=True)
-
-        if not measure:
-            op(xs[0])
-            torch.cuda.synchronize()
-            return 0.0
-        return timed(op, [(x,) for x in xs], calls=8)
-    except Exception as problem:  # a choice that does not fit is simply out
-        if "out of resource" not in str(problem) and "OutOfResources" not in type(problem).__name__:
-            print("  ", kind, choice, type(problem).__name__, str(problem)[:120], flush=True)
-        return float("inf")
-
-
-def compile_only(jobs: list[tuple[str, int, int, tuple[int, ...], int, int]]) -> None:
-    for job in jobs:
-        attempt(job, measure=False)
-
-
-def sweep(networks: Sequence[int], batch: int, seconds: float) -> None:
-    say()
-    say("sweep: best blocks by op and stage, us (conv: with sums, and its dgrad; norm: forward and backward)")
-    tables = (dict(blocks.CONV), dict(blocks.WEIGHT), dict(blocks.NORM))
-    jobs = []
-    for c, size in STAGES.values():
-        for n in networks:
-            jobs += [("conv", c, size, tuple(b), n, batch) for b in conv_choices(c, size)]
-            jobs += [("weight", c, size, tuple(b), n, batch) for b in weight_choices(c)]
-            jobs += [("norm", c, size, tuple(b), n, batch) for b in norm_choices()]
-    begun = time.perf_counter()
-    once = [job for job in jobs if job[4] == networks[0] and job[0] != "norm"]
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
-        list(pool.map(compile_only, [once[i::28] for i in range(28)]))
-    say(f"  {len(once)} compiled in {time.perf_counter() - begun:.0f} s")
-    results: dict[tuple[str, int, int, int], dict[tuple[int, ...], float]] = {}
-    begun = time.perf_counter()
-    for job in jobs:
-        if time.perf_counter() - begun > seconds:
-            say("  out of time: the sweep is not whole")
-            break
-        results.setdefault((job[0], job[1], job[2], job[4]), {})[job[3]] = attempt(job, measure=True)
-    for table, kept in zip((blocks.CONV, blocks.WEIGHT, blocks.NORM), tables, strict=True):
-        table.clear()  # type: ignore[attr-defined]
-        table.update(kept)  # type: ignore[attr-defined]
-    for (kind, c, _, n), found in results.items():
-        best = sorted(found, key=lambda choice: found[choice])[:4]
-        say(f"  {kind:6s} c={c} n={n:2d}: " + "   ".join(f"{list(b)} {found[b]:.1f}" for b in best))
-
-
-# ---------------------------------------------------------------- step
-
-
-class Stack:
-    """ResNet-32 of n networks: parameters, and a forward pass over either set of ops."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.weights: list[Tensor] = []
-        self.norms: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        plan = [(3, 16)] + [(16, 16)] * 10 + [(16, 32)] + [(32, 32)] * 9 + [(32, 64)] + [(64, 64)] * 9
-        for cin, cout in plan:
-            w = torch.randn(n * cout, cin, 3, 3, device=DEVICE) * (2 / (9 * cin)) ** 0.5
-            self.weights.append(w.requires_grad_())
-            affine = torch.ones(n * cout, device=DEVICE), torch.zeros(n * cout, device=DEVICE)
-            running = torch.zeros(n * cout, device=DEVICE), torch.ones(n * cout, device=DEVICE)
-            self.norms.append((affine[0].requires_grad_(), affine[1].requires_grad_(), *running))
-        self.short = [torch.randn(n * c * 2, c, 1, 1, device=DEVICE).mul_(0.1).requires_grad_() for c in (16, 32)]
-        self.head = torch.randn(n, 64, 10, device=DEVICE).mul_(0.1).requires_grad_()
-        self.parameters = [*self.weights, *(t for pair in self.norms for t in pair[:2]), *self.short, self.head]
-
-    def layer(self, i: int, x: Tensor, fast: bool, stride: int = 1, residual: Tensor | None = None) -> Tensor:
-        if fast:
-            y, sums = kernels.grouped_conv3x3_sums(x, self.weights[i], self.n, stride=stride)
-            return kernels.batch_norm_act(y, *self.norms[i], self.n, residual=residual, sums=sums)
-        y = F.conv2d(x, self.weights[i].to(x.dtype, memory_format=LAST), stride=stride, padding=1, groups=self.n)
-        gamma, beta, mean, var = self.norms[i]
-        y = F.batch_norm(y, mean, var, gamma, beta, True, 0.1)
-        return F.relu_(y if residual is None else y + residual)
-
-    def loss(self, x: Tensor, labels: Tensor, fast: bool) -> Tensor:
-        x, i = self.layer(0, x, fast), 1
-        for stage in range(3):
-            for block in range(5):
-                stride = 2 if stage and not block else 1
-                short = x
-                if stride == 2:
-                    w = self.short[stage - 1].to(x.dtype)
-                    short = F.conv2d(x[:, :, ::2, ::2].contiguous(memory_format=LAST), w, groups=self.n)
-                h = self.layer(i, x, fast, stride)
-                x, i = self.layer(i + 1, h, fast, residual=short), i + 2
-        features = x.float().mean((2, 3)).view(len(x), self.n, 64)
-        logits = torch.einsum("bnf,nfc->nbc", features, self.head)
-        return F.cross_entropy(logits.reshape(-1, 10), labels.reshape(-1), reduction="sum") / len(x)
-
-
-def step_graph(n: int, batch: int, fast: bool) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    torch.manual_seed(0)
-    stack = Stack(n)
-    x, labels = random(batch, n * 3, 32, 32), torch.randint(10, (n, batch), device=DEVICE)
-    kept: list[Tensor] = []
-
-    def work() -> None:
-        loss = stack.loss(x, labels, fast)
-        kept[:] = [loss.detach(), *torch.autograd.grad(loss, stack.parameters)]
-
-    graph = captured(work)
-    graph.replay()
-    return graph, kept[0]
-
-
-def step(networks: Sequence[int], batch: int) -> None:
-    say()
-    say(f"step: ResNet-32 forward + backward, batch {batch} a network, in a CUDA graph: images a second")
-    say("    n      ours     cuDNN   ratio    ms ours  loss ours, cuDNN")
-    for n in networks:
-        took, losses = [], []
-        for fast in (True, False):
-            graph, loss = step_graph(n, batch, fast)
-            took.append(median_us(graph, 1, 15))
-            losses.append(float(loss) / n)
-            del graph
-            torch.cuda.empty_cache()
-        rate = [n * batch / t * 1e6 for t in took]
-        ratio = f"{rate[0] / rate[1]:5.2f}   {took[0] / 1e3:8.2f}"
-        say(f"  {n:3d}  {rate[0]:8.0f}  {rate[1]:8.0f}   {ratio}  {losses[0]:.4f} {losses[1]:.4f}")
-
-
-def profile(batch: int) -> None:
-    graph, _ = step_graph(8, batch, True)
-    activity = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activity) as record:
-        for _ in range(3):
-            graph.replay()
-        torch.cuda.synchronize()
-    total = sum(e.self_device_time_total for e in record.key_averages())
-    say()
-    say(f"profile: 8 networks, three steps, {total / 3e3:.2f} ms of kernels a step")
-    for e in sorted(record.key_averages(), key=lambda e: -e.self_device_time_total)[:15]:
-        share, calls = e.self_device_time_total / total, e.count // 3
-        say(f"  {100 * share:5.1f} %  {e.self_device_time_total / e.count:7.1f} us x {calls:3d}  {e.key[:80]}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="check,ops,sweep,step,profile")
+    parser.add_argument("--parts", default="check,ops")
     parser.add_argument("--networks", default="2,8,16,32")
-    parser.add_argument("--sweep-networks", default="8")
-    parser.add_argument("--sweep-seconds", type=float, default=45.0)
     parser.add_argument("--batch", type=int, default=128)
     args = parser.parse_args()
     if not kernels.available():
         sys.exit("no CUDA device with triton and compute capability 8 or more here")
     torch.backends.cudnn.benchmark = True
-    networks = [int(n) for n in args.networks.split(",")]
-    parts = args.parts.split(",")
     say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {args.batch}")
-    for part in parts:
+    for part in args.parts.split(","):
         begun = time.perf_counter()
         if part == "check":
             check(29)
         elif part == "ops":
-            ops(networks, args.batch)
-        elif part == "sweep":
-            sweep([int(n) for n in args.sweep_networks.split(",")], args.batch, args.sweep_seconds)
-        elif part == "step":
-            step(networks, args.batch)
-        elif part == "profile":
-            profile(args.batch)
-        elif part == "fused":
-            subprocess.run([sys.executable, str(Path(__file__).with_name("fused.py")), "--networks", args.networks])
+            ops([int(n) for n in args.networks.split(",")], args.batch)
         else:
             sys.exit(f"unknown part {part!r}")
         say(f"  ({part}: {time.perf_counter() - begun:.0f} s)")

@@ -162,7 +162,7 @@ class Bundle(Networks):
             gradient = torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1).float() for p, g in pairs])
             self.world.add_up(gradient)
             self.count += 1
-            if self.second is not None and kernels.fused("adam") and self.flat.is_cuda and kernels.available():
+            if self.second is not None and self.flat.is_cuda and kernels.available():
                 from labelsieve.models.kernels import step
 
                 step.adam(

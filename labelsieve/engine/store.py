@@ -95,7 +95,7 @@ class PictureStore:
         return self._length
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
-        if kernels.fused("batch") and self.pixels.is_cuda and kernels.available():
+        if self.pixels.is_cuda and kernels.available():
             from labelsieve.models.kernels import step
 
             return step.gather_pictures(

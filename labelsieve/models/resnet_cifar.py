@@ -74,7 +74,7 @@ class ResNetCifar(Stackable):
         self.head = Linear(n, width, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        if kernels.fused("network") and kernels.usable(x):
+        if kernels.fused() and kernels.usable(x):
             from labelsieve.models.kernels import resnet
 
             if resnet.supported(self, x):

@@ -112,27 +112,27 @@ def test_blocks_fit_shapes_outside_the_table_and_are_overridden(monkeypatch: pyt
     monkeypatch.setattr(blocks, "CONV", dict(blocks.CONV))
     found = blocks.conv_block(3, 16, 64, 64)
     assert found.pixels % 64 == 0 and found.columns >= 16 and 64 % found.rows == 0
-    blocks.read_overrides('{"conv": {"16,32": [256, 4, 2, 16, 8, 2]}}')
-    assert blocks.conv_block(16, 16, 32, 32) == (256, 4, 2, 32, 8, 2)
+    blocks.read_overrides('{"conv": {"16,32": [256, 4, 32, 8, 2]}}')
+    assert blocks.conv_block(16, 16, 32, 32) == (256, 4, 16, 8, 2)
 
 
 if find_spec("triton") is not None:
     HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter cannot multiply bf16
-    SHAPES = [  # networks, channels in and out, batch, size, stride; networks a program
-        (3, 16, 16, 3, 8, 1, 1),
-        (3, 16, 16, 3, 4, 1, 2),
-        (2, 32, 32, 5, 4, 1, 1),
-        (1, 64, 64, 3, 4, 1, 1),
-        (2, 3, 16, 2, 8, 1, 1),
-        (2, 16, 32, 3, 4, 2, 1),
+    SHAPES = [  # networks, channels in and out, batch, size, stride
+        (3, 16, 16, 3, 8, 1),
+        (2, 32, 32, 5, 4, 1),
+        (1, 64, 64, 3, 4, 1),
+        (2, 3, 16, 2, 8, 1),
+        (2, 5, 10, 2, 4, 1),
+        (2, 16, 32, 3, 4, 2),
     ]
 
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
     def test_convolution_and_gradients(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
         from labelsieve.models.kernels import conv
 
-        n, cin, cout, b, size, stride, group = shape
-        block = blocks.ConvBlock(32, 4, group, 16, 4, 1)
+        n, cin, cout, b, size, stride = shape
+        block = blocks.ConvBlock(32, 4, 16, 4, 1)
         monkeypatch.setattr(blocks, "CONV", {(cin, size): block, (cout, size): block})
         monkeypatch.setattr(blocks, "WEIGHT", {(cin, size): blocks.WeightBlock(32, 64, 32, 4 * n, 4, 2)})
         rng = torch.Generator().manual_seed(1)
@@ -210,13 +210,8 @@ if find_spec("triton") is not None:
 
         monkeypatch.setattr(resnet, "PACKED", 1 << 17)
         monkeypatch.setattr(resnet, "SUMMED", 1 << 17)
-        few = {key: block._replace(programs=8) for key, block in {(16, 8): blocks.WEIGHT[16, 32]}.items()}
-        monkeypatch.setattr(blocks, "FUSED_WEIGHT", few)
-        sizes = {
-            (16, 8): (16, 4, 16, 1, 2, 0, 3, 1),
-            (32, 4): (32, 2, 16, 1, 1, 1, 1, 1),
-            (64, 2): (16, 8, 64, 4, 2, 0, 3, 1),
-        }
+        monkeypatch.setattr(blocks, "WEIGHT", {(16, 8): blocks.WEIGHT[16, 32]._replace(programs=8)})
+        sizes = {(16, 8): (16, 4, 16, 1, 2, 1), (32, 4): (32, 2, 16, 1, 1, 1), (64, 2): (16, 8, 64, 4, 2, 1)}
         monkeypatch.setattr(blocks, "FUSED_CONV", {key: blocks.FusedConvBlock(*size) for key, size in sizes.items()})
         n, b = 2, 3
         rng = torch.Generator().manual_seed(4)
@@ -294,27 +289,21 @@ if find_spec("triton") is not None:
         from labelsieve.models.kernels import conv
 
         x, w = torch.randn(2, 32, 8, 16, device=DEVICE), torch.randn(32, 16, 3, 3, device=DEVICE)
-        monkeypatch.setenv("LABELSIEVE_FUSED", "0")
-        want, sums = conv.grouped_conv3x3_sums(x, w, 2)
-        monkeypatch.setenv("LABELSIEVE_FUSED", "rows")
         got, more = conv.grouped_conv3x3_sums(x, w, 2)
+        monkeypatch.setattr(conv, "PROGRAMS", 1)
+        want, sums = conv.grouped_conv3x3_sums(x, w, 2)
         assert more.shape[1] > sums.shape[1]
         _same({"y": got, "sums": more.sum(1)}, {"y": want, "sums": sums.sum(1)})
 
 
-def test_fused_parts_are_switched_on_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fused_network_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LABELSIEVE_FUSED", raising=False)
-    assert kernels.fused("network") and kernels.fused("pdl")
+    assert kernels.fused()
     monkeypatch.setenv("LABELSIEVE_FUSED", "0")
-    assert not kernels.fused("network")
-    monkeypatch.setenv("LABELSIEVE_FUSED", "network,pdl")
-    assert kernels.fused("network") and kernels.fused("pdl") and not kernels.fused("adam")
-    monkeypatch.setenv("LABELSIEVE_FUSED", "1")
-    assert kernels.fused("adam") and not kernels.fused("pdl")
+    assert not kernels.fused()
 
 
 def test_fused_blocks_fill_the_device() -> None:
     few, many = (blocks.fused_conv_block(16, 16, 32, 32, n, 128) for n in (1, 32))
     assert few.rows < many.rows <= 32
     assert blocks.fused_conv_block(3, 16, 64, 64, 2, 8).pixels == 64
-    assert blocks.fused_weight_block(16, 16, 32) == blocks.weight_block(16, 16, 32)

@@ -4,7 +4,7 @@
     y, sums = grouped_conv3x3_sums(x, w, n)            the same; sums for the batch normalisation behind it
     z = batch_norm_act(y, gamma, beta, running_mean, running_var, n, residual=r, sums=sums)
 
-`LABELSIEVE_KERNELS=0` switches the kernels off; `LABELSIEVE_FUSED` chooses among further ones (see `fused`).
+`LABELSIEVE_KERNELS=0` switches all kernels off; `LABELSIEVE_FUSED=0` the network-wide ones of resnet.py alone.
 """
 
 from __future__ import annotations
@@ -27,14 +27,9 @@ def available() -> bool:
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8
 
 
-def fused(part: str) -> bool:
-    """Whether LABELSIEVE_FUSED names the part, e.g. "network,adam"; "1" names all but pdl. Not set: all.
-
-    network: a ResNet's features as one function (resnet.py). rows: shorter programs for few networks (conv.py).
-    adam, batch: the optimizer and the augmentation as one kernel each (step.py). pdl: overlapping starts of kernels.
-    """
-    named = os.environ.get("LABELSIEVE_FUSED", "1,pdl").split(",")
-    return part in named or ("1" in named and part != "pdl")
+def fused() -> bool:
+    """Whether a ResNet's features go through resnet.py, as one function: unless switched off."""
+    return os.environ.get("LABELSIEVE_FUSED") != "0"
 
 
 def usable(x: Tensor) -> bool:

@@ -1,7 +1,7 @@
 """How large a piece one GPU program takes, by channels and height: a table, never a search while training.
 
-`LABELSIEVE_BLOCKS` may hold JSON over it, e.g. '{"conv": {"16,32": [128, 8, 2, 32, 4, 1]}}'.
-`python3 benchmarks/kernels.py --parts sweep` measures what the table should say.
+`LABELSIEVE_BLOCKS` may hold JSON over it, e.g. '{"conv": {"16,32": [128, 8, 16, 4, 1]}}'.
+`python3 benchmarks/fused.py --parts sweep` measures what the table should say.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ class ConvBlock(NamedTuple):
 
     pixels: int  # a row of several images: a multiple of the width
     rows: int  # output rows it slides down
-    group: int  # networks it holds (block-diagonal weights)
-    columns: int  # output channels it makes, at most all of the group's; fewer only with group 1
+    columns: int  # output channels it makes
     warps: int
     stages: int
 
@@ -49,9 +48,7 @@ class FusedConvBlock(NamedTuple):
     rows: int  # output rows it slides down, at most; fewer where there would be too few programs
     columns: int  # output channels it makes
     warps: int
-    stages: int  # rows on their way from memory; 1 with `ahead`
-    ahead: int  # 1: the next row waits in registers, 0: in shared memory
-    pieces: int  # 3: a load and a product a kernel column; 1: one for all three (and a fourth of zeros)
+    stages: int  # rows on their way from memory
     programs: int  # how many to aim at
 
 
@@ -59,23 +56,21 @@ PROGRAMS = 264  # two a multiprocessor of an H200
 
 # Keys: channels of the kernel's input, height of the finer side. The fastest of some 30 each for 8 networks on an H200.
 CONV: dict[tuple[int, int], ConvBlock] = {
-    (16, 32): ConvBlock(64, 32, 1, 16, 2, 1),
-    (32, 16): ConvBlock(64, 16, 1, 32, 4, 1),
-    (64, 8): ConvBlock(32, 8, 1, 64, 4, 1),
+    (16, 32): ConvBlock(64, 32, 16, 2, 1),
+    (32, 16): ConvBlock(64, 16, 32, 4, 1),
+    (64, 8): ConvBlock(32, 8, 64, 4, 1),
 }
 WEIGHT: dict[tuple[int, int], WeightBlock] = {
     (16, 32): WeightBlock(128, 64, 64, 264, 4, 3),
     (32, 16): WeightBlock(64, 128, 128, 264, 4, 3),
     (64, 8): WeightBlock(64, 64, 64, 528, 4, 3),
 }
-NORM: dict[tuple[int, int], NormBlock] = {}
 # Chosen by instructions a row and registers, not yet by measurement.
 FUSED_CONV: dict[tuple[int, int], FusedConvBlock] = {
-    (16, 32): FusedConvBlock(32, 32, 16, 1, 3, 0, 3, 1056),
-    (32, 16): FusedConvBlock(32, 16, 32, 2, 3, 0, 3, 512),
-    (64, 8): FusedConvBlock(32, 8, 64, 4, 2, 0, 3, 256),
+    (16, 32): FusedConvBlock(32, 32, 16, 1, 3, 1056),
+    (32, 16): FusedConvBlock(32, 16, 32, 2, 3, 512),
+    (64, 8): FusedConvBlock(32, 8, 64, 4, 2, 256),
 }
-FUSED_WEIGHT: dict[tuple[int, int], WeightBlock] = {}
 
 
 def power_of_two(x: int) -> int:
@@ -87,14 +82,11 @@ def conv_block(cin: int, cout: int, height: int, width: int) -> ConvBlock:
     """The table's block, bent to fit the shape."""
     found = CONV.get((cin, height))
     if found is None:
-        found = ConvBlock(64, min(height, 8), 1, min(64, power_of_two(cout)), 4, 1)
-    outs = max(16, power_of_two(cout))
-    if outs != cout or cin < 4 or cin != power_of_two(cin):
-        found = found._replace(group=1)  # a group's channels must fill its columns
-    columns = found.group * outs if found.group > 1 else min(found.columns, outs)
+        found = ConvBlock(64, min(height, 8), min(64, power_of_two(cout)), 4, 1)
+    columns = max(16, min(found.columns, power_of_two(cout)))
     if cin != cout:  # the table speaks of equal channels: keep the three accumulators within the registers
         found = found._replace(pixels=min(found.pixels, max(64, 2048 // columns)))
-    return found._replace(pixels=max(found.pixels, width, 16), columns=max(16, columns), rows=min(found.rows, height))
+    return found._replace(pixels=max(found.pixels, width, 16), columns=columns, rows=min(found.rows, height))
 
 
 def weight_block(cin: int, cout: int, height: int) -> WeightBlock:
@@ -111,7 +103,7 @@ def fused_conv_block(cin: int, cout: int, height: int, width: int, n: int, batch
     found = FUSED_CONV.get((cin, height))
     outs = max(16, power_of_two(cout))
     if found is None:
-        found = FusedConvBlock(64, height, min(64, outs), 4, 2, 0, 3 if cin >= 16 else 1, 264)
+        found = FusedConvBlock(64, height, min(64, outs), 4, 2, 264)
     if cin != cout:  # the table speaks of equal channels
         found = found._replace(columns=min(32, outs))
     pixels, columns = max(found.pixels, width, 16), min(found.columns, outs)
@@ -121,23 +113,13 @@ def fused_conv_block(cin: int, cout: int, height: int, width: int, n: int, batch
     return found._replace(pixels=pixels, columns=columns, rows=rows)
 
 
-def fused_weight_block(cin: int, cout: int, height: int) -> WeightBlock:
-    """The table's block for weight_grad_network, else the one of conv_weight_grad."""
-    found = FUSED_WEIGHT.get((cin, height))
-    if found is None:
-        return weight_block(cin, cout, height)
-    a, b = 4 * max(4, power_of_two(cin)), 4 * max(16, power_of_two(cout))
-    return found._replace(left=min(found.left, a), right=min(found.right, b))
-
-
-def norm_block(channels: int, height: int) -> NormBlock:
-    """The table's block: channels are those of all networks together."""
-    found = NORM.get((channels, height))
-    return found or NormBlock(4096, min(64, power_of_two(channels)), 528, 8)
+def norm_block(channels: int) -> NormBlock:
+    """Channels are those of all networks together."""
+    return NormBlock(4096, min(64, power_of_two(channels)), 528, 8)
 
 
 def read_overrides(text: str) -> None:
-    """Put JSON {"conv" (weight, norm, fused_conv, fused_weight): {"channels,height": [...]}} over the tables."""
+    """Put JSON {"conv" (weight, fused_conv): {"channels,height": [...]}} over the tables."""
     for kind, entries in json.loads(text).items():
         for key, values in entries.items():
             channels, height = (int(part) for part in key.split(","))
@@ -145,12 +127,8 @@ def read_overrides(text: str) -> None:
                 CONV[channels, height] = ConvBlock(*values)
             elif kind == "weight":
                 WEIGHT[channels, height] = WeightBlock(*values)
-            elif kind == "fused_conv":
-                FUSED_CONV[channels, height] = FusedConvBlock(*values)
-            elif kind == "fused_weight":
-                FUSED_WEIGHT[channels, height] = WeightBlock(*values)
             else:
-                NORM[channels, height] = NormBlock(*values)
+                FUSED_CONV[channels, height] = FusedConvBlock(*values)
 
 
 if os.environ.get("LABELSIEVE_BLOCKS"):

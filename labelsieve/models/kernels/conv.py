@@ -8,7 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
-from labelsieve.models.kernels import conv_device, fused
+from labelsieve.models.kernels import conv_device
 from labelsieve.models.kernels.blocks import PROGRAMS, conv_block, power_of_two, weight_block
 
 LAST = torch.channels_last
@@ -48,15 +48,13 @@ def convolve(
     block = conv_block(cin, cout, height, width)
     outs = max(16, power_of_two(cout))
     image_blocks = triton.cdiv(batch, block.pixels // width)
-    if fused("rows"):  # few networks: shorter slides, so that no multiprocessor stands idle
-        programs = triton.cdiv(n, block.group) * (block.group * outs // block.columns) * image_blocks
-        while block.rows > 4 and programs * triton.cdiv(height, block.rows) < PROGRAMS:
-            block = block._replace(rows=triton.cdiv(block.rows, 2))
-    segments = triton.cdiv(height, block.rows)
+    programs, rows = n * (outs // block.columns), block.rows
+    while rows > 4 and programs * image_blocks * triton.cdiv(height, rows) < PROGRAMS:
+        rows = triton.cdiv(rows, 2)  # few networks: shorter slides, so that no multiprocessor stands idle
+    segments = triton.cdiv(height, rows)
     parts = image_blocks * segments
     part = torch.empty((2, parts, n * cout), dtype=torch.float32, device=x.device) if stats else None
-    grid = (triton.cdiv(n, block.group) * (block.group * outs // block.columns), image_blocks, segments)
-    conv_device.conv_rows[grid](
+    conv_device.conv_rows[(programs, image_blocks, segments)](
         x,
         packed,
         y,
@@ -73,11 +71,10 @@ def convolve(
         COUT=cout,
         CP=max(4, power_of_two(cin)),
         NP=outs,
-        G=block.group,
         BN=block.columns,
         M=block.pixels,
-        ROWS=block.rows,
-        PIECES=3 if cin * block.group >= 64 else 1,
+        ROWS=rows,
+        PIECES=3 if cin >= 64 else 1,
         WK=9 * cin_w if transposed else 1,
         WN=1 if transposed else 9 * cin_w,
         WT=cin_w,
@@ -136,10 +133,10 @@ def weight_gradient(x: Tensor, g: Tensor, n: int, *, stride: int = 1, dtype: tor
 class _Conv3x3(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, w: Tensor, packed: Tensor | None, n: int, stride: int, stats: bool, valid: Tensor | None
+        ctx: Any, x: Tensor, w: Tensor, n: int, stride: int, stats: bool, valid: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         x = x.contiguous(memory_format=LAST)
-        packed = pack(w, x.dtype) if packed is None else packed
+        packed = pack(w, x.dtype)
         y, part = convolve(x, packed, n, stride=stride, stats=stats, valid=valid)
         ctx.save_for_backward(x, packed)
         ctx.n, ctx.stride, ctx.dtype = n, stride, w.dtype
@@ -153,16 +150,16 @@ class _Conv3x3(torch.autograd.Function):
         g = grads[0].contiguous(memory_format=LAST)
         dx = convolve(g, packed, ctx.n, stride=ctx.stride, transposed=True)[0] if ctx.needs_input_grad[0] else None
         dw = weight_gradient(x, g, ctx.n, stride=ctx.stride, dtype=ctx.dtype) if ctx.needs_input_grad[1] else None
-        return dx, dw, None, None, None, None, None
+        return dx, dw, None, None, None, None
 
 
-def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1, packed: Tensor | None = None) -> Tensor:
-    """Each of n networks' channels with its own 3x3 weights, padding 1. `packed`: pack(w), where it is at hand."""
-    return _Conv3x3.apply(x, w, packed, n, stride, False, None)[0]  # type: ignore[no-untyped-call,no-any-return]
+def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1) -> Tensor:
+    """Each of n networks' channels with its own 3x3 weights, padding 1."""
+    return _Conv3x3.apply(x, w, n, stride, False, None)[0]  # type: ignore[no-untyped-call,no-any-return]
 
 
 def grouped_conv3x3_sums(
-    x: Tensor, w: Tensor, n: int, *, stride: int = 1, packed: Tensor | None = None, valid: Tensor | None = None
+    x: Tensor, w: Tensor, n: int, *, stride: int = 1, valid: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same, with the partial sums of y and y^2 that the batch normalisation behind it takes as `sums`."""
-    return _Conv3x3.apply(x, w, packed, n, stride, True, valid)  # type: ignore[no-untyped-call,no-any-return]
+    return _Conv3x3.apply(x, w, n, stride, True, valid)  # type: ignore[no-untyped-call,no-any-return]

@@ -72,7 +72,6 @@ def conv_rows(
     COUT: tl.constexpr,
     CP: tl.constexpr,
     NP: tl.constexpr,
-    G: tl.constexpr,
     BN: tl.constexpr,
     M: tl.constexpr,
     ROWS: tl.constexpr,
@@ -88,40 +87,27 @@ def conv_rows(
 ):
     """y = conv(x, w): reads x once from memory (three times from L1), writes y once.
 
-    Program: G networks (block-diagonal weights), M / W images, ROWS rows. H, W: the finer of the two resolutions.
+    Program: one network, M / W images, ROWS rows, BN channels. H, W: the finer of the two resolutions.
     S_OUT 2 keeps every second row and column (stride 2); S_IN 2 spreads the input with zeros (its gradient).
     STATS: part[0] = sum of y, part[1] = sum of y^2 by program and channel, over valid samples.
     """
-    splits: tl.constexpr = (G * NP) // BN
-    group = tl.program_id(0) // splits
-    column = (tl.program_id(0) % splits) * BN + tl.arange(0, BN)
+    splits: tl.constexpr = NP // BN
+    net = tl.program_id(0) // splits
+    channel = (tl.program_id(0) % splits) * BN + tl.arange(0, BN)
     first_image = tl.program_id(1) * (M // W)
     r0 = tl.program_id(2) * ROWS
 
-    # A group's channels lie side by side; CP > CIN (three colours in four columns) comes with G = 1 alone.
-    k = tl.arange(0, (4 if PIECES == 1 else 1) * G * CP)
-    kx = k // (G * CP)
-    k_column = k % (G * CP)
+    k = tl.arange(0, (4 if PIECES == 1 else 1) * CP)
+    kx = k // CP
     k_channel = k % CP
     k_ok = kx < 3
     if CP > CIN:
         k_ok = k_ok & (k_channel < CIN)
-    if G > 1:
-        k_ok = k_ok & (group * (G * CP) + k_column < xc)
-    n_channel = column % NP
-    n_net = group * G + column // NP
-    n_ok = column < G * NP
-    if NP > COUT:
-        n_ok = n_ok & (n_channel < COUT)
-    if G > 1:
-        n_ok = n_ok & (group * (G * NP) + column < yc)
+    n_ok = channel < COUT
 
     tap = 8 - kx if FLIP else kx
-    w_net = group * G if G == 1 else n_net[None, :]
-    w_at = w + w_net * (9 * CIN * COUT) + (n_channel * WN)[None, :] + (k_channel * WK + tap * WT)[:, None]
+    w_at = w + net * (9 * CIN * COUT) + (channel * WN)[None, :] + (k_channel * WK + tap * WT)[:, None]
     w_ok = k_ok[:, None] & n_ok[None, :]
-    if G > 1:
-        w_ok = w_ok & ((k_column // CP)[:, None] == (column // NP)[None, :])
     DTYPE: tl.constexpr = x.dtype.element_ty
     next_tap: tl.constexpr = -WT if FLIP else WT
     w0 = _load_weights(w_at, w_ok, DTYPE, next_tap, PIECES)
@@ -136,20 +122,19 @@ def conv_rows(
     ok = image_ok[:, None] & k_ok[None, :]
     HI: tl.constexpr = H // S_IN
     WI: tl.constexpr = W // S_IN
-    x_at = (image * (HI * WI))[:, None] * xc + (group * (G * CIN) + k_column)[None, :]
+    x_at = (image * (HI * WI))[:, None] * xc + (net * CIN + k_channel)[None, :]
     base = x + first_image.to(tl.int64) * (HI * WI) * xc
 
     WO: tl.constexpr = W // S_OUT
     HO: tl.constexpr = H // S_OUT
     y_ok = (image_ok & (column_out % S_OUT == 0))[:, None] & n_ok[None, :]
-    to = group * (G * COUT) + column
+    to = net * COUT + channel
     y_at = (image * (HO * WO) + column_out // S_OUT)[:, None] * yc + to[None, :]
     y_base = y + first_image.to(tl.int64) * (HO * WO) * yc
     if STATS:
         counted = y_ok
         if VALID:
-            limit = tl.load(valid + n_net, mask=n_ok, other=0)
-            counted = y_ok & ((first_image + image)[:, None] < limit[None, :])
+            counted = y_ok & (first_image + image < tl.load(valid + net))[:, None]
         total = tl.zeros([M, BN], dtype=tl.float32)
         square = tl.zeros([M, BN], dtype=tl.float32)
 

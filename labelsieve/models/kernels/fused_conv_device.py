@@ -70,7 +70,6 @@ def conv_network(
     M: tl.constexpr,
     ROWS: tl.constexpr,
     PIECES: tl.constexpr,
-    AHEAD: tl.constexpr,
     FLIP: tl.constexpr,
     S_IN: tl.constexpr,
     S_OUT: tl.constexpr,
@@ -141,9 +140,8 @@ def conv_network(
         s_ok = (image_ok & (column_out % 2 == 0))[:, None] & n_ok[None, :]
         s_at = (image * (HO * WO // 4) + column_out // 2)[:, None] * SC + (channel + (SC - COUT) // 2)[None, :]
         s_from = (net.to(tl.int64) * images + first_image) * (HO * WO // 4 * SC)
-    if MODE > 0:
-        total = tl.zeros([M, BN], dtype=tl.float32)
-        second = tl.zeros([M, BN], dtype=tl.float32)
+    total = tl.zeros([M, BN], dtype=tl.float32)
+    second = tl.zeros([M, BN], dtype=tl.float32)
     if MODE == 1:
         counted = y_ok
         if VALID:
@@ -155,65 +153,54 @@ def conv_network(
         scale = tl.load(at + 2 * nets * COUT, mask=n_ok, other=0.0)[None, :]
         shift = tl.load(at + 3 * nets * COUT, mask=n_ok, other=0.0)[None, :]
 
-    # Three rows of output are under way at any time. AHEAD: the next row is loaded into registers while this one is
-    # multiplied (and the loop unrolled by three, so that accumulators stay in place); else the compiler pipelines.
+    # Three rows of output are under way at any time; the compiler loads the rows to come into shared memory.
     a = tl.zeros([M, BN], dtype=tl.float32)
     b = tl.zeros([M, BN], dtype=tl.float32)
     c = tl.zeros([M, BN], dtype=tl.float32)
     begin = tl.maximum(r0 - 1, 0)
     last = r0 + ROWS
-    UNROLL: tl.constexpr = 3 if AHEAD else 1
-    if AHEAD:
-        row = _load_row(base, x_at, column_in, ok, begin, last, XP, H, W, S_IN, PIECES)
-    for i in range(begin, last + 1, UNROLL):
-        for step in tl.static_range(UNROLL):
-            done = i + step - 1
-            keep = (done >= r0) & (done < last) & (done < H) & (done % S_OUT == 0)
-            to = y_at + (done // S_OUT) * (WO * COUT)
-            if AHEAD:
-                coming = _load_row(base, x_at, column_in, ok, i + step + 1, last, XP, H, W, S_IN, PIECES)
-            else:
-                row = _load_row(base, x_at, column_in, ok, i, last, XP, H, W, S_IN, PIECES)
-            if MODE > 1:
-                old = tl.load(before + y_from + to, mask=y_ok & keep, other=0.0).to(tl.float32)
-            if MODE == 3:
-                sign = tl.load(gate + y_from + to, mask=y_ok & keep, other=0.0)
-            if SKIP == 1:
-                added = tl.load(skip + y_from + to, mask=y_ok & keep, other=0.0)
-            if SKIP == 2 and MODE == 1:
-                added = tl.load(skip + s_from + s_at + done * (4 * WO * SC), mask=s_ok & keep, other=0.0)
-            if SKIP == 2 and MODE == 3:
-                s_to = s_at + (done // 2) * (WO // 2 * SC)
-                added = tl.load(skip + s_from + s_to, mask=s_ok & keep & (done % 2 == 0), other=0.0)
-            a = _product(row, w2, a, PIECES)
-            b = _product(row, w1, b, PIECES)
-            c = _product(row, w0, c, PIECES)
-            if MODE == 1 and SKIP > 0:
-                result = (a + added.to(tl.float32)).to(y.dtype.element_ty)
-            else:
-                result = a.to(y.dtype.element_ty)
-            if MODE == 2:
-                result = tl.where(old * scale + shift > 0, result, 0.0).to(y.dtype.element_ty)
-            if MODE == 3:
-                if SKIP > 0:
-                    result = (result.to(tl.float32) + added.to(tl.float32)).to(y.dtype.element_ty)
-                result = tl.where(sign > 0, result, 0.0).to(y.dtype.element_ty)
-            tl.store(y + y_from + to, result, mask=y_ok & keep)
-            if MODE == 1:
-                value = tl.where(counted & keep, result.to(tl.float32), 0.0)
-                total += value
-                second += value * value
-            if MODE > 1:
-                value = tl.where(y_ok & keep, result.to(tl.float32), 0.0)
-                total += value
-                second += value * (old - mean)
-            a = b
-            b = c
-            c = tl.zeros([M, BN], dtype=tl.float32)
-            if AHEAD:
-                row = coming
-    if MODE > 0:
-        index = tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)
-        at = part + (index * nets + net) * COUT + channel
-        tl.store(at, tl.sum(total, axis=0), mask=n_ok)
-        tl.store(at + parts * nets * COUT, tl.sum(second, axis=0), mask=n_ok)
+    for i in range(begin, last + 1):
+        done = i - 1
+        keep = (done >= r0) & (done < last) & (done < H) & (done % S_OUT == 0)
+        to = y_at + (done // S_OUT) * (WO * COUT)
+        row = _load_row(base, x_at, column_in, ok, i, last, XP, H, W, S_IN, PIECES)
+        if MODE > 1:
+            old = tl.load(before + y_from + to, mask=y_ok & keep, other=0.0).to(tl.float32)
+        if MODE == 3:
+            sign = tl.load(gate + y_from + to, mask=y_ok & keep, other=0.0)
+        if SKIP == 1:
+            added = tl.load(skip + y_from + to, mask=y_ok & keep, other=0.0)
+        if SKIP == 2 and MODE == 1:
+            added = tl.load(skip + s_from + s_at + done * (4 * WO * SC), mask=s_ok & keep, other=0.0)
+        if SKIP == 2 and MODE == 3:
+            s_to = s_at + (done // 2) * (WO // 2 * SC)
+            added = tl.load(skip + s_from + s_to, mask=s_ok & keep & (done % 2 == 0), other=0.0)
+        a = _product(row, w2, a, PIECES)
+        b = _product(row, w1, b, PIECES)
+        c = _product(row, w0, c, PIECES)
+        if MODE == 1 and SKIP > 0:
+            result = (a + added.to(tl.float32)).to(y.dtype.element_ty)
+        else:
+            result = a.to(y.dtype.element_ty)
+        if MODE == 2:
+            result = tl.where(old * scale + shift > 0, result, 0.0).to(y.dtype.element_ty)
+        if MODE == 3:
+            if SKIP > 0:
+                result = (result.to(tl.float32) + added.to(tl.float32)).to(y.dtype.element_ty)
+            result = tl.where(sign > 0, result, 0.0).to(y.dtype.element_ty)
+        tl.store(y + y_from + to, result, mask=y_ok & keep)
+        if MODE == 1:
+            value = tl.where(counted & keep, result.to(tl.float32), 0.0)
+            total += value
+            second += value * value
+        if MODE > 1:
+            value = tl.where(y_ok & keep, result.to(tl.float32), 0.0)
+            total += value
+            second += value * (old - mean)
+        a = b
+        b = c
+        c = tl.zeros([M, BN], dtype=tl.float32)
+    index = tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)
+    at = part + (index * nets + net) * COUT + channel
+    tl.store(at, tl.sum(total, axis=0), mask=n_ok)
+    tl.store(at + parts * nets * COUT, tl.sum(second, axis=0), mask=n_ok)

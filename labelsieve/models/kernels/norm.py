@@ -22,7 +22,7 @@ class _Shape:
         self.images, self.channels = x.shape[0], x.shape[1]
         self.area = x.shape[2] * x.shape[3]
         self.pixels = self.images * self.area
-        block = norm_block(self.channels, x.shape[2])
+        block = norm_block(self.channels)
         self.columns, self.warps = block.columns, block.warps
         self.rows = max(1, block.elements // block.columns)
         self.column_blocks = triton.cdiv(self.channels, self.columns)

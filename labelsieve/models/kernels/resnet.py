@@ -9,7 +9,7 @@ pass carries gradients that are already behind their relu, with the sums the nex
 In the pre-activation form too a convolution's output is summed and normalised next (by the following block's first norm
 where it ends a block), but the shortcut joins before: in the convolution, and in the gradient of the normalisation.
 
-One kernel packs all weights, one adds up all weight gradients. `LABELSIEVE_FUSED=network` (or 1) switches it on.
+One kernel packs all weights, one adds up all weight gradients. `LABELSIEVE_FUSED=0` switches it off.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import torch
 import triton
 from torch import Tensor, nn
 
-from labelsieve.models.kernels import fused, fused_conv_device, fused_device
-from labelsieve.models.kernels.blocks import fused_conv_block, fused_weight_block, power_of_two
+from labelsieve.models.kernels import fused_conv_device, fused_device
+from labelsieve.models.kernels.blocks import fused_conv_block, power_of_two, weight_block
 
 LAST = torch.channels_last
 TILE = 4096  # elements a program of the elementwise kernels takes
@@ -80,7 +80,7 @@ class Plan:
 
     def splits(self, layer: Layer, batch: int) -> tuple[int, int]:
         """Programs along the pixels of a weight gradient, and the blocks of pixels each takes."""
-        block = fused_weight_block(layer.cin, layer.cout, layer.height)
+        block = weight_block(layer.cin, layer.cout, layer.height)
         cp, outs = max(4, power_of_two(layer.cin)), max(16, power_of_two(layer.cout))
         tiles = triton.cdiv(3 * cp, block.left) * triton.cdiv(3 * outs, block.right)
         steps = triton.cdiv(batch * layer.height * layer.width, block.pixels)
@@ -190,8 +190,7 @@ class _Pass:
             BN=block.columns,
             M=block.pixels,
             ROWS=block.rows,
-            PIECES=block.pieces,
-            AHEAD=bool(block.ahead),
+            PIECES=3 if cin >= 16 else 1,
             FLIP=back,
             S_IN=s_in,
             S_OUT=s_out,
@@ -265,7 +264,7 @@ class _Pass:
         """Layer i's partial sums, at their place in `sums`."""
         layer, n = self.plan.layers[i], self.n
         at, splits, each = plan[i]
-        block = fused_weight_block(layer.cin, layer.cout, layer.height)
+        block = weight_block(layer.cin, layer.cout, layer.height)
         cp, outs = max(4, power_of_two(layer.cin)), max(16, power_of_two(layer.cout))
         tiles = triton.cdiv(3 * cp, block.left) * triton.cdiv(3 * outs, block.right)
         fused_device.weight_grad_network[(n * tiles, splits)](
@@ -278,7 +277,7 @@ class _Pass:
 def launch_options(device: torch.device) -> dict[str, Any]:
     """Programmatic dependent launch: a kernel's start overlaps the end of the one before. From Hopper on."""
     can = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
-    return {"PDL": True, "launch_pdl": True} if can and fused("pdl") else {"PDL": False}
+    return {"PDL": True, "launch_pdl": True} if can else {"PDL": False}
 
 
 class _Features(torch.autograd.Function):

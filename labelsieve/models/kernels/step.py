@@ -1,4 +1,4 @@
-"""The host side of step_device.py. `LABELSIEVE_FUSED=batch,adam` (or 1) switches them on."""
+"""The ends of a training step: the host side of step_device.py."""
 
 from __future__ import annotations
 
