@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,7 +15,8 @@ from labelsieve.engine.bundle import Bundle, Networks
 from labelsieve.engine.store import Store
 from labelsieve.types import IntArray, Scores
 
-CHUNK = 1024  # samples of each network at a time on a GPU
+CHUNK = 50_000_000  # pixels or numbers at a time on a GPU, of all networks together
+FEWEST, MOST = 64, 4096  # samples of each network
 CPU_CHUNK = 512
 
 
@@ -31,7 +33,8 @@ def inference(bundle: Networks) -> Iterator[None]:
 def _chunk(bundle: Networks, store: Store) -> int:
     if store.device.type != "cuda":
         return CPU_CHUNK
-    return max(64, 1 << (CHUNK * 16 // max(16, bundle.n)).bit_length() - 1)
+    fit = CHUNK // (bundle.n * math.prod(store.shape))
+    return 1 << min(MOST, max(FEWEST, fit)).bit_length() - 1
 
 
 def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
