@@ -58,7 +58,7 @@ def _card(facts: Facts, row: int, seen: object) -> Markup:
         numbers = f"suspicion {suspicion:.2f}" if facts.likely is None else f"wrong: {percent(suspicion)}"
     likely = (facts.likely or {}).get(columns.id(row))
     if likely is not None:
-        numbers += f", suggested right: {percent(likely)}"
+        numbers += f", right: {percent(likely)}"
     about = el(
         "div",
         labels,

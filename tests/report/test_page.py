@@ -178,10 +178,10 @@ def test_probabilities_are_shown_where_the_run_has_them(runs, tmp_path):
     run = runs.table(tmp_path)
     suspects = read_facts(run).suspects
     before = write_report(run).read_text(encoding="utf-8")
-    assert "no probability" in before and "suggested right" not in before
+    assert "no probability" in before and "right: 88" not in before
     columns = read_facts(run).columns
     lines = [f"{columns.id(int(row))},x,0.5,y,0.875" for row in suspects]
     (run / "suggestions.csv").write_text("id,label,suspicion,suggested,probability\n" + "\n".join(lines) + "\n")
     after = write_report(run).read_text(encoding="utf-8")
-    assert after.count("suggested right: 88\u202f%") == after.count('<li class="suspect">') > 0
+    assert after.count("right: 88\u202f%") == after.count('<li class="suspect">') > 0
     assert f"wrong: {percent(float(columns.suspicion[suspects[0]]))}" in after

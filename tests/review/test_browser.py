@@ -75,6 +75,19 @@ def moves(page, key):
     until(page, lambda: page.locator("#progress-text").text_content() != before)
 
 
+def test_what_it_says_of_a_sample(runs, tmp_path, serve, visit):
+    run = runs.text(tmp_path)
+    first = max((row for row in run.read_labels() if row.suggested), key=lambda row: row.suspicion)
+    said = visit(serve(run).address).locator("#numbers").text_content()
+    assert said.startswith(f"Suspicion {first.suspicion:.2f}, {first.verdict}The model gives the given label ")
+    (tmp_path / "judged").mkdir()
+    run = runs.text(tmp_path / "judged")
+    line = f"{first.id},{first.label},{first.suspicion},{first.suggested},0.875"
+    (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{line}\n")
+    said = visit(serve(run).address).locator("#numbers").text_content()
+    assert "% likely wrong, " in said and said.endswith(f"88 % likely {first.suggested}")
+
+
 def test_a_whole_review_by_keyboard(runs, tmp_path, serve, visit):
     """Keys, undo, redo, filter, refresh, SIGKILL; then the export says what was pressed."""
     run = runs.pictures(tmp_path, n=48)

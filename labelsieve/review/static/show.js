@@ -79,9 +79,9 @@ const Show = (() => {
   function numbers(item, names, judged) {
     if (item.suspicion === null) return [`Suspicion unknown, ${item.verdict}`];
     const parts = judged
-      ? [`${names[item.given] ?? "The given label"} is wrong: ${percent(item.suspicion)}, ${item.verdict}`]
+      ? [`${percent(item.suspicion)} likely wrong, ${item.verdict}`]
       : [`Suspicion ${item.suspicion.toFixed(2)}, ${item.verdict}`];
-    if (item.likely !== null) parts.push(`${names[item.suggested]} is right: ${percent(item.likely)}`);
+    if (item.likely !== null) parts.push(`${percent(item.likely)} likely ${names[item.suggested]}`);
     else if (item.probability !== null) parts.push(`The model gives the given label ${percent(item.probability)}`);
     return parts;
   }
