@@ -65,10 +65,13 @@ def sweep_on_ray(
         left = {cell.id: cell for cell in cells}
         for needy in (False, True):
             wave = {id: cell for id, cell in left.items() if from_selection(cell.kind, cell.method) == needy}
+            if not wave:
+                continue
             if needy and len(wave) < len(left):
                 break  # out of time before the selections
             groups = run.locksteps(wave, results / ".work", _at_once(wave.values(), places, lockstep))
-            say(f"{len(wave)} cells as {len(groups)} tasks on {places} {'GPUs' if pool.gpus else 'CPU cores'}")
+            where = f"{places} GPU{'s' * (places > 1)}" if pool.gpus else f"{places} CPU core{'s' * (places > 1)}"
+            say(f"{len(wave)} cell{'s' * (len(wave) > 1)} as {len(groups)} task{'s' * (len(groups) > 1)} on {where}")
             for group, done in zip(groups, pool.map(task, groups), strict=True):
                 if done:
                     shutil.rmtree(run.folder_of(group, results / ".work"), ignore_errors=True)
