@@ -208,6 +208,7 @@ def check(run: Path, samples: int | None = None) -> int:
 
     from labelsieve.engine import checkpoint
     from labelsieve.runfolder import RunFolder
+    from labelsieve.selection.suggestions import read_suggestions
 
     folder = RunFolder(run)
     count = 0
@@ -223,6 +224,8 @@ def check(run: Path, samples: int | None = None) -> int:
         elif name == "labels.csv":
             rows = sum(1 for _ in folder.read_labels())
             assert samples is None or rows == samples, f"{rows} rows"
+        elif name == "suggestions.csv":
+            assert all(0 <= likely <= 1 for likely in (read_suggestions(path) or {}).values())
         elif name == "history.jsonl":
             folder.read_history()
         elif name == "skipped.csv":
