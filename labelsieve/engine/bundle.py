@@ -96,6 +96,7 @@ class Bundle(Networks):
         self.count = torch.zeros(self.n, device=device)  # optimizer steps since its state was fresh
         self.first = torch.zeros_like(self.flat)
         self.second = torch.zeros_like(self.flat) if schedule.optimizer == "adam" else None
+        self.last_gradients: Sequence[Tensor | None] = ()
         self.norms: list[nn.Module] = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
         self.norms += share_statistics(self.module, world)
         self.load(states)
@@ -157,6 +158,10 @@ class Bundle(Networks):
 
     def update(self, gradients: Sequence[Tensor | None]) -> None:
         """One optimizer step; a parameter without gradient counts as one with gradient 0."""
+        if self.device.type == "cpu":
+            # Kept for one step more: they lie above the activations on the heap. Freed with them, the allocator would
+            # give a whole step's memory back to the system and fetch it again, page by page, in the next step.
+            self.last_gradients = gradients
         pairs = zip(self.parameters, gradients, strict=True)
         with torch.no_grad():
             gradient = torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1).float() for p, g in pairs])

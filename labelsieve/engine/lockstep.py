@@ -403,6 +403,8 @@ class Lockstep:
     # -- checkpoints
 
     def fingerprint(self) -> str:
+        """Of all that decides what is trained: where it differs, a checkpoint is another training's."""
+        plans = [t.plan for t in self.trainings]
         return checkpoints.fingerprint(
             self.schedule.settings(),
             self.options.batch_size,
@@ -410,9 +412,10 @@ class Lockstep:
                 [t.method.name, t.method.settings(), t.plan.name, t.plan.seed, t.plan.noise_ratio, t.plan.keep_best]
                 for t in self.trainings
             ],
-            *(t.plan.labels for t in self.trainings),
-            *(t.plan.train for t in self.trainings),
-            *(t.plan.candidates for t in self.trainings if t.plan.candidates is not None),
+            *(plan.labels for plan in plans),
+            *(plan.train for plan in plans),
+            *(plan.candidates for plan in plans if plan.candidates is not None),
+            *(np.asarray(plan.transition, dtype=np.float64) for plan in plans if plan.transition is not None),
         )
 
     def save(self) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ from labelsieve.engine.lockstep import Lockstep
 from labelsieve.engine.method import mean_over, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
+from labelsieve.methods.f_correction import FCorrection
 from labelsieve.methods.incv_coteaching import INCVCoTeaching
 from labelsieve.methods.standard import Standard
 from labelsieve.models.resnet_cifar import ResNetCifar
@@ -104,6 +106,16 @@ def test_a_resume_with_other_labels_is_refused(store, plans, tmp_path):
     changed = [Plan("a", plans[1].labels, plans[0].train, seed=1), plans[1]]
     with pytest.raises(InputError, match="other settings, data or labels"):
         train(store, tiny_resnet, Standard(), changed, schedule=ADAM, checkpoint=tmp_path)
+
+
+def test_a_resume_with_another_transition_matrix_is_refused(store, plans, tmp_path):
+    method, plan = FCorrection(estimate_epochs=0), replace(plans[0], transition=np.eye(10))
+    with pytest.raises(OutOfTime):
+        train(store, tiny_resnet, method, [plan], schedule=SGD, checkpoint=tmp_path, stop=lambda: True)
+    changed = replace(plan, transition=np.eye(10) * 0.9 + 0.01)
+    with pytest.raises(InputError, match="other settings, data or labels"):
+        train(store, tiny_resnet, method, [changed], schedule=SGD, checkpoint=tmp_path)
+    train(store, tiny_resnet, method, [plan], schedule=SGD, checkpoint=tmp_path)  # the same one goes on
 
 
 def test_a_finished_training_is_not_trained_again(store, plans, tmp_path):
