@@ -97,6 +97,7 @@ def layer_of(n: int) -> Any:
     from labelsieve.models.resnet_cifar import ResNetCifar
 
     module = ResNetCifar(depth=8, n=n).cuda().train()
+    resnet.TOGETHER = 1
     plan = resnet.Plan(module, 32, 32)
     packed = torch.randn(plan.packed_at[-1], device="cuda").bfloat16()
     run = resnet._Pass(plan, torch.empty(BATCH, 3, 1, 1, device="cuda", dtype=torch.bfloat16), packed)
@@ -122,7 +123,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
     w = conv.pack(random(n * c, c, 3, 3, seed=99), torch.bfloat16)
     affine = [torch.rand(n * c, device="cuda") + 0.5 for _ in range(4)]
     _, part = run.convolve(i, long[0][0], 1)
-    _, coefficients = run.normalise(i, long[0][0], part)
+    coefficients = run.normalise(i, long[0][0], part, torch.empty_like(long[0][0]))
     grads = [torch.empty_like(p) for p in plan.parameters]
     where = plan.table(tuple(plan.parameters), BATCH)[1]
     sums = torch.empty(where[-1][0], device="cuda")
@@ -145,7 +146,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
         ),
         (
             "norm+skip forward",
-            lambda x, r: run.normalise(i, x, part, r),
+            lambda x, r: run.normalise(i, x, part, torch.empty_like(x), r),
             lambda x, r: batch_norm_act(x, *affine, n, residual=r, sums=part),
         ),
     ]
@@ -158,7 +159,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
         torch.autograd.grad(y, (x, r), r.detach())
 
     old_time = timed(both, leaves) - timed(rows[-1][2], wide)
-    new_time = timed(lambda x, r: run.norm_gradient(i, r, x, coefficients, part, grads), long)
+    new_time = timed(lambda x, r: run.norm_gradient(i, r, x, coefficients, part, grads, torch.empty_like(x)), long)
     found(n=n, c=c, op="norm backward (layer: +sums)", new=new_time, old=old_time)
 
 

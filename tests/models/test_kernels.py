@@ -210,6 +210,7 @@ if find_spec("triton") is not None:
 
         monkeypatch.setattr(resnet, "PACKED", 1 << 17)
         monkeypatch.setattr(resnet, "SUMMED", 1 << 17)
+        monkeypatch.setattr(resnet, "TOGETHER", 16 if preactivation == (valid is None) else 2)
         monkeypatch.setattr(blocks, "WEIGHT", {(16, 8): blocks.WEIGHT[16, 32]._replace(programs=8)})
         sizes = {(16, 8): (16, 4, 16, 1, 2, 1), (32, 4): (32, 2, 16, 1, 1, 1), (64, 2): (16, 8, 64, 4, 2, 1)}
         monkeypatch.setattr(blocks, "FUSED_CONV", {key: blocks.FusedConvBlock(*size) for key, size in sizes.items()})
@@ -230,6 +231,15 @@ if find_spec("triton") is not None:
                 features = features * reference.valid_mask(torch.tensor(valid, device=DEVICE), b, n * 64)[:, :, 0, 0]
             results.append(dict(zip(names, gradients, strict=True)) | dict(module.named_buffers()) | {"y": features})
         _same(*results, 1e-5)
+
+    def test_weight_gradients_of_equal_layers_are_made_together() -> None:
+        from labelsieve.models.kernels import resnet
+
+        assert resnet.Plan(_stack(32, None), 32, 32).chunks == [(i, 1) for i in range(7)]
+        plan = resnet.Plan(ResNetCifar(depth=32, n=2), 32, 32)  # 10, 9 and 9 equal layers, at most 4 together
+        of_them = [(first, size) for i, (first, size) in enumerate(plan.chunks) if first == i]
+        assert of_them[:5] == [(0, 1), (1, 4), (5, 3), (8, 3), (11, 1)]
+        assert of_them[5:] == [(12, 3), (15, 3), (18, 3), (21, 1), (22, 3), (25, 3), (28, 3)]
 
     def test_fused_network_leaves_what_it_cannot_do() -> None:
         from labelsieve.models.kernels import resnet

@@ -71,6 +71,7 @@ def weight_grad_network(
     images,
     nets,
     x_net,
+    x_layer,
     blocks_each,
     H: tl.constexpr,
     W: tl.constexpr,
@@ -85,7 +86,10 @@ def weight_grad_network(
     S: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """part[split, net, (kx, in), (ky, out)] = sum over the split's pixels of x[q + kx - 1] * g[q - (ky - 1) rows]."""
+    """part[split, net, (kx, in), (ky, out)] = sum over the split's pixels of x[q + kx - 1] * g[q - (ky - 1) rows].
+
+    Of several layers of one shape, their x, g and part one after the other; x_layer: elements between theirs.
+    """
     tiles_b: tl.constexpr = (3 * NP + BB - 1) // BB
     tiles_a: tl.constexpr = (3 * CP + BA - 1) // BA
     net = tl.program_id(0) // (tiles_a * tiles_b)
@@ -107,8 +111,9 @@ def weight_grad_network(
     a_at = (kx - 1) * XP + a_channel
     HG: tl.constexpr = H // S
     WG: tl.constexpr = W // S
-    x_base = x + net.to(tl.int64) * x_net
-    g_base = g + net.to(tl.int64) * images * (HG * WG * COUT)
+    layer = tl.program_id(2).to(tl.int64)
+    x_base = x + layer * x_layer + net.to(tl.int64) * x_net
+    g_base = g + (layer * nets + net) * images * (HG * WG * COUT)
 
     acc = tl.zeros([BA, BB], dtype=tl.float32)
     begin = tl.program_id(1) * blocks_each
@@ -127,7 +132,7 @@ def weight_grad_network(
         line = (image * (HG * WG) + column // S)[:, None] * COUT
         right = tl.load(g_base + line + (in_g // S) * (WG * COUT) + b_channel[None, :], mask=g_ok, other=0.0)
         acc = tl.dot(tl.trans(left), right, acc, input_precision="ieee")
-    where = (tl.program_id(1) * nets + net).to(tl.int64) * (9 * CIN * COUT)
+    where = ((layer * tl.num_programs(1) + tl.program_id(1)) * nets + net) * (9 * CIN * COUT)
     at = where + (kx * CIN + a_channel)[:, None] * (3 * COUT) + (ky * COUT + b_channel)[None, :]
     tl.store(part + at, acc, mask=a_ok[:, None] & b_ok[None, :])
 

@@ -14,6 +14,7 @@ One kernel packs all weights, one adds up all weight gradients. `LABELSIEVE_FUSE
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,6 +29,8 @@ from labelsieve.models.kernels.blocks import fused_conv_block, power_of_two, wei
 LAST = torch.channels_last
 TILE = 4096  # elements a program of the elementwise kernels takes
 PACKED, SUMMED = 1024, 512  # elements a program of the one-launch kernels takes
+SUM_COLUMNS = 8  # channels a program of those that add up partial sums takes
+TOGETHER = 8  # networks times layers whose weight gradients one launch makes: a few networks alone fill no device
 FORWARD_SUMS, RELU_OF_NORM, RELU_OF_SUM = 1, 2, 3  # what conv_network does with its output
 
 
@@ -41,6 +44,10 @@ class Layer:
     width: int
     stride: int
     norm: Any  # layers.BatchNorm: running statistics, eps, momentum, valid
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.cin, self.cout, self.height, self.width, self.stride
 
     @property
     def out(self) -> tuple[int, int]:
@@ -76,15 +83,28 @@ class Plan:
         self.packed_at = [
             9 * self.n * sum(one.cin * one.cout for one in self.layers[:i]) for i in range(len(pairs) + 1)
         ]
+        self.chunks = self._chunks()
         self._tables: dict[tuple[int, ...], tuple[Tensor, list[tuple[int, int, int]]]] = {}
 
-    def splits(self, layer: Layer, batch: int) -> tuple[int, int]:
+    def _chunks(self) -> list[tuple[int, int]]:
+        """For each layer the first of those whose weight gradients are made together, and their number."""
+        found: list[tuple[int, int]] = []
+        for _, group in itertools.groupby(self.layers, lambda layer: layer.shape):
+            count = len(list(group))
+            pieces = triton.cdiv(count, max(1, TOGETHER // self.n))
+            sizes = [count // pieces + (k < count % pieces) for k in range(pieces)]
+            for size in sizes:
+                found += [(len(found), size)] * size
+        return found
+
+    def splits(self, i: int, batch: int) -> tuple[int, int]:
         """Programs along the pixels of a weight gradient, and the blocks of pixels each takes."""
+        layer = self.layers[i]
         block = weight_block(layer.cin, layer.cout, layer.height)
         cp, outs = max(4, power_of_two(layer.cin)), max(16, power_of_two(layer.cout))
         tiles = triton.cdiv(3 * cp, block.left) * triton.cdiv(3 * outs, block.right)
         steps = triton.cdiv(batch * layer.height * layer.width, block.pixels)
-        each = triton.cdiv(steps, max(1, min(steps, block.programs // (self.n * tiles))))
+        each = triton.cdiv(steps, max(1, min(steps, block.programs // (self.n * tiles * self.chunks[i][1]))))
         return triton.cdiv(steps, each), each
 
     def table(self, parameters: tuple[Tensor, ...], batch: int) -> tuple[Tensor, list[tuple[int, int, int]]]:
@@ -94,7 +114,7 @@ class Plan:
         if key not in self._tables:
             rows, plan, at = [], [], 0
             for i, (layer, w) in enumerate(zip(self.layers, weights, strict=True)):
-                splits, each = self.splits(layer, batch)
+                splits, each = self.splits(i, batch)
                 source = (w.data_ptr() - weights[0].data_ptr()) // w.element_size()
                 rows.append(
                     [source, self.packed_at[i], layer.cin, layer.cout, w.numel(), self.offsets[3 * i], at, splits]
@@ -210,10 +230,16 @@ class _Pass:
         rows = TILE // layer.cout
         return pixels, (triton.cdiv(pixels, rows), self.n), rows
 
+    def several(self, i: int, layers: int, like: Tensor | None = None) -> Tensor:
+        """Room for what `layers` layers of layer i's shape read (or, of the shape of `like`, for their gradients)."""
+        layer = self.plan.layers[i]
+        shape = (self.n, self.batch, layer.height, layer.width, layer.cin) if like is None else like.shape
+        return torch.empty((layers, *shape), dtype=self.dtype, device=self.device)
+
     def small(self, layer: Layer, parts: int) -> dict[str, Any]:
         """Of the kernels that add up partial sums."""
-        rows = min(256, max(16, power_of_two(parts)))
-        sizes = {"HW": layer.out[0] * layer.out[1], "C": layer.cout, "BR": rows, "BC": 16, "num_warps": 8}
+        rows = min(1024, max(16, power_of_two(parts)))
+        sizes = {"HW": layer.out[0] * layer.out[1], "C": layer.cout, "BR": rows, "BC": SUM_COLUMNS, "num_warps": 8}
         return sizes | {"VALID": self.valid is not None} | self.pdl
 
     def shape(self, layer: Layer, skip: Tensor | None) -> dict[str, Any]:
@@ -224,35 +250,34 @@ class _Pass:
         sizes = {"H": height, "W": width, "C": layer.cout, "SC": channels, "SKIP": how}
         return sizes | {"VALID": self.valid is not None} | self.pdl
 
-    def normalise(self, i: int, y: Tensor, part: Tensor, skip: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def normalise(self, i: int, y: Tensor, part: Tensor, z: Tensor, skip: Tensor | None = None) -> Tensor:
+        """Fill z; the coefficients."""
         layer, n = self.plan.layers[i], self.n
         norm, channels = layer.norm, n * layer.cout
         coefficients = torch.empty((4, channels), dtype=torch.float32, device=self.device)
-        fused_device.forward_coefficients[(triton.cdiv(channels, 16),)](
+        fused_device.forward_coefficients[(triton.cdiv(channels, SUM_COLUMNS),)](
             part, norm.weight, norm.bias, norm.running_mean, norm.running_var, coefficients, self.limit(y),
             part.shape[1], self.batch, channels, norm.momentum, norm.eps, **self.small(layer, part.shape[1]),
         )  # fmt: skip
-        z = torch.empty_like(y)
         pixels, grid, rows = self.tile(layer)
         fused_device.normalise_network[grid](
             y, y if skip is None else skip, z, coefficients, self.limit(y), pixels, n, BP=rows, num_warps=8,
             **self.shape(layer, skip),
         )  # fmt: skip
-        return z, coefficients
+        return coefficients
 
     def norm_gradient(
-        self, i: int, g: Tensor, y: Tensor, coefficients: Tensor, part: Tensor, grads: list[Tensor],
+        self, i: int, g: Tensor, y: Tensor, coefficients: Tensor, part: Tensor, grads: list[Tensor], dy: Tensor,
         skip: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """The gradient of layer i's output y, from g behind the relu (and a shortcut's); gamma's, beta's on the way."""
+        """dy, the gradient of layer i's output y, from g behind the relu (and a shortcut's); gamma's, beta's too."""
         layer, n = self.plan.layers[i], self.n
         channels = n * layer.cout
         slopes = torch.empty((2, channels), dtype=torch.float32, device=self.device)
-        fused_device.backward_coefficients[(triton.cdiv(channels, 16),)](
+        fused_device.backward_coefficients[(triton.cdiv(channels, SUM_COLUMNS),)](
             part, coefficients, slopes, grads[3 * i + 1], grads[3 * i + 2], self.limit(y),
             part.shape[1], self.batch, channels, **self.small(layer, part.shape[1]),
         )  # fmt: skip
-        dy = torch.empty_like(y)
         pixels, grid, rows = self.tile(layer)
         fused_device.input_gradient_network[grid](
             g, y, y if skip is None else skip, dy, coefficients, slopes, self.limit(y), pixels, n, BP=rows,
@@ -261,16 +286,17 @@ class _Pass:
         return dy
 
     def weight_gradient(self, i: int, x: Tensor, g: Tensor, sums: Tensor, plan: list[tuple[int, int, int]]) -> None:
-        """Layer i's partial sums, at their place in `sums`."""
-        layer, n = self.plan.layers[i], self.n
+        """Partial sums of layer i and those after it in its chunk, at their place in `sums`."""
+        layer, n, layers = self.plan.layers[i], self.n, self.plan.chunks[i][1]
         at, splits, each = plan[i]
         block = weight_block(layer.cin, layer.cout, layer.height)
         cp, outs = max(4, power_of_two(layer.cin)), max(16, power_of_two(layer.cout))
         tiles = triton.cdiv(3 * cp, block.left) * triton.cdiv(3 * outs, block.right)
-        fused_device.weight_grad_network[(n * tiles, splits)](
-            x, g, sums[at:], self.batch, n, layer.cin if i == 0 else x[0].numel(), each, H=layer.height, W=layer.width,
-            CIN=layer.cin, COUT=layer.cout, CP=cp, NP=outs, XP=n * layer.cin if i == 0 else layer.cin, BA=block.left,
-            BB=block.right, M=block.pixels, S=layer.stride, num_warps=block.warps, num_stages=block.stages, **self.pdl,
+        fused_device.weight_grad_network[(n * tiles, splits, layers)](
+            x, g, sums[at:], self.batch, n, layer.cin if i == 0 else x[0].numel(), x.numel(), each, H=layer.height,
+            W=layer.width, CIN=layer.cin, COUT=layer.cout, CP=cp, NP=outs, XP=n * layer.cin if i == 0 else layer.cin,
+            BA=block.left, BB=block.right, M=block.pixels, S=layer.stride, num_warps=block.warps,
+            num_stages=block.stages, **self.pdl,
         )  # fmt: skip
 
 
@@ -290,19 +316,22 @@ class _Features(torch.autograd.Function):
         grid = (triton.cdiv(largest, PACKED), len(plan.layers))
         run = _Pass(plan, x, packed)
         fused_device.pack_weights[grid](parameters[0], packed, table, BLOCK=PACKED, num_warps=4, **run.pdl)
-        y, part = run.convolve(0, x, FORWARD_SUMS)
-        z, coefficients = run.normalise(0, y, part)
-        kept = [
-            (x, y, coefficients)
-        ]  # of each layer: what its convolution read, what it wrote, its norm's coefficients
-        for i in range(1, len(plan.layers), 2):
-            before, after = (y, None) if plan.preactivation else (None, z)  # where the shortcut joins the norm
-            y, part = run.convolve(i, z, FORWARD_SUMS)
-            inner, coefficients = run.normalise(i, y, part)
-            kept.append((z, y, coefficients))
-            y, part = run.convolve(i + 1, inner, FORWARD_SUMS, skip=before)
-            z, coefficients = run.normalise(i + 1, y, part, after)
-            kept.append((inner, y, coefficients))
+        z, room = x, x
+        shortcut: Tensor | None = None
+        kept = []  # of each layer: what its convolution read, what it wrote, its norm's coefficients
+        for i in range(len(plan.layers)):
+            read, ends = z, i % 2 == 0  # the stem, or a block
+            y, part = run.convolve(i, read, FORWARD_SUMS, skip=shortcut if ends and plan.preactivation else None)
+            if i + 1 == len(plan.layers):
+                z = torch.empty_like(y)
+            else:
+                first, layers = plan.chunks[i + 1]
+                room = run.several(i + 1, layers) if i + 1 == first else room
+                z = room[i + 1 - first]
+            coefficients = run.normalise(i, y, part, z, shortcut if ends and not plan.preactivation else None)
+            kept.append((read, y, coefficients))
+            if ends:
+                shortcut = y if plan.preactivation else z
         ctx.run, ctx.kept, ctx.last, ctx.parameters = run, kept, z, parameters
         pooled = torch.mean(z.flatten(2, 3), dim=2, dtype=torch.float32)  # [n, images, channels]
         return pooled.transpose(0, 1).reshape(len(x), -1)
@@ -327,16 +356,21 @@ class _Features(torch.autograd.Function):
             HW=height * width, C=plan.layers[last].cout, BP=rows, VALID=run.valid is not None, num_warps=8, **run.pdl,
         )  # fmt: skip
         shortcut: Tensor | None = None
+        room = g
         for i in range(last, -1, -1):
             read, y, coefficients = kept.pop()
+            first, layers = plan.chunks[i]
+            if i == first + layers - 1:
+                room = run.several(i, layers, y)
             ends = i % 2 == 0  # a block, or the stem
             around = shortcut if plan.preactivation and ends else None
             if ends and not plan.preactivation:
                 shortcut = g
-            g = run.norm_gradient(i, g, y, coefficients, part, grads, around)
+            g = run.norm_gradient(i, g, y, coefficients, part, grads, room[i - first], around)
             if ends and plan.preactivation:
                 shortcut = g
-            run.weight_gradient(i, read, g, sums, where)
+            if i == first:  # of what its chunk read, one lies behind the other
+                run.weight_gradient(i, read, g, sums, where)
             if i == 0:
                 break
             _, before, coefficients = kept[-1]
