@@ -12,7 +12,7 @@ from labelsieve.data.make_webvision import make
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
 from labelsieve.errors import InputError
-from labelsieve.plan import Measured, Wanted, estimate, plan, some_of
+from labelsieve.plan import HOST_BYTES, Measured, Wanted, estimate, plan, some_of
 from labelsieve.types import LabelledData
 
 
@@ -36,7 +36,7 @@ def test_the_arithmetic_by_hand() -> None:
     assert found["total_seconds"] == 440.0 and found["bottleneck"] == "robust training"
     assert found["data"] == "on the device" and found["device_bytes"] == 2_010_000
     assert found["disk_bytes"] == {"staged pictures": 2_000_000, "checkpoints": 2 * 4 * 3 * 1_000 * 2}
-    assert found["host_bytes"] == 80_000
+    assert found["host_bytes"] == 1_000 * HOST_BYTES
     tight = estimate(wanted, measured, free=1_000_000)
     assert tight["data"] == "streams" and tight["device_bytes"] == 10_000
     assert tight["seconds"]["decode again in every epoch, if not staged"] == 1_000 * (2 * 10 + 30) / 50
@@ -56,7 +56,7 @@ def test_measured_on_rows_of_numbers() -> None:
     assert found["measured"]["trained"] > 0 and found["measured"]["scored"] > found["measured"]["trained"]
     assert found["measured"]["read"] is None and found["measured"]["sample_bytes"] == 20
     assert found["wanted"]["samples"] == 1_000_000
-    assert found["measured"]["host_bytes"] == 80 + 2 * 4  # ids of two characters, four bytes each
+    assert found["measured"]["host_bytes"] == HOST_BYTES + 2 * 4  # ids of two characters, four bytes each
 
 
 def test_measured_on_pictures_from_files_and_staged(tmp_path: Path) -> None:
