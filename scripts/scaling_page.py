@@ -127,8 +127,9 @@ def computed(at: Speed) -> str:
             epoch."""),
             item(f"""Host memory: {size(found[2][1]["host_bytes"])}, of which {size(1e9 * HOST_BYTES)} are selection's
             own numbers at their peak and the rest ids and file names, held by every process. The ids have to become row
-            numbers into the source and the numbers have to be split by rows over the machines; selection itself is counts
-            by given and predicted class and the largest losses and confidences, which split without approximation."""),
+            numbers into the source and the numbers have to be split by rows over the machines; selection itself is
+            counts by given and predicted class and the largest losses and confidences, which split without
+            approximation."""),
             item("""The order of an epoch: a permutation of 10^9 int64 is 8 GB a process. Permuting shards, and samples
             within a few shards at a time, keeps it small and reads the storage in one direction; it changes the order,
             not the expectation."""),
