@@ -65,14 +65,36 @@ class Job:
     keep_best: bool = False
 
 
+LEADERS = 4  # classes a look keeps of each sample: nearly as good an average as all of them, in O(n)
+
+
 @dataclass(frozen=True)
 class Scores:
-    """What a training says of each sample in `Job.score`, in that order: O(n), never n x c."""
+    """What a training says of each sample in `Job.score`, in that order: O(n), never n x c.
+
+    `leaders` are a sample's likeliest classes, the predicted one first, and `shares` their probabilities, both
+    [samples, at most LEADERS]; a trainer that does not tell them is taken at its predicted class alone.
+    """
 
     predicted: IntArray
     probability: FloatArray  # of the given label
     confidence: FloatArray  # of the predicted label
     loss: FloatArray  # cross-entropy of the given label
+    leaders: IntArray | None = None
+    shares: FloatArray | None = None
+
+    def arrays(self) -> dict[str, Any]:
+        """What it holds, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def take(self, rows: IntArray | slice) -> Scores:
+        return Scores(**{name: value[rows] for name, value in self.arrays().items()})
+
+    @staticmethod
+    def joined(parts: Sequence[Scores]) -> Scores:
+        """One after the other; what some part lacks is left out."""
+        names = [name for name in parts[0].arrays() if all(name in part.arrays() for part in parts)]
+        return Scores(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 class Trainer(Protocol):

@@ -7,7 +7,7 @@ import json
 import time
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ class Remembering:
         answers = [self._recall(job) for job in jobs]
         missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
-            self.progress.note(f"training {', '.join(jobs[i].name for i in missing)}")
+            self.progress.note(_told(jobs[missing[0]].name, len(missing)))
             for i, scores in zip(missing, self.trainer.train_and_score([jobs[i] for i in missing]), strict=True):
                 self._keep(jobs[i], scores)
                 answers[i] = scores
@@ -53,7 +53,7 @@ class Remembering:
 
     def _keep(self, job: Job, scores: Scores) -> None:
         with atomic_path(self._path(job)) as partial, partial.open("wb") as file:
-            np.savez(file, **{field.name: getattr(scores, field.name) for field in fields(Scores)})
+            np.savez(file, **scores.arrays())
 
     def _recall(self, job: Job) -> Scores | None:
         path = self._path(job)
@@ -61,10 +61,17 @@ class Remembering:
             return None
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-                return Scores(**{field.name: kept[field.name] for field in fields(Scores)})
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+                return Scores(**{name: kept[name] for name in kept.files})
+        except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile):
             self.progress.note(f"{path.name} is damaged: training again")
             return None
+
+
+def _told(name: str, trainings: int) -> str:
+    """`incv-2-1` and its like in words."""
+    part = name.split("-")[1] if "-" in name else ""
+    what = f"iteration {part}" if part.isdigit() else "the noise estimate" if part == "estimate" else name
+    return f"{what}: {trainings} trainings, each on one part of the samples and asked about the others"
 
 
 def measure(selection: Selection, data: LabelledData, true: IntArray) -> dict[str, float]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from labelsieve.engine.bundle import Bundle, Networks
 from labelsieve.engine.store import Store
-from labelsieve.types import IntArray, Scores
+from labelsieve.types import LEADERS, IntArray, Scores
 
 CHUNK = 50_000_000  # pixels or numbers at a time on a GPU, of all networks together
 FEWEST, MOST = 64, 4096  # samples of each network
@@ -72,10 +72,7 @@ def held_out_scores(
         index[seat, : len(places)], labels[seat, : len(places)] = places, given
     device = store.device
     found = scores(asked, store, torch.as_tensor(index, device=device), torch.as_tensor(labels, device=device))
-    return [
-        Scores(mine.predicted[:size], mine.probability[:size], mine.confidence[:size], mine.loss[:size])
-        for mine, size in ((found[seat], len(places)) for seat, (places, _) in zip(seats, wanted, strict=True))
-    ]
+    return [found[seat].take(slice(len(places))) for seat, (places, _) in zip(seats, wanted, strict=True)]
 
 
 def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> list[Scores]:
@@ -84,12 +81,18 @@ def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> lis
     device = index.device
     predicted = torch.empty((n, m), dtype=torch.int64, device=device)
     probability, confidence, loss = (torch.empty((n, m), device=device) for _ in range(3))
+    leaders: list[Tensor] = []
+    shares: list[Tensor] = []
     for place, logits in outputs(bundle, store, index):
         log_p = logits.log_softmax(2)
+        top = log_p.topk(min(LEADERS, log_p.shape[2]), 2)
+        leaders.append(top.indices)
+        shares.append(top.values.exp())
         best, predicted[:, place] = log_p.max(2)
         given = log_p.gather(2, labels[:, place, None])[..., 0]
         loss[:, place], probability[:, place], confidence[:, place] = -given, given.exp(), best.exp()
-    arrays = [tensor.cpu().numpy() for tensor in (predicted, probability, confidence, loss)]
+    kept = (predicted, probability, confidence, loss, torch.cat(leaders, 1), torch.cat(shares, 1))
+    arrays = [tensor.cpu().numpy() for tensor in kept]
     return [Scores(*(array[i] for array in arrays)) for i in range(n)]
 
 

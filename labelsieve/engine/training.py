@@ -15,8 +15,6 @@ from labelsieve.engine.method import Method, Plan
 from labelsieve.errors import FailedError
 from labelsieve.types import Scores
 
-SCORES = ("predicted", "probability", "confidence", "loss")
-
 
 class OutOfTime(Exception):  # noqa: N818 - no error: the training goes on next time
     """The budget is spent; a checkpoint lies where the training can go on."""
@@ -65,7 +63,7 @@ class Training:
             watched = np.stack(self.watched)
             found["watched"] = torch.as_tensor(watched.astype(np.uint8 if watched.max() < 256 else np.int32))
         if self.scores is not None:
-            found |= {f"scores.{name}": torch.as_tensor(getattr(self.scores, name)) for name in SCORES}
+            found |= {f"scores.{name}": torch.as_tensor(array) for name, array in self.scores.arrays().items()}
         return found
 
     def restore(self, was: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -75,7 +73,7 @@ class Training:
         if "watched" in tensors:
             self.watched = list(tensors["watched"].numpy().astype(np.uint16))
         if "scores.loss" in tensors:
-            self.scores = Scores(*(tensors[f"scores.{name}"].numpy() for name in SCORES))
+            self.scores = Scores(**{name: tensor.numpy() for name, tensor in below(tensors, "scores.").items()})
         if was["final"]:
             self.states = [below(tensors, f"final{k}.") for k in range(self.method.networks)]
 

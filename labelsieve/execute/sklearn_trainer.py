@@ -15,7 +15,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.execute.local import run_all
-from labelsieve.types import FloatArray, IntArray, Job, Scores
+from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores
 
 CHUNK_CELLS = 2_000_000  # probabilities held at once: 16 MB
 SMALLEST = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
@@ -87,7 +87,22 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
     of_given = np.where(at >= 0, probability[rows, at], 0.0)
     best = probability.argmax(axis=1)
     loss = -np.log(np.clip(of_given, SMALLEST, 1.0))
-    return Scores(predicted=known[best], probability=of_given, confidence=probability[rows, best], loss=loss)
+    found = likeliest(probability)
+    leaders, shares = known[found], np.take_along_axis(probability, found, axis=1)
+    lacking = np.setdiff1d(np.arange(classes), known)[: max(0, min(LEADERS, classes) - leaders.shape[1])]
+    return Scores(
+        predicted=known[best], probability=of_given, confidence=probability[rows, best], loss=loss,
+        leaders=np.hstack([leaders, np.tile(lacking, (len(given), 1))]),
+        shares=np.hstack([shares, np.zeros((len(given), len(lacking)))]),
+    )  # fmt: skip
+
+
+def likeliest(probability: FloatArray) -> IntArray:
+    """The columns of each row's largest values, largest first."""
+    count = min(LEADERS, probability.shape[1])
+    found = np.argpartition(-probability, count - 1, axis=1)[:, :count]
+    order = np.argsort(-np.take_along_axis(probability, found, axis=1), axis=1, kind="stable")
+    return np.asarray(np.take_along_axis(found, order, axis=1))
 
 
 def chunks(index: IntArray, size: int) -> Iterator[IntArray]:
@@ -108,8 +123,7 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     if not parts:
         empty = np.zeros(0)
         return Scores(np.zeros(0, dtype=np.int64), empty, empty, empty)
-    names = ("predicted", "probability", "confidence", "loss")
-    return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return Scores.joined(parts)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from labelsieve.selection.calibrate import judge
 from labelsieve.selection.estimate import NoiseEstimate, cross_fitted_steps, pair_counts, remove_ratio
 from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over
 from labelsieve.selection.outcome import JudgedSelection, finish
-from labelsieve.selection.repeats import over_first_split
+from labelsieve.selection.repeats import averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.state import INCVState
 from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
@@ -47,6 +47,11 @@ def halves(
         return np.sort(order[0::2]), np.sort(order[1::2])
     middle = (len(order) + 1) // 2
     return np.sort(order[:middle]), np.sort(order[middle:])
+
+
+def together(chosen: IntArray, half: IntArray) -> IntArray:
+    """Both, in order: no sample is in both, so nothing needs to be made unique."""
+    return np.sort(np.concatenate([chosen, half]), kind="stable")
 
 
 def largest_losses(pool: IntArray, loss: FloatArray, count: int) -> IntArray:
@@ -116,8 +121,8 @@ def iteration(
     for s, (first, second) in enumerate(splits):
         suffix = f"-split{1 + s}" if s else ""
         jobs += [
-            Job(f"{name}-{k}-1{suffix}", given, np.union1d(chosen, first), second, seeds[2 * s], keep_best),
-            Job(f"{name}-{k}-2{suffix}", given, np.union1d(chosen, second), first, seeds[2 * s + 1], keep_best),
+            Job(f"{name}-{k}-1{suffix}", given, together(chosen, first), second, seeds[2 * s], keep_best),
+            Job(f"{name}-{k}-2{suffix}", given, together(chosen, second), first, seeds[2 * s + 1], keep_best),
         ]
     answers = yield jobs
     check_answers(jobs, answers)
@@ -141,7 +146,7 @@ def iteration(
             more=held_out[1:],
         )  # fmt: skip
         if again is not None:
-            state, history["selector"] = better_of_both(state, scored, again, given)
+            state, history["selector"] = best_of_both(state, scored, answers, again, given, classes)
         state = with_judgement(state, given, estimate)
         state = with_measured_noise(state, estimate, settings)
         history["estimate"] = estimate.summary()
@@ -212,15 +217,30 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
     )
 
 
-def better_of_both(
-    state: INCVState, scored: Sequence[IntArray], again: Sequence[Scores], given: IntArray
+def best_of_both(
+    state: INCVState,
+    scored: Sequence[IntArray],
+    answers: Sequence[Scores],
+    again: Sequence[Scores],
+    given: IntArray,
+    classes: int,
 ) -> tuple[INCVState, str]:
-    """The estimate's networks, trained on what was just selected, are there anyway: let whoever agrees more with the
-    held-out labels select. All looks count for the suspicion."""
-    both = with_scores(state, scored, again, given)
-    if np.mean(both.predicted == given) > np.mean(state.predicted == given):
-        return both, "trained on the first selection"
-    return replace(state, suspicion=both.suspicion, looks=both.looks), "trained on a half"
+    """The estimate's networks, trained on what was just selected, are there anyway: of them, the first ones and the
+    average of both, whoever agrees most with the held-out labels selects. All looks count for the suspicion."""
+    pairs = zip(answers, again, scored, strict=True)
+    selectors: dict[str, Sequence[Scores]] = {
+        "trained on a half": answers,
+        "trained on the first selection": again,
+        "the average of both": [averaged((f, g), given[half], classes) for f, g, half in pairs],
+    }
+
+    def agreement(name: str) -> int:
+        return sum(int(np.sum(s.predicted == given[half])) for s, half in zip(selectors[name], scored, strict=True))
+
+    name = max(selectors, key=agreement)
+    looked = with_scores(state, scored, again, given)
+    chosen = with_scores(state, scored, selectors[name], given)
+    return replace(chosen, suspicion=looked.suspicion, looks=looked.looks), name
 
 
 def with_judgement(state: INCVState, given: IntArray, estimate: NoiseEstimate) -> INCVState:

@@ -1,12 +1,12 @@
-"""Several random splits instead of one: each sample is looked at by several networks, whose answers are averaged.
+"""Several looks at a sample are better than one: the mean of the networks' log-probabilities.
 
-The mean of the log-probabilities would need all c of them for every sample. What is kept of a look is the predicted
-class with its probability q, so every other class is given an even share of the rest, (1 - q) / (c - 1):
+A look keeps a sample's likeliest classes and their probabilities (`Scores.leaders`); all others get an even share of
+the rest, at most what the last leader has. So the mean takes O(n) memory, and is nearly that of whole probabilities:
 
-    L_i = mean over the looks of  log q  where i was predicted,  log (1 - q) / (c - 1)  where not
+    L_i = mean over the looks of  log P(i)         the class with the largest L wins
 
-and the class with the largest L wins: a vote, weighted by confidence. It needs O(n) memory a look. The probability of
-the given label is known too, but must not enter: a prediction that knows the label it is to check would confirm it.
+The probability of the given label is known too, but must not enter: a prediction that knows the label it is to check
+would confirm it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labelsieve.types import FloatArray, IntArray, Scores
+from labelsieve.types import LEADERS, BoolArray, FloatArray, IntArray, Scores
 
 SMALLEST = 1e-12
 Split = tuple[IntArray, IntArray]
@@ -23,30 +23,50 @@ Split = tuple[IntArray, IntArray]
 
 def averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
     """One Scores of several for the same samples; `given` are their labels."""
-    q = [np.clip(look.confidence, SMALLEST, 1.0) for look in looks]
-    rest = [np.maximum((1 - one) / max(classes - 1, 1), SMALLEST) for one in q]
+    known = [_leaders(look, classes) for look in looks]
+    candidates = np.concatenate([leaders for leaders, _, _ in known], axis=1)
+    levels = np.zeros(candidates.shape)
+    for leaders, shares, rest in known:
+        own = np.broadcast_to(rest[:, None], candidates.shape).copy()
+        for column in range(leaders.shape[1]):
+            np.copyto(own, shares[:, column, None], where=candidates == leaders[:, column, None])
+        levels += np.log(own) / len(looks)
+    others = np.mean([np.log(rest) for _, _, rest in known], axis=0)  # of a class that leads nowhere
+    first = _first_of_its_kind(candidates)
+    total = np.where(first, np.exp(levels), 0.0).sum(axis=1)
+    total += np.maximum(classes - first.sum(axis=1), 0) * np.exp(others)
+    rows, best = np.arange(len(given)), levels.argmax(axis=1)
+    predicted, confidence = candidates[rows, best], np.exp(levels[rows, best]) / total
 
-    def level(which: IntArray) -> FloatArray:
-        each = [
-            np.log(np.where(which == look.predicted, a, b)) for look, a, b in zip(looks, q, rest, strict=True)
-        ]  # fmt: skip
-        return np.asarray(np.mean(each, axis=0))
-
-    others = np.mean(np.log(rest), axis=0)  # of a class that nobody predicted
-    predicted, best = looks[0].predicted.copy(), level(looks[0].predicted)
-    total, distinct = np.exp(best), np.ones(len(given))
-    for k, look in enumerate(looks[1:], start=1):
-        found = level(look.predicted)
-        new = np.all([look.predicted != earlier.predicted for earlier in looks[:k]], axis=0)
-        total += np.where(new, np.exp(found), 0.0)
-        distinct += new
-        predicted, best = np.where(found > best, look.predicted, predicted), np.maximum(found, best)
-    total += np.maximum(classes - distinct, 0.0) * np.exp(others)
-    confidence = np.exp(best) / total
+    # What a look said of the given label itself is finer than the even share, and asks for no argmax.
     of_given = np.exp(np.mean([np.log(np.maximum(look.probability, SMALLEST)) for look in looks], axis=0)) / total
     probability = np.where(predicted == given, confidence, np.minimum(of_given, np.minimum(confidence, 1 - confidence)))
     probability = np.maximum(probability, SMALLEST)
-    return Scores(predicted, probability, confidence, -np.log(probability))
+    order = np.argsort(np.where(first, -levels, np.inf), axis=1, kind="stable")[:, : min(LEADERS, classes)]
+    return Scores(
+        predicted, probability, confidence, -np.log(probability),
+        leaders=np.take_along_axis(candidates, order, axis=1),
+        shares=np.exp(np.take_along_axis(levels, order, axis=1)) / total[:, None],
+    )  # fmt: skip
+
+
+def _leaders(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """A look's likeliest classes, their probabilities, and that of any other class."""
+    if look.leaders is None or look.shares is None:
+        leaders, shares = look.predicted[:, None], look.confidence[:, None]
+    else:
+        leaders, shares = look.leaders, look.shares
+    shares = np.clip(np.asarray(shares, dtype=np.float64), SMALLEST, 1.0)
+    rest = (1 - shares.sum(axis=1)) / max(classes - leaders.shape[1], 1)
+    return leaders, shares, np.clip(rest, SMALLEST, shares[:, -1])
+
+
+def _first_of_its_kind(candidates: IntArray) -> BoolArray:
+    """Where a row's value stands for the first time."""
+    found = np.ones(candidates.shape, dtype=np.bool_)
+    for column in range(1, candidates.shape[1]):
+        found[:, column] = (candidates[:, :column] != candidates[:, column, None]).all(axis=1)
+    return found
 
 
 def over_first_split(
@@ -61,16 +81,10 @@ def over_first_split(
         order = np.searchsorted(samples, np.concatenate(split))
         looks.append(_placed(answers[2 * s : 2 * s + 2], order))
     mean = averaged(looks, labels[samples], classes)
-    first, second = (_cut(mean, np.searchsorted(samples, half)) for half in splits[0])
+    first, second = (mean.take(np.searchsorted(samples, half)) for half in splits[0])
     return first, second
 
 
 def _placed(parts: Sequence[Scores], order: IntArray) -> Scores:
     """Two halves' scores as one, each sample's in its place."""
-    back = np.argsort(order)
-    names = ("predicted", "probability", "confidence", "loss")
-    return Scores(*(np.concatenate([getattr(part, name) for part in parts])[back] for name in names))
-
-
-def _cut(scores: Scores, rows: IntArray) -> Scores:
-    return Scores(scores.predicted[rows], scores.probability[rows], scores.confidence[rows], scores.loss[rows])
+    return Scores.joined(parts).take(np.argsort(order))

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from labelsieve.errors import InputError
 from labelsieve.execute import sklearn_trainer
-from labelsieve.execute.sklearn_trainer import SklearnTrainer, seeded, softmax, take
+from labelsieve.execute.sklearn_trainer import SklearnTrainer, reduce, seeded, softmax, take
 from labelsieve.types import Job
 
 
@@ -120,3 +120,14 @@ def test_memory_grows_with_the_samples_not_with_samples_times_classes():
     tracemalloc.stop()
     assert len(scores.loss) == n // 2
     assert peak < n // 2 * classes * 8 / 2  # half of what all probabilities at once would take
+
+
+def test_leaders_are_the_likeliest_classes_and_as_many_whatever_was_seen():
+    probability = np.array([[0.1, 0.7, 0.2], [0.6, 0.1, 0.3]])
+    found = reduce(np.array([4, 0]), probability, np.array([0, 4, 5]), 6)
+    assert found.leaders.tolist() == [[4, 5, 0, 1], [0, 5, 4, 1]]
+    np.testing.assert_allclose(found.shares, [[0.7, 0.2, 0.1, 0], [0.6, 0.3, 0.1, 0]])
+    assert reduce(np.array([1, 0]), probability[:, :2], np.array([0, 1]), 2).leaders.tolist() == [[1, 0], [0, 1]]
+    wide = np.random.default_rng(0).dirichlet(np.ones(30), 50)
+    found = reduce(np.zeros(50, dtype=np.int64), wide, np.arange(30), 30)
+    assert np.array_equal(found.leaders, np.argsort(-wide, axis=1)[:, :4])
