@@ -45,7 +45,7 @@ def make_app() -> App:
     app = App(
         name="labelsieve",
         help="Finds the wrong labels in your data and trains networks that do not learn them.",
-        help_format="plaintext",
+        help_format="markdown",
         version=labelsieve.__version__,
         suppress_keyboard_interrupt=False,
     )

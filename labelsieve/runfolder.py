@@ -20,7 +20,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
@@ -93,11 +93,17 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, a lock whose process is gone is taken over."""
+        made = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
-        with locked(self.path / "run.lock", what=f"run folder {self.path}"):
-            for left_by_a_crash in self.path.glob("**/.*.partial"):
-                left_by_a_crash.unlink(missing_ok=True)
-            yield
+        try:
+            with locked(self.path / "run.lock", what=f"run folder {self.path}"):
+                for left_by_a_crash in self.path.glob("**/.*.partial"):
+                    left_by_a_crash.unlink(missing_ok=True)
+                yield
+        finally:
+            if made:  # a source that could not be read leaves no empty folder behind
+                with suppress(OSError):
+                    self.path.rmdir()
 
     # run.json
 

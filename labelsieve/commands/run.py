@@ -68,6 +68,7 @@ def run(
     common.say(
         *describe(summary),
         f"files: {out}/labels.csv, {out}/model.safetensors, {out}/report.html",
+        f"next: labelsieve review {out}, or labelsieve export {out}",
         "nothing was left to do" if set(stages.values()) == {"done"} else f"done in {time.monotonic() - began:.1f} s",
     )
     common.answer(
@@ -110,6 +111,7 @@ def say_what_would_happen(
         )
         if data.kind != "text":
             from labelsieve.engine.device import choose_device
+            from labelsieve.methods.robust_classifier import auto_batch_size, auto_epochs
             from labelsieve.plan import Wanted, plan
 
             quick = model in CLASSIFIERS or ":" in model
@@ -121,9 +123,11 @@ def say_what_would_happen(
                     epochs_of(model, selecting.epochs),
                 )
             )
-            wanted = Wanted(len(data), iterations, epochs, training.train_epochs or 200)
+            device, batch = choose_device(selecting.device), training.batch_size or auto_batch_size(len(data))
+            usual = 200 if device.type == "cuda" else auto_epochs(len(data), batch)  # as run_training chooses
+            wanted = Wanted(len(data), iterations, epochs, training.train_epochs or usual)
             network = training.network if ":" not in training.network else "auto"
-            result["plan"] = plan(data, wanted, model=network, device=choose_device(selecting.device), seconds=3.0)
+            result["plan"] = plan(data, wanted, model=network, device=device, seconds=3.0)
             host, card = size(result["plan"]["host_bytes"]), size(result["plan"]["device_bytes"])
             spent = "the network's training" if quick else "selection and training"
             common.say(

@@ -152,7 +152,11 @@ def select(
             data = options.load(source, file, run / "staged", common.progress())
         begun, model = select_stage(run, source, data, method, options, settings, file, common)
         summary = run.read_summary()
-    common.say(*describe(summary), f"files: {out}/labels.csv, {out}/summary.json")
+    common.say(
+        *describe(summary),
+        f"files: {out}/labels.csv, {out}/summary.json",
+        f"next: labelsieve report {out}, labelsieve review {out} or labelsieve export {out} --what suspects",
+    )
     common.answer({"run": out, "resumed": begun, "model": model, **summary})
 
 

@@ -42,7 +42,10 @@ def load(
         raise InputError(f"{path} holds no samples below its first line" if is_csv else f"{path} holds no samples")
     names = table.column_names
     if label_column not in names and labelled:
-        raise InputError(f"{path} has no column {label_column!r}: its columns are {', '.join(names)[:300]}")
+        columns = ", ".join(names)[:300]
+        raise InputError(
+            f"{path} has no column {label_column!r}: its columns are {columns}; name it with --label-column"
+        )
     lines = _Lines(path if is_csv else None)
     y, classes = _labels(table, label_column, path, lines)
     rest = table.drop_columns([name for name in (label_column, *NOT_FEATURES) if name in names])
