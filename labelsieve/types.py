@@ -80,7 +80,7 @@ class Scores:
     probability: FloatArray  # of the given label
     confidence: FloatArray  # of the predicted label
     loss: FloatArray  # cross-entropy of the given label
-    leaders: IntArray | None = None
+    leaders: NDArray[np.integer[Any]] | None = None
     shares: FloatArray | None = None
 
     def arrays(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> lis
     for place, logits in outputs(bundle, store, index):
         log_p = logits.log_softmax(2)
         top = log_p.topk(min(LEADERS, log_p.shape[2]), 2)
-        leaders.append(top.indices)
+        leaders.append(top.indices.int())
         shares.append(top.values.exp())
         best, predicted[:, place] = log_p.max(2)
         given = log_p.gather(2, labels[:, place, None])[..., 0]

@@ -92,8 +92,8 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
     lacking = np.setdiff1d(np.arange(classes), known)[: max(0, min(LEADERS, classes) - leaders.shape[1])]
     return Scores(
         predicted=known[best], probability=of_given, confidence=probability[rows, best], loss=loss,
-        leaders=np.hstack([leaders, np.tile(lacking, (len(given), 1))]),
-        shares=np.hstack([shares, np.zeros((len(given), len(lacking)))]),
+        leaders=np.hstack([leaders, np.tile(lacking, (len(given), 1))]).astype(np.int32),
+        shares=np.hstack([shares, np.zeros((len(given), len(lacking)))]).astype(np.float32),
     )  # fmt: skip
 
 

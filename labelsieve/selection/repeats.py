@@ -52,11 +52,9 @@ def averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
 
 def _leaders(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """A look's likeliest classes, their probabilities, and that of any other class."""
-    if look.leaders is None or look.shares is None:
-        leaders, shares = look.predicted[:, None], look.confidence[:, None]
-    else:
-        leaders, shares = look.leaders, look.shares
-    shares = np.clip(np.asarray(shares, dtype=np.float64), SMALLEST, 1.0)
+    told = look.leaders is not None and look.shares is not None
+    leaders = np.asarray(look.leaders if told else look.predicted[:, None], dtype=np.int64)
+    shares = np.clip(np.asarray(look.shares if told else look.confidence[:, None], dtype=np.float64), SMALLEST, 1.0)
     rest = (1 - shares.sum(axis=1)) / max(classes - leaders.shape[1], 1)
     return leaders, shares, np.clip(rest, SMALLEST, shares[:, -1])
 
