@@ -18,11 +18,17 @@ import numpy as np
 from labelsieve.types import LEADERS, BoolArray, FloatArray, IntArray, Scores
 
 SMALLEST = 1e-12
+BLOCK = 1 << 17  # samples at a time
 Split = tuple[IntArray, IntArray]
 
 
 def averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
     """One Scores of several for the same samples; `given` are their labels."""
+    blocks = [slice(start, start + BLOCK) for start in range(0, max(1, len(given)), BLOCK)]
+    return Scores.joined([_averaged([look.take(rows) for look in looks], given[rows], classes) for rows in blocks])
+
+
+def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
     known = [_leaders(look, classes) for look in looks]
     candidates = np.concatenate([leaders for leaders, _, _ in known], axis=1)
     levels = np.zeros(candidates.shape)

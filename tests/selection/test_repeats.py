@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from labelsieve import INCV, metrics, noise, theory
 from labelsieve.errors import InputError
+from labelsieve.selection import repeats as averaging
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.repeats import averaged, over_first_split
@@ -79,6 +80,16 @@ def test_with_all_classes_told_it_is_the_mean_of_the_log_probabilities(classes, 
     np.testing.assert_allclose(found.confidence, whole.max(1), rtol=1e-6)
     np.testing.assert_allclose(np.sort(found.shares, axis=1), np.sort(whole, axis=1), rtol=1e-6)
     np.testing.assert_allclose(np.take_along_axis(whole, found.leaders, axis=1), found.shares, rtol=1e-6)
+
+
+def test_blocks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 5, 23)
+    looks = [with_leaders(rng.dirichlet(np.ones(5), 23), given, 3) for _ in range(2)]
+    whole = averaged(looks, given, 5)
+    monkeypatch.setattr(averaging, "BLOCK", 7)
+    for name, array in averaged(looks, given, 5).arrays().items():
+        assert np.array_equal(array, getattr(whole, name))
 
 
 def test_a_runner_up_may_win_the_average():
