@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -96,6 +97,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def folder_for(source: str, out: Path | None) -> Path:
+    """Where a run of this source lies: as told, or runs/ and the source's own name."""
+    if out is not None:
+        return out
+    name = Path(source.partition("?")[0].rpartition(":")[2]).resolve()
+    kept = re.sub(r"[^\w.-]+", "-", name.name if name.is_dir() else name.stem).strip("-.")
+    return Path("runs") / (kept or "run")
 
 
 def beside_others(out: Path, device: str) -> Path:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labelsieve.commands.common import Common, Problems, beside_others, check_seed, one_first
+from labelsieve.commands.common import Common, Problems, beside_others, check_seed, folder_for, one_first
 from labelsieve.commands.select import SelectOptions, check_method, describe, select_stage
 from labelsieve.commands.training import TrainOptions
 
@@ -16,7 +16,7 @@ def run(
     source: str,
     /,
     *,
-    out: Path,
+    out: Path | None = None,
     selection: str = "incv",
     dry_run: bool = False,
     selecting: SelectOptions = SelectOptions(),
@@ -31,7 +31,7 @@ def run(
         A folder of class folders; a .csv or .parquet file with a label column and path, text or feature columns; an
         .npz with x and y; cifar10:DIR, cifar10n:DIR?labels=worse, webvision:DIR, hf:NAME_OR_DIR; digits (embedded).
     out
-        The run folder to write.
+        The run folder to write; runs/ and the source's name where none is given.
     selection
         incv (iterations of noisy cross-validation) or ncv (one round, nothing removed).
     dry_run
@@ -46,6 +46,7 @@ def run(
     check_method(problems, "--selection", selection)
     settings, file = selecting.check(problems)
     training.check(problems)
+    out = folder_for(source, out)
     folder = problems.attempt(RunFolder, beside_others(out, selecting.device))
     problems.stop_if_any()
     assert folder is not None and settings is not None

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from labelsieve.commands.common import Common, Problems, beside_others, check_seed, one_first, percent, table
+from labelsieve.commands.common import (
+    Common,
+    Problems,
+    beside_others,
+    check_seed,
+    folder_for,
+    one_first,
+    percent,
+    table,
+)
 
 if TYPE_CHECKING:
     from labelsieve.data.labels import LabelFile
@@ -121,7 +130,7 @@ def select(
     source: str,
     /,
     *,
-    out: Path,
+    out: Path | None = None,
     method: str = "incv",
     options: SelectOptions = SelectOptions(),
     common: Common = Common(),
@@ -134,7 +143,7 @@ def select(
         A folder of class folders; a .csv or .parquet file with a label column and path, text or feature columns; an
         .npz with x and y; cifar10:DIR, cifar10n:DIR?labels=worse, webvision:DIR, hf:NAME_OR_DIR; digits (embedded).
     out
-        The run folder to write.
+        The run folder to write; runs/ and the source's name where none is given.
     method
         incv (iterations of noisy cross-validation) or ncv (one round, nothing removed).
     """
@@ -144,6 +153,7 @@ def select(
     check_seed(problems, common)
     check_method(problems, "--method", method)
     settings, file = options.check(problems)
+    out = folder_for(source, out)
     run = problems.attempt(RunFolder, beside_others(out, options.device))
     problems.stop_if_any()
     assert run is not None and settings is not None

@@ -169,9 +169,10 @@ def test_ncv_texts_and_named_classifiers(here: Path, capsys: pytest.CaptureFixtu
             kind = ("fruit", "metal")[i % 2]
             label = kind if i not in (6, 13) else ("metal", "fruit")[i % 2]
             file.write(f"{' '.join(rng.choice(words[kind], 6))},{label}\n")
-    found = answer(capsys, "select t.csv --out run --method ncv")
+    found = answer(capsys, "select t.csv --method ncv")
+    assert found["run"] == "runs/t"  # after the source, where no --out is given
     assert found["model"] == "tfidf" and found["counts"]["removed"] == 0 and len(found["iterations"]) == 1
-    suspects = [row["id"] for row in rows_of(here / "run" / "labels.csv") if row["verdict"] != "selected"]
+    suspects = [row["id"] for row in rows_of(here / "runs" / "t" / "labels.csv") if row["verdict"] != "selected"]
     assert suspects == ["6", "13"]
     blobs(here / "b.csv")
     found = answer(capsys, "select b.csv --out named --model sklearn.naive_bayes:GaussianNB --iterations 1")
