@@ -36,7 +36,7 @@ from labelsieve.engine.bundle import Bundle, initial_state
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.methods import create
-from labelsieve.models.inception_resnet_v2 import Conv, InceptionResNetV2
+from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Unit
 from labelsieve.models.layers import BatchNorm
 
 SAMPLES, CLASSES, GOAL = 65_944, 50, 4.0
@@ -75,22 +75,40 @@ class Noise(PictureSequence):
 
 
 def plain(module: nn.Module) -> nn.Module:
-    """The same network of torch's own convolutions and batch norms, in place."""
+    """The same network as it is usually written, in place: torch's own layers, every branch by itself."""
     for name, child in module.named_children():
-        if isinstance(child, Conv):
-            outputs, inputs, *window = child.weight.shape
-            conv = nn.Conv2d(
-                inputs, outputs, (window[0], window[1]), child.stride, child.padding, bias=child.bias is not None
-            )
-            conv.load_state_dict(child.state_dict())
-            setattr(module, name, conv)
-        elif isinstance(child, BatchNorm):
-            norm = nn.BatchNorm2d(len(child.weight), eps=child.eps, momentum=child.momentum)
-            norm.load_state_dict(child.state_dict(), strict=False)
-            setattr(module, name, nn.Sequential(norm, nn.ReLU(inplace=True)) if child.relu else norm)
-        else:
-            plain(child)
+        setattr(module, name, usual(child))
     return module
+
+
+def usual(layer: nn.Module) -> nn.Module:
+    if isinstance(layer, Conv):
+        outputs, inputs, *window = layer.weight.shape
+        bias = layer.bias is not None
+        conv = nn.Conv2d(inputs, outputs, (window[0], window[1]), layer.stride, layer.padding, bias=bias)
+        conv.load_state_dict(layer.state_dict())
+        return conv
+    if isinstance(layer, BatchNorm):
+        norm = nn.BatchNorm2d(len(layer.weight), eps=layer.eps, momentum=layer.momentum)
+        norm.load_state_dict(layer.state_dict(), strict=False)
+        return nn.Sequential(norm, nn.ReLU(inplace=True))
+    return Apart(layer) if isinstance(layer, Branches) else plain(layer)
+
+
+class Apart(nn.Module):
+    """Branches, each with a first layer of its own."""
+
+    def __init__(self, joined: Branches) -> None:
+        super().__init__()
+        pieces = {name: tensor.split(joined.widths) for name, tensor in joined.first.state_dict().items()}
+        self.branches = nn.ModuleList()
+        for i, (width, rest) in enumerate(zip(joined.widths, joined.rest, strict=True)):
+            first = Unit(joined.first.conv.weight.shape[1], width, 1)
+            first.load_state_dict({name: tensors[i] for name, tensors in pieces.items()})
+            self.branches.append(nn.Sequential(plain(first), plain(rest)))
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [branch(x) for branch in self.branches]
 
 
 def eager(

@@ -5,8 +5,7 @@ seconds", arXiv:2404.00498), whose ablations these are: a first layer that white
 epochs become 21), convolutions that begin as the identity (18), batch norm without scale whose biases learn 64 times
 as fast (13), GELU, max pooling, small logits.
 
-Its layers are wide enough to fill a GPU alone, so n networks take their turns inside a step instead of sharing a
-grouped convolution: each gets the library's fastest dense convolution, and a captured step has no launches to save.
+Its layers are wide enough to fill a GPU alone: n networks take their turns (in_turn.py).
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from torch.nn import functional as F
 
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.models.layers import BatchNorm, Linear, Stackable
+from labelsieve.models.in_turn import InTurn
+from labelsieve.models.layers import BatchNorm, Linear
 
 WIDTHS = (64, 256, 256)
 PATCH = 2
@@ -70,40 +70,39 @@ def sampled_pictures(store: Samples, count: int | None = None) -> Tensor:
     return torch.cat(pieces).float().cpu()
 
 
-def identity_start(weight: Tensor, n: int) -> None:
-    """The first filters of each of n networks pass their input on; the others start at random."""
+def identity_start(weight: Tensor) -> None:
+    """The first filters pass their input on; the others start at random."""
     with torch.no_grad():
-        for own in weight.chunk(n):
-            bound = 1 / math.sqrt(own[0].numel())
-            nn.init.uniform_(own, -bound, bound)
-            nn.init.dirac_(own[: own.shape[1]])
+        bound = 1 / math.sqrt(weight[0].numel())
+        nn.init.uniform_(weight, -bound, bound)
+        nn.init.dirac_(weight[: weight.shape[1]])
 
 
 class UnscaledNorm(BatchNorm):
-    """Batch norm of n networks, one of them at a time; the scale is 1 and the bias learns fast."""
+    """Batch norm, then GELU; the scale is 1 and the bias learns fast."""
 
-    def __init__(self, n: int, channels: int, *, momentum: float) -> None:
-        super().__init__(n, channels, relu=False, momentum=momentum)
+    def __init__(self, channels: int, *, momentum: float) -> None:
+        super().__init__(1, channels, relu=False, momentum=momentum)
         del self.weight
-        self.register_buffer("weight", torch.ones(n * channels))
+        self.register_buffer("weight", torch.ones(channels))
 
-    def one(self, i: int, x: Tensor) -> Tensor:
-        weight, bias, mean, var = (
-            t.view(self.n, -1)[i] for t in (self.weight, self.bias, self.running_mean, self.running_var)
-        )
-        valid = self.valid[i : i + 1] if self.valid is not None and self.training else None
+    def forward(self, x: Tensor, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
+        scale, bias, mean, var = self.weight, self.bias * BIAS_GAIN, self.running_mean, self.running_var
         if self.across is not None and self.training:  # the batch is shared with other processes
-            return kernels.reference.batch_norm_act(
-                x, weight, bias * BIAS_GAIN, mean, var, 1,
-                relu=False, momentum=self.momentum, eps=self.eps, valid=valid, across=self.across,
+            y = kernels.reference.batch_norm_act(
+                x, scale, bias, mean, var, 1,
+                relu=False, momentum=self.momentum, eps=self.eps, valid=self.valid, across=self.across,
             )  # fmt: skip
-        return kernels.batch_norm_act(
-            x, weight, bias * BIAS_GAIN, mean, var, 1,
-            relu=False, training=self.training, momentum=self.momentum, eps=self.eps, valid=valid,
-        )  # fmt: skip
+        else:
+            y = kernels.batch_norm_act(
+                x, scale, bias, mean, var, 1,
+                relu=False, training=self.training, momentum=self.momentum, eps=self.eps,
+                valid=self.valid if self.training else None,
+            )  # fmt: skip
+        return F.gelu(y)
 
 
-class FastCNN(Stackable):
+class FastCNN(InTurn):
     """n networks for pictures of at least 8 pixels a side, [B, n*channels, H, W].
 
     `filters` are the first layer's (`whitening_filters`). With `mirror` a network in inference mode averages what it
@@ -122,54 +121,41 @@ class FastCNN(Stackable):
         norm_momentum: float = 0.2,
         n: int = 1,
     ) -> None:
-        super().__init__()
+        super().__init__(n)
         if len(widths) == 0 or any(after < before for before, after in zip((len(filters), *widths), widths)):  # noqa: B905
             raise InputError(f"widths {tuple(widths)}: they must not fall, from {len(filters)}, the whitening's, on")
-        self.n, self.mirror, self.channels = n, mirror, filters.shape[1]
-        self.register_buffer("filters", filters.repeat(n, 1, 1, 1))
-        self.filter_bias = nn.Parameter(torch.zeros(n * len(filters)))
+        self.mirror = mirror
+        self.register_buffer("filters", filters.clone())
+        self.filter_bias = nn.Parameter(torch.zeros(len(filters)))
         self.weights, self.norms = nn.ParameterList(), nn.ModuleList()
         before = len(filters)
         for width in widths:
             for inputs in (before, width):
-                weight = nn.Parameter(torch.empty(n * width, inputs, 3, 3))
-                identity_start(weight, n)
+                weight = nn.Parameter(torch.empty(width, inputs, 3, 3))
+                identity_start(weight)
                 self.weights.append(weight)
-                self.norms.append(UnscaledNorm(n, width, momentum=norm_momentum))
+                self.norms.append(UnscaledNorm(width, momentum=norm_momentum))
             before = width
         self.head = Linear(n, before, classes)
+        self.multiply()
 
-    def features(self, x: Tensor) -> Tensor:
+    def one(self, x: Tensor) -> Tensor:
         if min(x.shape[2:]) < 2 ** (len(self.weights) // 2):
             raise InputError(f"pictures of {x.shape[2]} x {x.shape[3]} pixels are too small for this network")
-        seen = self._features(x)
-        return (seen + self._features(x.flip(3))) / 2 if self.mirror and not self.training else seen
+        seen = self._seen(x)
+        return (seen + self._seen(x.flip(3))) / 2 if self.mirror and not self.training else seen
 
-    def _features(self, x: Tensor) -> Tensor:
-        filters = self.filters.to(x.dtype).chunk(self.n)
-        biases = self.filter_bias.to(x.dtype).chunk(self.n)
-        # unbind's gradient is one stack, where that of n slices would be n sums of the whole
-        weights = [w.to(x.dtype).view(self.n, -1, *w.shape[1:]).unbind(0) for w in self.weights]
-        found = []
-        for i, own in enumerate(x.chunk(self.n, 1)):
-            own = F.pad(own, (0, 1, 0, 1))  # keeps the sides, 32 pixels stay 32
-            if own.is_cuda:
-                own = own.contiguous(memory_format=torch.channels_last)
-            y = F.gelu(F.conv2d(own, filters[i], biases[i]))
-            for layer, (weight, norm) in enumerate(zip(weights, self.norms, strict=True)):
-                y = self._convolve(y, weight[i])
-                if layer % 2 == 0:
-                    y = F.max_pool2d(y, 2)
-                assert isinstance(norm, UnscaledNorm)
-                y = F.gelu(norm.one(i, y))
-            found.append(y.amax((2, 3)).float() * LOGIT_SCALE)
-        return torch.cat(found, 1)
-
-    @staticmethod
-    def _convolve(x: Tensor, weight: Tensor) -> Tensor:
+    def _seen(self, x: Tensor) -> Tensor:
+        layout = torch.channels_last if x.is_cuda else torch.preserve_format
+        x = F.pad(x, (0, 1, 0, 1))  # keeps the sides, 32 pixels stay 32
         if x.is_cuda:
-            weight = weight.contiguous(memory_format=torch.channels_last)
-        return F.conv2d(x, weight, padding=1)
+            x = x.contiguous(memory_format=torch.channels_last)
+        filters = self.filters.to(x.dtype, memory_format=layout)
+        y = F.gelu(F.conv2d(x, filters, self.filter_bias.to(x.dtype)))
+        for layer, (weight, norm) in enumerate(zip(self.weights, self.norms, strict=True)):
+            y = F.conv2d(y, weight.to(x.dtype, memory_format=layout), padding=1)
+            y = norm(F.max_pool2d(y, 2) if layer % 2 == 0 else y)
+        return y.amax((2, 3)).float() * LOGIT_SCALE
 
 
 def fast_cnn_factory(store: Samples, classes: int, **settings: Any) -> Callable[..., FastCNN]:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from labelsieve.errors import InputError
-from labelsieve.models.inception_resnet_v2 import InceptionResNetV2, Residual, block_b, chain, concatenate
+from labelsieve.models.inception_resnet_v2 import Branches, InceptionResNetV2, Residual, Unit, block_b
 from labelsieve.models.layers import BatchNorm, stack_states
 
 
@@ -82,26 +82,32 @@ def test_every_parameter_learns_and_the_gradient_points_downhill(network: Incept
 
 def test_a_residual_blocks_gradient_is_the_numerical_one() -> None:
     torch.manual_seed(1)
-    block = Residual(1, 6, 5, chain(1, 6, (2, 1)), chain(1, 6, (2, 1), (3, (1, 3))), scale=0.2, relu=False).double()
+    block = Residual(6, [(2, 1)], [(2, 1), (3, (1, 3))], scale=0.2, relu=False).double()
     x = torch.randn(2, 6, 4, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: block(t).square().sum(), (x,), eps=1e-6, atol=1e-4)
 
 
 def test_a_residual_block_adds_its_scaled_projection() -> None:
     torch.manual_seed(2)
-    block = block_b(1).eval()
+    block = block_b().eval()
     x = torch.randn(1, 1088, 7, 7)
     with torch.no_grad():
-        branches = torch.cat([branch(x) for branch in block.branches.branches], 1)
+        branches = torch.cat(block.branches(x), 1)
         added = nn.functional.conv2d(branches, block.project.weight, block.project.bias)
         torch.testing.assert_close(block(x), torch.relu(x + 0.10 * added))
 
 
-def test_branches_keep_each_networks_channels_together() -> None:
-    a, b = torch.arange(4.0).view(1, 4, 1, 1), 10 + torch.arange(2.0).view(1, 2, 1, 1)
-    both = concatenate([a, b], 2).flatten().tolist()
-    assert both == [0, 1, 10, 2, 3, 11]
-    assert concatenate([a, b], 1).flatten().tolist() == [0, 1, 2, 3, 10, 11]
+def test_branches_that_share_a_first_layer_are_branches_with_their_own() -> None:
+    torch.manual_seed(3)
+    joined = Branches(6, [(4, 1)], [(3, 1), (5, 3)])
+    first = [Unit(6, 4, 1), Unit(6, 3, 1)]
+    for unit, piece in zip(first, (slice(0, 4), slice(4, 7)), strict=True):
+        unit.load_state_dict({name: tensor[piece] for name, tensor in joined.first.state_dict().items()})
+    x = torch.randn(3, 6, 5, 5)
+    found = joined(x)
+    torch.testing.assert_close(found[0], first[0](x))
+    torch.testing.assert_close(found[1], joined.rest[1](first[1](x)), rtol=1e-4, atol=1e-5)
+    assert [f.shape[1] for f in found] == [4, 5]
 
 
 def test_two_stacked_networks_are_two_networks() -> None:
