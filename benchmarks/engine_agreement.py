@@ -113,7 +113,7 @@ def trained(chosen: argparse.Namespace, path: str) -> dict[str, Any]:
         "last_loss": [result.history[-1]["loss"][0] for result in results],
         "images_per_second": round(chosen.epochs * len(y) * chosen.seeds / seconds),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu", "torch": torch.__version__,
-        "kernels": kernels.available(), "fused": kernels.fused("network"),
+        "kernels": kernels.available(), "fused": kernels.fused(),
         "small": chosen.small, "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
 

@@ -7,10 +7,12 @@ eager, float32, torch.optim.Adam. Everything else here is the engine, with 1..n 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from labelsieve.methods.standard import Standard
 from labelsieve.models.resnet_cifar import ResNetCifar
 
 BATCH = 128
+ROUNDS = 9  # on a CPU
 
 
 def made_pictures(count: int = 50_000) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -75,60 +78,109 @@ def usual_loop(device: torch.device, *, workers: int, seconds: float, depth: int
                 return (steps - 10) * BATCH / (time.perf_counter() - began)
 
 
-def plain_loop(device: torch.device, *, seconds: float, depth: int = 32) -> float:
+Take = Callable[[int], None]  # takes that many training steps
+
+
+def plain_loop(device: torch.device, *, depth: int = 32) -> Take:
     """Data on the device, eager, float32: the engine's work without the engine."""
     x, y = made_pictures(4096)
     store = stage_pictures(x, device)
     network = ResNetCifar(depth=depth).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, weight_decay=1e-4)
     labels = torch.as_tensor(y, device=device)
-    steps, began = 0, 0.0
-    while True:
-        index = torch.randint(len(x), (1, BATCH), device=device)
-        code = torch.randint(store.codes, (1, BATCH), device=device)
-        optimizer.zero_grad()
-        logits = network(store.batch(index, code).float())
-        torch.autograd.backward(nn.functional.cross_entropy(logits, labels[index[0]]))
-        optimizer.step()
-        steps += 1
-        if steps == 3:
-            _wait(device)
-            began = time.perf_counter()
-        if steps > 3 and time.perf_counter() - began > seconds:
-            _wait(device)
-            return (steps - 3) * BATCH / (time.perf_counter() - began)
+
+    def take(steps: int) -> None:
+        for _ in range(steps):
+            index = torch.randint(len(x), (1, BATCH), device=device)
+            code = torch.randint(store.codes, (1, BATCH), device=device)
+            optimizer.zero_grad()
+            logits = network(store.batch(index, code).float())
+            torch.autograd.backward(nn.functional.cross_entropy(logits, labels[index[0]]))
+            optimizer.step()
+
+    return take
+
+
+def engine_loop(device: torch.device, networks: int, *, depth: int = 32, together: bool | None = None) -> Take:
+    """`networks` networks in lockstep."""
+    x, y = made_pictures(50_000 if device.type == "cuda" else 4096)
+    standard = Standard()
+    work = [(standard, Plan(f"network {i}", y, np.arange(len(x)), seed=i)) for i in range(networks)]
+    together = device.type == "cuda" if together is None else together
+    lockstep = Lockstep(
+        stage_pictures(x, device), partial(ResNetCifar, depth=depth), work, Schedule.paper_200(),
+        Options(batch_size=BATCH, together=together),
+    )  # fmt: skip
+    for row in range(networks):
+        lockstep._begin_epoch(row)
+    return lambda steps: lockstep.stepper.run(steps, BATCH)
 
 
 def engine(
     device: torch.device, networks: int, *, seconds: float, depth: int = 32, together: bool | None = None
 ) -> dict[str, Any]:
     """Training pictures a second of `networks` networks, start-up time and peak memory."""
-    x, y = made_pictures(50_000 if device.type == "cuda" else 4096)
-    store = stage_pictures(x, device)
-    plans = [Plan(f"network {i}", y, np.arange(len(x)), seed=i) for i in range(networks)]
-    standard = Standard()
-    together = device.type == "cuda" if together is None else together
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
-    lockstep = Lockstep(
-        store, partial(ResNetCifar, depth=depth), [(standard, plan) for plan in plans], Schedule.paper_200(),
-        Options(batch_size=BATCH, together=together),
-    )  # fmt: skip
-    for row in range(networks):
-        lockstep._begin_epoch(row)
-    lockstep.stepper.run(3, BATCH)
+    take = engine_loop(device, networks, depth=depth, together=together)
+    take(3)
     _wait(device)
-    ready = time.perf_counter()
-    steps = 0
-    while time.perf_counter() - ready < seconds:
-        lockstep.stepper.run(5 if device.type == "cuda" else 1, BATCH)
-        _wait(device)
-        steps += 5 if device.type == "cuda" else 1
-    spent = time.perf_counter() - ready
+    start = time.perf_counter() - began
+    rate = steps_a_second(take, device, seconds) * networks * BATCH
     peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else float("nan")
-    return {"images_per_second": steps * networks * BATCH / spent, "start_seconds": ready - began, "peak_gib": peak}
+    return {"images_per_second": rate, "start_seconds": start, "peak_gib": peak}
+
+
+def steps_a_second(take: Take, device: torch.device, seconds: float) -> float:
+    """Over at least so many seconds; a GPU is waited for every few steps, not every one."""
+    at_a_time = 5 if device.type == "cuda" else 1
+    began, count, spent = time.perf_counter(), 0, 0.0
+    while spent < seconds:
+        take(at_a_time)
+        _wait(device)
+        count, spent = count + at_a_time, time.perf_counter() - began
+    return count / spent
+
+
+# On a CPU what else runs on the machine, and what a loop leaves in the memory's heap, moves a rate by more than the
+# loops differ. So every loop has a process of its own, they take turns, and processor time is measured beside time.
+
+
+def in_turns(
+    device: torch.device, networks: Sequence[int], *, seconds: float, rounds: int, depth: int = 32
+) -> NDArray[np.float64]:
+    """Pictures a second of time and of processor time, [loops, rounds, 2]; 0 networks are the plain loop, with one."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for n in networks:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_wait_for_turns, args=(theirs, device, n, depth), daemon=True)
+        process.start()
+        ours.recv()  # it is warm: no two are busy at once
+        pipes.append(ours)
+        processes.append(process)
+    rates = np.empty((len(networks), rounds, 2))
+    for turn in range(rounds):
+        for loop, pipe in enumerate(pipes):
+            pipe.send(seconds)
+            rates[loop, turn] = pipe.recv()
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.send(None)
+        process.join()
+    return rates
+
+
+def _wait_for_turns(pipe: Connection, device: torch.device, networks: int, depth: int) -> None:
+    take = engine_loop(device, networks, depth=depth) if networks else plain_loop(device, depth=depth)
+    take(3)
+    pipe.send("warm")
+    while (seconds := pipe.recv()) is not None:
+        began, worked = time.perf_counter(), time.process_time()
+        rate = steps_a_second(take, device, seconds) * max(networks, 1) * BATCH
+        share = (time.process_time() - worked) / (time.perf_counter() - began)
+        pipe.send((rate, rate / share))
 
 
 def run(
@@ -142,31 +194,37 @@ def run(
     card = torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine()
     rows: list[dict[str, Any]] = []
 
-    def add(name: str, rate: float, base: float, **more: Any) -> None:
-        rows.append({"loop": name, "images_per_second": round(rate), "ratio": round(rate / base, 2), **more})
+    def add(name: str, rate: float, ratio: float, **more: Any) -> None:
+        rows.append({"loop": name, "images_per_second": round(rate), "ratio": round(ratio, 2), **more})
         if not as_json:
-            extra = "".join(f"  {key} {value:.1f}" for key, value in more.items())
-            print(f"{name:58s} {rate:10,.0f} img/s  {rate / base:6.2f} x{extra}", flush=True)
+            extra = "".join(f"  {key} {value:.2f}" for key, value in more.items())
+            print(f"{name:58s} {rate:10,.0f} img/s  {ratio:6.2f} x{extra}", flush=True)
 
     if cuda:
         base = usual_loop(chosen, workers=8, seconds=seconds)
-        add("usual loop: DataLoader (8 workers), eager, fp32", base, base)
-        add("data on the device, eager, fp32", plain_loop(chosen, seconds=seconds), base)
+        add("usual loop: DataLoader (8 workers), eager, fp32", base, 1)
+        take = plain_loop(chosen)
+        take(3)
+        plain = steps_a_second(take, chosen, seconds) * BATCH
+        add("data on the device, eager, fp32", plain, plain / base)
         for n in networks or (1, 2, 8, 16, 32):
             found = engine(chosen, n, seconds=seconds)
-            add(f"engine, {n} x ResNet-32", found.pop("images_per_second"), base, **found)
+            rate = found.pop("images_per_second")
+            add(f"engine, {n} x ResNet-32", rate, rate / base, **found)
             torch.cuda.empty_cache()
         if networks is None:
             deep = usual_loop(chosen, workers=8, seconds=seconds, depth=110)
-            add("usual loop, ResNet-110", deep, deep)
+            add("usual loop, ResNet-110", deep, 1)
             found = engine(chosen, 4, seconds=seconds, depth=110)
-            add("engine, 4 x ResNet-110 (ratio to the usual loop's)", found.pop("images_per_second"), deep, **found)
+            rate = found.pop("images_per_second")
+            add("engine, 4 x ResNet-110 (ratio to the usual loop's)", rate, rate / deep, **found)
     else:
-        base = plain_loop(chosen, seconds=seconds)
-        add("plain eager loop, 1 x ResNet-32", base, base)
-        for n in networks or (1, 2):
-            found = engine(chosen, n, seconds=seconds)
-            add(f"engine, {n} x ResNet-32", found["images_per_second"], base)
+        counts = (0, *(networks or (1, 2)))
+        rates = in_turns(chosen, counts, seconds=seconds, rounds=ROUNDS)
+        for n, own in zip(counts, rates, strict=True):
+            name = f"engine, {n} x ResNet-32" if n else "plain eager loop, 1 x ResNet-32"
+            ratio, processor = np.median(own / rates[0], axis=0)  # round by round
+            add(name, float(np.median(own[:, 0])), float(ratio), processor_time_ratio=float(processor))
     result = {
         "card": card, "torch": torch.__version__, "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"), "batch": BATCH, "rows": rows,

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from labelsieve.bench_engine import in_turns
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "engine_agreement.py"
 
@@ -32,3 +35,11 @@ def test_a_recipe_that_was_done_is_read_from_its_checkpoint(tmp_path):
     first = accuracies(tmp_path, *options)
     assert first["schedule"]["optimizer"] == "sgd" and first["schedule"]["steps"] == [[0, 0.1]]
     assert accuracies(tmp_path, *options) == first
+
+
+def test_loops_take_turns_in_processes_of_their_own(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    rates = in_turns(torch.device("cpu"), (0, 2), seconds=0.05, rounds=2, depth=8)
+    assert rates.shape == (2, 2, 2)
+    time, processor = rates[..., 0], rates[..., 1]
+    assert (time > 1).all() and (processor > 0.8 * time).all()  # one thread works no longer than time passes
