@@ -15,7 +15,7 @@ from labelsieve.experiments.settings import AS_IT_IS, METHODS, Noise, Scale
 KINDS = ("theory", "selection", "errors", "accuracy", "webvision-selection", "webvision")
 SELECTIONS = ("selection", "errors", "webvision-selection")
 # Methods whose epochs differ in length from the others' run in a lockstep of their own.
-OWN_LOCKSTEP = ("incv-coteaching", "f-correction")
+OWN_LOCKSTEP = ("incv-coteaching",)
 
 
 @dataclass(frozen=True)

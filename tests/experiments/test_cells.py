@@ -52,7 +52,7 @@ def test_locksteps_hold_what_may_run_together() -> None:
     for group in groups:
         assert sum(c.networks for c in group) <= 12
         assert len({c.lockstep_key() for c in group}) == 1
-        if group[0].method in ("incv-coteaching", "f-correction"):
+        if group[0].method == "incv-coteaching":
             assert {c.method for c in group} == {group[0].method}
     assert in_locksteps(wanted[:1], 1) == [wanted[:1]]  # a cell of two networks runs all the same
 
