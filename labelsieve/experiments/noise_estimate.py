@@ -175,9 +175,7 @@ def whole_outputs(
 def _save(path: Path, answers: Sequence[Answer]) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     for i, a in enumerate(answers):
-        arrays |= {
-            f"{i}.{name}": getattr(a.scores, name) for name in ("predicted", "probability", "confidence", "loss")
-        }
+        arrays |= {f"{i}.scores.{name}": array for name, array in a.scores.arrays().items()}
         arrays |= {f"{i}.probs": a.probs, f"{i}.features": a.features}
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as partial, partial.open("wb") as file:
@@ -186,15 +184,12 @@ def _save(path: Path, answers: Sequence[Answer]) -> None:
 
 def _load(path: Path, jobs: Sequence[Job]) -> list[Answer]:
     with np.load(path, allow_pickle=False) as stored:
-        return [
-            Answer(
-                job.score,
-                Scores(*(stored[f"{i}.{name}"] for name in ("predicted", "probability", "confidence", "loss"))),
-                stored[f"{i}.probs"],
-                stored[f"{i}.features"],
-            )
-            for i, job in enumerate(jobs)
-        ]
+        answers = []
+        for i, job in enumerate(jobs):
+            own = f"{i}.scores."
+            scores = Scores(**{name.removeprefix(own): stored[name] for name in stored.files if name.startswith(own)})
+            answers.append(Answer(job.score, scores, stored[f"{i}.probs"], stored[f"{i}.features"]))
+        return answers
 
 
 # ---------------------------------------------------------------- a whole measurement
