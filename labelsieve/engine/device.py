@@ -1,6 +1,9 @@
-"""Which device trains."""
+"""Which device trains, and how its library chooses convolutions."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -20,3 +23,19 @@ def choose_device(wanted: str = "auto") -> torch.device:
     if not there[kind]:
         raise InputError(f"device {wanted!r} was asked for, but torch sees none here; choose --device cpu")
     return torch.device(wanted)
+
+
+@contextmanager
+def fastest_convolutions(device: torch.device) -> Iterator[None]:
+    """cuDNN chooses by trial, once a shape: for work of few shapes, as captured steps and scoring are.
+
+    The fastest may be another one from run to run, and round otherwise: not where torch was told to be deterministic.
+    """
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark
+    exact = cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
+    cudnn.benchmark = before or (device.type == "cuda" and not exact)
+    try:
+        yield
+    finally:
+        cudnn.benchmark = before

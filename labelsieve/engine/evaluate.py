@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine.bundle import Bundle, Networks
+from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.store import Store
 from labelsieve.types import LEADERS, IntArray, Scores
 
@@ -24,7 +25,7 @@ CPU_CHUNK = 512
 def inference(bundle: Networks) -> Iterator[None]:
     bundle.module.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), fastest_convolutions(bundle.device):
             yield
     finally:
         bundle.module.train()

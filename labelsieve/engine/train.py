@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from labelsieve.engine import parallel
 from labelsieve.engine.bundle import Factory, NetworkState, stackable
+from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.method import Method, Plan
 from labelsieve.engine.schedule import Schedule
@@ -70,7 +72,11 @@ def train(
     def run(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
         try:
             lockstep = Lockstep(store, factory, piece, schedule, options, watch=watch, checkpoint=folder)
-            return lockstep.run(deadline=deadline, stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
+            # networks by themselves take batches of any width: too many shapes to try
+            with fastest_convolutions(store.device) if together else nullcontext():
+                return lockstep.run(
+                    deadline=deadline, stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds
+                )
         except torch.cuda.OutOfMemoryError:
             if len(piece) == 1 or parallel.current().size > 1:  # the other processes would go on without this one
                 raise

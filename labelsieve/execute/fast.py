@@ -15,7 +15,6 @@ from labelsieve.errors import InputError
 from labelsieve.execute.lockstep import EngineTrainer
 from labelsieve.execute.losses import method_of
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
-from labelsieve.types import Job, Scores
 
 LABEL_SMOOTHING = 0.2
 
@@ -68,8 +67,3 @@ class FastTrainer(EngineTrainer):
             batch_size=batch_size,
             **options,
         )
-
-    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
-        # A few dozen shapes for thousands of steps: looking for each one's fastest convolution pays.
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
-            return super().train_and_score(jobs)

@@ -23,6 +23,7 @@ from labelsieve import metrics, noise, scoring, theory
 from labelsieve.engine import Method, PictureStore, Plan, Schedule, stage_pictures
 from labelsieve.engine import evaluate as inference
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
+from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.fast import BATCH_SIZE, EPOCHS, fast_schedule, fast_store
 from labelsieve.engine.lockstep import Lockstep, Options
@@ -136,7 +137,7 @@ class WholeAnswers:
         together = self.store.device.type == "cuda" if self.together is None else self.together
         options = Options(batch_size=self.batch_size, together=together)
         lockstep = KeepsTheScorer(self.store, self.factory, [(self.method, p) for p in plans], self.schedule, options)
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
+        with fastest_convolutions(self.store.device):
             trained = lockstep.run()
         states = [lockstep.scorers[plan.name] for plan in plans]
         outputs = whole_outputs(self.factory, states, self.schedule, self.store, [job.score for job in jobs])

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from labelsieve.engine.device import choose_device, fastest_convolutions
+from labelsieve.errors import InputError
+
+CUDA = torch.device("cuda")
+
+
+def test_convolutions_are_tried_on_a_gpu_alone_and_what_was_set_comes_back():
+    with fastest_convolutions(torch.device("cpu")):
+        assert not torch.backends.cudnn.benchmark
+    with pytest.raises(KeyError), fastest_convolutions(CUDA):
+        assert torch.backends.cudnn.benchmark
+        raise KeyError
+    assert not torch.backends.cudnn.benchmark
+
+
+def test_nothing_is_tried_where_torch_is_to_be_deterministic(monkeypatch):
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    with fastest_convolutions(CUDA):
+        assert not torch.backends.cudnn.benchmark
+
+
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(InputError, match="not known"):
+        choose_device("tpu")
