@@ -1,0 +1,70 @@
+"""On a GPU, with kernels, bf16 and captured steps: the same training twice, and stopped in between, bit for bit."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from labelsieve.engine import OutOfTime, Schedule, stage_pictures, train
+from labelsieve.methods.coteaching import CoTeaching
+from labelsieve.methods.standard import Standard
+from labelsieve.models import kernels
+from labelsieve.models.resnet_cifar import ResNetCifar
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+SCHEDULES = {
+    "adam": Schedule(3, ((0, 1e-3), (2, 1e-4)), fresh_state=True),
+    "sgd": Schedule(3, ((0, 0.05), (2, 0.01)), optimizer="sgd"),
+}
+
+
+def resnet(n: int = 1) -> ResNetCifar:
+    return ResNetCifar(10, depth=14, n=n)
+
+
+def everything(results):
+    """All that a training gives back, as tensors by name."""
+    found = {}
+    for i, result in enumerate(results):
+        for k, state in enumerate(result.states):
+            found |= {f"{i}.{k}.{name}": tensor for name, tensor in state.items()}
+        found[f"{i}.watched"] = torch.as_tensor(result.watched.astype(np.int64))
+        found[f"{i}.losses"] = torch.tensor([line["loss"] for line in result.history])
+        found[f"{i}.scores"] = torch.as_tensor(result.scores.loss)
+    return found
+
+
+def different(left, right):
+    """Names of what is not the same to the last bit."""
+    return [name for name in left if not torch.equal(left[name], right[name])]
+
+
+@pytest.mark.parametrize("capture", [True, False], ids=["captured", "eager"])
+@pytest.mark.parametrize("method", [Standard(), CoTeaching()], ids=["standard", "coteaching"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_training_repeats_and_resumes_bit_for_bit(digits, plans, schedule, method, capture, tmp_path):
+    assert kernels.available()
+    pictures = digits[0].repeat(4, axis=1).repeat(4, axis=2)  # 32 x 32, as the kernels like them
+    store = stage_pictures(pictures, "cuda")
+
+    def training(**options):
+        return train(
+            store, resnet, method, plans, schedule=SCHEDULES[schedule], batch_size=64, watch=store, capture=capture,
+            **options,
+        )  # fmt: skip
+
+    first = everything(training())
+    assert different(first, everything(training())) == []
+    for attempt in itertools.count():
+        try:
+            resumed = training(checkpoint=tmp_path, stop=lambda: True)
+            break
+        except OutOfTime:
+            assert attempt < 20
+    assert attempt >= 3  # it was stopped after every epoch of each
+    assert different(first, everything(resumed)) == []
+    untrained = train(store, resnet, method, plans, schedule=Schedule(1, ((0, 0.0),)), watch=store)
+    assert different(first, everything(untrained))  # the comparisons above can fail
