@@ -45,7 +45,7 @@ small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2; package.
 or a torch factory."""
 
     loss: str = "ce"
-    """What the selection's networks minimise: ce, or gce (generalised cross-entropy: for heavy noise)."""
+    """What the selection's networks minimise: ce, or gce (generalised cross-entropy: learns doubtful labels late)."""
 
     repeats: int = 1
     """Random splits in each iteration, whose predictions are averaged: better, for so many times the cost."""

@@ -1,6 +1,6 @@
 """What selection's networks minimise: `ce`, cross-entropy, or `gce`, generalised cross-entropy.
 
-The second learns wrong labels later: it selects better where most labels are wrong, and learns hard classes late.
+The second learns doubtful labels late, wrong ones and those of hard classes. benchmarks/repeats.md compares them.
 """
 
 from __future__ import annotations

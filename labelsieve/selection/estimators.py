@@ -48,7 +48,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     checkpoint : which epoch of a network selects: "auto", "last", "best-until-2".
     repeats : random splits in each iteration, whose predictions are averaged: better, for so many times the cost.
     epochs, device, loss : for networks. epochs: None is 50, or 16 of the fast one. loss: "ce", or "gce", generalised
-        cross-entropy, for heavy noise.
+        cross-entropy, which learns doubtful labels late.
 
     Attributes
     ----------
