@@ -23,8 +23,7 @@ from labelsieve import metrics, noise, scoring, theory
 from labelsieve.engine import Method, PictureStore, Plan, Schedule, stage_pictures
 from labelsieve.engine import evaluate as inference
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
-from labelsieve.engine.device import fastest_convolutions
-from labelsieve.engine.device import choose_device
+from labelsieve.engine.device import choose_device, fastest_convolutions
 from labelsieve.engine.fast import BATCH_SIZE, EPOCHS, fast_schedule, fast_store
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.errors import InputError
