@@ -26,7 +26,7 @@ from labelsieve.methods.standard import Standard
 from labelsieve.models.resnet_cifar import ResNetCifar
 
 BATCH = 128
-ROUNDS = 9  # on a CPU
+ROUNDS, TURN = 25, 1.0  # on a CPU: rounds, and seconds a loop has in each (at least one step)
 
 
 def made_pictures(count: int = 50_000) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -220,11 +220,13 @@ def run(
             add("engine, 4 x ResNet-110 (ratio to the usual loop's)", rate, rate / deep, **found)
     else:
         counts = (0, *(networks or (1, 2)))
-        rates = in_turns(chosen, counts, seconds=seconds, rounds=ROUNDS)
+        rates = in_turns(chosen, counts, seconds=TURN, rounds=ROUNDS)
         for n, own in zip(counts, rates, strict=True):
             name = f"engine, {n} x ResNet-32" if n else "plain eager loop, 1 x ResNet-32"
-            ratio, processor = np.median(own / rates[0], axis=0)  # round by round
-            add(name, float(np.median(own[:, 0])), float(ratio), processor_time_ratio=float(processor))
+            low, ratio, high = np.quantile(own[:, 0] / rates[0, :, 0], (0.25, 0.5, 0.75))  # round by round
+            processor = np.median(own[:, 1] / rates[0, :, 1])
+            spread = {"quarter_below": float(low), "quarter_above": float(high), "by_processor_time": float(processor)}
+            add(name, float(np.median(own[:, 0])), float(ratio), **(spread if n else {}))
     result = {
         "card": card, "torch": torch.__version__, "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"), "batch": BATCH, "rows": rows,
