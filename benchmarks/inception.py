@@ -36,7 +36,7 @@ from labelsieve.engine.bundle import Bundle, initial_state
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.methods import create
-from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Unit
+from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Residuals, Unit
 from labelsieve.models.layers import BatchNorm
 
 SAMPLES, CLASSES, GOAL = 65_944, 50, 4.0
@@ -92,6 +92,8 @@ def usual(layer: nn.Module) -> nn.Module:
         norm = nn.BatchNorm2d(len(layer.weight), eps=layer.eps, momentum=layer.momentum)
         norm.load_state_dict(layer.state_dict(), strict=False)
         return nn.Sequential(norm, nn.ReLU(inplace=True))
+    if isinstance(layer, Residuals):
+        return nn.Sequential(*(plain(block) for block in layer))
     return Apart(layer) if isinstance(layer, Branches) else plain(layer)
 
 

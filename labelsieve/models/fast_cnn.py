@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelsieve.errors import InputError
-from labelsieve.models import kernels
 from labelsieve.models.in_turn import InTurn
+from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
 from labelsieve.models.layers import BatchNorm, Linear
 
 WIDTHS = (64, 256, 256)
@@ -79,27 +79,20 @@ def identity_start(weight: Tensor) -> None:
 
 
 class UnscaledNorm(BatchNorm):
-    """Batch norm, then GELU; the scale is 1 and the bias learns fast."""
+    """2 x 2 max pooling if asked for, batch norm, GELU; the scale is 1 and the bias learns fast."""
 
-    def __init__(self, channels: int, *, momentum: float) -> None:
+    def __init__(self, channels: int, *, pool: bool, momentum: float) -> None:
         super().__init__(1, channels, relu=False, momentum=momentum)
+        self.pool = pool
         del self.weight
         self.register_buffer("weight", torch.ones(channels))
 
     def forward(self, x: Tensor, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
-        scale, bias, mean, var = self.weight, self.bias * BIAS_GAIN, self.running_mean, self.running_var
-        if self.across is not None and self.training:  # the batch is shared with other processes
-            y = kernels.reference.batch_norm_act(
-                x, scale, bias, mean, var, 1,
-                relu=False, momentum=self.momentum, eps=self.eps, valid=self.valid, across=self.across,
-            )  # fmt: skip
-        else:
-            y = kernels.batch_norm_act(
-                x, scale, bias, mean, var, 1,
-                relu=False, training=self.training, momentum=self.momentum, eps=self.eps,
-                valid=self.valid if self.training else None,
-            )  # fmt: skip
-        return F.gelu(y)
+        return pool_norm_gelu(
+            x, self.weight, self.bias * BIAS_GAIN, self.running_mean, self.running_var,
+            pool=self.pool, training=self.training, momentum=self.momentum, eps=self.eps,
+            valid=self.valid if self.training else None, across=self.across if self.training else None,
+        )  # fmt: skip
 
 
 class FastCNN(InTurn):
@@ -130,11 +123,11 @@ class FastCNN(InTurn):
         self.weights, self.norms = nn.ParameterList(), nn.ModuleList()
         before = len(filters)
         for width in widths:
-            for inputs in (before, width):
+            for inputs, pool in ((before, True), (width, False)):
                 weight = nn.Parameter(torch.empty(width, inputs, 3, 3))
                 identity_start(weight)
                 self.weights.append(weight)
-                self.norms.append(UnscaledNorm(width, momentum=norm_momentum))
+                self.norms.append(UnscaledNorm(width, pool=pool, momentum=norm_momentum))
             before = width
         self.head = Linear(n, before, classes)
         self.multiply()
@@ -150,11 +143,9 @@ class FastCNN(InTurn):
         x = F.pad(x, (0, 1, 0, 1))  # keeps the sides, 32 pixels stay 32
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
-        filters = self.filters.to(x.dtype, memory_format=layout)
-        y = F.gelu(F.conv2d(x, filters, self.filter_bias.to(x.dtype)))
-        for layer, (weight, norm) in enumerate(zip(self.weights, self.norms, strict=True)):
-            y = F.conv2d(y, weight.to(x.dtype, memory_format=layout), padding=1)
-            y = norm(F.max_pool2d(y, 2) if layer % 2 == 0 else y)
+        y = bias_gelu(F.conv2d(x, self.filters.to(x.dtype, memory_format=layout)), self.filter_bias)
+        for weight, norm in zip(self.weights, self.norms, strict=True):
+            y = norm(F.conv2d(y, weight.to(x.dtype, memory_format=layout), padding=1))
         return y.amax((2, 3)).float() * LOGIT_SCALE
 
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelsieve.errors import InputError
+from labelsieve.models import kernels
 from labelsieve.models.in_turn import InTurn
 from labelsieve.models.layers import BatchNorm, Linear
 
@@ -132,6 +133,20 @@ class Residual(nn.Module):
         return F.relu(y) if self.relu else y
 
 
+class Residuals(nn.Sequential):
+    """Residual blocks one after the other: on a GPU one function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if kernels.usable(x):
+            from labelsieve.models.kernels import branches
+
+            if branches.supported(self, x):
+                return branches.residual_blocks(self, x)
+        for block in self:
+            x = block(x)
+        return x
+
+
 def block_a() -> Residual:
     """35 x 35."""
     return Residual(320, [(32, 1)], [(32, 1), (32, 3)], [(32, 1), (48, 3), (64, 3)], scale=0.17)
@@ -162,11 +177,11 @@ class InceptionResNetV2(InTurn):
         )
         self.stem2 = nn.Sequential(Unit(64, 80, 1), Unit(80, 192, 3, same=False))
         self.mixed_5b = Entrance()
-        self.blocks_a = nn.Sequential(*(block_a() for _ in range(10)))
+        self.blocks_a = Residuals(*(block_a() for _ in range(10)))
         self.reduce_a = Reduction(320, [(256, 1), (256, 3), (384, 3)], straight=384)
-        self.blocks_b = nn.Sequential(*(block_b() for _ in range(20)))
+        self.blocks_b = Residuals(*(block_b() for _ in range(20)))
         self.reduce_b = Reduction(1088, [(256, 1), (384, 3)], [(256, 1), (288, 3)], [(256, 1), (288, 3), (320, 3)])
-        self.blocks_c = nn.Sequential(*(block_c() for _ in range(9)), block_c(last=True))
+        self.blocks_c = Residuals(*(block_c() for _ in range(9)), block_c(last=True))
         self.last = Unit(2080, 1536, 1)
         self.head = Linear(n, 1536, classes)
         self.multiply()

@@ -124,7 +124,7 @@ def test_it_starts_as_the_identity_and_learns_biases_64_times_as_fast(filters: T
     middle = network.weights[1][:, :, 1, 1]
     torch.testing.assert_close(middle, torch.eye(24))
     x = torch.randn(2, 3, 8, 8)
-    eye = network.norms[0]
+    eye = network.norms[1]
     with torch.no_grad():
         before = eye(torch.zeros(2, 24, 2, 2))
         eye.bias += 0.5

@@ -4,7 +4,7 @@
     y, sums = grouped_conv3x3_sums(x, w, n)            the same; sums for the batch normalisation behind it
     z = batch_norm_act(y, gamma, beta, running_mean, running_var, n, residual=r, sums=sums)
 
-`LABELSIEVE_KERNELS=0` switches all kernels off; `LABELSIEVE_FUSED=0` the network-wide ones of resnet.py alone.
+`LABELSIEVE_KERNELS=0` switches all kernels off; `LABELSIEVE_FUSED=0` those of many layers, resnet.py and branches.py.
 """
 
 from __future__ import annotations
@@ -76,6 +76,13 @@ def batch_norm_act(
     sums: Tensor | None = None,
 ) -> Tensor:
     """relu(batch_norm(x) + residual), statistics over the samples b < valid[i] of network i; see reference.py."""
+    if usable(x) and n == 1 and residual is None and sums is None:
+        from labelsieve.models.kernels import one
+
+        return one.norm_act(
+            x, gamma, beta, running_mean, running_var,
+            act=one.RELU if relu else one.NONE, training=training, momentum=momentum, eps=eps, valid=valid,
+        )  # fmt: skip
     if usable(x):
         from labelsieve.models.kernels import norm
 
