@@ -41,13 +41,14 @@ class NoiseEstimate:
     prior: FloatArray  # share of each true class
     upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together
     concentration: float  # 1/(c-1) symmetric ... 1 pair
-    counted: int  # labels that were counted
+    counts: FloatArray  # labels that were counted for each row of T-hat
     method: str
     trust: str  # one plain sentence
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the matrix and the prior, for the history."""
-        return {key: value for key, value in asdict(self).items() if key not in ("transition", "prior")}
+        """Everything but the arrays, for the history."""
+        kept = {key: value for key, value in asdict(self).items() if not isinstance(value, np.ndarray)}
+        return kept | {"counted": int(self.counts.sum())}
 
 
 def eq4_ratio(test_accuracy: float, classes: int) -> float:
@@ -184,7 +185,7 @@ def estimate_from_scores(
         prior=prior,
         upper_bound=max(ratio, 1 - float(np.trace(joint) / joint.sum())),  # few counted labels may say more than all
         concentration=concentration(transition, prior),
-        counted=int(counts.sum()),
+        counts=counts.sum(axis=1),
         method=method,
         trust=trust_sentence(
             counts, joint, prior, ratio, None if held_out is None else _joint(held_out, given, classes)
@@ -211,12 +212,13 @@ def cross_fitted_steps(
     name: str = "incv",
     keep_best: bool = False,
     more: Sequence[Split] = (),
+    held_out: Sequence[Scores] | None = None,
 ) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
     """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
 
     `more` are further splits of the same samples, each with two g of its own; their predictions are averaged.
-    `job_seeds` are two a split. Where too little was selected to train g on, the first scores themselves are counted
-    (and no g's scores returned).
+    `job_seeds` are two a split; `held_out` are the scores as the networks gave them, where `scores` are no longer.
+    Where too little was selected to train g on, the first scores themselves are counted (and no g's scores returned).
     """
     agrees = np.zeros(len(labels), dtype=bool)
     for half, s in zip(halves, scores, strict=True):
@@ -238,6 +240,11 @@ def cross_fitted_steps(
     answers = yield jobs
     first, second = over_first_split(splits, answers, labels, classes)
     estimate = estimate_from_scores(
-        (first, second), given, classes, seed=seed, method="cross-fitted confident counting", held_out=scores
+        (first, second),
+        given,
+        classes,
+        seed=seed,
+        method="cross-fitted confident counting",
+        held_out=scores if held_out is None else held_out,
     )
     return estimate, (first, second)

@@ -24,12 +24,20 @@ from labelsieve import theory
 from labelsieve.errors import InputError
 from labelsieve.scoring import suspicion_of
 from labelsieve.selection.calibrate import judge
-from labelsieve.selection.estimate import NoiseEstimate, cross_fitted_steps, pair_counts, remove_ratio
-from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over
+from labelsieve.selection.estimate import (
+    NoiseEstimate,
+    cross_fitted_steps,
+    estimate_from_scores,
+    pair_counts,
+    remove_ratio,
+    rows_to_one,
+)
+from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over, selected_pairs
 from labelsieve.selection.outcome import JudgedSelection, finish
 from labelsieve.selection.repeats import averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.state import INCVState
+from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, unmixed
 from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
 
 Steps = Generator[list[Job], list[Scores], JudgedSelection]
@@ -128,7 +136,16 @@ def iteration(
     check_answers(jobs, answers)
     held_out = [(second, first) for first, second in splits]
     scored, answers = held_out[0], list(over_first_split(held_out, answers, given, classes))
-    state = with_scores(state, scored, answers, given)
+    labels = [given[half] for half in scored]
+    raw = answers
+    if k == 1 and not paper:
+        first_look = estimate_from_scores(answers, labels, classes, seed=seed, method="confident counting")
+        answers, _ = better_unmixed(answers, labels, first_look)
+    elif state.unmixes:
+        trained_on = rows_to_one(state.kept + state.left / 2)
+        if can_unmix(trained_on):
+            answers = [unmixed(s, y, trained_on) for s, y in zip(answers, labels, strict=True)]
+    begun, state = state, with_scores(state, scored, answers, given)
 
     history: dict[str, Any] = {
         "iteration": k,
@@ -141,12 +158,15 @@ def iteration(
         state = with_paper_noise(state, history["agreement"][0], classes, settings)
     elif k == 1:
         estimate, again = yield from cross_fitted_steps(
-            given, classes, scored, (answers[0], answers[1]), seed=seed,
+            given, classes, scored, (answers[0], answers[1]), held_out=raw, seed=seed,
             job_seeds=split_seeds(seed, k, (3, 4), settings.repeats), name=name, keep_best=keep_best,
             more=held_out[1:],
         )  # fmt: skip
+        # The first look's own count of the noise was good enough to choose what g learns from; this one is better.
+        answers, unmixes = better_unmixed(raw, labels, estimate)
+        state = replace(with_scores(begun, scored, answers, given), unmixes=unmixes)
         if again is not None:
-            state, history["selector"] = best_of_both(state, scored, answers, again, given, classes)
+            state, history["selector"] = best_of_both(state, scored, answers, again, given, estimate)
         state = with_judgement(state, given, estimate)
         state = with_measured_noise(state, estimate, settings)
         history["estimate"] = estimate.summary()
@@ -223,21 +243,19 @@ def best_of_both(
     answers: Sequence[Scores],
     again: Sequence[Scores],
     given: IntArray,
-    classes: int,
+    noise: NoiseEstimate,
 ) -> tuple[INCVState, str]:
     """The estimate's networks, trained on what was just selected, are there anyway: of them, the first ones and the
-    average of both, whoever agrees most with the held-out labels selects. All looks count for the suspicion."""
-    pairs = zip(answers, again, scored, strict=True)
+    average of both, whoever is right most often, as far as held-out labels can tell, selects. All looks count for the
+    suspicion."""
+    labels = [given[half] for half in scored]
+    pairs = zip(answers, again, labels, strict=True)
     selectors: dict[str, Sequence[Scores]] = {
         "trained on a half": answers,
         "trained on the first selection": again,
-        "the average of both": [averaged((f, g), given[half], classes) for f, g, half in pairs],
+        "the average of both": [averaged((f, g), y, len(noise.transition)) for f, g, y in pairs],
     }
-
-    def agreement(name: str) -> int:
-        return sum(int(np.sum(s.predicted == given[half])) for s, half in zip(selectors[name], scored, strict=True))
-
-    name = max(selectors, key=agreement)
+    name = max(selectors, key=lambda name: expected_accuracy(selectors[name], labels, noise))
     looked = with_scores(state, scored, again, given)
     chosen = with_scores(state, scored, selectors[name], given)
     return replace(chosen, suspicion=looked.suspicion, looks=looked.looks), name
@@ -294,7 +312,8 @@ def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray,
     right, P = expected_right(joint, state.left)
     stay = state.candidates
     left = left_over(state.left, P, pair_counts(state.predicted[stay], given[stay], classes))
-    return replace(state, right=state.right + right, left=left)
+    kept = state.kept + selected_pairs(joint, state.left, P)
+    return replace(state, right=state.right + right, left=left, kept=kept)
 
 
 def with_history(

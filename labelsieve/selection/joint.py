@@ -54,6 +54,13 @@ def expected_right(J: FloatArray, M: FloatArray) -> tuple[float, FloatArray]:
     return float(np.clip(share, 0, 1) @ np.diagonal(J)), P
 
 
+def selected_pairs(J: FloatArray, M: FloatArray, P: FloatArray) -> FloatArray:
+    """The agreeing samples by true class and given label: their cells of P M, as many in all as were counted."""
+    fitted = np.diagonal(P @ M)
+    scale = np.where(fitted > 1e-12, np.diagonal(J) / np.maximum(fitted, 1e-12), 0.0)
+    return np.asarray(P.T * M * scale)
+
+
 def left_over(M: FloatArray, P: FloatArray, kept: FloatArray) -> FloatArray:
     """M of what stays candidate, when `kept[p, j]` of each cell do."""
     fitted = P @ M

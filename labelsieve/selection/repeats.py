@@ -29,7 +29,7 @@ def averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
 
 
 def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
-    known = [_leaders(look, classes) for look in looks]
+    known = [leaders_of(look, classes) for look in looks]
     candidates = np.concatenate([leaders for leaders, _, _ in known], axis=1)
     levels = np.zeros(candidates.shape)
     for leaders, shares, rest in known:
@@ -56,7 +56,7 @@ def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
     )  # fmt: skip
 
 
-def _leaders(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
+def leaders_of(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """A look's likeliest classes, their probabilities, and that of any other class."""
     told = look.leaders is not None and look.shares is not None
     leaders = np.asarray(look.leaders if told else look.predicted[:, None], dtype=np.int64)

@@ -28,12 +28,14 @@ class INCVState:
     share: FloatArray  # P(predicted label is the true one | given label is wrong); nan where `wrong` is
     transition: FloatArray  # c x c
     left: FloatArray  # c x c: candidates by true class (estimated) and given label
+    kept: FloatArray  # the same of the selected
     done: int = 0
     noise_ratio: float = float("nan")
     right: float = 0.0  # expected number of right labels among the selected
     precision_cap: float = 1.0  # where T-hat is too near singular to tell classes apart: proposition 2
     remove_ratio: float = 0.0
     best_until: int = 1
+    unmixes: bool = False  # whether undoing the noise in the networks' predictions helped in iteration 1
     stopped: bool = False
     history: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class INCVState:
             share=np.full(n, np.nan),
             transition=np.eye(classes),
             left=np.zeros((classes, classes)),
+            kept=np.zeros((classes, classes)),
         )
 
     @property
