@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve import metrics, noise, scoring, theory
+from labelsieve import metrics, noise, theory
 from labelsieve.engine import Method, PictureStore, Plan, Schedule, stage_pictures
 from labelsieve.engine import evaluate as inference
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
@@ -36,13 +36,12 @@ from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
 from labelsieve.models.fast_cnn import WIDTHS, Samples, fast_cnn_factory
 from labelsieve.models.layers import Stackable
-from labelsieve.selection.calibrate import calibrated_suspicion, judge
 from labelsieve.selection.drive import drive_together
 from labelsieve.selection.estimate import eq4_ratio, estimate_from_scores
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
-from labelsieve.types import FloatArray, IntArray, Job, Scores
+from labelsieve.types import FloatArray, IntArray, Job, Scores, Selection
 
 Say = Callable[[str], None]
 SETTINGS = (
@@ -228,16 +227,16 @@ def measure(
         )
         for key, given in labels.items()
     ]  # fmt: skip
-    drive_together(steps, trainer)
+    selections = drive_together(steps, trainer)
     rows = []
-    for key, given in labels.items():
-        rows.append({"setting": key, **_measured(bench, trainer, key, given, states[key], seed)})
+    for (key, given), selection in zip(labels.items(), selections, strict=True):
+        rows.append({"setting": key, **_measured(bench, trainer, key, given, states[key], selection, seed)})
         trainer.say(f"{key}: {rows[-1]['estimates']['labelsieve']}")
     return {"rows": rows, "training_seconds": trainer.seconds}
 
 
 def _measured(
-    bench: Bench, trainer: WholeAnswers, key: str, given: IntArray, state: INCVState, seed: int
+    bench: Bench, trainer: WholeAnswers, key: str, given: IntArray, state: INCVState, selection: Selection, seed: int
 ) -> dict[str, Any]:
     c = bench.classes
     f = [trainer.answers[f"{key}-1-{k}"] for k in (1, 2)]
@@ -268,7 +267,9 @@ def _measured(
             name: {"ratio": e.ratio, "error": abs(e.ratio - ratio), "row_error": row_error(e.transition, truth)}
             for name, e in estimates.items()
         },
-        "detection": _detected(bench, given, state, by_f, by_g),
+        "unmixes": state.unmixes,
+        "selector": state.history[0].get("selector"),
+        "detection": _detected(bench, given, state, selection, by_f, by_g),
     }
 
 
@@ -278,16 +279,13 @@ def row_error(estimate: FloatArray, truth: FloatArray) -> float:
 
 
 def _detected(
-    bench: Bench, given: IntArray, state: INCVState, by_f: FloatArray, by_g: FloatArray
+    bench: Bench, given: IntArray, state: INCVState, selection: Selection, by_f: FloatArray, by_g: FloatArray
 ) -> dict[str, dict[str, float]]:
-    raw = (scoring.label_suspicion(given, by_f) + scoring.label_suspicion(given, by_g)) / 2
-    prior = np.bincount(by_g.argmax(1), minlength=bench.classes) / len(given)
-    wrong = judge(given, state.predicted, state.probability, state.confidence, state.transition, prior).wrong
-    calibrated = calibrated_suspicion(raw, wrong)
+    raw, calibrated = state.suspicion, selection.suspicion
     both = np.sqrt(by_f * by_g)
     both /= both.sum(axis=1, keepdims=True)
     flags: dict[str, tuple[NDArray[np.bool_], FloatArray]] = {
-        "labelsieve, not selected": (state.predicted != given, raw),
+        "labelsieve, not selected": (~selection.selected, raw),
         "labelsieve, probability > 0.5": (calibrated > 0.5, calibrated),
     }
     rows = np.arange(len(given))
