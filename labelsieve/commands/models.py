@@ -42,7 +42,7 @@ def resolve(model: str, data: LabelledData, device: str) -> str:
         if model == "tfidf":
             raise InputError(f"--model tfidf reads texts, not {data.kind}")
         return model
-    return resolve_network(model, shape(data), len(data.classes), device, others=CLASSIFIERS)
+    return resolve_network(model, shape(data), len(data.classes), device, others=("fast", *CLASSIFIERS))
 
 
 def resolve_network(
@@ -101,22 +101,6 @@ def make_trainer(
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
 
     return SklearnTrainer(rows(data), made, len(data.classes), workers)
-
-
-def cluster_trainer(
-    data: LabelledData, model: str, executor: str, *, epochs: int, device: str, checkpoint: Path, progress: Progress
-) -> Trainer:
-    """The same trainings as tasks of a Ray cluster."""
-    from labelsieve import stopping
-    from labelsieve.execute.ray_cluster import RayPool, RayTrainer
-
-    pool = RayPool(executor, device=device, stop=stopping.requested, tell=progress.note)
-    build = partial(_in_a_task, model=model, epochs=epochs, device=device)
-    return RayTrainer(data, build, pool=pool, checkpoint=checkpoint)
-
-
-def _in_a_task(data: LabelledData, *, model: str, epochs: int, device: str, checkpoint: Path) -> Trainer:
-    return make_trainer(data, model, epochs=epochs, device=device, checkpoint=checkpoint)
 
 
 def shape(data: LabelledData) -> tuple[int, ...]:
