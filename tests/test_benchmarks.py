@@ -105,3 +105,12 @@ def test_the_page_on_scaling_is_what_its_script_works_out(tmp_path: Path) -> Non
     whole = " | ".join(f"{value:.1f}" for value in [*parts, parts.sum()])
     assert f"| 65,944 | {whole} |" in again and "measured on one NVIDIA X" in again
     assert scaling.renewed(again, scaling.speed()) == page
+
+
+def test_the_fast_network_is_timed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = script("benchmarks/fast_network.py")
+    asked = "--networks 1 2 --seconds 0.01 --batch 16 --widths 24 24 --samples 32 --device cpu"
+    monkeypatch.setattr("sys.argv", ["fast_network.py", *asked.split()])
+    fast.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("1 networks: ") and lines[2].startswith("2 networks: ")

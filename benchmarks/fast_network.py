@@ -1,0 +1,105 @@
+"""The fast network's training (models/fast_cnn.py) on noise: pictures a second of 1, 2 and 4 networks, and its kernels.
+
+    python benchmarks/fast_network.py [--networks 1 2 4] [--seconds 2] [--batch 512] [--widths 64 256 256] [--top 20]
+
+Under 40 s on one GPU. On a CPU give narrow widths and a small batch; there is no profile of kernels there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import torch
+
+from labelsieve.engine import Plan
+from labelsieve.engine.device import choose_device, fastest_convolutions
+from labelsieve.engine.fast import fast_schedule, fast_store
+from labelsieve.engine.lockstep import Lockstep, Options
+from labelsieve.engine.store import PictureStore
+from labelsieve.execute.fast import LABEL_SMOOTHING
+from labelsieve.execute.losses import method_of
+from labelsieve.models.fast_cnn import WIDTHS, Samples, fast_cnn_factory, multiply_adds
+
+PROFILED = 10  # steps
+
+
+def noise_store(device: torch.device, samples: int) -> PictureStore:
+    pictures = np.random.default_rng(0).integers(0, 256, (samples, 32, 32, 3), dtype=np.uint8)
+    return fast_store(pictures, device)
+
+
+def lockstep(store: PictureStore, networks: int, batch: int, widths: Sequence[int]) -> Lockstep:
+    """Networks whose first epoch is laid out."""
+    method, labels = method_of("ce", label_smoothing=LABEL_SMOOTHING), np.arange(len(store)) % 10
+    work = [(method, Plan(f"network {i}", labels, np.arange(len(store)), seed=i)) for i in range(networks)]
+    factory = fast_cnn_factory(cast("Samples", store), 10, widths=tuple(widths))
+    made = Lockstep(store, factory, work, fast_schedule(16, batch), Options(batch_size=batch))
+    for row in range(networks):
+        made._begin_epoch(row)
+    return made
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def rate(made: Lockstep, networks: int, batch: int, seconds: float) -> float:
+    """Pictures a second, of all networks."""
+    device = made.store.device
+    made.stepper.run(3, batch)
+    wait(device)
+    began, steps = time.perf_counter(), 0
+    while (spent := time.perf_counter() - began) < seconds or steps == 0:
+        made.stepper.run(5, batch)
+        wait(device)
+        steps += 5
+    return steps * batch * networks / spent if spent else 0.0
+
+
+def profile(made: Lockstep, batch: int, top: int) -> None:
+    """The kernels that take most of a step."""
+    activity = torch.profiler.ProfilerActivity.CUDA
+    with torch.profiler.profile(activities=[activity]) as record:
+        made.stepper.run(PROFILED, batch)
+        torch.cuda.synchronize()
+    events = sorted(record.key_averages(), key=lambda event: -event.self_device_time_total)
+    total = sum(event.self_device_time_total for event in events)
+    count = sum(event.count for event in events) / PROFILED
+    print(f"\none network: {total / PROFILED / 1000:.3f} ms of {count:.0f} kernels a step")
+    for event in events[:top]:
+        share, each = 100 * event.self_device_time_total / total, event.self_device_time_total / event.count
+        print(f"{share:5.1f} %  {each:8.1f} us x {event.count / PROFILED:5.1f}  {event.key[:110]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--widths", type=int, nargs="+", default=list(WIDTHS))
+    parser.add_argument("--samples", type=int, default=25_000)
+    parser.add_argument("--top", type=int, default=20, help="kernels to name")
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    device = choose_device(options.device)
+    store = noise_store(device, options.samples)
+    operations = 6 * multiply_adds(widths=options.widths)
+    print(f"{torch.cuda.get_device_name(device) if device.type == 'cuda' else 'CPU'}, torch {torch.__version__}")
+    with fastest_convolutions(device):
+        for networks in options.networks:
+            made = lockstep(store, networks, options.batch, options.widths)
+            found = rate(made, networks, options.batch, options.seconds)
+            print(f"{networks} networks: {found:,.0f} img/s, {found * operations / 1e12:.0f} TFLOP/s", flush=True)
+        if device.type == "cuda":
+            made = lockstep(store, 1, options.batch, options.widths)
+            made.stepper.run(3, options.batch)
+            profile(made, options.batch, options.top)
+
+
+if __name__ == "__main__":
+    main()
