@@ -9,7 +9,7 @@
 
 Protocol "paper" is told the noise pattern and reads the ratio from iteration 1's first half (Eq. 4). Protocol
 "auto" is told nothing: in iteration 1 it measures the noise (`estimate`), which takes two more trainings, lets those
-select instead where they are better, and takes r from the noise.
+select too where they are better, and takes r from the noise. Uneven noise is undone in what networks predict (`unmix`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from labelsieve.selection.estimate import (
 )
 from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over, selected_pairs
 from labelsieve.selection.outcome import JudgedSelection, finish
-from labelsieve.selection.repeats import averaged, over_first_split
+from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.state import INCVState
 from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, unmixed
@@ -117,59 +117,27 @@ def iteration(
         note = f"stopped after iteration {state.done}: {len(candidates)} candidates are left, too few for two halves"
         return replace(state, stopped=True, notes=(*state.notes, note))
 
-    splits = [
-        halves(candidates, given, np.random.default_rng([seed, k, 0, s] if s else [seed, k]), even=not paper)
-        for s in range(settings.repeats)
-    ]
     keep_best = k <= state.best_until
-    # The paper starts every training from the same weights; the split's own generator is another one.
-    seeds = (seed, seed) if paper else split_seeds(seed, k, (1, 2), settings.repeats)
-    chosen = state.selected
-    jobs = []
-    for s, (first, second) in enumerate(splits):
-        suffix = f"-split{1 + s}" if s else ""
-        jobs += [
-            Job(f"{name}-{k}-1{suffix}", given, together(chosen, first), second, seeds[2 * s], keep_best),
-            Job(f"{name}-{k}-2{suffix}", given, together(chosen, second), first, seeds[2 * s + 1], keep_best),
-        ]
+    splits, jobs = splits_and_jobs(state, given, settings, seed, name, keep_best)
     answers = yield jobs
     check_answers(jobs, answers)
-    held_out = [(second, first) for first, second in splits]
-    scored, answers = held_out[0], list(over_first_split(held_out, answers, given, classes))
-    labels = [given[half] for half in scored]
-    raw = answers
-    if k == 1 and not paper:
-        first_look = estimate_from_scores(answers, labels, classes, seed=seed, method="confident counting")
-        answers, _ = better_unmixed(answers, labels, first_look)
-    elif state.unmixes:
-        trained_on = rows_to_one(state.kept + state.left / 2)
-        if can_unmix(trained_on):
-            answers = [unmixed(s, y, trained_on) for s, y in zip(answers, labels, strict=True)]
-    begun, state = state, with_scores(state, scored, answers, given)
-
+    scored, looks = splits[0], over_first_split(splits, answers, given, classes)
     history: dict[str, Any] = {
         "iteration": k,
         "candidates": len(candidates),
-        "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(answers, scored, strict=True)],
+        "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(looks, scored, strict=True)],
         "keep_best": keep_best,
         "splits": len(splits),
     }
-    if k == 1 and paper:
-        state = with_paper_noise(state, history["agreement"][0], classes, settings)
+    if paper:
+        state = with_scores(state, scored, looks, given)
+        state = with_paper_noise(state, history["agreement"][0], classes, settings) if k == 1 else state
     elif k == 1:
-        estimate, again = yield from cross_fitted_steps(
-            given, classes, scored, (answers[0], answers[1]), held_out=raw, seed=seed,
-            job_seeds=split_seeds(seed, k, (3, 4), settings.repeats), name=name, keep_best=keep_best,
-            more=held_out[1:],
-        )  # fmt: skip
-        # The first look's own count of the noise was good enough to choose what g learns from; this one is better.
-        answers, unmixes = better_unmixed(raw, labels, estimate)
-        state = replace(with_scores(begun, scored, answers, given), unmixes=unmixes)
-        if again is not None:
-            state, history["selector"] = best_of_both(state, scored, answers, again, given, estimate)
-        state = with_judgement(state, given, estimate)
-        state = with_measured_noise(state, estimate, settings)
-        history["estimate"] = estimate.summary()
+        seeds = split_seeds(seed, k, (3, 4), settings.repeats)
+        state, told = yield from measured(state, given, classes, splits, looks, settings, seed, seeds, name, keep_best)
+        history |= told
+    else:
+        state = with_scores(state, scored, unmixed_again(state, scored, looks, given), given)
 
     verdict, fell = state.verdict.copy(), state.iteration.copy()
     for half, job in zip(scored, jobs[:2], strict=True):
@@ -185,6 +153,70 @@ def iteration(
     if not paper:
         state = with_expected_right(state, candidates, given, classes)
     return with_history(state, history, given, settings, names)
+
+
+def splits_and_jobs(
+    state: INCVState, given: IntArray, settings: INCVSettings, seed: int, name: str, keep_best: bool
+) -> tuple[list[Split], list[Job]]:
+    """The held-out halves of every split, and the trainings that are asked about them."""
+    k, paper, chosen = state.done + 1, settings.protocol == "paper", state.selected
+    # The paper starts every training from the same weights; the split's own generator is another one.
+    seeds = (seed, seed) if paper else split_seeds(seed, k, (1, 2), settings.repeats)
+    splits, jobs = [], []
+    for s in range(settings.repeats):
+        rng = np.random.default_rng([seed, k, 0, s] if s else [seed, k])
+        first, second = halves(state.candidates, given, rng, even=not paper)
+        suffix = f"-split{1 + s}" if s else ""
+        splits.append((second, first))
+        jobs += [
+            Job(f"{name}-{k}-1{suffix}", given, together(chosen, first), second, seeds[2 * s], keep_best),
+            Job(f"{name}-{k}-2{suffix}", given, together(chosen, second), first, seeds[2 * s + 1], keep_best),
+        ]
+    return splits, jobs
+
+
+def measured(
+    state: INCVState,
+    given: IntArray,
+    classes: int,
+    splits: Sequence[Split],
+    looks: tuple[Scores, Scores],
+    settings: INCVSettings,
+    seed: int,
+    job_seeds: Sequence[int],
+    name: str,
+    keep_best: bool,
+) -> Generator[list[Job], list[Scores], tuple[INCVState, dict[str, Any]]]:
+    """Iteration 1 of protocol "auto": the noise, what follows from it, and who selects."""
+    scored = splits[0]
+    labels = [given[half] for half in scored]
+    first_count = estimate_from_scores(looks, labels, classes, seed=seed, method="confident counting")
+    first, second = better_unmixed(looks, labels, first_count)[0]
+    estimate, again = yield from cross_fitted_steps(
+        given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
+        keep_best=keep_best, more=splits[1:],
+    )  # fmt: skip
+    # The first count was good enough to choose what g learns from; the estimate by g is better.
+    answers, unmixes = better_unmixed(looks, labels, estimate)
+    told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}
+    state = replace(with_scores(state, scored, answers, given), unmixes=unmixes)
+    if again is not None:
+        state, told["selector"] = best_of_both(state, scored, answers, again, given, estimate)
+    state = with_measured_noise(with_judgement(state, given, estimate), estimate, settings)
+    if unmixes:
+        note = "mistakes prefer some classes: what networks predict is corrected for it before it selects"
+        state = replace(state, notes=(*state.notes, note))
+    return state, told
+
+
+def unmixed_again(state: INCVState, scored: Split, looks: Sequence[Scores], given: IntArray) -> Sequence[Scores]:
+    """After iteration 1: networks that were trained on the selected and half of the candidates."""
+    if not state.unmixes:
+        return looks
+    trained_on = rows_to_one(state.kept + state.left / 2)
+    if not can_unmix(trained_on):
+        return looks
+    return [unmixed(s, given[half], trained_on) for s, half in zip(looks, scored, strict=True)]
 
 
 def with_scores(state: INCVState, scored: Sequence[IntArray], answers: Sequence[Scores], given: IntArray) -> INCVState:
