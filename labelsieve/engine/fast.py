@@ -44,7 +44,11 @@ def fast_schedule(epochs: int = EPOCHS, batch_size: int = BATCH_SIZE) -> Schedul
 
 
 def fast_store(x: NDArray[np.uint8], device: torch.device | str = "cpu", *, augment: bool = True) -> PictureStore:
-    """Pictures onto the device, shifted by at most two pixels and flipped in training."""
+    """Pictures onto the device, shifted by at most two pixels and flipped in training; scored as three views, a pixel
+    apart along the diagonal."""
     device = torch.device(device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    return PictureStore(x, device, shift=min(SHIFT, x.shape[1] // 8) if augment else 0, flip=augment, dtype=dtype)
+    store = PictureStore(x, device, shift=min(SHIFT, x.shape[1] // 8) if augment else 0, flip=augment, dtype=dtype)
+    if store.shift:
+        store.views = tuple(store.shifted(by, by) for by in (0, 1, -1))
+    return store

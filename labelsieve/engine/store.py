@@ -2,7 +2,7 @@
 
 A store answers `batch(index [n,B], code [n,B])` with [B, n*channels, ...], the layout the stacked networks read.
 A code says how a sample is augmented; `codes` is how many there are (1: not at all), `plain` the one that changes
-nothing.
+nothing. Scoring sees a sample as the store's `views`, codes too, say: where it names none, plain.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class PictureStore:
         self.offset = torch.as_tensor(-self.mean / self.std, dtype=torch.float32, device=device)
         self.span = 2 * shift + 1
         self.codes = self.span * self.span * (2 if flip else 1)
-        self.plain = shift * self.span + shift
+        self.plain = self.shifted(0, 0)
+        self.views: tuple[int, ...] = (self.plain,)
         self.padded_width = self.width + 2 * shift
         padded = np.empty((len(x), self.height + 2 * shift, self.padded_width, channels), dtype=np.uint8)
         for start in range(0, len(x), 8192):
@@ -93,6 +94,10 @@ class PictureStore:
 
     def __len__(self) -> int:
         return self._length
+
+    def shifted(self, down: int, right: int) -> int:
+        """The code of pictures looked at so many pixels further down and right."""
+        return (self.shift + down) * self.span + self.shift + right
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
         if self.pixels.is_cuda and kernels.available():

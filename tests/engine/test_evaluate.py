@@ -9,6 +9,7 @@ from torch import nn
 
 from labelsieve.engine import Schedule, VectorStore, evaluate
 from labelsieve.engine.bundle import Bundle, initial_state, stackable
+from labelsieve.engine.fast import fast_store
 from labelsieve.models.resnet_cifar import ResNetCifar
 
 CPU = torch.device("cpu")
@@ -113,3 +114,28 @@ def test_a_new_start_of_one_network_leaves_its_neighbour_alone():
     assert all(torch.equal(second[name], tensor) for name, tensor in initial_state(tiny_resnet, 9).items())
     assert stack.count.tolist() == [5, 0]
     assert (stack.first[stack.owner == 0] == 1).all() and (stack.first[stack.owner == 1] == 0).all()
+
+
+def test_several_views_are_averaged_in_log_space():
+    pictures = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), dtype=np.uint8)
+    seen = fast_store(pictures)
+    assert [seen.views, seen.plain] == [(12, 18, 6), 12]  # of 5 x 5 places the middle, and one off along the diagonal
+    stack = bundle_of(tiny_resnet, (1, 2))
+    index = torch.arange(9).expand(2, -1)
+    with torch.no_grad(), evaluate.inference(stack):
+        parts = [stack.forward(seen.batch(index, torch.full_like(index, view))).softmax(2) for view in seen.views]
+    geometric = torch.stack(parts).log().mean(0).exp()
+    expected = geometric / geometric.sum(2, keepdim=True)
+    (place, logits), *rest = evaluate.outputs(stack, seen, index)
+    assert not rest and place == slice(0, 9)
+    torch.testing.assert_close(logits.softmax(2), expected, rtol=1e-4, atol=1e-6)
+    assert (logits.softmax(2) - parts[0]).abs().max() > 1e-3  # the other views are seen
+
+
+def test_a_view_is_the_picture_moved():
+    pictures = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), dtype=np.uint8)
+    seen = fast_store(pictures)
+    index = torch.tensor([[0, 1]])
+    plain, moved = (seen.batch(index, torch.full_like(index, view)) for view in seen.views[:2])
+    torch.testing.assert_close(moved[:, :, :-1, :-1], plain[:, :, 1:, 1:])
+    assert fast_store(pictures, augment=False).views == (0,)
