@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelsieve.errors import InputError
+from labelsieve.models import kernels
 from labelsieve.models.in_turn import InTurn
 from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
 from labelsieve.models.layers import BatchNorm, Linear
@@ -143,7 +144,10 @@ class FastCNN(InTurn):
         x = F.pad(x, (0, 1, 0, 1))  # keeps the sides, 32 pixels stay 32
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
-        y = bias_gelu(F.conv2d(x, self.filters.to(x.dtype, memory_format=layout)), self.filter_bias)
+        filters = self.filters.to(x.dtype, memory_format=layout)
+        if x.is_cuda:
+            x, filters = (kernels.aligned(t) for t in (x, filters))
+        y = bias_gelu(F.conv2d(x, filters), self.filter_bias)
         for weight, norm in zip(self.weights, self.norms, strict=True):
             y = norm(F.conv2d(y, weight.to(x.dtype, memory_format=layout), padding=1))
         return y.amax((2, 3)).float() * LOGIT_SCALE

@@ -51,8 +51,10 @@ class Conv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         bias = None if self.bias is None else self.bias.to(x.dtype)
-        layout = torch.channels_last if x.is_cuda else torch.preserve_format
-        return F.conv2d(x, self.weight.to(x.dtype, memory_format=layout), bias, self.stride, self.padding)
+        weight = self.weight.to(x.dtype, memory_format=torch.channels_last if x.is_cuda else torch.preserve_format)
+        if x.is_cuda:
+            x, weight = (kernels.aligned(t) for t in (x, weight))
+        return F.conv2d(x, weight, bias, self.stride, self.padding)
 
 
 class Unit(nn.Module):

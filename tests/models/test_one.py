@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelsieve.models import kernels
 from labelsieve.models.kernels import reference
 from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
 
@@ -126,3 +127,11 @@ def test_on_a_cpu_it_is_the_layers_one_after_the_other(pool: bool) -> None:
     x = F.max_pool2d(t["x"], 2) if pool else t["x"]
     torch.testing.assert_close(got, F.gelu(F.batch_norm(x, t["mean"], t["var"], t["gamma"], t["beta"], True)))
     torch.testing.assert_close(mean, t["mean"])
+
+
+def test_channels_added_to_inputs_and_weights_change_no_convolution() -> None:
+    x, weight = torch.randn(2, 3, 7, 7).to(memory_format=torch.channels_last), torch.randn(5, 3, 3, 3)
+    wide, more = kernels.aligned(x), kernels.aligned(weight)
+    assert wide.shape[1] == more.shape[1] == 8 and wide.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(F.conv2d(wide, more, stride=2), F.conv2d(x, weight, stride=2), rtol=1e-4, atol=1e-5)
+    assert kernels.aligned(wide) is wide

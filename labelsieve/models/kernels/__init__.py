@@ -15,6 +15,7 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from labelsieve.models.kernels import reference
 
@@ -35,6 +36,11 @@ def fused() -> bool:
 def usable(x: Tensor) -> bool:
     """Whether the kernels take this tensor: half precision, on such a device."""
     return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and available()
+
+
+def aligned(x: Tensor) -> Tensor:
+    """Zero channels added up to eight, of inputs and weights alike: dense kernels load eight at a time, or slowly."""
+    return F.pad(x, (0, 0, 0, 0, 0, 8 - x.shape[1])) if x.shape[1] < 8 else x
 
 
 def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1) -> Tensor:
@@ -117,4 +123,13 @@ def batch_norm_act(
     )
 
 
-__all__ = ["available", "batch_norm_act", "fused", "grouped_conv3x3", "grouped_conv3x3_sums", "reference", "usable"]
+__all__ = [
+    "aligned",
+    "available",
+    "batch_norm_act",
+    "fused",
+    "grouped_conv3x3",
+    "grouped_conv3x3_sums",
+    "reference",
+    "usable",
+]

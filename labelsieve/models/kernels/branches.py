@@ -95,7 +95,8 @@ def conv_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int
     dx, dweight, _ = torch.ops.aten.convolution_backward(
         dy, x, weight, None, [1, 1], list(padding), [1, 1], False, [0, 0], 1, [True, True, False]
     )
-    return dx.contiguous(memory_format=LAST), dweight
+    # one pass instead of two: the optimizer wants them in single precision and in the order of the parameters
+    return dx.contiguous(memory_format=LAST), dweight.to(torch.float32, memory_format=torch.contiguous_format)
 
 
 def backward(
@@ -110,7 +111,7 @@ def backward(
         TWO=more is not None, RELU=relu, **tiles.tile,
     )  # fmt: skip
     djoined, dweight = conv_gradient(through, block.joined, block.weight, (0, 0))
-    project = [dweight.float() * scale, part.sum(0) * scale]
+    project = [dweight * scale, part.sum(0) * scale]
     pieces: list[Tensor] = []
     inner: list[Tensor] = []
     place = 0
@@ -122,12 +123,12 @@ def backward(
         for layer in reversed(layers):
             dy, dgamma, dbeta = gradient(layer.y, layer.table, [own], valid=layer.valid)
             own, dweight = conv_gradient(dy, layer.x, layer.weight, layer.padding)
-            found = [dweight.float(), dgamma, dbeta, *found]
+            found = [dweight, dgamma, dbeta, *found]
         pieces.append(own)
         inner += found
     dy, dgamma, dbeta = gradient(block.first.y, block.first.table, pieces, valid=block.first.valid)
     dx, dweight = conv_gradient(dy, block.first.x, block.first.weight, (0, 0))
-    return through, dx, [dweight.float(), dgamma, dbeta, *inner, *project]
+    return through, dx, [dweight, dgamma, dbeta, *inner, *project]
 
 
 class _Chain(torch.autograd.Function):
