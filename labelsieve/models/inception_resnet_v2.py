@@ -118,7 +118,7 @@ class Reduction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         straight = [] if self.straight is None else [self.straight(x)]
-        return torch.cat([*straight, *self.branches(x), F.max_pool2d(x, 3, 2)], 1)
+        return torch.cat([*straight, *self.branches(x), kernels.max_pool3(x)], 1)
 
 
 class Residual(nn.Module):
@@ -194,8 +194,8 @@ class InceptionResNetV2(InTurn):
                 f"pictures of {x.shape[-1]} x {x.shape[-2]} pixels: Inception-ResNet-v2 needs at least "
                 f"{SMALLEST} a side; choose a smaller model or load the pictures larger"
             )
-        y = F.max_pool2d(self.stem1(x), 3, 2)
-        y = F.max_pool2d(self.stem2(y), 3, 2)
+        y = kernels.max_pool3(self.stem1(x))
+        y = kernels.max_pool3(self.stem2(y))
         y = self.blocks_a(self.mixed_5b(y))
         y = self.blocks_b(self.reduce_a(y))
         y = self.last(self.blocks_c(self.reduce_b(y)))

@@ -118,6 +118,27 @@ if find_spec("triton") is not None:
         assert one.supported(torch.zeros(1, 1, 3, 4)) and one.supported(torch.zeros(1, 1, 2, 4), pool=True)
         assert not one.supported(torch.zeros(1, 1, 3, 4), pool=True)
 
+    @pytest.mark.parametrize("size", [(7, 9), (8, 6), (3, 3), (12, 11)], ids=str)
+    def test_pooling_of_three_by_three(size: tuple[int, int]) -> None:
+        from labelsieve.models.kernels import pool
+
+        rng = torch.Generator().manual_seed(0)
+        x = torch.randint(0, 6, (3, 70, *size), generator=rng).float().to(DEVICE)  # many ties: the first one counts
+        mine, torchs = x.clone().requires_grad_(), x.clone().requires_grad_()
+        got, want = pool.max_pool3(mine), F.max_pool2d(torchs, 3, 2)
+        assert torch.equal(got, want)
+        g = torch.randn(want.shape, generator=rng).to(DEVICE)
+        got.backward(g)
+        want.backward(g)
+        torch.testing.assert_close(mine.grad, torchs.grad)
+
+    def test_pooling_hides_nothing_that_is_not_a_number() -> None:
+        from labelsieve.models.kernels import pool
+
+        x = torch.zeros(1, 4, 5, 5, device=DEVICE)
+        x[0, :, 1, 2] = torch.nan
+        assert torch.equal(pool.max_pool3(x).isnan(), F.max_pool2d(x, 3, 2).isnan())
+
 
 @pytest.mark.parametrize("pool", [False, True])
 def test_on_a_cpu_it_is_the_layers_one_after_the_other(pool: bool) -> None:

@@ -43,6 +43,15 @@ def aligned(x: Tensor) -> Tensor:
     return F.pad(x, (0, 0, 0, 0, 0, 8 - x.shape[1])) if x.shape[1] < 8 else x
 
 
+def max_pool3(x: Tensor) -> Tensor:
+    """The largest of 3 x 3 pixels, two apart, without a border."""
+    if usable(x):
+        from labelsieve.models.kernels import pool
+
+        return pool.max_pool3(x)
+    return F.max_pool2d(x, 3, 2)
+
+
 def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1) -> Tensor:
     """Each of n networks' channels with its own 3x3 weights, padding 1."""
     if usable(x):
