@@ -139,6 +139,30 @@ if find_spec("triton") is not None:
         x[0, :, 1, 2] = torch.nan
         assert torch.equal(pool.max_pool3(x).isnan(), F.max_pool2d(x, 3, 2).isnan())
 
+    @pytest.mark.parametrize("nesterov", [False, True])
+    def test_sgd_by_one_kernel(nesterov: bool) -> None:
+        from labelsieve.engine.bundle import Bundle, initial_state
+        from labelsieve.engine.schedule import Schedule
+        from labelsieve.models.kernels.sgd import sgd
+        from labelsieve.models.small import MLP
+
+        def factory(n: int = 1) -> MLP:
+            return MLP(3, inputs=5, n=n)
+
+        schedule = Schedule(1, ((0, 0.1),), optimizer="sgd", weight_decay=0.1, momentum=0.8, nesterov=nesterov)
+        usual = Bundle(factory, [initial_state(factory, seed) for seed in range(2)], schedule, torch.device("cpu"))
+        usual.rate.copy_(torch.tensor([0.1, 0.03]))
+        names = ("flat", "first", "decay", "owner", "rate")
+        mine = {name: getattr(usual, name).clone().to(DEVICE) for name in names}
+        for seed in range(3):
+            rng = torch.Generator().manual_seed(seed)
+            gradients = [torch.randn(p.shape, generator=rng) for p in usual.parameters]
+            usual.update(gradients)
+            flat = torch.cat([g.reshape(-1) for g in gradients]).to(DEVICE)
+            sgd(mine["flat"], flat, *(mine[name] for name in names[1:]), momentum=0.8, nesterov=nesterov)
+        for name in ("flat", "first"):
+            torch.testing.assert_close(mine[name].cpu(), getattr(usual, name), rtol=1e-5, atol=1e-6)
+
 
 @pytest.mark.parametrize("pool", [False, True])
 def test_on_a_cpu_it_is_the_layers_one_after_the_other(pool: bool) -> None:
