@@ -167,18 +167,27 @@ class Bundle(Networks):
             gradient = torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1).float() for p, g in pairs])
             self.world.add_up(gradient)
             self.count += 1
-            if self.second is not None and self.flat.is_cuda and kernels.available():
-                from labelsieve.models.kernels import step
-
-                step.adam(
-                    self.flat, gradient, self.first, self.second, self.decay, self.owner, self.rate, self.count
-                )  # fmt: skip
+            if self.flat.is_cuda and kernels.available():
+                self._by_one_kernel(gradient)
                 return
             gradient.addcmul_(self.flat, self.decay)
             if self.schedule.optimizer == "adam":
                 self._adam(gradient)
             else:
                 self._sgd(gradient)
+
+    def _by_one_kernel(self, gradient: Tensor) -> None:
+        if self.second is None:
+            from labelsieve.models.kernels.sgd import sgd
+
+            momentum, nesterov = self.schedule.momentum, self.schedule.nesterov
+            sgd(
+                self.flat, gradient, self.first, self.decay, self.owner, self.rate, momentum=momentum, nesterov=nesterov
+            )
+        else:
+            from labelsieve.models.kernels.step import adam
+
+            adam(self.flat, gradient, self.first, self.second, self.decay, self.owner, self.rate, self.count)
 
     def _each(self, per_network: Tensor) -> Tensor:
         """One value a network, spread over its parameters."""
