@@ -198,6 +198,8 @@ def measure(row: dict[str, Any], options: argparse.Namespace) -> dict[str, float
     torch.backends.cudnn.benchmark = row.get("trial", False)
     torch.backends.cudnn.deterministic = row.get("exact", False)
     os.environ["LABELSIEVE_FUSED"] = "1" if row.get("fused", True) else "0"
+    if row["loop"] == "eager":
+        os.environ["LABELSIEVE_KERNELS"] = "0"  # torch's own layers, pooling and all
     torch.backends.cudnn.allow_tf32 = row.get("tf32", True)  # True is torch's default for convolutions
     store = DevicePictures(
         Noise(options.samples, round(options.crop * 256 / 227)), device, crop=options.crop, workers=0
