@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with CIFAR-10")
     parser.add_argument("--model", default="resnet32", help="resnet32 or fast")
-    parser.add_argument("--epochs", type=int, help="default: 50, fast: 16")
+    parser.add_argument("--epochs", type=int, help="default: 50, fast: 10")
     parser.add_argument("--batch-size", type=int, help="default: 128, fast: 512")
     parser.add_argument("--checkpoint", default="auto", help="which epoch selects: auto (the best), last")
     parser.add_argument("--seed", type=int, default=0)

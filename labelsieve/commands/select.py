@@ -37,7 +37,7 @@ class SelectOptions:
     """At most so many of INCV."""
 
     epochs: int | None = None
-    """Of each training of the selection, where the model is a network: 50, or 16 of the fast one."""
+    """Of each training of the selection, where the model is a network: 50, or 10 of the fast one."""
 
     model: str = "auto"
     """auto; boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees; fast (small pictures, on a GPU), mlp,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.store import PictureStore
 
-EPOCHS, BATCH_SIZE = 16, 512
+EPOCHS, BATCH_SIZE = 10, 512  # after more epochs it has learnt more of the wrong labels
 MOMENTUM, WEIGHT_DECAY = 0.85, 0.0153 / 11.5
 RATE_AT_1024 = 11.5 / (1 + 1 / (1 - MOMENTUM))
 START, PEAK_AT, END = 0.2, 0.23, 0.07

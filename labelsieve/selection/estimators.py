@@ -47,7 +47,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     pattern : "auto", "symmetric" or "pair", where the noise pattern is known.
     checkpoint : which epoch of a network selects: "auto", "last", "best-until-2".
     repeats : random splits in each iteration, whose predictions are averaged: better, for so many times the cost.
-    epochs, device, loss : for networks. epochs: None is 50, or 16 of the fast one. loss: "ce", or "gce", generalised
+    epochs, device, loss : for networks. epochs: None is 50, or 10 of the fast one. loss: "ce", or "gce", generalised
         cross-entropy, which learns doubtful labels late.
 
     Attributes
