@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,20 +45,33 @@ class InTurn(Stackable):
     def features(self, x: Tensor) -> Tensor:
         if self.n == 1:
             return self.one(x)
-        # unbind's gradient is one stack, where that of n slices would be n sums of the whole
-        every = {
-            name: tensor.view(self.n, -1, *tensor.shape[1:]).unbind(0)
-            for name, tensor in (*self.named_parameters(), *self.named_buffers())
-            if not name.startswith(HEAD)
-        }
+        own = {name: p for name, p in self.named_parameters() if not name.startswith(HEAD)}
+        parts: tuple[Tensor, ...] = _Apart.apply(self.n, *own.values())  # type: ignore[no-untyped-call]
+        every = {name: parts[at * self.n : (at + 1) * self.n] for at, name in enumerate(own)}
+        every |= {name: tuple(buffer.chunk(self.n)) for name, buffer in self.named_buffers()}
         turn, found = _Turn(self), []
         norms = [layer for layer in self.modules() if isinstance(layer, BatchNorm)]
-        for i, own in enumerate(x.chunk(self.n, 1)):
-            if own.is_cuda and own.ndim == 4:
-                own = own.contiguous(memory_format=torch.channels_last)
+        for i, seen in enumerate(x.chunk(self.n, 1)):
+            if seen.is_cuda and seen.ndim == 4:
+                seen = seen.contiguous(memory_format=torch.channels_last)
             with _valid_of(norms, i):
-                found.append(functional_call(turn, {f"network.{name}": t[i] for name, t in every.items()}, (own,)))
+                found.append(functional_call(turn, {f"network.{name}": t[i] for name, t in every.items()}, (seen,)))
         return torch.cat(found, 1)
+
+
+class _Apart(torch.autograd.Function):
+    """Each parameter's n parts, one parameter after the other; all gradients are put together in one operation."""
+
+    @staticmethod
+    def forward(ctx: Any, n: int, *parameters: Tensor) -> tuple[Tensor, ...]:
+        ctx.shapes = [p.shape for p in parameters]
+        return tuple(part for p in parameters for part in p.chunk(n))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        flat = torch.cat([g.reshape(-1) for g in gradients])
+        whole = torch.split(flat, [shape.numel() for shape in ctx.shapes])
+        return None, *(g.view(shape) for g, shape in zip(whole, ctx.shapes, strict=True))
 
 
 class _Turn(nn.Module):

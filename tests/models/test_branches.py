@@ -8,8 +8,10 @@ from importlib.util import find_spec
 import pytest
 import torch
 
+from labelsieve.models import kernels
+from labelsieve.models.in_turn import InTurn
 from labelsieve.models.inception_resnet_v2 import Residual, Residuals, block_c
-from labelsieve.models.layers import BatchNorm
+from labelsieve.models.layers import BatchNorm, Linear
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
@@ -103,6 +105,39 @@ if find_spec("triton") is not None:
             assert branches.supported(made, x)
             torch.testing.assert_close(branches.residual_blocks(made, x), made(x), rtol=1e-4, atol=1e-4)
         assert all(torch.equal(before[name], tensor) for name, tensor in made.named_buffers())
+
+    class Two(InTurn):
+        """Networks of nothing but residual blocks."""
+
+        def __init__(self, *, n: int = 1) -> None:
+            super().__init__(n)
+            self.blocks = blocks(3)
+            self.head = Linear(n, 18, 2)
+            self.multiply()
+
+        def one(self, x: torch.Tensor) -> torch.Tensor:
+            return self.blocks(x).mean((2, 3))
+
+    def test_networks_in_turn_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+        x = torch.randn(4, 36, 3, 3, device=DEVICE).to(memory_format=torch.channels_last)
+        results = []
+        for used in (True, False):
+            monkeypatch.setattr(kernels, "usable", lambda x, used=used: used)
+            stack = Two(n=2).to(DEVICE)
+            with torch.no_grad():
+                for p in stack.parameters():
+                    p.copy_(torch.cos(torch.arange(p.numel(), device=DEVICE)).view_as(p))
+            for layer in stack.modules():
+                if isinstance(layer, BatchNorm):
+                    layer.valid = torch.tensor([4, 2], dtype=torch.int32, device=DEVICE)
+            y = stack(x).view(4, 2, 2)
+            names, parameters = zip(*stack.named_parameters(), strict=True)
+            gradients = torch.autograd.grad(y[:, 0].sum() + y[:2, 1].square().sum(), parameters)
+            found = dict(zip(names, gradients, strict=True)) | dict(stack.named_buffers())
+            results.append(found | {"first": y[:, 0].detach(), "second": y[:2, 1].detach()})
+        for name, value in results[1].items():
+            error = (results[0][name] - value).norm() / value.norm().clamp_min(1e-2)
+            assert error < 1e-3, (name, float(error))
 
     def test_what_several_processes_share_is_left_alone() -> None:
         from labelsieve.models.kernels import branches
