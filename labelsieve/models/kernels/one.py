@@ -21,8 +21,8 @@ from labelsieve.models.kernels.blocks import power_of_two
 LAST = torch.channels_last
 NONE, RELU, GELU = 0, 1, 2
 ROWS, COLUMNS = 64, 64  # a tile: pixels, channels
-PROGRAMS = 528  # of the kernels that sum: four a multiprocessor of an H200
-SUM_TILE = {"BR": 64, "BC": 16, "num_warps": 4}
+PROGRAMS = 512  # of the kernels that sum, at most: nearly four a multiprocessor of an H200
+SUM_TILE = {"BR": PROGRAMS, "BC": 16, "num_warps": 8}  # all partial sums in one round of loads
 
 
 class Tiles:
