@@ -163,10 +163,10 @@ def whole_outputs(
     hidden: list[Tensor] = []
     with inference.inference(bundle):
         for piece in torch.split(places, 512, dim=1):
-            seen = module.features(store.batch(piece, torch.full_like(piece, store.plain)))
-            logits = module.head(seen).view(len(seen), bundle.n, -1)
-            probs.append(logits.float().softmax(2).cpu())
-            hidden.append(seen.view(len(seen), bundle.n, -1).half().cpu())
+            views = [module.features(store.batch(piece, torch.full_like(piece, view))) for view in store.views]
+            logits = torch.stack([module.head(seen).float().view(len(seen), bundle.n, -1) for seen in views])
+            probs.append(logits.log_softmax(3).mean(0).softmax(2).cpu())  # as evaluate.outputs
+            hidden.append(views[0].view(len(views[0]), bundle.n, -1).half().cpu())
     all_probs, all_hidden = torch.cat(probs).numpy(), torch.cat(hidden).numpy()
     return [(all_probs[: len(own), i].copy(), all_hidden[: len(own), i].copy()) for i, own in enumerate(wanted)]
 
