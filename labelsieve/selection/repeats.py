@@ -51,8 +51,8 @@ def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
     order = np.argsort(np.where(first, -levels, np.inf), axis=1, kind="stable")[:, : min(LEADERS, classes)]
     return Scores(
         predicted, probability, confidence, -np.log(probability),
-        leaders=np.take_along_axis(candidates, order, axis=1),
-        shares=np.exp(np.take_along_axis(levels, order, axis=1)) / total[:, None],
+        leaders=np.take_along_axis(candidates, order, axis=1).astype(np.int32),
+        shares=(np.exp(np.take_along_axis(levels, order, axis=1)) / total[:, None]).astype(np.float32),
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def _unmixed(scores: Scores, given: IntArray, T: FloatArray) -> Scores:
     of_given = p[at, given]
     return Scores(
         best.astype(np.int64), of_given, p[at, best], -np.log(of_given),
-        leaders=order.astype(np.int32), shares=np.take_along_axis(p, order, axis=1),
+        leaders=order.astype(np.int32), shares=np.take_along_axis(p, order, axis=1).astype(np.float32),
     )  # fmt: skip
 
 
