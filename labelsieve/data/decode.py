@@ -89,7 +89,7 @@ def _simplejpeg(data: bytes, side: int) -> Pixels | None:
 
 
 def _pillow(data: bytes, side: int) -> Image.Image:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -101,6 +101,8 @@ def _pillow(data: bytes, side: int) -> Image.Image:
             if picture.mode == "P" and "transparency" in picture.info:
                 return picture.convert("RGBA").convert("RGB")
             return picture.convert("RGB")
+    except UnidentifiedImageError as problem:  # its own words name an object in memory
+        raise UnreadablePictureError("not a readable picture: of no known format") from problem
     except Exception as problem:  # pillow's decoders raise whatever their format's library does
         raise UnreadablePictureError(f"not a readable picture ({type(problem).__name__}: {problem})") from problem
 

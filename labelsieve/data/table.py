@@ -122,7 +122,7 @@ class _Lines:
     def _starts(self) -> list[int]:
         assert self.path is not None
         starts, before = [], 0
-        with self.path.open(newline="", encoding="utf-8-sig") as file:
+        with self.path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
             rows = csv.reader(file, delimiter=_delimiter(self.path))
             for row in rows:
                 if row:
@@ -133,7 +133,7 @@ class _Lines:
 
 def _delimiter(path: Path) -> str:
     """Tab or semicolon where the first line has no comma but those."""
-    with path.open(encoding="utf-8-sig") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         first = file.readline()
     return next((mark for mark in (",", "\t", ";") if mark in first), ",")
 
