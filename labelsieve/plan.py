@@ -28,8 +28,8 @@ from labelsieve.engine.evaluate import probabilities
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 
-# Of a sample on the host, without its id: selection's peak in benchmarks/growth.md, 293 to 306 from 10^5 samples on.
-HOST_BYTES = 310
+# Of a sample on the host, without its id: selection's peak in benchmarks/growth.md, 399 to 419 from 10^5 samples on.
+HOST_BYTES = 420
 
 
 @dataclass(frozen=True)
