@@ -106,7 +106,7 @@ def trained(chosen: argparse.Namespace, path: str) -> dict[str, Any]:
         checkpoint=chosen.checkpoint and chosen.checkpoint / f"{chosen.recipe}-{path}", checkpoint_seconds=20,
     )  # fmt: skip
     accuracy = [float((result.watched[-1, 0] == y_test).mean()) for result in results]
-    seconds = sum(line["seconds"] for line in results[0].history)  # of all sessions, if it was stopped
+    seconds = sum(line["seconds"] for line in results[0].history)  # also of what ran before a stop
     return {
         "recipe": chosen.recipe, "path": path, "schedule": schedule.settings(), "seeds": list(seeds),
         "accuracy": accuracy, "mean": float(np.mean(accuracy)), "seconds": round(seconds, 1),
