@@ -45,6 +45,11 @@ SCRIPT = textwrap.dedent(
         def tell(state):
             with open(folder / "epochs.txt", "a") as log:
                 log.write(f"{checkpoint.name} {os.getpid()} {state['epoch']}\\n")
+            for _ in range(600):  # side by side: nobody is far ahead while the other's process starts
+                text = (folder / "epochs.txt").read_text()
+                if not pause or state["epoch"] < 3 or len({line.split()[0] for line in text.splitlines()}) > 1:
+                    break
+                time.sleep(0.1)
             time.sleep(pause)
 
         return EngineTrainer(
