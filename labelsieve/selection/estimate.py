@@ -125,6 +125,10 @@ def by_chance(joint: FloatArray) -> bool:
     return bool(agreement - chance < 3 * np.sqrt(max(chance * (1 - chance), 1e-12) / n))
 
 
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def trust_sentence(
     counts: FloatArray, joint: FloatArray, prior: FloatArray, ratio: float, held_out: FloatArray | None = None
 ) -> str:
@@ -145,13 +149,13 @@ def trust_sentence(
     error = 1 - agreement / max(1 - ratio, 1e-12)
     if error > SUSPICIOUS_ERROR:
         return (
-            f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {error:.0%} of the"
-            f" samples to explain the labels; the truth lies between {ratio:.2f} and {1 - agreement:.2f}"
+            f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {percent(error)} of the"
+            f" samples to explain the labels; the truth lies between {percent(ratio)} and {percent(1 - agreement)}"
         )
     if error > NOTICEABLE_ERROR:
         return (
-            f"fair: the classifier's own mistakes may hide noise; the truth lies between {ratio:.2f} and"
-            f" {1 - agreement:.2f}, nearer the first where the noise is the same for all samples of a class"
+            f"fair: the classifier's own mistakes may hide noise; the truth lies between {percent(ratio)} and"
+            f" {percent(1 - agreement)}, nearer the first where the noise is the same for all samples of a class"
         )
     counted = counts.sum()
     if 1.96 * np.sqrt(ratio * (1 - ratio) / counted) > WIDE_INTERVAL:
