@@ -415,6 +415,7 @@ class Lockstep:
             *(plan.labels for plan in plans),
             *(plan.train for plan in plans),
             *(plan.candidates for plan in plans if plan.candidates is not None),
+            *(plan.score for plan in plans if plan.score is not None),
             *(np.asarray(plan.transition, dtype=np.float64) for plan in plans if plan.transition is not None),
         )
 

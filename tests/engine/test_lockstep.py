@@ -108,6 +108,15 @@ def test_a_resume_with_other_labels_is_refused(store, plans, tmp_path):
         train(store, tiny_resnet, Standard(), changed, schedule=ADAM, checkpoint=tmp_path)
 
 
+def test_a_resume_that_is_asked_about_other_samples_is_refused(store, plans, tmp_path):
+    plan = replace(plans[0], score=np.arange(10))
+    with pytest.raises(OutOfTime):
+        train(store, tiny_resnet, Standard(), [plan], schedule=SGD, checkpoint=tmp_path, stop=lambda: True)
+    with pytest.raises(InputError, match="other settings, data or labels"):
+        changed = replace(plan, score=np.arange(5, 15))
+        train(store, tiny_resnet, Standard(), [changed], schedule=SGD, checkpoint=tmp_path)
+
+
 def test_a_resume_with_another_transition_matrix_is_refused(store, plans, tmp_path):
     method, plan = FCorrection(estimate_epochs=0), replace(plans[0], transition=np.eye(10))
     with pytest.raises(OutOfTime):
