@@ -78,8 +78,8 @@ def test_with_all_classes_told_it_is_the_mean_of_the_log_probabilities(classes, 
     whole /= whole.sum(1, keepdims=True)
     assert np.array_equal(found.predicted, whole.argmax(1))
     np.testing.assert_allclose(found.confidence, whole.max(1), rtol=1e-6)
-    np.testing.assert_allclose(np.sort(found.shares, axis=1), np.sort(whole, axis=1), rtol=1e-5)
-    np.testing.assert_allclose(np.take_along_axis(whole, found.leaders, axis=1), found.shares, rtol=1e-5)
+    np.testing.assert_allclose(np.sort(found.shares, axis=1), np.sort(whole, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(whole, found.leaders, axis=1), found.shares, rtol=1e-6)
 
 
 def test_blocks_change_nothing(monkeypatch):
@@ -115,7 +115,7 @@ def test_every_sample_is_averaged_with_itself():
 
 
 class Noticing:
-    """Right with probability 0.8, independently each time; remembers what it was asked."""
+    """Right half of the time, independently each time; remembers what it was asked."""
 
     def __init__(self, true, classes):
         self.true, self.classes, self.asked = true, classes, []
@@ -126,7 +126,7 @@ class Noticing:
         for job in jobs:
             assert not set(job.train) & set(job.score)
             rng = np.random.default_rng(job.seed)
-            right = rng.random(len(job.score)) < 0.7
+            right = rng.random(len(job.score)) < 0.5
             other = (self.true[job.score] + rng.integers(1, self.classes, len(job.score))) % self.classes
             predicted = np.where(right, self.true[job.score], other)
             q = np.where(right, 0.8, 0.6)
@@ -159,7 +159,7 @@ def test_more_splits_select_more_and_better():
         )
         for s in found.values()
     )
-    assert often[0] > once[0] and often[1] > once[1] + 0.05, (once, often)
+    assert often[0] > once[0] + 0.02 and often[1] > once[1] + 0.1, (once, often)
 
 
 def test_repeats_in_python_and_what_is_refused():
