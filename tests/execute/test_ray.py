@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import sys
-import tempfile
 import textwrap
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +14,6 @@ from labelsieve.errors import InputError
 from labelsieve.execute import ray_cluster
 from labelsieve.types import Job
 
-# In a process of its own: Ray keeps threads, and writes into HOME.
 SCRIPT = textwrap.dedent(
     """
     import os, sys, threading, time
@@ -115,16 +110,8 @@ SCRIPT = textwrap.dedent(
 
 
 @pytest.fixture(scope="module")
-def cluster_run():
-    # Ray's sockets lie below this folder, and their names must stay short.
-    with tempfile.TemporaryDirectory(prefix="ls") as home:
-        folder = Path(home) / "run"
-        folder.mkdir()
-        environment = {**os.environ, "HOME": home, "TMPDIR": home, "RAY_TMPDIR": home, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(folder)], capture_output=True, text=True, env=environment, timeout=400
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+def cluster_run(alone_with_ray):
+    with alone_with_ray(SCRIPT) as folder:
         yield {path.name: path.read_text() for path in folder.glob("*.txt")}
 
 

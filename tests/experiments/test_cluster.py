@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 import textwrap
 from pathlib import Path
 
@@ -17,7 +13,7 @@ from labelsieve.experiments.cells import Wish
 from labelsieve.experiments.settings import Noise
 
 COMMIT = "c" * 40
-# In a process of its own: Ray keeps threads, and writes into HOME. `Slow` travels with the task, as it is no module's.
+# `Slow` travels with the task, as it is no module's.
 SCRIPT = textwrap.dedent(
     """
     import os, sys, threading, time
@@ -80,16 +76,8 @@ SCRIPT = textwrap.dedent(
 
 
 @pytest.fixture(scope="module")
-def swept():
-    # Ray's sockets lie below this folder, and their names must stay short.
-    with tempfile.TemporaryDirectory(prefix="ls") as home:
-        folder = Path(home) / "run"
-        folder.mkdir()
-        environment = {**os.environ, "HOME": home, "TMPDIR": home, "RAY_TMPDIR": home, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(folder)], capture_output=True, text=True, env=environment, timeout=400
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+def swept(alone_with_ray):
+    with alone_with_ray(SCRIPT) as folder:
         yield folder
 
 
