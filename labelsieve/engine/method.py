@@ -106,6 +106,7 @@ class Method:
         """Look at the training, write into `view.state`."""
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Losses [t, k] of logits [t, k, B, c]: every method has its own."""
         raise NotImplementedError
 
 

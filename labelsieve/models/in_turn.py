@@ -29,6 +29,7 @@ class InTurn(Stackable):
         self.n = n
 
     def one(self, x: Tensor) -> Tensor:
+        """Every architecture has its own."""
         raise NotImplementedError
 
     def multiply(self) -> None:

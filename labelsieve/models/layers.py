@@ -127,6 +127,7 @@ class Stackable(nn.Module):
     head: Linear
 
     def features(self, x: Tensor) -> Tensor:
+        """Every architecture has its own."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
