@@ -305,7 +305,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=90.0, help="seconds after which no further row begins")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--crop", type=int, default=227)
-    parser.add_argument("--samples", type=int, default=512, help="pictures held; an epoch of the measurement")
+    parser.add_argument("--samples", type=int, default=2048, help="pictures held; an epoch of the measurement")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--write", type=Path, help="the page; the JSON is written beside it")
     parser.add_argument("--json", action="store_true")

@@ -14,9 +14,10 @@ from torch import Tensor
 from labelsieve.engine.bundle import Bundle, Networks
 from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.store import Store
+from labelsieve.models.in_turn import InTurn
 from labelsieve.types import LEADERS, IntArray, Scores
 
-CHUNK = 50_000_000  # pixels or numbers at a time on a GPU, of all networks together
+BYTES = 512  # of a GPU's memory for each pixel or number of a chunk: some 50 million on a card of 24 GiB
 FEWEST, MOST = 64, 4096  # samples of each network
 CPU_CHUNK = 512
 
@@ -34,7 +35,9 @@ def inference(bundle: Networks) -> Iterator[None]:
 def _chunk(bundle: Networks, store: Store) -> int:
     if store.device.type != "cuda":
         return CPU_CHUNK
-    fit = CHUNK // (bundle.n * math.prod(store.shape))
+    at_once = 1 if isinstance(bundle.module, InTurn) else bundle.n  # whose activations are held
+    memory = torch.cuda.get_device_properties(store.device).total_memory
+    fit = memory // (BYTES * at_once * math.prod(store.shape))
     return 1 << min(MOST, max(FEWEST, fit)).bit_length() - 1
 
 

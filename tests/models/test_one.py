@@ -163,6 +163,20 @@ if find_spec("triton") is not None:
         for name in ("flat", "first"):
             torch.testing.assert_close(mine[name].cpu(), getattr(usual, name), rtol=1e-5, atol=1e-6)
 
+    @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA card: the interpreter takes minutes and has no limit")
+    def test_more_tiles_than_the_second_axis_of_a_grid_holds() -> None:
+        from labelsieve.models.kernels import norm, one, pool
+
+        x = torch.randn(4100, 8, 32, 64, device=DEVICE, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+        ones, zeros = torch.ones(8, device=DEVICE), torch.zeros(8, device=DEVICE)
+        x.requires_grad_()
+        y = one.norm_act(x, ones, zeros, zeros.clone(), ones.clone(), training=False, eps=0.0)
+        assert torch.equal(y, F.relu(x))
+        assert torch.equal(torch.autograd.grad(y.sum(), x)[0], (x > 0).to(x.dtype))
+        y = norm.batch_norm_act(x, ones, zeros, zeros.clone(), ones.clone(), 1, training=False, eps=0.0)
+        assert torch.equal(y, F.relu(x))
+        assert torch.equal(pool.max_pool3(x), F.max_pool2d(x, 3, 2))
+
 
 @pytest.mark.parametrize("pool", [False, True])
 def test_on_a_cpu_it_is_the_layers_one_after_the_other(pool: bool) -> None:

@@ -5,14 +5,16 @@
 import triton
 import triton.language as tl
 
+from labelsieve.models.kernels.tile_device import own_tile
+
 
 @triton.jit(do_not_specialize=["pixels"])
 def add_relu(
     x, p, bias, y, bias_scale, pixels, channels, BP: tl.constexpr, BC: tl.constexpr, RELU: tl.constexpr
 ):  # fmt: skip
     """y = relu(x + p + bias_scale * bias): reads x and p once, writes y once."""
-    channel = tl.program_id(0) * BC + tl.arange(0, BC)
-    pixel = (tl.program_id(1) * BP + tl.arange(0, BP)).to(tl.int64)
+    pixel, channel = own_tile(channels, BP, BC)
+    pixel = pixel.to(tl.int64)
     there = channel < channels
     ok = (pixel < pixels)[:, None] & there[None, :]
     at = pixel[:, None] * channels + channel[None, :]

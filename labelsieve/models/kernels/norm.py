@@ -30,7 +30,7 @@ class _Shape:
         self.each = triton.cdiv(blocks, max(1, block.programs // self.column_blocks))
         self.parts = triton.cdiv(blocks, self.each)
         self.sum_grid = (self.column_blocks, self.parts)
-        self.grid = (self.column_blocks, blocks)
+        self.grid = (self.column_blocks * blocks,)
         self.small_grid = (triton.cdiv(self.channels, SUM_COLUMNS),)
         self.tile = {"BP": self.rows, "BC": self.columns, "num_warps": self.warps}
         self.network = {"HW": self.area, "C": self.channels // n}

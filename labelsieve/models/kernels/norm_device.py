@@ -8,6 +8,8 @@ Sums are made in two stages (a row of partial sums a program, then one small ker
 import triton
 import triton.language as tl
 
+from labelsieve.models.kernels.tile_device import own_tile
+
 
 @triton.jit
 def _counted(pixel, channel, channels, pixels, valid, HW: tl.constexpr, C: tl.constexpr, VALID: tl.constexpr):
@@ -128,8 +130,7 @@ def normalise(
     RELU: tl.constexpr,
 ):
     """y = relu(x * scale + shift + residual): reads x (and the residual) once, writes y once."""
-    channel = tl.program_id(0) * BC + tl.arange(0, BC)
-    pixel = tl.program_id(1) * BP + tl.arange(0, BP)
+    pixel, channel = own_tile(channels, BP, BC)
     column_ok = channel < channels
     scale = tl.load(coefficients + 2 * channels + channel, mask=column_ok, other=0.0)[None, :]
     shift = tl.load(coefficients + 3 * channels + channel, mask=column_ok, other=0.0)[None, :]
@@ -254,8 +255,7 @@ def input_gradient(
     VALID: tl.constexpr,
 ):
     """dx (and the residual's gradient) of `normalise`: reads g and x (RELU 2: and y) once, writes dx (and it) once."""
-    channel = tl.program_id(0) * BC + tl.arange(0, BC)
-    pixel = tl.program_id(1) * BP + tl.arange(0, BP)
+    pixel, channel = own_tile(channels, BP, BC)
     column_ok = channel < channels
     mean = tl.load(coefficients + channel, mask=column_ok, other=0.0)[None, :]
     scale = tl.load(coefficients + 2 * channels + channel, mask=column_ok, other=0.0)[None, :]

@@ -37,7 +37,7 @@ class Tiles:
         blocks = triton.cdiv(self.pixels, ROWS)
         self.each = triton.cdiv(blocks, max(1, PROGRAMS // triton.cdiv(whole or self.channels, COLUMNS)))
         self.parts = triton.cdiv(blocks, self.each)
-        self.grid, self.sum_grid = (across, blocks), (across, self.parts)
+        self.grid, self.sum_grid = (across * blocks,), (across, self.parts)
         self.small_grid = (triton.cdiv(self.channels, SUM_TILE["BC"]),)
         self.tile = {"BP": ROWS, "BC": columns, "num_warps": 8 if columns > 32 else 4}
 

@@ -11,6 +11,8 @@ two stages (a row of partial sums a program, then one small kernel), so that a r
 import triton
 import triton.language as tl
 
+from labelsieve.models.kernels.tile_device import own_tile
+
 RELU = tl.constexpr(1)
 GELU = tl.constexpr(2)
 
@@ -179,8 +181,8 @@ def normalise(
     x, y, table, pixels, x_row, y_row, width, BP: tl.constexpr, BC: tl.constexpr, ACT: tl.constexpr
 ):  # fmt: skip
     """y = act(x * scale + shift): reads and writes a piece once; the table's row is x's."""
-    channel = tl.program_id(0) * BC + tl.arange(0, BC)
-    pixel = (tl.program_id(1) * BP + tl.arange(0, BP)).to(tl.int64)
+    pixel, channel = own_tile(width, BP, BC)
+    pixel = pixel.to(tl.int64)
     there = channel < width
     scale = tl.load(table + 2 * x_row + channel, mask=there, other=0.0)[None, :]
     shift = tl.load(table + 3 * x_row + channel, mask=there, other=0.0)[None, :]
@@ -288,8 +290,7 @@ def input_gradient(
     POOL: tl.constexpr,
 ):
     """dx of what was normalised, a piece as x is; with POOL it goes to the first largest of each 2 x 2 of `before`."""
-    channel = tl.program_id(0) * BC + tl.arange(0, BC)
-    pixel = tl.program_id(1) * BP + tl.arange(0, BP)
+    pixel, channel = own_tile(width, BP, BC)
     there = channel < width
     mean = tl.load(table + channel, mask=there, other=0.0)[None, :]
     scale = tl.load(table + 2 * x_row + channel, mask=there, other=0.0)[None, :]

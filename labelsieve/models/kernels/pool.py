@@ -14,10 +14,10 @@ from labelsieve.models.kernels.blocks import power_of_two
 LAST = torch.channels_last
 
 
-def grid_and_tile(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
+def grid_and_tile(x: Tensor) -> tuple[tuple[int], dict[str, int]]:
     columns = min(64, power_of_two(x.shape[1]))
     pixels = len(x) * x.shape[2] * x.shape[3]
-    grid = (triton.cdiv(x.shape[1], columns), triton.cdiv(pixels, 32))
+    grid = (triton.cdiv(x.shape[1], columns) * triton.cdiv(pixels, 32),)
     return grid, {"BP": 32, "BC": columns, "num_warps": 4}
 
 

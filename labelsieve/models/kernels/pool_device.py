@@ -9,14 +9,15 @@ lies in, so that nothing is added atomically.
 import triton
 import triton.language as tl
 
+from labelsieve.models.kernels.tile_device import own_tile
+
 
 @triton.jit(do_not_specialize=["pixels", "height", "width", "out_height", "out_width"])
 def largest(
     x, y, choice, pixels, height, width, out_height, out_width, channels, BP: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
     """y and its choices, from x [B, height, width, channels]: reads x about once."""
-    channel = tl.program_id(0) * BC + tl.arange(0, BC)
-    pixel = tl.program_id(1) * BP + tl.arange(0, BP)
+    pixel, channel = own_tile(channels, BP, BC)
     ok = (pixel < pixels)[:, None] & (channel < channels)[None, :]
     line = pixel // out_width  # of all pictures
     picture = line // out_height
@@ -40,8 +41,7 @@ def gradient(
     g, choice, dx, pixels, height, width, out_height, out_width, channels, BP: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
     """dx [B, height, width, channels]: the gradients of up to four windows that chose this pixel."""
-    channel = tl.program_id(0) * BC + tl.arange(0, BC)
-    pixel = tl.program_id(1) * BP + tl.arange(0, BP)
+    pixel, channel = own_tile(channels, BP, BC)
     exists = (pixel < pixels)[:, None] & (channel < channels)[None, :]
     line = pixel // width
     picture = line // height
