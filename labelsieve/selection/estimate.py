@@ -141,11 +141,19 @@ def trust_sentence(
     agreement = float(np.trace(joint)) / n
     if by_chance(joint if held_out is None else held_out):
         return "not distinguishable from random: held-out predictions agree with the labels no more than by chance"
-    used = counts.sum(axis=1)[prior > 0]
-    if n < 2 * CONFIDENT_LEAST * len(counts) or used.min() < CONFIDENT_LEAST:
-        return (
-            f"too few samples: some class was counted from {int(used.min())} labels; read the interval, not the number"
-        )
+    used, labelled = counts.sum(axis=1), joint.sum(axis=0)
+    fewest = int(used[prior > 0].min())
+    if n >= 2 * CONFIDENT_LEAST * len(counts):
+        # Enough samples of the class are there by their labels, and the classifier does not find them.
+        missed = (used < CONFIDENT_LEAST) & (labelled * (1 - ratio) >= 2 * CONFIDENT_LEAST)
+        if missed.any():
+            worst = int(np.argmax(np.where(missed, labelled, -1)))
+            return (
+                f"the classifier is weak: it predicts some class for {int(joint[worst].sum())} samples where"
+                f" {int(labelled[worst])} are labelled so, too few to count its noise; try a better model"
+            )
+    if n < 2 * CONFIDENT_LEAST * len(counts) or fewest < CONFIDENT_LEAST:
+        return f"too few samples: some class was counted from {fewest} labels; read the interval, not the number"
     error = 1 - agreement / max(1 - ratio, 1e-12)
     if error > SUSPICIOUS_ERROR:
         return (

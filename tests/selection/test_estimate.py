@@ -132,6 +132,24 @@ def test_trust_is_said_plainly(case, sentence):
     assert found.trust.startswith(sentence)
 
 
+@pytest.mark.parametrize("found_of_class_3", [0, 7])
+def test_a_class_that_is_labelled_often_and_hardly_predicted_is_the_classifiers_fault(found_of_class_3):
+    given = np.repeat(np.arange(4), 500)
+    predicted = given.copy()
+    predicted[1500 + found_of_class_3 :] = 0
+    confidence = np.random.default_rng(0).uniform(0.6, 1, 2000)
+    found = estimate_from_scores([scores(predicted, confidence)], [given], 4, seed=0, method="test")
+    assert found.trust.startswith("the classifier is weak")
+    assert f"for {found_of_class_3} samples where 500 are labelled so" in found.trust
+
+
+def test_a_class_with_few_labels_is_not_the_classifiers_fault():
+    given = np.repeat(np.arange(4), [500, 500, 500, 15])
+    confidence = np.random.default_rng(0).uniform(0.6, 1, len(given))
+    found = estimate_from_scores([scores(given, confidence)], [given], 4, seed=0, method="test")
+    assert found.trust.startswith("too few samples: some class was counted from 15 labels")
+
+
 def test_without_enough_selected_the_first_scores_are_counted():
     labels = np.array([0, 1] * 20)
     halves = (np.arange(20), np.arange(20, 40))
