@@ -65,6 +65,7 @@ class Lockstep:
                     f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples; give one each"
                 )
         self.saved = -1
+        self._score_cache: dict[int, Scores] = {}  # of rows whose epoch ended with one that was scored
         self.world = parallel.current()
         self.world.check_agreement(store, self.fingerprint())
         restored = self._restore()
@@ -200,17 +201,15 @@ class Lockstep:
         training = self.trainings[self.running[row]]
         training.method.before_epoch(View(self, row))
         epoch = training.epoch - training.restarted_at
-        rate = self.schedule.learning_rate(epoch)
-        for network in self.networks_of[row]:
-            bundle, i = self._locate(network)
-            bundle.rate[i] = rate
-            if self.schedule.fresh_state and self.schedule.drops_at(epoch):
+        if self.schedule.fresh_state and self.schedule.drops_at(epoch):
+            for network in self.networks_of[row]:
+                bundle, i = self._locate(network)
                 bundle.forget(i)
         training.step, training.began = 0, True
         self._lay_out(row)
 
     def _lay_out(self, row: int) -> None:
-        """The epoch's batches onto the device, and the clock to the training's place in it."""
+        """The epoch's batches and learning rate onto the device, and the clock to the training's place in it."""
         training = self.trainings[self.running[row]]
         clock = self.stepper.clock
         rng = np.random.default_rng([training.plan.seed, training.epoch, 1])
@@ -301,8 +300,6 @@ class Lockstep:
         line["agreement"] = round(agreement, 6)
         if not plan.keep_best or agreement > training.best:
             training.best, training.scores = agreement, found
-
-    _score_cache: dict[int, Scores] = {}
 
     def _score_rows(self, row: int) -> Scores:
         """Scores of this training's held-out samples; a stack scores all trainings whose epoch ends with it at once."""
