@@ -266,7 +266,13 @@ def start(device: str = "auto") -> World:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     backend = "gloo"
-    if choose_device(device).type == "cuda":
+    chosen = choose_device(device)
+    if chosen.type == "cuda":
+        if chosen.index is not None:
+            raise InputError(
+                f"--device {device} would put all {size} processes of torchrun on one GPU: leave the number out "
+                "(--device cuda) and each takes its own; CUDA_VISIBLE_DEVICES chooses which"
+            )
         cards = torch.cuda.device_count()
         if local_rank >= cards:
             raise InputError(

@@ -25,5 +25,14 @@ def test_nothing_is_tried_where_torch_is_to_be_deterministic(monkeypatch):
 
 
 def test_a_device_that_is_not_there_is_named():
-    with pytest.raises(InputError, match="not known"):
-        choose_device("tpu")
+    for unknown in ("tpu", "cuda:", "cuda:x", "cpu:-1"):
+        with pytest.raises(InputError, match="not known"):
+            choose_device(unknown)
+
+
+def test_a_card_by_number_must_be_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(InputError, match="there are 2 cards here, counted from cuda:0"):
+        choose_device("cuda:2")

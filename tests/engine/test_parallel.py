@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from labelsieve.engine import parallel
 from labelsieve.engine.parallel import World
+from labelsieve.errors import InputError
 
 # One process loads torch once and forks the others: what takes time is the training, not the importing.
 WORK = textwrap.dedent(
@@ -185,6 +187,16 @@ def test_only_the_first_process_writes_into_the_run_folder(work):
     assert first == ["True", '{"format": 1}', "True", "False", "True", "True", "[1, 2]"]
     assert second == ["False", '{"format": 1}', "True", "True", "True", "False", "[1, 2]"]
     assert sorted(path.name for path in (work / "run").iterdir()) == ["checkpoints", "run.json", "staged"]
+
+
+def test_one_card_for_all_processes_is_refused_before_they_meet(monkeypatch):
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(InputError, match="all 2 processes of torchrun on one GPU: leave the number out"):
+        parallel.start("cuda:0")
+    assert parallel.current().size == 1
 
 
 def test_a_share_of_the_columns():
