@@ -30,13 +30,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", default="resnet32", help="resnet32 or fast")
     parser.add_argument("--epochs", type=int, help="default: 50, fast: 10")
     parser.add_argument("--batch-size", type=int, help="default: 128, fast: 512")
-    parser.add_argument("--checkpoint", default="auto", help="which epoch selects: auto (the best), last")
+    parser.add_argument("--checkpoint", help="which epoch selects: auto (the best), last; default: auto, fast: last")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--work", type=Path, default=Path("runs/noise-estimate"), help="kept answers")
     parser.add_argument("--out", type=Path, default=HERE, help="folder of the JSON and the page")
     parser.add_argument("--small", action="store_true", help="synthetic pictures on a CPU")
     args = parser.parse_args(arguments)
+    checkpoint = args.checkpoint or ("last" if args.model == "fast" else "auto")
     name = "noise-estimate" if args.model == "resnet32" else f"noise-estimate-{args.model}"
     if args.small:
         bench = synthetic(classes=10, samples=600, test_samples=10, mistakes=0)
@@ -50,12 +51,12 @@ def main(arguments: list[str] | None = None) -> None:
             args.model, bench, args.work, device=args.device, epochs=args.epochs, batch_size=args.batch_size
         )
     settings = (SETTINGS[0], SETTINGS[1], SETTINGS[-1]) if args.small else SETTINGS
-    result = measure(bench, trainer, settings=settings, seed=args.seed, checkpoint=args.checkpoint)
+    result = measure(bench, trainer, settings=settings, seed=args.seed, checkpoint=checkpoint)
     result |= {
         "data": bench.name,
         "model": args.model,
         "seed": args.seed,
-        "checkpoint": args.checkpoint,
+        "checkpoint": checkpoint,
         "schedule": trainer.schedule.settings(),
         "batch_size": trainer.batch_size,
         "method": {"name": trainer.method.name, **trainer.method.settings()},

@@ -95,7 +95,9 @@ def say_what_would_happen(
 
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data = selecting.load(source, file, Path(scratch), common.progress())
-        model = resolve_selector(selecting.model, data, selecting.device, loss=selecting.loss)
+        model = resolve_selector(
+            selecting.model, data, selecting.device, loss=selecting.loss, protocol=selecting.protocol
+        )
         states = {stage: folder.state(stage) or "not begun" for stage in ("select", "train", "report")}
         volume = folder.path if folder.path.exists() else folder.path.absolute().parent
         while not volume.exists():

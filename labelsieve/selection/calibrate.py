@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelsieve.selection.estimate import pair_counts
-from labelsieve.selection.joint import NEAR_SINGULAR, non_negative_least_squares
+from labelsieve.selection.joint import can_invert, non_negative_least_squares
 from labelsieve.types import FloatArray, IntArray
 
 BINS, BIN_LEAST = 20, 50  # of confidence: as many as there are samples for, the least where there is no noise
@@ -79,7 +79,7 @@ def mistaken_for(predicted: IntArray, given: IntArray, transition: FloatArray, p
     """w_ik = P(true = k | predicted i, true != i), c x c; the prior alone where T-hat cannot tell classes apart."""
     c, n = len(transition), len(given)
     found = np.zeros((c, c))
-    if np.linalg.svd(transition, compute_uv=False)[-1] >= NEAR_SINGULAR:
+    if can_invert(transition):
         M = n * prior[:, None] * transition
         found = non_negative_least_squares(M, pair_counts(predicted, given, c)) * M.sum(axis=1)
     found = (found + np.maximum(prior, 1e-9)) * (1 - np.eye(c))  # one sample's worth of prior

@@ -95,11 +95,12 @@ class INCV(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> INCV:
         """Select the clean labels of `y`."""
+        by_name = isinstance(self.estimator, str) and self.protocol == "auto"  # "fast": its last epoch is its best
         settings = INCVSettings(
             n_iterations=self.n_iterations,
             remove_ratio=self.remove_ratio,
             pattern=self.pattern,
-            checkpoint=self.checkpoint,
+            checkpoint="last" if by_name and self.checkpoint == "auto" else self.checkpoint,
             repeats=self.repeats,
             protocol=self.protocol,  # type: ignore[arg-type]
         )

@@ -32,7 +32,7 @@ from labelsieve.selection.estimate import (
     remove_ratio,
     rows_to_one,
 )
-from labelsieve.selection.joint import MOST_CLASSES, NEAR_SINGULAR, expected_right, left_over, selected_pairs
+from labelsieve.selection.joint import MOST_CLASSES, can_invert, expected_right, left_over, selected_pairs
 from labelsieve.selection.outcome import JudgedSelection, finish
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
@@ -316,8 +316,6 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
     source = f"the noise ratio and concentration {h:.2f}"
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
-    # With very many classes few of their labels were counted: taken as if classes could not be told apart.
-    singular = classes > MOST_CLASSES or float(np.linalg.svd(estimate.transition, compute_uv=False)[-1]) < NEAR_SINGULAR
     interval = f"95 % interval {estimate.low:.4f} to {estimate.high:.4f}, at most {estimate.upper_bound:.4f}"
     notes = [
         f"noise ratio {eps:.4f} ({interval}) by {estimate.method}; {estimate.trust}",
@@ -328,7 +326,7 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
         noise_ratio=eps,
         transition=estimate.transition,
         left=len(state.verdict) * estimate.prior[:, None] * estimate.transition,
-        precision_cap=theory.label_precision(estimate.transition, estimate.prior) if singular else 1.0,
+        precision_cap=theory.label_precision(estimate.transition, estimate.prior) if classes > MOST_CLASSES else 1.0,
         remove_ratio=r,
         best_until=settings.best_until(eps),
         notes=(*state.notes, *notes),
@@ -336,7 +334,10 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
 
 
 def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray, classes: int) -> INCVState:
-    """How many of the labels just selected are right, and what the rest then looks like."""
+    """How many of the labels just selected are right, and what the rest then looks like.
+
+    Counted from the joint of predictions and labels; where that cannot tell classes apart, label by label (`judge`).
+    """
     if classes > MOST_CLASSES:  # all that agree, under the cap of proposition 2
         agreeing = int(np.sum(state.predicted[candidates] == given[candidates]))
         return replace(state, right=state.right + agreeing)
@@ -345,6 +346,8 @@ def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray,
     stay = state.candidates
     left = left_over(state.left, P, pair_counts(state.predicted[stay], given[stay], classes))
     kept = state.kept + selected_pairs(joint, state.left, P)
+    if not can_invert(state.transition):
+        right = float(np.sum(1 - state.wrong[state.selected])) - state.right
     return replace(state, right=state.right + right, left=left, kept=kept)
 
 

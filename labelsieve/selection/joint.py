@@ -19,6 +19,11 @@ NEAR_SINGULAR = 0.1  # smallest singular value of T-hat below which least square
 MOST_CLASSES = 1000  # above, the cube of their number would take longer than the trainings
 
 
+def can_invert(transition: FloatArray) -> bool:
+    """Whether T-hat tells classes apart well enough to be undone."""
+    return float(np.linalg.svd(transition, compute_uv=False)[-1]) >= NEAR_SINGULAR
+
+
 def non_negative_least_squares(
     M: FloatArray, J: FloatArray, *, tolerance: float = 1e-9, steps: int = 2000
 ) -> FloatArray:

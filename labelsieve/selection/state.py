@@ -32,7 +32,7 @@ class INCVState:
     done: int = 0
     noise_ratio: float = float("nan")
     right: float = 0.0  # expected number of right labels among the selected
-    precision_cap: float = 1.0  # where T-hat is too near singular to tell classes apart: proposition 2
+    precision_cap: float = 1.0  # proposition 2, where there are too many classes for more
     remove_ratio: float = 0.0
     best_until: int = 1
     unmixes: bool = False  # whether undoing the noise in the networks' predictions helped in iteration 1

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from labelsieve.selection.estimate import NoiseEstimate, pair_counts
-from labelsieve.selection.joint import NEAR_SINGULAR, non_negative_least_squares
+from labelsieve.selection.joint import can_invert, non_negative_least_squares
 from labelsieve.selection.repeats import SMALLEST, leaders_of
 from labelsieve.types import LEADERS, FloatArray, IntArray, Scores
 
@@ -28,7 +28,7 @@ BLOCK_CELLS = 4_000_000
 
 def can_unmix(transition: FloatArray) -> bool:
     """Whether T is of a size, and tells classes apart well enough, to be undone."""
-    return len(transition) <= MOST_CLASSES and float(np.linalg.svd(transition, compute_uv=False)[-1]) >= NEAR_SINGULAR
+    return len(transition) <= MOST_CLASSES and can_invert(transition)
 
 
 def uneven(transition: FloatArray, counts: FloatArray) -> bool:

@@ -11,12 +11,16 @@ import torch
 
 from labelsieve import INCV, NCV, noise, theory
 from labelsieve.cli import run
+from labelsieve.commands.selector import for_model, resolve_selector
+from labelsieve.engine import device as engine_device
 from labelsieve.errors import InputError
 from labelsieve.execute.fast import FastTrainer, batch_size_for, check_pictures
 from labelsieve.execute.losses import check_loss, method_of
 from labelsieve.experiments.bench import synthetic
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.types import LabelledData
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +63,20 @@ def test_incv_takes_it_by_name() -> None:
         INCV("fast").fit(np.zeros((30, 64)), np.arange(30) % 3)
     with pytest.raises(InputError, match="'quick' is not known"):
         INCV("quick").fit(bench.pictures, given)
+
+
+def test_auto_chooses_it_for_many_small_pictures_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(samples: int, side: int, device: str, protocol: str = "auto") -> str:
+        x = np.zeros((samples, side, side, 3), dtype=np.uint8)
+        data = LabelledData(x, np.arange(samples) % 10, tuple(range(10)), np.arange(samples).astype(str), "pictures")
+        monkeypatch.setattr(engine_device, "choose_device", lambda asked: torch.device(asked))
+        return resolve_selector("auto", data, device, protocol=protocol)
+
+    assert chosen(5000, 32, "cuda") == "fast"
+    assert chosen(5000, 32, "cuda", "paper") == chosen(4999, 32, "cuda") == "resnet32"
+    assert chosen(5000, 16, "cuda") == chosen(5000, 32, "cpu") == "small-cnn"
+    assert for_model(INCVSettings(), "fast").checkpoint == "last"
+    assert for_model(INCVSettings(), "resnet32").checkpoint == "auto"
 
 
 def test_the_command_line_takes_it_for_pictures_only(

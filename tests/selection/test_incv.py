@@ -11,10 +11,11 @@ from hypothesis import given as for_all
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from labelsieve import theory
+from labelsieve import noise, theory
 from labelsieve.errors import InputError
 from labelsieve.selection.drive import drive, drive_together
 from labelsieve.selection.incv import halves, incv_steps, largest_losses, rare_classes
+from labelsieve.selection.joint import can_invert
 from labelsieve.selection.ncv import ncv_steps
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio
 from labelsieve.selection.state import INCVState
@@ -365,3 +366,34 @@ def test_trainer_that_answers_too_little_is_refused():
 
     with pytest.raises(InputError, match="trainer"):
         drive(incv_steps(np.array([0, 1] * 10), 2, seed=0), Lazy())
+
+
+class Skilled:
+    """Knows nothing of the given labels; right as often as its confidence says, each sample as hard for everyone."""
+
+    def __init__(self, truth, classes, seed=0):
+        rng = np.random.default_rng(seed)
+        self.truth, self.classes, self.ease = truth, classes, rng.uniform(0.2, 1, len(truth))
+
+    def train_and_score(self, jobs):
+        return [self.score(job, np.random.default_rng(job.seed)) for job in jobs]
+
+    def score(self, job, rng):
+        truth, ease, given = self.truth[job.score], self.ease[job.score], job.labels[job.score]
+        wrong = (truth + rng.integers(1, self.classes, len(truth))) % self.classes
+        predicted = np.where(rng.random(len(truth)) < ease, truth, wrong)
+        probability = np.where(predicted == given, ease, (1 - ease) / (self.classes - 1))
+        return Scores(predicted, probability, ease, -np.log(probability))
+
+
+def test_heavy_noise_leaves_an_expected_precision_that_is_near():
+    truth = np.arange(12_000) % 10
+    labels = noise.corrupt(truth, theory.symmetric(10, 0.85), rng=1)
+    states = []
+    steps = incv_steps(labels, 10, settings=INCVSettings(n_iterations=1), seed=0, on_iteration=states.append)
+    found = drive(steps, Skilled(truth, 10))
+    assert not can_invert(found.transition_matrix)  # the joint cannot tell: each label's own evidence does
+    measured = np.mean(labels[found.selected] == truth[found.selected])
+    assert found.expected_precision == pytest.approx(measured, abs=0.08)
+    assert found.expected_precision == pytest.approx(np.mean(1 - states[0].wrong[found.selected]))
+    assert found.expected_precision > theory.label_precision(theory.symmetric(10, 0.85)) + 0.1  # proposition 2
