@@ -148,7 +148,8 @@ def test_the_scripts_run_small(script, tmp_path, capsys):
     spec.loader.exec_module(module)
     if script == "fast_selector":
         module.main(["--small", "--out", str(tmp_path / "found.json"), "--settings", "symmetric-0.5"])
-        found = json.loads((tmp_path / "found.json").read_text())
+        (found,) = json.loads((tmp_path / "found.json").read_text())["runs"]
+        assert (tmp_path / "found.md").read_text().count("| symmetric-0.5") == 2
         assert [row["protocol"] for row in found["selections"]] == ["auto", "paper"]
         assert all(len(row["by_iteration"]) == len(row["seconds_by_iteration"]) for row in found["selections"])
         assert "clean labels:" in capsys.readouterr().out
