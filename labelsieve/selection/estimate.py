@@ -144,8 +144,9 @@ def trust_sentence(
     used, labelled = counts.sum(axis=1), joint.sum(axis=0)
     fewest = int(used[prior > 0].min())
     if n >= 2 * CONFIDENT_LEAST * len(counts):
-        # Enough samples of the class are there by their labels, and the classifier does not find them.
-        missed = (used < CONFIDENT_LEAST) & (labelled * (1 - ratio) >= 2 * CONFIDENT_LEAST)
+        # By their labels there are samples enough of the class, and the classifier hardly finds one: its mistakes then
+        # raise the ratio itself, which says nothing of how many are there.
+        missed = (used < CONFIDENT_LEAST) & (labelled >= np.maximum(2 * CONFIDENT_LEAST, 4 * joint.sum(axis=1)))
         if missed.any():
             worst = int(np.argmax(np.where(missed, labelled, -1)))
             return (

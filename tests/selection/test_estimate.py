@@ -143,6 +143,15 @@ def test_a_class_that_is_labelled_often_and_hardly_predicted_is_the_classifiers_
     assert f"for {found_of_class_3} samples where 500 are labelled so" in found.trust
 
 
+def test_a_class_never_predicted_is_told_where_its_samples_make_up_most_of_the_noise():
+    # Three classes of 40, of which the last is taken for the others and these are sometimes taken for each other.
+    given = np.repeat(np.arange(3), 40)
+    predicted = np.concatenate([np.repeat([0, 1], [30, 10]), np.repeat([1, 0], [30, 10]), np.repeat([0, 1], 20)])
+    found = estimate_from_scores([scores(predicted, np.full(120, 0.9))], [given], 3, seed=0, method="test")
+    assert found.ratio == pytest.approx(0.5)
+    assert found.trust.startswith("the classifier is weak: it predicts some class for 0 samples where 40 are labelled")
+
+
 def test_a_class_with_few_labels_is_not_the_classifiers_fault():
     given = np.repeat(np.arange(4), [500, 500, 500, 15])
     confidence = np.random.default_rng(0).uniform(0.6, 1, len(given))
