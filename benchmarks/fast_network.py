@@ -8,8 +8,9 @@ Under 40 s on one GPU. On a CPU give narrow widths and a small batch; there is n
 from __future__ import annotations
 
 import argparse
-import time
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -24,7 +25,8 @@ from labelsieve.execute.fast import LABEL_SMOOTHING
 from labelsieve.execute.losses import method_of
 from labelsieve.models.fast_cnn import WIDTHS, Samples, fast_cnn_factory, multiply_adds
 
-PROFILED = 10  # steps
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from step_profile import profile, rate
 
 
 def noise_store(device: torch.device, samples: int) -> PictureStore:
@@ -41,39 +43,6 @@ def lockstep(store: PictureStore, networks: int, batch: int, widths: Sequence[in
     for row in range(networks):
         made._begin_epoch(row)
     return made
-
-
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def rate(made: Lockstep, networks: int, batch: int, seconds: float) -> float:
-    """Pictures a second, of all networks."""
-    device = made.store.device
-    made.stepper.run(3, batch)
-    wait(device)
-    began, steps = time.perf_counter(), 0
-    while (spent := time.perf_counter() - began) < seconds or steps == 0:
-        made.stepper.run(5, batch)
-        wait(device)
-        steps += 5
-    return steps * batch * networks / spent if spent else 0.0
-
-
-def profile(made: Lockstep, batch: int, top: int) -> None:
-    """The kernels that take most of a step."""
-    activity = torch.profiler.ProfilerActivity.CUDA
-    with torch.profiler.profile(activities=[activity]) as record:
-        made.stepper.run(PROFILED, batch)
-        torch.cuda.synchronize()
-    events = sorted(record.key_averages(), key=lambda event: -event.self_device_time_total)
-    total = sum(event.self_device_time_total for event in events)
-    count = sum(event.count for event in events) / PROFILED
-    print(f"\none network: {total / PROFILED / 1000:.3f} ms of {count:.0f} kernels a step")
-    for event in events[:top]:
-        share, each = 100 * event.self_device_time_total / total, event.self_device_time_total / event.count
-        print(f"{share:5.1f} %  {each:8.1f} us x {event.count / PROFILED:5.1f}  {event.key[:110]}")
 
 
 def main() -> None:
@@ -98,7 +67,7 @@ def main() -> None:
         if device.type == "cuda":
             made = lockstep(store, 1, options.batch, options.widths)
             made.stepper.run(3, options.batch)
-            profile(made, options.batch, options.top)
+            print("", *profile(made, options.batch, options.top), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """Inception-ResNet-v2 at 227 x 227 on the engine, against the eager fp32 loop, in one run; and what table 2 then takes.
 
     python benchmarks/inception.py [--all] [--seconds 3] [--budget 90] [--write benchmarks/inception.md]
+    python benchmarks/inception.py --profile [--top 25]
 
 The eager network is of torch's own layers, weight for weight the engine's; its data, like the engine's, are noise of
 WebVision's sizes that lie on the device. Each row is a process of its own with a time limit, so that a failure costs
 its row alone; what is measured is written after every row, as a page and beside it as JSON, which
 `scripts/scaling_page.py` reads. Needs torch and numpy alone. Most of the time is starting processes and compiling
 kernels once: about a minute and a half on one GPU, with `--all` some minutes. The goal is 4 times the eager fp32 loop.
+`--profile` instead names the kernels of one network's step; an environment variable that switches a part off
+(LABELSIEVE_ASIDE, _PRODUCTS, _GROUPS, _FUSED) holds there, too.
 """
 
 from __future__ import annotations
@@ -33,11 +36,15 @@ from labelsieve.data.decode import PictureSequence, Pixels
 from labelsieve.data.device_pictures import DevicePictures
 from labelsieve.engine import OutOfTime, Plan, Schedule, train
 from labelsieve.engine.bundle import Bundle, initial_state
-from labelsieve.engine.device import choose_device
+from labelsieve.engine.device import choose_device, fastest_convolutions
 from labelsieve.engine.evaluate import probabilities
+from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.methods import create
 from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Residuals, Unit
 from labelsieve.models.layers import BatchNorm
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from step_profile import profile, rate, wait
 
 SAMPLES, CLASSES, GOAL = 65_944, 50, 4.0
 METHODS = ("f-correction", "decoupling", "coteaching", "mentornet", "d2l", "incv-coteaching")
@@ -52,6 +59,14 @@ FIRST: dict[str, dict[str, Any]] = {
 ROWS: dict[str, dict[str, Any]] = {
     **FIRST,
     "eager, bf16, channels last, cuDNN by trial": {"loop": "eager", "half": True, "trial": True},
+    "engine, 1 network, weight gradients in line": {"loop": "engine", "networks": 1, "without": ["ASIDE"]},
+    "engine, 1 network, no matrix products": {"loop": "engine", "networks": 1, "without": ["PRODUCTS"]},
+    "engine, 1 network, each weight by itself": {"loop": "engine", "networks": 1, "without": ["GROUPS"]},
+    "engine, 1 network, none of the three": {
+        "loop": "engine",
+        "networks": 1,
+        "without": ["ASIDE", "PRODUCTS", "GROUPS"],
+    },
     "engine, 1 network, layer by layer": {"loop": "engine", "networks": 1, "fused": False},
     "engine, 1 network, cuDNN deterministic": {"loop": "engine", "networks": 1, "exact": True},
     "engine, 2 networks, one after the other": {"loop": "engine", "networks": 2, "together": False},
@@ -59,7 +74,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "eager, fp32 without tf32": {"loop": "eager", "tf32": False},
     "eager, bf16, channels last, torch.compile": {"loop": "eager", "half": True, "trial": True, "compile": True},
 }
-GPU_ALONE = ("half", "tf32", "trial", "compile", "fused", "exact")  # rows with these say nothing on a CPU
+GPU_ALONE = ("half", "tf32", "trial", "compile", "fused", "exact", "without")  # rows with these say nothing on a CPU
 
 
 class Noise(PictureSequence):
@@ -148,15 +163,13 @@ def engine(
     """Samples a second over all networks, the first epoch (in which a step is captured) left out."""
     marks: list[tuple[int, float]] = []
     plans = [Plan(f"network {i}", labels, np.arange(len(store)), seed=i) for i in range(networks)]
-    # The rate of learning changes no speed; the paper's 0.1 might let noise pictures diverge.
-    schedule = Schedule(100_000, ((0, 1e-4),), optimizer="sgd", weight_decay=1e-4)
     with suppress(OutOfTime):
         train(
             store,
             partial(InceptionResNetV2, CLASSES),
             create("standard"),
             plans,
-            schedule=schedule,
+            schedule=training_schedule(),
             batch_size=batch,
             together=together,
             progress=lambda at: marks.append((at["epoch"], time.perf_counter())),
@@ -186,9 +199,38 @@ def timed(step: Callable[[], object], samples: int, seconds: float, device: torc
     return steps * samples / (time.perf_counter() - began)
 
 
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+def noise_store(options: argparse.Namespace, device: torch.device) -> tuple[DevicePictures, np.ndarray]:
+    pictures = Noise(options.samples, round(options.crop * 256 / 227))
+    return DevicePictures(pictures, device, crop=options.crop, workers=0), np.arange(options.samples) % CLASSES
+
+
+def profiled(options: argparse.Namespace) -> list[str]:
+    """One network's step on the engine: its wall time, and on a GPU its kernels."""
+    device = choose_device(options.device)
+    store, labels = noise_store(options, device)
+    work = [(create("standard"), Plan("network", labels, np.arange(len(store)), seed=0))]
+    factory = partial(InceptionResNetV2, CLASSES)
+    made = Lockstep(store, factory, work, training_schedule(), Options(batch_size=options.batch))
+    made._begin_epoch(0)
+    with fastest_convolutions(device):
+        found = rate(made, 1, options.batch, options.seconds)
+        lines = [f"{found:,.0f} img/s, {1000 * options.batch / found:.3f} ms a step"]
+        if device.type == "cuda":
+            lines += profile(made, options.batch, options.top)
+            lines += [f"chosen: {way} of {', '.join(map(str, key))}" for key, way in pointwise_choices()]
+    return lines
+
+
+def pointwise_choices() -> list[tuple[tuple[Any, ...], int]]:
+    """Which way a 1 x 1 convolution goes, by shape; the last way is cuDNN's, those before it are matrix products."""
+    from labelsieve.models.kernels import pointwise
+
+    return list(pointwise.chosen.items())  # type: ignore[arg-type]
+
+
+def training_schedule() -> Schedule:
+    """The rate of learning changes no speed; the paper's 0.1 might let noise pictures diverge."""
+    return Schedule(100_000, ((0, 1e-4),), optimizer="sgd", weight_decay=1e-4)
 
 
 def measure(row: dict[str, Any], options: argparse.Namespace) -> dict[str, float]:
@@ -198,13 +240,11 @@ def measure(row: dict[str, Any], options: argparse.Namespace) -> dict[str, float
     torch.backends.cudnn.benchmark = row.get("trial", False)
     torch.backends.cudnn.deterministic = row.get("exact", False)
     os.environ["LABELSIEVE_FUSED"] = "1" if row.get("fused", True) else "0"
+    os.environ.update({f"LABELSIEVE_{part}": "0" for part in row.get("without", ())})
     if row["loop"] == "eager":
         os.environ["LABELSIEVE_KERNELS"] = "0"  # torch's own layers, pooling and all
     torch.backends.cudnn.allow_tf32 = row.get("tf32", True)  # True is torch's default for convolutions
-    store = DevicePictures(
-        Noise(options.samples, round(options.crop * 256 / 227)), device, crop=options.crop, workers=0
-    )
-    labels = np.arange(options.samples) % CLASSES
+    store, labels = noise_store(options, device)
     if row["loop"] == "eager":
         half, compiled = row.get("half", False), row.get("compile", False)
         rate = eager(store, labels, options.batch, options.seconds, half=half, compiled=compiled)
@@ -310,7 +350,12 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the page; the JSON is written beside it")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--row", choices=list(ROWS), help="measure this row alone, here")
+    parser.add_argument("--profile", action="store_true", help="the kernels of one network's step, and nothing else")
+    parser.add_argument("--top", type=int, default=25, help="kernels to name")
     options = parser.parse_args()
+    if options.profile:
+        print(*profiled(options), sep="\n")
+        return
     if options.row:
         print(json.dumps(measure(ROWS[options.row], options)))
         return

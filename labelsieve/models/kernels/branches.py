@@ -8,22 +8,25 @@
 
 Of the tensors as wide as the block's input a step touches 13 a block: the convolutions' 6, and 7 here (3 forward, 4
 backward). Written with torch's layers it is 32: each branch reads the input and adds to its gradient, and sum, scale,
-relu and bias are passes of their own. Nothing is concatenated or split. Convolutions are the library's.
+relu and bias are passes of their own. Nothing is concatenated or split. Convolutions are the libraries' (pointwise.py).
+Weight gradients are made beside the way back (aside.py), what is small is done for all blocks at once (groups.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from labelsieve.models import kernels
-from labelsieve.models.kernels import branches_device
+from labelsieve.models.kernels import branches_device, groups
+from labelsieve.models.kernels.aside import Aside, Job
 from labelsieve.models.kernels.one import Tiles, gradient, normalise, pooled_and_table, room
+from labelsieve.models.kernels.pointwise import convolve, input_gradient, weight_gradient
 
 LAST = torch.channels_last
 
@@ -50,22 +53,21 @@ class Block:
     out: Tensor
 
 
-def convolve(unit: Any, x: Tensor) -> Layer:
+def layer_of(unit: Any, x: Tensor, weight: Tensor) -> Layer:
     """The convolution of a unit, and from its sums what normalises it; running statistics move."""
     conv, norm = unit.conv, unit.norm
-    weight = conv.weight.to(x.dtype, memory_format=LAST)
-    y = F.conv2d(x, weight, None, 1, conv.padding).contiguous(memory_format=LAST)
     valid = norm.valid if norm.training else None
     y, table = pooled_and_table(
-        y, norm.weight, norm.bias, norm.running_mean, norm.running_var,
+        convolve(x, weight, conv.padding), norm.weight, norm.bias, norm.running_mean, norm.running_var,
         training=norm.training, momentum=norm.momentum, eps=norm.eps, valid=valid,
     )  # fmt: skip
     return Layer(x, weight, conv.padding, y, table, valid)
 
 
-def forward(block: Any, x: Tensor) -> Block:
+def forward(block: Any, weights: Iterator[Tensor], x: Tensor) -> Block:
+    """The weights come in the order of `parameters_of`."""
     branches = block.branches
-    first = convolve(branches.first, x)
+    first = layer_of(branches.first, x, next(weights))
     joined = room(x, block.project.weight.shape[1])
     rest: list[list[Layer]] = []
     start = place = 0
@@ -74,13 +76,13 @@ def forward(block: Any, x: Tensor) -> Block:
         last, at, size = first, start, width
         for unit in units:
             inside = normalise(last.y, last.table, room(x, size), at)
-            last, at, size = convolve(unit, inside), 0, len(unit.conv.weight)
+            last, at, size = layer_of(unit, inside, next(weights)), 0, len(unit.conv.weight)
             layers.append(last)
         normalise(last.y, last.table, joined[:, place : place + size], at)
         rest.append(layers)
         start, place = start + width, place + size
-    weight = (block.project.weight * block.scale).to(x.dtype, memory_format=LAST)
-    added = F.conv2d(joined, weight).contiguous(memory_format=LAST)
+    weight = next(weights)
+    added = convolve(joined, weight)
     out = torch.empty_like(x, memory_format=LAST)
     tiles = Tiles(x)
     branches_device.add_relu[tiles.grid](
@@ -90,53 +92,69 @@ def forward(block: Any, x: Tensor) -> Block:
     return Block(first, branches.widths, rest, joined, weight, out)
 
 
-def conv_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Of its input and its weights."""
-    dx, dweight, _ = torch.ops.aten.convolution_backward(
-        dy, x, weight, None, [1, 1], list(padding), [1, 1], False, [0, 0], 1, [True, True, False]
-    )
-    # one pass instead of two: the optimizer wants them in single precision and in the order of the parameters
-    return dx.contiguous(memory_format=LAST), dweight.to(torch.float32, memory_format=torch.contiguous_format)
+def norm_gradient(layer: Layer, pieces: Sequence[Tensor]) -> tuple[Tensor, tuple[Job, Tensor, Tensor]]:
+    """Of the convolution's output; and the job that makes the weight's, gamma's and beta's."""
+    dy, dgamma, dbeta = gradient(layer.y, layer.table, pieces, valid=layer.valid)
+    return dy, (partial(weight_gradient, dy, layer.x, layer.weight, layer.padding), dgamma, dbeta)
 
 
 def backward(
-    block: Block, scale: float, relu: bool, g: Tensor, more: Tensor | None
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Of the output's two gradients: of the input's the two, and the parameters'."""
+    block: Block, relu: bool, g: Tensor, more: Tensor | None, part: Tensor, aside: Aside
+) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:
+    """Of the output's two gradients: of the input's the two, the weights' (there after a join), gamma's and beta's.
+
+    The projection's are yet to be scaled; `part` gets its bias' partial sums."""
     tiles = Tiles(block.out)
-    part = torch.empty((tiles.parts, tiles.channels), dtype=torch.float32, device=g.device)
     through = torch.empty_like(block.out, memory_format=LAST)
     branches_device.add_relu_gradient[tiles.sum_grid](
         g, g if more is None else more, block.out, through, part, tiles.pixels, tiles.channels, tiles.each,
         TWO=more is not None, RELU=relu, **tiles.tile,
     )  # fmt: skip
-    djoined, dweight = conv_gradient(through, block.joined, block.weight, (0, 0))
-    project = [dweight * scale, part.sum(0) * scale]
+    djoined = input_gradient(through, block.joined, block.weight)
     pieces: list[Tensor] = []
-    inner: list[Tensor] = []
+    inner: list[tuple[Job, Tensor, Tensor]] = []
     place = 0
     for width, layers in zip(block.widths, block.rest, strict=True):
         size = layers[-1].y.shape[1] if layers else width
         own = djoined[:, place : place + size]
         place += size
-        found: list[Tensor] = []
+        found: list[tuple[Job, Tensor, Tensor]] = []
         for layer in reversed(layers):
-            dy, dgamma, dbeta = gradient(layer.y, layer.table, [own], valid=layer.valid)
-            own, dweight = conv_gradient(dy, layer.x, layer.weight, layer.padding)
-            found = [dweight, dgamma, dbeta, *found]
+            dy, made = norm_gradient(layer, [own])
+            own = input_gradient(dy, layer.x, layer.weight, layer.padding)
+            found.insert(0, made)
         pieces.append(own)
         inner += found
-    dy, dgamma, dbeta = gradient(block.first.y, block.first.table, pieces, valid=block.first.valid)
-    dx, dweight = conv_gradient(dy, block.first.x, block.first.weight, (0, 0))
-    return through, dx, [dweight, dgamma, dbeta, *inner, *project]
+    dy, made = norm_gradient(block.first, pieces)
+    jobs, dgammas, dbetas = zip(made, *inner, strict=True)
+    dweights = aside.run([*jobs, partial(weight_gradient, through, block.joined, block.weight)])
+    dx = input_gradient(dy, block.first.x, block.first.weight)
+    return through, dx, dweights, [t for pair in zip(dgammas, dbetas, strict=True) for t in pair]
+
+
+def in_order(
+    dweights: Sequence[Sequence[Tensor]], norms: Sequence[Sequence[Tensor]], part: Tensor, scales: Sequence[float]
+) -> list[Tensor]:
+    """All blocks' gradients as the optimizer wants them, in the order of `parameters_of`."""
+    flat = iter(groups.as_parameters([dweight for own in dweights for dweight in own]))
+    blocks = [[next(flat) for _ in own] for own in dweights]
+    biases = part.sum(1).unbind()
+    projects = groups.scaled([*(own[-1] for own in blocks), *biases], [*scales, *scales])
+    found: list[Tensor] = []
+    for i, (own, around) in enumerate(zip(blocks, norms, strict=True)):
+        for at, dweight in enumerate(own[:-1]):
+            found += [dweight, *around[2 * at : 2 * at + 2]]
+        found += [projects[i], projects[len(blocks) + i]]
+    return found
 
 
 class _Chain(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, blocks: Sequence[Any], *_: Tensor) -> Tensor:
         ctx.tape = []
+        weights = weights_of(blocks, x.dtype)
         for block in blocks:
-            ctx.tape.append(forward(block, x))
+            ctx.tape.append(forward(block, weights, x))
             x = ctx.tape[-1].out
         ctx.settings = [(float(block.scale), bool(block.relu)) for block in blocks]
         ctx.save_for_backward(x)  # an output is not to be held by what makes it
@@ -147,11 +165,18 @@ class _Chain(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         (ctx.tape[-1].out,) = ctx.saved_tensors
         g, more = grads[0].contiguous(memory_format=LAST), None
-        found: list[Tensor] = []
-        for scale, relu in reversed(ctx.settings):
-            g, more, own = backward(ctx.tape.pop(), scale, relu, g, more)  # what a block kept goes with it
-            found = own + found
-        return g if more is None else g + more, None, *found
+        tiles, scales = Tiles(g), [scale for scale, _ in ctx.settings]
+        part = torch.empty((len(scales), tiles.parts, tiles.channels), dtype=torch.float32, device=g.device)
+        dweights: list[list[Tensor]] = []
+        norms: list[list[Tensor]] = []
+        aside = Aside(g.device)
+        for own_part, (_, relu) in zip(reversed(part.unbind()), reversed(ctx.settings), strict=True):
+            # what a block kept goes with it, once its weights' gradients are made
+            g, more, weights, norm = backward(ctx.tape.pop(), relu, g, more, own_part, aside)
+            dweights.insert(0, weights)
+            norms.insert(0, norm)
+        aside.join()
+        return g if more is None else g + more, None, *in_order(dweights, norms, part, scales)
 
 
 def units_of(block: Any) -> list[Any]:
@@ -162,6 +187,18 @@ def parameters_of(block: Any) -> list[Tensor]:
     """In the order of the gradients."""
     own = [t for unit in units_of(block) for t in (unit.conv.weight, unit.norm.weight, unit.norm.bias)]
     return [*own, block.project.weight, block.project.bias]
+
+
+def weights_of(blocks: Sequence[Any], dtype: torch.dtype) -> Iterator[Tensor]:
+    """Every block's, in the order of `parameters_of`, as convolutions want them; the projections' times the scale."""
+    scales = [float(block.scale) for block in blocks]
+    projects = groups.scaled([block.project.weight for block in blocks], scales)
+    every = [
+        weight
+        for block, project in zip(blocks, projects, strict=True)
+        for weight in (*(unit.conv.weight for unit in units_of(block)), project)
+    ]
+    return iter(groups.ordered(every, dtype))
 
 
 def supported(blocks: nn.Sequential, x: Tensor) -> bool:
@@ -178,6 +215,7 @@ def residual_blocks(blocks: nn.Sequential, x: Tensor) -> Tensor:
         parameters = [p for block in blocks for p in parameters_of(block)]
         result: Tensor = _Chain.apply(x, list(blocks), *parameters)  # type: ignore[no-untyped-call]
         return result
+    weights = weights_of(list(blocks), x.dtype)
     for block in blocks:
-        x = forward(block, x).out
+        x = forward(block, weights, x).out
     return x
