@@ -50,7 +50,7 @@ def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None
     pictures = [] if record is None else list(load_arrays(results, record)["suspect_pictures"])
     suspects = [] if record is None else record["results"]["suspects"]
     rows = max(1, -(-len(pictures) // COLUMNS))
-    with canvas(path, rows, COLUMNS, width=1.15, height=1.5) as axes:
+    with canvas(path, rows, COLUMNS, width=1.15, height=1.5, note=scale.note) as axes:
         for ax in axes.flat:
             ax.axis("off")
         for ax, picture, suspect in zip(axes.flat, pictures, suspects, strict=False):

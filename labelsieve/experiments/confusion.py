@@ -51,7 +51,7 @@ def table(found: list[Record], scale: Scale) -> str:
 
 def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
     groups = shown(found)
-    with canvas(path, 2, max(1, len(groups)), width=2.6, height=2.7) as axes:
+    with canvas(path, 2, max(1, len(groups)), width=2.6, height=2.7, note=scale.note) as axes:
         for column, (noise, group) in enumerate(groups):
             M = np.mean([r["results"]["confusion"] for r in group], axis=0)
             heat(axes[0, column], M, f"M, {noise.title}")

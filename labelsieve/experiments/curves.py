@@ -48,7 +48,7 @@ def table(found: list[Record], scale: Scale) -> str:
 
 def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
     groups = by_cell(found)
-    with canvas(path, 2, 2, width=4.2, height=3.0) as axes:
+    with canvas(path, 2, 2, width=4.2, height=3.0, note=scale.note) as axes:
         for ax, noise in zip(axes.flat, scale.table_settings, strict=True):
             for method in METHODS:
                 group = groups.get((method, noise.key))
@@ -66,6 +66,10 @@ def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None
                         epochs, mean - spread, mean + spread, color=COLOUR_OF[method], alpha=0.2, linewidth=0
                     )
             ax.set_title(noise.title)
+            if not ax.lines:
+                ax.text(0.5, 0.5, "no records yet", ha="center", va="center", color="#666666", transform=ax.transAxes)
+                ax.set(xticks=[], yticks=[])
+                continue
             ax.set_xlabel("epoch")
             ax.set_ylabel("test accuracy, %")
         handles, labels = max((ax.get_legend_handles_labels() for ax in axes.flat), key=lambda found: len(found[1]))

@@ -19,9 +19,9 @@ COLOUR_OF = dict(zip(METHODS, COLOURS, strict=True))
 
 @contextmanager
 def canvas(
-    path: Path, rows: int, columns: int, *, width: float = 3.2, height: float = 2.7, **options: Any
+    path: Path, rows: int, columns: int, *, width: float = 3.2, height: float = 2.7, note: str = "", **options: Any
 ) -> Iterator[Any]:
-    """Axes [rows, columns] to draw on; saved as path.svg and path.png."""
+    """Axes [rows, columns] to draw on; saved as path.svg and path.png, with `note` over them."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -30,6 +30,8 @@ def canvas(
     with matplotlib.rc_context(plain):
         figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(figure)
+        if note:
+            figure.suptitle(note, fontsize=7, color="#666666")
         yield figure.subplots(rows, columns, squeeze=False, **options)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

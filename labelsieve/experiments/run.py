@@ -65,7 +65,8 @@ def reproduce(
     deadline = None if budget is None else time.monotonic() + budget
     wanted = {cell.id: cell for cell in chosen.cells(protocol, wish)}
     left = [cell for cell in wanted.values() if records.load(results, cell.id) is None]
-    say(f"{item}: {len(wanted)} cells, {len(wanted) - len(left)} finished")
+    if wanted:
+        say(f"{item}: {len(wanted)} cell{'s' * (len(wanted) > 1)}, {len(wanted) - len(left)} finished")
     if left:
         stamp, at_once = records.commit(commit), min(lockstep, protocol.at_once)
         if is_ray(executor):  # a task's working directory is another one
@@ -87,7 +88,7 @@ def reproduce(
             left = run_cells(left, room)
     drawn = draw_item(chosen, results, protocol, say=say) if draw else []
     if left:
-        say(f"{item}: stopped with {len(left)} cells left; the same command goes on")
+        say(f"{item}: stopped with {len(left)} cell{'s' * (len(left) > 1)} left; the same command goes on")
     return {
         "item": item,
         "cells": len(wanted),
@@ -142,7 +143,10 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Callable[[str], N
     found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
     table = results / "tables" / f"{item.name}.md"
     table.parent.mkdir(parents=True, exist_ok=True)
-    table.write_text(item.table(found, scale) + "\n", encoding="utf-8")
+    text = item.table(found, scale)
+    if found and scale.note and scale.note not in text:
+        text = f"{scale.note}\n\n{text}"
+    table.write_text(text + "\n", encoding="utf-8")
     drawn = [table]
     if item.figure is not None and (found or not item.kind):
         if importlib.util.find_spec("matplotlib") is None:

@@ -55,7 +55,7 @@ def table(found: list[Record], scale: Scale) -> str:
 
 
 def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    with canvas(path, 1, 2, height=3.0) as axes:
+    with canvas(path, 1, 2, height=3.0, note=scale.note) as axes:
         for column, (measure, name) in enumerate(MEASURES):
             ax = axes[0, column]
             for colour, (noise, group) in zip(COLOURS, grouped(found, scale), strict=False):

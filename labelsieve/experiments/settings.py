@@ -50,6 +50,7 @@ class Noise:
         return cls(pattern, value)
 
 
+TRIAL = "These pictures are drawn: the numbers are a trial of the code, not results."
 AS_IT_IS = Noise("none", 0.0)
 TABLE_1 = (Noise("symmetric", 0.2), Noise("symmetric", 0.5), Noise("symmetric", 0.8), Noise("pair", 0.4))
 FIGURE_2 = tuple(Noise(pattern, tenth / 10) for pattern in ("symmetric", "pair") for tenth in range(11))
@@ -74,6 +75,11 @@ class Scale:
     side: int = 0  # WebVision: the pictures' shorter side, and the window cut out of it
     crop: int = 0
     at_once: int = 1024  # networks in lockstep at most: large ones fill a card by themselves
+
+    @property
+    def note(self) -> str:
+        """Over what is drawn from a trial, so that nobody takes it for a result."""
+        return TRIAL if self.name == "smoke" else ""
 
 
 PAPER = Scale("paper", "cifar10", 200, 50, 4, 128, "resnet32", "resnet110-preactivation")

@@ -72,7 +72,7 @@ def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None
     groups = grouped(found)
     ratios = np.linspace(0, 1, 101)
     classes = found[0]["noise"]["classes"] if found else 10
-    with canvas(path, 2, 3, sharex=True, sharey=True) as axes:
+    with canvas(path, 2, 3, sharex=True, sharey=True, note=scale.note) as axes:
         for row, pattern in enumerate(("symmetric", "pair")):
             for column, (measure, name) in enumerate(MEASURES):
                 ax = axes[row, column]

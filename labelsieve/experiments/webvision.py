@@ -10,11 +10,10 @@ from labelsieve.experiments import paper
 from labelsieve.experiments.cells import Cell, Wish, accuracy_cells
 from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.settings import METHODS, Scale
+from labelsieve.experiments.settings import METHODS, TRIAL, Scale
 from labelsieve.experiments.summary import Footnotes, by_cell, pick, value_with_spread
 
 SETS = (("webvision", "WebVision"), ("imagenet", "ILSVRC12"))
-TRIAL = "These pictures are drawn: the numbers are a trial of the code, not results."
 
 
 def not_run(item: str) -> str:

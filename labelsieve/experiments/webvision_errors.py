@@ -15,9 +15,9 @@ from labelsieve.experiments.cifar10_errors import chosen
 from labelsieve.experiments.plots import canvas
 from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import Record, load_arrays
-from labelsieve.experiments.settings import Scale
+from labelsieve.experiments.settings import TRIAL, Scale
 from labelsieve.experiments.summary import deviations
-from labelsieve.experiments.webvision import TRIAL, not_run
+from labelsieve.experiments.webvision import not_run
 
 COLUMNS, NAME_WIDTH = 6, 24
 
@@ -55,7 +55,7 @@ def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None
     pictures = np.empty((0, 1, 1, 3)) if record is None else load_arrays(results, record)["suspect_pictures"]
     suspects = [] if record is None else record["results"]["suspects"]
     rows = max(1, -(-len(pictures) // COLUMNS))
-    with canvas(path, rows, COLUMNS, width=1.6, height=2.1) as axes:
+    with canvas(path, rows, COLUMNS, width=1.6, height=2.1, note=scale.note) as axes:
         for ax in axes.flat:
             ax.axis("off")
         for ax, picture, suspect in zip(axes.flat, pictures, suspects, strict=False):

@@ -14,7 +14,7 @@ from labelsieve.errors import InputError
 from labelsieve.experiments import records, run, training
 from labelsieve.experiments.cells import Wish
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10
-from labelsieve.experiments.settings import METHODS, SMOKE, Noise
+from labelsieve.experiments.settings import METHODS, SMOKE, TRIAL, Noise
 from labelsieve.types import SELECTED
 
 COMMIT = "c" * 40
@@ -48,7 +48,8 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_item_has_its_table_and_figure(smoke: Path) -> None:
     for item in (ITEMS[name] for name in ON_CIFAR10):
         text = (smoke / "tables" / f"{item.name}.md").read_text()
-        assert text.startswith("|") and "No records" not in text
+        assert text.startswith(("|", TRIAL)) and "No records" not in text
+        assert (TRIAL in text) == bool(item.kind)  # figure 1 is arithmetic, all else a trial
         if item.figure is not None:
             assert (smoke / "figures" / f"{item.name}.svg").read_text().lstrip().startswith("<?xml")
             assert (smoke / "figures" / f"{item.name}.png").read_bytes().startswith(b"\x89PNG")
