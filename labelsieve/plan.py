@@ -74,19 +74,22 @@ def estimate(wanted: Wanted, measured: Measured, *, free: int) -> dict[str, Any]
         "robust training": wanted.networks * wanted.training_epochs * n / measured.trained / gpus,
     }
     pixels = round(n * measured.sample_bytes)
-    streams = measured.read is not None and pixels + measured.working_bytes > free
+    networks = max(2, wanted.networks)
+    # weights, their gradient and two moments of each network are the least, where a step's peak was not measured
+    working = measured.working_bytes or 4 * 4 * measured.parameters * networks
+    streams = measured.read is not None and pixels + working > free
     if measured.read and streams:
         # every pass reads every picture from disk again, decoded or, after staging, as it is
         epochs = wanted.iterations * wanted.selection_epochs + wanted.training_epochs
         seconds["decode again in every epoch, if not staged"] = n * epochs / measured.read
     # weights, two moments and the running statistics of each network, newest checkpoint and the one before
-    state = 2 * 4 * 3 * measured.parameters * max(2, wanted.networks)
+    state = 2 * 4 * 3 * measured.parameters * networks
     needed = {name: value for name, value in seconds.items() if "if not" not in name}
     return {
         "seconds": seconds,
         "total_seconds": sum(needed.values()),
         "bottleneck": max(needed, key=lambda name: needed[name]),
-        "device_bytes": measured.working_bytes + (0 if streams else pixels),
+        "device_bytes": working + (0 if streams else pixels),
         "data": "streams" if streams else "on the device",
         "host_bytes": round(n * measured.host_bytes) + (0 if measured.read else pixels),
         "disk_bytes": {"staged pictures": pixels if measured.read else 0, "checkpoints": state},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,8 @@ def test_the_arithmetic_by_hand() -> None:
     assert tight["data"] == "streams" and tight["device_bytes"] == 10_000
     assert tight["seconds"]["decode again in every epoch, if not staged"] == 1_000 * (2 * 10 + 30) / 50
     assert tight["total_seconds"] == 440.0
+    unknown = estimate(wanted, replace(measured, working_bytes=0), free=10_000_000)
+    assert unknown["device_bytes"] == 2_000_000 + 2 * 1_000 * 4 * 4  # weights, gradient and two moments of two networks
 
 
 def test_ten_times_the_samples_take_ten_times_as_long() -> None:

@@ -75,19 +75,20 @@ def plan(
         data, wanted, model=model, device=choose_device(device), batch_size=batch_size, crop=crop, seconds=seconds
     )
     measured = found["measured"]
+    least = "" if measured["working_bytes"] else "at least "  # what a step holds is measured on GPUs alone
     shape = " x ".join(str(length) for length in found["shape"])
     common.say(
         f"{found['model']} on samples of {shape}, measured on {measured['samples']:,} of them ({found['device']}):",
-        f"{measured['trained']:,.0f} trained and {measured['scored']:,.0f} scored a second"
-        + (f", {measured['read']:,.0f} pictures decoded" if measured["read"] else ""),
+        f"{speed(measured['trained'])} trained and {speed(measured['scored'])} scored a second"
+        + (f", {speed(measured['read'])} pictures decoded" if measured["read"] else ""),
         "",
         f"{wanted.samples:,} samples, {gpus} such device{'s' if gpus > 1 else ''}, at most:",
         *table(
             [[name, duration(value)] for name, value in found["seconds"].items() if value]
             + [
                 ["in all", duration(found["total_seconds"])],
-                ["memory, device", size(found["device_bytes"]) if found["device_bytes"] else "not known"],
-                ["memory, host", size(found["host_bytes"])],
+                ["memory, device", least + size(found["device_bytes"])],
+                ["memory, host, beside the program", size(found["host_bytes"])],
                 ["disk, staged pictures", size(found["disk_bytes"]["staged pictures"])],
                 ["disk, checkpoints", size(found["disk_bytes"]["checkpoints"])],
             ]
@@ -95,6 +96,10 @@ def plan(
         f"The data: {found['data']}. Takes longest: {found['bottleneck']}.",
     )
     common.answer(found)
+
+
+def speed(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.1f}"
 
 
 def duration(seconds: float) -> str:

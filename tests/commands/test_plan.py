@@ -17,6 +17,7 @@ def test_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) -> None
     assert "1,797 samples, 2 such devices, at most:" in words
     for part in ("selection, training", "robust training", "memory, device", "disk, checkpoints", "Takes longest"):
         assert part in words
+    assert "at least" in next(line for line in words.splitlines() if line.startswith("memory, device"))
     plan("digits", seconds=0.2, samples=1_000_000_000, device="cpu", common=Common(json=True))
     found = json.loads(capsys.readouterr().out)
     assert found["wanted"]["samples"] == 1_000_000_000
