@@ -10,6 +10,7 @@ from typing import Literal
 
 def reproduce(
     item: str,
+    /,
     *,
     data: Path | None = None,
     results: Path | None = None,

@@ -94,14 +94,17 @@ def make(
     `side` is the pictures' shorter side, `corrupt` how many training files are cut short.
     """
     folder = Path(to)
-    if not 2 <= classes <= len(SYNSETS):
-        raise InputError(f"classes {classes}: 2 to {len(SYNSETS)} can be made")
-    if min(train, validation) < 1 or side < 16 or not 0 <= corrupt <= classes * train:
-        raise InputError("at least one picture a class, 16 pixels a side, and no more corrupt files than pictures")
-    if not 0 <= wrong < 1:
-        raise InputError(f"wrong {wrong}: a part of the labels lies between 0 and 1")
-    if (folder / "info").exists():
-        raise InputError(f"{folder}: there is an info folder already; give a new folder")
+    needed = {
+        f"classes {classes}: 2 to {len(SYNSETS)} can be made": 2 <= classes <= len(SYNSETS),
+        f"train {train}: at least one picture a class": train >= 1,
+        f"validation {validation}: at least one picture a class": validation >= 1,
+        f"side {side}: at least 16 pixels": side >= 16,
+        f"corrupt {corrupt}: from none to all of the training pictures": 0 <= corrupt <= max(0, classes * train),
+        f"wrong {wrong}: a part of the labels lies between 0 and 1": 0 <= wrong < 1,
+        f"{folder}: there is an info folder already; give a new folder": not (folder / "info").exists(),
+    }
+    if not all(needed.values()):
+        raise InputError("; ".join(problem for problem, fulfilled in needed.items() if not fulfilled))
     rng = np.random.default_rng(seed)
     names = SYNSETS[:classes]
     true = rng.permutation(np.repeat(np.arange(classes), train))

@@ -280,6 +280,11 @@ def test_what_cannot_be_made(tmp_path: Path, options: dict[str, float], message:
         make(tmp_path / "new", **options)  # type: ignore[arg-type]
 
 
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^classes 0: [^;]*; side -1: [^;]*; wrong 1.5: [^;]*$"):
+        make(tmp_path / "new", classes=0, side=-1, wrong=1.5)
+
+
 def test_nothing_is_made_over_something(made: Path) -> None:
     with pytest.raises(InputError, match="info folder already"):
         make(made, classes=2, train=1, validation=1)
