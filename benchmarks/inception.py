@@ -40,7 +40,7 @@ from labelsieve.engine.device import choose_device, fastest_convolutions
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.methods import create
-from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Residuals, Unit
+from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Residuals, Unit, Units
 from labelsieve.models.layers import BatchNorm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -60,6 +60,7 @@ ROWS: dict[str, dict[str, Any]] = {
     **FIRST,
     "eager, bf16, channels last, cuDNN by trial": {"loop": "eager", "half": True, "trial": True},
     "engine, 1 network, weight gradients in line": {"loop": "engine", "networks": 1, "without": ["ASIDE"]},
+    "engine, 1 network, weight gradients on one stream": {"loop": "engine", "networks": 1, "streams": 1},
     "engine, 1 network, no matrix products": {"loop": "engine", "networks": 1, "without": ["PRODUCTS"]},
     "engine, 1 network, each weight by itself": {"loop": "engine", "networks": 1, "without": ["GROUPS"]},
     "engine, 1 network, none of the three": {
@@ -74,7 +75,16 @@ ROWS: dict[str, dict[str, Any]] = {
     "eager, fp32 without tf32": {"loop": "eager", "tf32": False},
     "eager, bf16, channels last, torch.compile": {"loop": "eager", "half": True, "trial": True, "compile": True},
 }
-GPU_ALONE = ("half", "tf32", "trial", "compile", "fused", "exact", "without")  # rows with these say nothing on a CPU
+GPU_ALONE = (
+    "half",
+    "tf32",
+    "trial",
+    "compile",
+    "fused",
+    "exact",
+    "without",
+    "streams",
+)  # rows with these say nothing on a CPU
 
 
 class Noise(PictureSequence):
@@ -110,7 +120,7 @@ def usual(layer: nn.Module) -> nn.Module:
         norm = nn.BatchNorm2d(len(layer.weight), eps=layer.eps, momentum=layer.momentum)
         norm.load_state_dict(layer.state_dict(), strict=False)
         return nn.Sequential(norm, nn.ReLU(inplace=True))
-    if isinstance(layer, Residuals):
+    if isinstance(layer, Residuals | Units):
         return nn.Sequential(*(plain(block) for block in layer))
     return Apart(layer) if isinstance(layer, Branches) else plain(layer)
 
@@ -241,6 +251,8 @@ def measure(row: dict[str, Any], options: argparse.Namespace) -> dict[str, float
     torch.backends.cudnn.deterministic = row.get("exact", False)
     os.environ["LABELSIEVE_FUSED"] = "1" if row.get("fused", True) else "0"
     os.environ.update({f"LABELSIEVE_{part}": "0" for part in row.get("without", ())})
+    if "streams" in row:
+        os.environ["LABELSIEVE_ASIDE"] = str(row["streams"])
     if row["loop"] == "eager":
         os.environ["LABELSIEVE_KERNELS"] = "0"  # torch's own layers, pooling and all
     torch.backends.cudnn.allow_tf32 = row.get("tf32", True)  # True is torch's default for convolutions

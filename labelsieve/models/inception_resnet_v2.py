@@ -66,17 +66,36 @@ class Unit(nn.Module):
         self.norm = BatchNorm(1, outputs, eps=1e-3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast("Tensor", self.norm(self.conv(x)))
+        fused = in_turn((self,), x)
+        return cast("Tensor", self.norm(self.conv(x))) if fused is None else fused
 
 
-def chain(inputs: int, steps: Steps, *, halve: bool = False) -> nn.Sequential:
+class Units(nn.Sequential):
+    """Units one after the other: on a GPU one function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        fused = in_turn(tuple(self), x)
+        return cast("Tensor", super().forward(x)) if fused is None else fused  # type: ignore[no-untyped-call]
+
+
+def in_turn(units: Sequence[nn.Module], x: Tensor) -> Tensor | None:
+    """x through all units by kernels/units.py, where that can be."""
+    if kernels.usable(x):
+        from labelsieve.models.kernels import units as fused
+
+        if fused.supported(units):
+            return fused.units_in_turn(units, x)
+    return None
+
+
+def chain(inputs: int, steps: Steps, *, halve: bool = False) -> Units:
     """Units one after the other; with `halve` the last one has stride 2 and no border."""
     units = []
     for i, (outputs, size) in enumerate(steps):
         last = halve and i == len(steps) - 1
         units.append(Unit(inputs, outputs, size, stride=2 if last else 1, same=not last))
         inputs = outputs
-    return nn.Sequential(*units)
+    return Units(*units)
 
 
 class Branches(nn.Module):
@@ -174,10 +193,8 @@ class InceptionResNetV2(InTurn):
     def __init__(self, classes: int = 1000, *, channels: int = 3, n: int = 1, dropout: float = 0.0) -> None:
         super().__init__(n)
         self.dropout = dropout
-        self.stem1 = nn.Sequential(
-            Unit(channels, 32, 3, stride=2, same=False), Unit(32, 32, 3, same=False), Unit(32, 64, 3)
-        )
-        self.stem2 = nn.Sequential(Unit(64, 80, 1), Unit(80, 192, 3, same=False))
+        self.stem1 = Units(Unit(channels, 32, 3, stride=2, same=False), Unit(32, 32, 3, same=False), Unit(32, 64, 3))
+        self.stem2 = Units(Unit(64, 80, 1), Unit(80, 192, 3, same=False))
         self.mixed_5b = Entrance()
         self.blocks_a = Residuals(*(block_a() for _ in range(10)))
         self.reduce_a = Reduction(320, [(256, 1), (256, 3), (384, 3)], straight=384)

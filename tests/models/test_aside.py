@@ -1,4 +1,4 @@
-"""A second stream: the order of its waits, and what it holds until then."""
+"""Streams beside the main one: the order of waits, and what is held until then."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stream:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     log: list[str] = []
-    main, other = Stream("main", log), Stream("side", log)
+    streams = [Stream(name, log) for name in ("main", "left", "right")]
 
     @contextmanager
     def on(stream: Stream) -> Iterator[None]:
@@ -48,9 +48,10 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield
         log.append("back")
 
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: main)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: streams[0])
     monkeypatch.setattr(torch.cuda, "stream", on)
-    monkeypatch.setattr(aside, "_streams", lambda device: (main, other))  # never the main one itself
+    # never the main one itself
+    monkeypatch.setattr(aside, "_streams", lambda device, number: streams[: number + 1])
     return log
 
 
@@ -59,16 +60,34 @@ def job(log: list[str], name: str, read: torch.Tensor) -> torch.Tensor:
     return read + 1
 
 
-def test_jobs_come_after_what_was_queued_and_the_rest_after_them(log: list[str]) -> None:
+def test_jobs_come_after_what_was_queued_and_the_rest_after_them(
+    log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("LABELSIEVE_ASIDE", "1")
     beside = aside.Aside(torch.device("cuda"))
     made = beside.run([partial(job, log, name, torch.zeros(1)) for name in "ab"])
     assert [float(tensor) for tensor in made] == [1, 1]
     beside.run([partial(job, log, "c", torch.zeros(1))])
     beside.join()
-    fork = ["side waits for main", "on side"]
-    assert log == [*fork, "a", "b", "back", *fork, "c", "back", "main waits for side 2"]
+    first = ["left waits for main", "on left", "a", "back", "on left", "b", "back"]
+    assert log == [*first, "left waits for main", "on left", "c", "back", "main waits for left 2"]
     beside.join()
-    assert log[-1] == "main waits for side 2" and len(log) == 10  # nothing is left to wait for
+    assert len(log) == 12  # nothing is left to wait for
+
+
+def test_jobs_take_turns_on_two_streams(log: list[str]) -> None:
+    beside = aside.Aside(torch.device("cuda"))
+    for names in ("a", "b", "cde"):
+        beside.run([partial(job, log, name, torch.zeros(1)) for name in names])
+    where = [log[at - 1] for at, line in enumerate(log) if len(line) == 1]
+    assert where == ["on left", "on right", "on left", "on right", "on left"]
+    for name in "abcde":  # each began when its stream had waited for the main one
+        side = log[log.index(name) - 1].removeprefix("on ")
+        assert f"{side} waits for main" in log[: log.index(name)]
+    assert log[:4] == ["left waits for main", "on left", "a", "back"]
+    before = len(log)
+    beside.join()
+    assert sorted(log[before:]) == ["main waits for left 2", "main waits for right 2"]
 
 
 def test_what_jobs_read_is_held_until_it_was_waited_for(log: list[str]) -> None:
@@ -80,7 +99,7 @@ def test_what_jobs_read_is_held_until_it_was_waited_for(log: list[str]) -> None:
         beside.run([partial(job, log, str(i), read)])
         del read
     waits = [line for line in log if line.startswith("main")]
-    assert waits == ["main waits for side 1", "main waits for side 2"]
+    assert waits == ["main waits for left 1", "main waits for right 1"]
     assert [ref() is None for ref in seen] == [True] * 2 + [False] * aside.UNDER_WAY
     beside.join()
     assert all(ref() is None for ref in seen)

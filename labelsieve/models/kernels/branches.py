@@ -38,6 +38,7 @@ class Layer:
     x: Tensor
     weight: Tensor
     padding: tuple[int, int]
+    stride: int
     y: Tensor
     table: Tensor
     valid: Tensor | None
@@ -58,10 +59,10 @@ def layer_of(unit: Any, x: Tensor, weight: Tensor) -> Layer:
     conv, norm = unit.conv, unit.norm
     valid = norm.valid if norm.training else None
     y, table = pooled_and_table(
-        convolve(x, weight, conv.padding), norm.weight, norm.bias, norm.running_mean, norm.running_var,
+        convolve(x, weight, conv.padding, conv.stride), norm.weight, norm.bias, norm.running_mean, norm.running_var,
         training=norm.training, momentum=norm.momentum, eps=norm.eps, valid=valid,
     )  # fmt: skip
-    return Layer(x, weight, conv.padding, y, table, valid)
+    return Layer(x, weight, conv.padding, conv.stride, y, table, valid)
 
 
 def forward(block: Any, weights: Iterator[Tensor], x: Tensor) -> Block:
@@ -95,7 +96,7 @@ def forward(block: Any, weights: Iterator[Tensor], x: Tensor) -> Block:
 def norm_gradient(layer: Layer, pieces: Sequence[Tensor]) -> tuple[Tensor, tuple[Job, Tensor, Tensor]]:
     """Of the convolution's output; and the job that makes the weight's, gamma's and beta's."""
     dy, dgamma, dbeta = gradient(layer.y, layer.table, pieces, valid=layer.valid)
-    return dy, (partial(weight_gradient, dy, layer.x, layer.weight, layer.padding), dgamma, dbeta)
+    return dy, (partial(weight_gradient, dy, layer.x, layer.weight, layer.padding, layer.stride), dgamma, dbeta)
 
 
 def backward(

@@ -31,8 +31,8 @@ def switched_on() -> bool:
     return os.environ.get("LABELSIEVE_PRODUCTS") != "0"
 
 
-def is_product(weight: Tensor) -> bool:
-    return weight.shape[2:] == (1, 1) and switched_on()
+def is_product(weight: Tensor, stride: int) -> bool:
+    return weight.shape[2:] == (1, 1) and stride == 1 and switched_on()
 
 
 # -- the choice
@@ -98,9 +98,11 @@ def summed(dy: Tensor, x: Tensor, parts: int) -> Tensor:
     return (torch.bmm(dy, x) if exact else torch.bmm(dy, x, out_dtype=torch.float32)).sum(0)
 
 
-def library_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int], *, of_input: bool) -> Tensor:
+def library_gradient(
+    dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int], stride: int, *, of_input: bool
+) -> Tensor:
     found = torch.ops.aten.convolution_backward(
-        dy, x, weight, None, [1, 1], list(padding), [1, 1], False, [0, 0], 1, [of_input, not of_input, False]
+        dy, x, weight, None, [stride] * 2, list(padding), [1, 1], False, [0, 0], 1, [of_input, not of_input, False]
     )
     result: Tensor = found[0 if of_input else 1]
     return result.contiguous(memory_format=LAST) if of_input else result
@@ -109,11 +111,11 @@ def library_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, 
 # -- what layers call: x, dy and weight are channels last
 
 
-def convolve(x: Tensor, weight: Tensor, padding: tuple[int, int] = (0, 0)) -> Tensor:
+def convolve(x: Tensor, weight: Tensor, padding: tuple[int, int] = (0, 0), stride: int = 1) -> Tensor:
     def library() -> Tensor:
-        return F.conv2d(x, weight, None, 1, padding).contiguous(memory_format=LAST)
+        return F.conv2d(x, weight, None, stride, padding).contiguous(memory_format=LAST)
 
-    if not is_product(weight):
+    if not is_product(weight, stride):
         return library()
 
     def product() -> Tensor:
@@ -122,11 +124,11 @@ def convolve(x: Tensor, weight: Tensor, padding: tuple[int, int] = (0, 0)) -> Te
     return fastest(("y", x.shape, weight.shape, x.dtype, x.device), [product, library], on=x.device)
 
 
-def input_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int] = (0, 0)) -> Tensor:
+def input_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int] = (0, 0), stride: int = 1) -> Tensor:
     def library() -> Tensor:
-        return library_gradient(dy, x, weight, padding, of_input=True)
+        return library_gradient(dy, x, weight, padding, stride, of_input=True)
 
-    if not is_product(weight):
+    if not is_product(weight, stride):
         return library()
 
     def product() -> Tensor:
@@ -135,13 +137,15 @@ def input_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, in
     return fastest(("dx", x.shape, weight.shape, x.dtype, x.device), [product, library], on=x.device)
 
 
-def weight_gradient(dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int] = (0, 0)) -> Tensor:
+def weight_gradient(
+    dy: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int] = (0, 0), stride: int = 1
+) -> Tensor:
     """In single precision, or as the library gives it (see groups.as_parameters)."""
 
     def library() -> Tensor:
-        return library_gradient(dy, x, weight, padding, of_input=False)
+        return library_gradient(dy, x, weight, padding, stride, of_input=False)
 
-    if not is_product(weight):
+    if not is_product(weight, stride):
         return library()
     a, b = rows(dy), rows(x)
 
