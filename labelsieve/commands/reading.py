@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.decode import CROP as CROP
 from labelsieve.errors import InputError
 from labelsieve.types import Kind, LabelledData
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from labelsieve.data.columns import Encoding
     from labelsieve.engine import Store
-
-CROP = 227  # of pictures that are larger than a network reads: the paper's
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ Pixels = NDArray[np.uint8]
 Decoder = Literal["auto", "pillow", "simplejpeg"]
 
 SIDE = 256  # the paper's: "resize each image to make shorter size as 256"
+CROP = 227  # the window cut out of it, the paper's too; smaller pictures are cut to their shorter side
 LONGEST = 4  # a side longer than 4 times the shorter is cut around its middle: banners must not fill the disk
 SPAN = 127  # crop positions a side; odd, so that one is the middle, and codes fit 16 bits
 CODES = 2 * SPAN * SPAN  # with the mirrored ones

@@ -61,7 +61,7 @@ def load_source(
     elif scheme == "webvision":
         from labelsieve.data import webvision
 
-        data = webvision.load(source)
+        data = webvision.load(source, size=size)
     elif scheme == "hf":
         from labelsieve.data import huggingface
 

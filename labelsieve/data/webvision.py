@@ -23,7 +23,8 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from labelsieve.data.decode import SIDE, Pictures
+from labelsieve.data.decode import CROP, SIDE, Pictures
+from labelsieve.data.pictures import Size
 from labelsieve.data.readable import unreadable
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData, Skipped
@@ -41,14 +42,22 @@ class Synset(NamedTuple):
     name: str
 
 
-def load(spec: str | Path) -> LabelledData:
-    """The training set. `DIR?classes=50&subset=google&side=256&stage=FOLDER`, all after ? optional."""
+def load(spec: str | Path, *, size: Size = None) -> LabelledData:
+    """The training set. `DIR?classes=50&subset=google&side=256&stage=FOLDER`, all after ? optional.
+
+    `size` is the shorter side where `spec` names none; as a pair it is the window that a network reads.
+    """
     folder, options = _options(str(spec))
+    if isinstance(size, int) and "side" in options and options["side"] != str(size):
+        raise InputError(f"webvision:{folder}?side={options['side']} is not of size {size}: give one of the two")
+    side = min(size) if isinstance(size, tuple) else size
+    if side is None or (isinstance(size, tuple) and side >= CROP):
+        side = SIDE  # a window of the largest size is cut from larger pictures
     data = training(
         folder,
         classes=_whole(options.get("classes", str(CLASSES)), "classes"),
         subset=options.get("subset", "google"),
-        side=_whole(options.get("side", str(SIDE)), "side"),
+        side=_whole(options.get("side", str(side)), "side"),
         check="stage" not in options,  # staging decodes them all
     )
     if "stage" not in options:

@@ -12,6 +12,7 @@ import pytest
 from labelsieve.data import webvision
 from labelsieve.data.decode import Pictures
 from labelsieve.data.make_webvision import SYNSETS, draw, make
+from labelsieve.data.source import load_source
 from labelsieve.data.stage import Staged
 from labelsieve.errors import InputError
 
@@ -58,6 +59,13 @@ def test_a_hand_written_folder(tmp_path: Path) -> None:
     assert two.y.tolist() == [0, 1] and two.x[1].shape == (10, 15, 3)
     assert two.classes == ("tench, Tinca tinca", "crane")
     assert webvision.load(f"{tmp_path}?subset=all").ids[-1] == "flickr/q0001/e.jpg"
+    # --size, and the window of a network that was trained: 227 pixels are cut from pictures of 256
+    source = f"webvision:{tmp_path}"
+    sides = [load_source(source, size=size).x.side for size in (None, 32, (32, 32), (227, 227))]
+    assert sides == [256, 32, 32, 256]
+    assert load_source(f"{source}?side=20", size=(16, 16)).x.side == 20
+    with pytest.raises(InputError, match="side=20 is not of size 32: give one of the two"):
+        load_source(f"{source}?side=20", size=32)
 
 
 # -- the made folder -----------------------------------------------------------------------------------------------
