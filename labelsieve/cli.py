@@ -103,7 +103,8 @@ def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
 
 
 def _sentence(error: CycloptsError, option: str) -> str:
-    told = " ".join(str(error).split()).rstrip(".")
+    told = " ".join(str(error).split())
+    told = told if told.endswith("...") else told.rstrip(".")
     missing = isinstance(error, MissingArgumentError) and told.endswith("requires an argument")
     if missing and error.command_chain and not getattr(error, "tokens_so_far", None):
         command = " ".join(error.command_chain)

@@ -30,6 +30,8 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     ("line", "said"),
     [
         ("nonsense", "nonsense"),
+        ("runn digits", "plan, ..."),  # not all commands are named, and that shows
+        ("reproduce", "ITEM is missing"),
         ("theory --nonsense 3", "Unknown option: --nonsense"),
         ("theory --ratio much", "--ratio"),
         ("theory --ratio 1.5", "--ratio 1.5 is outside 0..1"),
