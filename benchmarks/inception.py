@@ -9,7 +9,7 @@ its row alone; what is measured is written after every row, as a page and beside
 `scripts/scaling_page.py` reads. Needs torch and numpy alone. Most of the time is starting processes and compiling
 kernels once: about a minute and a half on one GPU, with `--all` some minutes. The goal is 4 times the eager fp32 loop.
 `--profile` instead names the kernels of one network's step; an environment variable that switches a part off
-(LABELSIEVE_ASIDE, _PRODUCTS, _GROUPS, _FUSED) holds there, too.
+(LABELSIEVE_ASIDE, _PRODUCTS, _GROUPS, _ENDS, _FUSED) holds there, too.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ ROWS: dict[str, dict[str, Any]] = {
     "engine, 1 network, weight gradients on one stream": {"loop": "engine", "networks": 1, "streams": 1},
     "engine, 1 network, no matrix products": {"loop": "engine", "networks": 1, "without": ["PRODUCTS"]},
     "engine, 1 network, each weight by itself": {"loop": "engine", "networks": 1, "without": ["GROUPS"]},
-    "engine, 1 network, none of the three": {
+    "engine, 1 network, blocks' ends in two kernels": {"loop": "engine", "networks": 1, "without": ["ENDS"]},
+    "engine, 1 network, none of the four": {
         "loop": "engine",
         "networks": 1,
-        "without": ["ASIDE", "PRODUCTS", "GROUPS"],
+        "without": ["ASIDE", "PRODUCTS", "GROUPS", "ENDS"],
     },
     "engine, 1 network, layer by layer": {"loop": "engine", "networks": 1, "fused": False},
     "engine, 1 network, cuDNN deterministic": {"loop": "engine", "networks": 1, "exact": True},
@@ -227,15 +228,15 @@ def profiled(options: argparse.Namespace) -> list[str]:
         lines = [f"{found:,.0f} img/s, {1000 * options.batch / found:.3f} ms a step"]
         if device.type == "cuda":
             lines += profile(made, options.batch, options.top)
-            lines += [f"chosen: {way} of {', '.join(map(str, key))}" for key, way in pointwise_choices()]
+            lines += choices()
     return lines
 
 
-def pointwise_choices() -> list[tuple[tuple[Any, ...], int]]:
-    """Which way a 1 x 1 convolution goes, by shape; the last way is cuDNN's, those before it are matrix products."""
+def choices() -> list[str]:
+    """Which way each 1 x 1 convolution took: of y, dx, dw the last is cuDNN's; of a block's ends 0 is two kernels."""
     from labelsieve.models.kernels import pointwise
 
-    return list(pointwise.chosen.items())  # type: ignore[arg-type]
+    return [f"way {way} of {key}" for key, way in pointwise.chosen.items()]
 
 
 def training_schedule() -> Schedule:

@@ -114,3 +114,15 @@ def test_the_fast_network_is_timed(capsys: pytest.CaptureFixture[str], monkeypat
     fast.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("1 networks: ") and lines[2].startswith("2 networks: ")
+
+
+def test_a_step_of_inception_is_timed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    inception = script("benchmarks/inception.py")
+    asked = "--profile --seconds 0.01 --batch 2 --crop 75 --samples 2 --device cpu"
+    monkeypatch.setattr("sys.argv", ["inception.py", *asked.split()])
+    inception.main()
+    assert capsys.readouterr().out.strip().endswith("ms a step")  # kernels are a GPU's
+    parts = {part for row in inception.ROWS.values() for part in row.get("without", ())}
+    sources = (ROOT / "labelsieve/models/kernels").glob("*.py")
+    switches = "".join(path.read_text(encoding="utf-8") for path in sources)
+    assert parts and all(f'"LABELSIEVE_{part}"' in switches for part in parts)

@@ -54,3 +54,8 @@ def test_scales() -> None:
 def test_groups_have_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LABELSIEVE_GROUPS")
     assert groups.of_one_shape(tensors()) == [[0, 2], [1, 4], [3], [5]]
+
+
+def test_sums_over_rows() -> None:
+    parts = [torch.arange(6.0).view(3, 2), torch.ones(4, 2), torch.arange(6.0).view(3, 2) + 1]
+    assert [tensor.tolist() for tensor in groups.summed(parts)] == [[6, 9], [4, 4], [9, 12]]

@@ -68,3 +68,11 @@ def as_parameters(gradients: Sequence[Tensor]) -> list[Tensor]:
         for place, piece in zip(places, whole.chunk(len(places)), strict=True):
             result[place] = piece
     return result
+
+
+def summed(parts: Sequence[Tensor]) -> list[Tensor]:
+    """The sums of each over its rows."""
+    made: dict[int, Tensor] = {}
+    for same in of_one_shape(parts):
+        made |= zip(same, torch.stack([parts[i] for i in same]).sum(1).unbind(), strict=True)
+    return [made[i] for i in range(len(parts))]

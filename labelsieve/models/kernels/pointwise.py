@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ FEWEST = 256  # pixels a part
 QUEUED, ROUNDS = 8, 3  # of a trial
 SLEEP = 4_000_000  # cycles, some two milliseconds: long enough to queue a round
 
+Result = TypeVar("Result")
 Way = Callable[[], Tensor]
 chosen: dict[Hashable, int] = {}
 
@@ -38,7 +40,7 @@ def is_product(weight: Tensor, stride: int) -> bool:
 # -- the choice
 
 
-def milliseconds(way: Way) -> float:
+def milliseconds(way: Callable[[], object]) -> float:
     """Of the device alone: the host queues while the device sleeps, as a captured step has no host to wait for."""
     way()  # what libraries choose, they choose now
     found: list[float] = []
@@ -54,7 +56,7 @@ def milliseconds(way: Way) -> float:
     return min(found) / QUEUED
 
 
-def fastest(key: Hashable, ways: Sequence[Way], *, on: torch.device) -> Tensor:
+def fastest(key: Hashable, ways: Sequence[Callable[[], Result]], *, on: torch.device) -> Result:
     """The result by the fastest way, found on the first call; without a trial by the first."""
     if key not in chosen:
         if on.type != "cuda" or not torch.backends.cudnn.benchmark or torch.cuda.is_current_stream_capturing():
