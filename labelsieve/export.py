@@ -22,7 +22,7 @@ from labelsieve.errors import InputError
 from labelsieve.export_folder import safe_name, write_folder
 from labelsieve.files import atomic_path, atomic_writer
 from labelsieve.report.columns import Columns, read_columns
-from labelsieve.report.facts import RANDOM, nested
+from labelsieve.report.facts import RANDOM, WEAK, nested
 from labelsieve.report.samples import SourceTable, find_source, open_samples
 from labelsieve.review.book import DECISIONS, DROP, UNDECIDED, latest
 from labelsieve.runfolder import RunFolder
@@ -106,7 +106,7 @@ def export(
     classes = folder.read_summary().get("classes")
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
     state, decided_label, lines = latest(folder, columns)
-    if undecided == "auto" and said_random(folder.read_summary()):
+    if undecided == "auto" and knows_nothing(folder.read_summary()):
         undecided = "keep"  # a model that knows nothing suggests nothing
     outcome = corrected(columns, state, decided_label, undecided)
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
@@ -146,10 +146,10 @@ def export(
     return Exported(target, len(rows), changed, dropped, note)
 
 
-def said_random(summary: Mapping[str, Any]) -> bool:
-    """Did the selection itself say that these labels cannot be told from random ones?"""
+def knows_nothing(summary: Mapping[str, Any]) -> bool:
+    """Did the selection itself say that it cannot tell these labels from random ones, or misses whole classes?"""
     trust = next((str(entry["trust"]) for entry in nested(summary) if "trust" in entry), "")
-    return RANDOM in trust
+    return RANDOM in trust or trust.startswith(WEAK)
 
 
 def default_target(record: Mapping[str, Any], source: Path | None, what: What) -> Path:

@@ -80,10 +80,11 @@ def test_without_any_decision_the_suggestions_are_taken(tmp_path):
     assert export(run, what="cleaned", to=tmp_path / "d.csv", undecided="drop").rows == 60 - len(suspects)
 
 
-def test_suggestions_of_a_model_that_knows_nothing_are_not_taken(tmp_path):
+@pytest.mark.parametrize("trust", ["not distinguishable from random: ...", "the classifier is weak: ..."])
+def test_suggestions_of_a_model_that_knows_nothing_are_not_taken(tmp_path, trust):
     run = runs.text(tmp_path)
     summary = run.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = "not distinguishable from random: ..."
+    summary["iterations"][0]["estimate"]["trust"] = trust
     run.write_summary(summary)
     assert export(run, what="cleaned", to=tmp_path / "c.csv").changed == 0
     assert export(run, what="cleaned", to=tmp_path / "s.csv", undecided="suggested").changed > 0

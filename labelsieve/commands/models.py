@@ -46,7 +46,13 @@ def resolve(model: str, data: LabelledData, device: str) -> str:
 
 
 def resolve_network(
-    model: str, shape: tuple[int, ...], classes: int, device: str, *, others: Sequence[str] = ()
+    model: str,
+    shape: tuple[int, ...],
+    classes: int,
+    device: str,
+    *,
+    others: Sequence[str] = (),
+    option: str = "--model",
 ) -> str:
     """`auto` by the samples' shape and the device; any other name is checked against the shape."""
     if ":" in model:
@@ -55,7 +61,7 @@ def resolve_network(
 
     if model not in MODELS:
         names = ", ".join((*MODELS, *others))
-        raise InputError(f"--model {model!r} is not known: choose one of {names}, or package.module:Name")
+        raise InputError(f"{option} {model!r} is not known: choose one of {names}, or package.module:Name")
     if model == "auto":
         from labelsieve.engine.device import choose_device
 

@@ -37,7 +37,7 @@ def run(
     dry_run
         Say what would happen, how long it would take and how much memory and disk; write nothing.
     """
-    from labelsieve.commands.training import run_training
+    from labelsieve.commands.training import check_training, run_training
     from labelsieve.report import write_report
     from labelsieve.runfolder import RunFolder
 
@@ -58,6 +58,7 @@ def run(
     with folder.lock():
         with one_first():
             data = selecting.load(source, file, folder / "staged", progress)
+        check_training(data, training, selecting.device)
         selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common)
         trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)
         if folder.state("report") != "done" or not (folder / "report.html").is_file():

@@ -62,7 +62,7 @@ def _small_on_a_gpu(data: LabelledData, device: str) -> bool:
 
 
 def for_model(settings: INCVSettings, model: str) -> INCVSettings:
-    """The fast network's rate falls to nearly nothing: its last epoch is the one that selects, and none is asked before."""
+    """The fast network's rate falls to nearly nothing: its last epoch selects, and none is asked before."""
     return replace(settings, checkpoint="last") if model == FAST and settings.protocol == "auto" else settings
 
 

@@ -94,6 +94,18 @@ def _sets(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(selected), np.flatnonzero((verdict == "candidate") & ~selected)
 
 
+def check_training(data: LabelledData, options: TrainOptions, device: str) -> None:
+    """What would stop the training, told before the hours of a selection."""
+    from labelsieve.commands.models import resolve_network
+    from labelsieve.commands.reading import Reading
+    from labelsieve.engine.device import choose_device
+
+    chosen = choose_device(device)
+    if options.network != "auto":
+        shape = Reading.learn(data).shape
+        resolve_network(options.network, shape, len(data.classes), chosen.type, option="--network")
+
+
 def run_training(
     run: RunFolder, data: LabelledData, options: TrainOptions, *, seed: int, device: str, progress: Progress
 ) -> str:
@@ -108,7 +120,7 @@ def run_training(
 
     chosen = choose_device(device)
     reading = Reading.learn(data)
-    network = resolve_network(options.network, reading.shape, len(data.classes), chosen.type)
+    network = resolve_network(options.network, reading.shape, len(data.classes), chosen.type, option="--network")
     factory = factory_of(network, reading.shape, len(data.classes))
     batch_size = options.batch_size or auto_batch_size(len(data))
     epochs = options.train_epochs or (200 if chosen.type == "cuda" else auto_epochs(len(data), batch_size))

@@ -15,7 +15,8 @@ from labelsieve.runfolder import RunFolder
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
-RANDOM = "not distinguishable from random"  # how the selection's trust sentence begins when it knows nothing
+# How the selection's trust sentence begins when it knows nothing, or next to nothing.
+RANDOM, WEAK = "not distinguishable from random", "the classifier is weak"
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,12 @@ class Facts:
         """One sentence that says it, one that explains it."""
         found, total = len(self.suspects), len(self.columns)
         ratio = self.noise_ratio
-        random = RANDOM in (self.trust or "")
+        trust = self.trust or ""
+        random, weak = RANDOM in trust, trust.startswith(WEAK)
         if random:
             first = "These labels cannot be told from random ones."
+        elif weak:
+            first = "The classifier is too weak to say how many labels are wrong."
         elif ratio is None:
             first = f"{plural(found, 'label')} of {total:,} look wrong." if found else "No label looks wrong."
         elif ratio < 0.005 and not found:
@@ -102,7 +106,7 @@ class Facts:
         second = f"{plural(found, 'sample')} of {total:,} {are} with another label suggested"
         precision = number(self.summary.get("label_precision"))
         second += f"; {plural(self.selected, 'was', 'were')} selected as clean"
-        if precision is not None and self.selected and not random:
+        if precision is not None and self.selected and not (random or weak):
             second += f", of which about {percent(precision)} are expected to be right"
         return first, second + "."
 

@@ -149,18 +149,19 @@ def judge(
     return Judgement(1 - right, suggested)
 
 
-def calibrated_suspicion(suspicion: FloatArray, wrong: FloatArray) -> FloatArray:
+def calibrated_suspicion(suspicion: FloatArray, wrong: FloatArray, *, both: bool = True) -> FloatArray:
     """Suspicion (the mean over a sample's looks) as a probability: `wrong` says how large, both say in what order.
 
-    Samples are ordered by the sum of the two, which ranks better than either; along that order the mean of `wrong`,
-    made rising, is the answer. A sample never looked at (nan in either) stays nan.
+    Samples are ordered by the sum of the two, which ranks better than either; by suspicion alone where `wrong` rests on
+    a T-hat that hardly tells classes apart (not `both`). Along that order the mean of `wrong`, made rising, is the
+    answer. A sample never looked at (nan in either) stays nan.
     """
     found = np.full(len(suspicion), np.nan)
     seen = np.flatnonzero(~(np.isnan(suspicion) | np.isnan(wrong)))
     if len(seen):
-        order = suspicion[seen] + wrong[seen]
+        order = (suspicion[seen] + wrong[seen]) / 2 if both else suspicion[seen]
         groups = np.array_split(np.argsort(order, kind="stable"), max(1, min(ORDER_BINS, len(seen) // ORDER_LEAST)))
         # A trace of the order itself keeps ranks apart where the curve is flat.
         level = curve(order, groups, np.array([wrong[seen][g].mean() for g in groups]))
-        found[seen] = np.clip(level + 1e-4 * (order / 2 - 0.5), 0.0, 1.0)
+        found[seen] = np.clip(level + 1e-4 * (order - 0.5), 0.0, 1.0)
     return found

@@ -37,7 +37,7 @@ from labelsieve.selection.outcome import JudgedSelection, finish
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.state import INCVState
-from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, unmixed
+from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, label_right, unmixed
 from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
 
 Steps = Generator[list[Job], list[Scores], JudgedSelection]
@@ -137,7 +137,8 @@ def iteration(
         state, told = yield from measured(state, given, classes, splits, looks, settings, seed, seeds, name, keep_best)
         history |= told
     else:
-        state = with_scores(state, scored, unmixed_again(state, scored, looks, given), given)
+        looks_now = unmixed_again(state, scored, looks, given)
+        state = with_scores(state, scored, looks_now, given, state.transition if state.unmixes else None)
 
     verdict, fell = state.verdict.copy(), state.iteration.copy()
     for half, job in zip(scored, jobs[:2], strict=True):
@@ -199,7 +200,8 @@ def measured(
     # The first count was good enough to choose what g learns from; the estimate by g is better.
     answers, unmixes = better_unmixed(looks, labels, estimate)
     told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}
-    state = replace(with_scores(state, scored, answers, given), unmixes=unmixes)
+    state = with_scores(state, scored, answers, given, estimate.transition if unmixes else None)
+    state = replace(state, unmixes=unmixes)
     if again is not None:
         state, told["selector"] = best_of_both(state, scored, answers, again, given, estimate)
     state = with_measured_noise(with_judgement(state, given, estimate), estimate, settings)
@@ -219,14 +221,24 @@ def unmixed_again(state: INCVState, scored: Split, looks: Sequence[Scores], give
     return [unmixed(s, given[half], trained_on) for s, half in zip(looks, scored, strict=True)]
 
 
-def with_scores(state: INCVState, scored: Sequence[IntArray], answers: Sequence[Scores], given: IntArray) -> INCVState:
-    """The candidates' held-out scores replace their older ones; suspicion is the mean over all looks."""
+def with_scores(
+    state: INCVState,
+    scored: Sequence[IntArray],
+    answers: Sequence[Scores],
+    given: IntArray,
+    noise: FloatArray | None = None,
+) -> INCVState:
+    """The candidates' held-out scores replace their older ones; suspicion is the mean over all looks.
+
+    `noise` is the transition matrix of the given labels, where it is known to be uneven: it weighs into suspicion.
+    """
     keys = ("predicted", "probability", "confidence", "loss", "suspicion", "looks")
     arrays = {key: getattr(state, key).copy() for key in keys}
     for half, scores in zip(scored, answers, strict=True):
         for key in keys[:4]:
             arrays[key][half] = getattr(scores, key)
-        looks, new = arrays["looks"][half], suspicion_of(scores, given[half])
+        looks = arrays["looks"][half]
+        new = suspicion_of(scores, given[half]) if noise is None else 1 - label_right(scores, given[half], noise)
         old = np.where(looks > 0, arrays["suspicion"][half], 0.0)
         arrays["suspicion"][half] = (old * looks + new) / (looks + 1)
         arrays["looks"][half] = looks + 1
@@ -288,7 +300,7 @@ def best_of_both(
         "the average of both": [averaged((f, g), y, len(noise.transition)) for f, g, y in pairs],
     }
     name = max(selectors, key=lambda name: expected_accuracy(selectors[name], labels, noise))
-    looked = with_scores(state, scored, again, given)
+    looked = with_scores(state, scored, again, given, noise.transition if state.unmixes else None)
     chosen = with_scores(state, scored, selectors[name], given)
     return replace(chosen, suspicion=looked.suspicion, looks=looked.looks), name
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from labelsieve import theory
 from labelsieve.selection.calibrate import calibrated_suspicion
+from labelsieve.selection.joint import can_invert
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import SELECTED, FloatArray, Selection
@@ -44,7 +45,9 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
     """The Selection of a state."""
     precision = expected_precision(state, classes, settings)
     judged = not np.isnan(state.wrong).all()
-    suspicion = calibrated_suspicion(state.suspicion, state.wrong) if judged else state.suspicion
+    suspicion = state.suspicion
+    if judged:
+        suspicion = calibrated_suspicion(state.suspicion, state.wrong, both=can_invert(state.transition))
     # Selected is a sample exactly where predicted and given label are the same.
     suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.share)
     return JudgedSelection(

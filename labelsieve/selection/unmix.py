@@ -67,6 +67,25 @@ def _unmixed(scores: Scores, given: IntArray, T: FloatArray) -> Scores:
     )  # fmt: skip
 
 
+def label_right(scores: Scores, given: IntArray, transition: FloatArray) -> FloatArray:
+    """P(given label is right) = p_j T_jj / (p T)_j: what a look says of the classes, and what the noise makes of them.
+
+    Where mistakes prefer some classes this ranks better than the look alone: a cat called dog is suspicious if dogs are
+    what cats are called.
+    """
+    c, block = len(transition), 1 << 17
+    T = (1 - SMOOTHING) * transition + SMOOTHING / c
+    columns, found = T.sum(axis=0), np.empty(len(given))
+    for start in range(0, len(given), block):
+        rows = slice(start, start + block)
+        j = given[rows]
+        leaders, shares, rest = leaders_of(scores.take(rows), c)
+        own = T[leaders, j[:, None]]
+        mixed = (shares * own).sum(axis=1) + rest * (columns[j] - own.sum(axis=1))
+        found[rows] = scores.probability[rows] * T[j, j] / np.maximum(mixed, SMALLEST)
+    return np.clip(found, 0.0, 1.0)
+
+
 def expected_accuracy(looks: Sequence[Scores], given: Sequence[IntArray], noise: NoiseEstimate) -> float:
     """How often the predictions are right if the noise is T-hat: from their joint with the given labels (`joint`).
 

@@ -135,6 +135,8 @@ def test_train_needs_a_selection_only_where_the_method_does(here: Path, capsys: 
         ("predict nowhere t.csv --to p.csv", "nowhere is not a run folder"),
         ("run t.csv --out run --selection odd --method odd --epochs 0 --batch-size 1", "--batch-size 1"),
         ("run t.csv --out run --network resnet32", "takes pictures"),
+        ("run t.csv --out run --network nope", "--network 'nope' is not known"),
+        ("run t.csv --out run --device cuda", "torch sees none here"),
         ("data fetch mnist --to x", "choose cifar10 or cifar100"),
         ("bench io --pictures 2", "at least 10"),
     ],

@@ -138,6 +138,10 @@ def test_labels_that_are_random_are_said_to_be(tmp_path, runs):
     summary["iterations"][0]["estimate"]["trust"] = "not distinguishable from random: held-out predictions agree ..."
     run.write_summary(summary)
     assert "These labels cannot be told from random ones." in write_report(run).read_text(encoding="utf-8")
+    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: it predicts some class for 2 samples ..."
+    run.write_summary(summary)
+    html = write_report(run).read_text(encoding="utf-8")
+    assert "too weak to say how many labels are wrong" in html and "are expected to be right" not in html
 
 
 def test_many_classes_show_the_most_confused_ones(tmp_path):

@@ -140,3 +140,21 @@ def test_selected_pairs_by_hand():
     found = selected_pairs(P @ M, M, P)
     np.testing.assert_allclose(found, [[54, 4], [2, 72]])
     np.testing.assert_allclose(found.sum(0), np.diagonal(P @ M))
+
+
+def test_a_label_is_right_by_bayes():
+    T = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    p = np.array([[0.7, 0.2, 0.1], [0.7, 0.2, 0.1]])
+    given = np.array([0, 1])
+    found = unmix.label_right(looks(p, given), given, T)
+    smooth = 0.98 * T + 0.02 / 3
+    for row, j in enumerate(given):
+        assert found[row] == pytest.approx(p[row, j] * smooth[j, j] / (p[row] @ smooth[:, j]), abs=1e-6)
+    assert found[1] < 0.5 < found[0]  # what zeros are called is doubted, a zero that was not called so is not
+
+
+def test_even_noise_leaves_the_order_of_the_probabilities():
+    rng = np.random.default_rng(0)
+    p, given = rng.dirichlet(np.ones(4), 200), rng.integers(0, 4, 200)
+    found = unmix.label_right(looks(p, given), given, theory.symmetric(4, 0.3))
+    assert np.array_equal(np.argsort(found), np.argsort(p[np.arange(200), given]))
