@@ -23,6 +23,7 @@ from labelsieve.types import FloatArray, IntArray, Job, Scores
 
 CONFIDENT_SHARE = 0.1
 CONFIDENT_LEAST = 20
+MOST_COUNTED = 1 / 3  # share of all labels above which those counted are no longer the surest
 BOOTSTRAP_DRAWS = 400
 # How often g must be wrong to explain the labels, were the noise the same for every sample of a class: above the first
 # its mistakes may hide some noise, above the second one should doubt that the noise is the same.
@@ -156,6 +157,13 @@ def trust_sentence(
     if n < 2 * CONFIDENT_LEAST * len(counts) or fewest < CONFIDENT_LEAST:
         return f"too few samples: some class was counted from {fewest} labels; read the interval, not the number"
     error = 1 - agreement / max(1 - ratio, 1e-12)
+    counted = counts.sum()
+    if counted > MOST_COUNTED * n and ratio > 0:
+        # Not the most confident predictions alone any more: the classifier's doubtful ones are counted as noise too.
+        return (
+            f"few samples: {int(counted)} labels of {int(n)} were counted, doubtful predictions with them, so"
+            f" {percent(ratio)} may read high; read the interval and the suspects"
+        )
     if error > SUSPICIOUS_ERROR:
         return (
             f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {percent(error)} of the"
@@ -166,7 +174,6 @@ def trust_sentence(
             f"fair: the classifier's own mistakes may hide noise; the truth lies between {percent(ratio)} and"
             f" {percent(1 - agreement)}, nearer the first where the noise is the same for all samples of a class"
         )
-    counted = counts.sum()
     if 1.96 * np.sqrt(ratio * (1 - ratio) / counted) > WIDE_INTERVAL:
         return f"fair: {int(counted)} labels were counted, which leaves a wide interval: read that, not the number"
     return "trustworthy: the noise looks the same for all samples of a class"

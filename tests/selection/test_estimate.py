@@ -159,6 +159,18 @@ def test_a_class_with_few_labels_is_not_the_classifiers_fault():
     assert found.trust.startswith("too few samples: some class was counted from 15 labels")
 
 
+def test_where_most_labels_are_counted_the_number_may_read_high():
+    given = np.repeat(np.arange(3), 50)
+    predicted = given.copy()
+    predicted[::6] = (predicted[::6] + 1) % 3  # its own mistakes, among its less confident predictions
+    confidence = np.where(predicted == given, 0.9, 0.6)
+    found = estimate_from_scores([scores(predicted, confidence)], [given], 3, seed=0, method="test")
+    assert found.ratio == 0 and found.trust.startswith("fair")  # the surest 20 are right
+    confidence[:] = 0.9
+    found = estimate_from_scores([scores(predicted, confidence)], [given], 3, seed=0, method="test")
+    assert found.ratio > 0.1 and found.trust.startswith("few samples: 60 labels of 150 were counted")
+
+
 def test_without_enough_selected_the_first_scores_are_counted():
     labels = np.array([0, 1] * 20)
     halves = (np.arange(20), np.arange(20, 40))
