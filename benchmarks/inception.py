@@ -8,8 +8,8 @@ WebVision's sizes that lie on the device. Each row is a process of its own with 
 its row alone; what is measured is written after every row, as a page and beside it as JSON, which
 `scripts/scaling_page.py` reads. Needs torch and numpy alone. Most of the time is starting processes and compiling
 kernels once: about a minute and a half on one GPU, with `--all` some minutes. The goal is 4 times the eager fp32 loop.
-`--profile` instead names the kernels of one network's step; an environment variable that switches a part off
-(LABELSIEVE_ASIDE, _PRODUCTS, _GROUPS, _ENDS, _FUSED) holds there, too.
+`--profile` instead names the kernels of one network's step; the environment variables that switch parts of it on or off
+(labelsieve/models/kernels/switches.py, LABELSIEVE_FUSED) hold there, too.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.methods import create
 from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Residuals, Unit, Units
+from labelsieve.models.kernels.switches import PARTS
 from labelsieve.models.layers import BatchNorm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -59,16 +60,12 @@ FIRST: dict[str, dict[str, Any]] = {
 ROWS: dict[str, dict[str, Any]] = {
     **FIRST,
     "eager, bf16, channels last, cuDNN by trial": {"loop": "eager", "half": True, "trial": True},
-    "engine, 1 network, weight gradients in line": {"loop": "engine", "networks": 1, "without": ["ASIDE"]},
-    "engine, 1 network, weight gradients on one stream": {"loop": "engine", "networks": 1, "streams": 1},
-    "engine, 1 network, no matrix products": {"loop": "engine", "networks": 1, "without": ["PRODUCTS"]},
-    "engine, 1 network, each weight by itself": {"loop": "engine", "networks": 1, "without": ["GROUPS"]},
-    "engine, 1 network, blocks' ends in two kernels": {"loop": "engine", "networks": 1, "without": ["ENDS"]},
-    "engine, 1 network, none of the four": {
-        "loop": "engine",
-        "networks": 1,
-        "without": ["ASIDE", "PRODUCTS", "GROUPS", "ENDS"],
-    },
+    "engine, 1 network, all four of switches.py": {"loop": "engine", "networks": 1, "with": PARTS},
+    "engine, 1 network, weight gradients aside": {"loop": "engine", "networks": 1, "with": {"ASIDE": 2}},
+    "engine, 1 network, weight gradients aside, on one stream": {"loop": "engine", "networks": 1, "with": {"ASIDE": 1}},
+    "engine, 1 network, matrix products": {"loop": "engine", "networks": 1, "with": {"PRODUCTS": 1}},
+    "engine, 1 network, small work in groups": {"loop": "engine", "networks": 1, "with": {"GROUPS": 1}},
+    "engine, 1 network, blocks' ends in one kernel": {"loop": "engine", "networks": 1, "with": {"ENDS": 1}},
     "engine, 1 network, layer by layer": {"loop": "engine", "networks": 1, "fused": False},
     "engine, 1 network, cuDNN deterministic": {"loop": "engine", "networks": 1, "exact": True},
     "engine, 2 networks, one after the other": {"loop": "engine", "networks": 2, "together": False},
@@ -83,8 +80,7 @@ GPU_ALONE = (
     "compile",
     "fused",
     "exact",
-    "without",
-    "streams",
+    "with",
 )  # rows with these say nothing on a CPU
 
 
@@ -251,9 +247,7 @@ def measure(row: dict[str, Any], options: argparse.Namespace) -> dict[str, float
     torch.backends.cudnn.benchmark = row.get("trial", False)
     torch.backends.cudnn.deterministic = row.get("exact", False)
     os.environ["LABELSIEVE_FUSED"] = "1" if row.get("fused", True) else "0"
-    os.environ.update({f"LABELSIEVE_{part}": "0" for part in row.get("without", ())})
-    if "streams" in row:
-        os.environ["LABELSIEVE_ASIDE"] = str(row["streams"])
+    os.environ.update({f"LABELSIEVE_{part}": str(value) for part, value in row.get("with", {}).items()})
     if row["loop"] == "eager":
         os.environ["LABELSIEVE_KERNELS"] = "0"  # torch's own layers, pooling and all
     torch.backends.cudnn.allow_tf32 = row.get("tf32", True)  # True is torch's default for convolutions

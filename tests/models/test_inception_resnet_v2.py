@@ -8,6 +8,7 @@ from torch import nn
 
 from labelsieve.errors import InputError
 from labelsieve.models.inception_resnet_v2 import Branches, InceptionResNetV2, Residual, Unit, block_b
+from labelsieve.models.kernels.switches import PARTS, switch
 from labelsieve.models.layers import BatchNorm, stack_states
 
 
@@ -139,3 +140,8 @@ def test_dropout_acts_in_training_alone() -> None:
 def test_too_small_pictures_are_named(network: InceptionResNetV2) -> None:
     with pytest.raises(InputError, match="at least 75"):
         network(torch.zeros(1, 3, 64, 64))
+
+
+@pytest.mark.usefixtures("no_parts_on")
+def test_parts_that_no_card_has_measured_are_off() -> None:
+    assert [switch(part) for part in PARTS] == [0, 0, 0, 0]

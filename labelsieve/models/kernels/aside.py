@@ -1,8 +1,8 @@
 """Work on streams of its own: what nothing waits for yet runs beside what everything waits for.
 
 A layer's weight gradient is wanted at the end of a step, its input's gradient by the next layer at once. Where pictures
-are small neither fills a GPU; side by side they do. `LABELSIEVE_ASIDE` is the number of such streams, 0 switches it
-off; on a CPU jobs run in line.
+are small neither fills a GPU; side by side they do. `LABELSIEVE_ASIDE` is the number of such streams (switches.py); on
+a CPU, and where there are none, jobs run in line.
 
 Order. `run` lets the side streams wait for all that was queued on the main one, `join` the main one for them: both are
 events, which a CUDA graph captures as its edges.
@@ -17,7 +17,6 @@ stream it was made on, at once, for it knows that stream's order alone.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -25,13 +24,14 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from labelsieve.models.kernels.switches import switch
+
 Job = Callable[[], Tensor]
-STREAMS = 2
 UNDER_WAY = 4  # calls of `run` whose memory is held at most
 
 
 def wanted_streams() -> int:
-    return int(os.environ.get("LABELSIEVE_ASIDE", STREAMS))
+    return switch("ASIDE")
 
 
 @cache

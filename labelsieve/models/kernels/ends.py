@@ -3,13 +3,12 @@
     last      y = relu(x + joined w^T + scale * bias)       the projection and what follows it
     between   g = (through + dy w) where y > 0, its sums    the first layer's gradient and the end of the block before
 
-In two kernels the wide product is written and read once more, but a library makes it. `LABELSIEVE_ENDS=0` switches the
-single kernels off; without a trial (pointwise.py) there are two.
+In two kernels the wide product is written and read once more, but a library makes it. Without a trial (pointwise.py),
+and unless switched on (switches.py), there are two.
 """
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 from labelsieve.models.kernels import branches_device, pointwise, product_device
 from labelsieve.models.kernels.one import LAST, Tiles
 from labelsieve.models.kernels.pointwise import convolve, input_gradient
+from labelsieve.models.kernels.switches import switch
 
 TILES = (
     {"BP": 128, "BC": 64, "BK": 64, "num_warps": 4, "num_stages": 4},
@@ -27,7 +27,7 @@ TILES = (
 
 
 def switched_on() -> bool:
-    return os.environ.get("LABELSIEVE_ENDS") != "0"
+    return switch("ENDS") > 0
 
 
 def grid_of(like: Tensor, tile: dict[str, int]) -> tuple[int, tuple[int]]:

@@ -1,20 +1,22 @@
 """Many small tensors in few kernels: the weights of a chain of blocks, and their gradients, by shape.
 
 A kernel of a captured step costs some microseconds however little it does, and a chain of twenty blocks has eighty
-weights to be rounded, scaled and put in order each step. `LABELSIEVE_GROUPS=0` makes every tensor its own group.
+weights to be rounded, scaled and put in order each step. Unless switched on (switches.py) every tensor is its own
+group.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from labelsieve.models.kernels.switches import switch
+
 
 def switched_on() -> bool:
-    return os.environ.get("LABELSIEVE_GROUPS") != "0"
+    return switch("GROUPS") > 0
 
 
 def of_one_shape(tensors: Sequence[Tensor]) -> list[list[int]]:

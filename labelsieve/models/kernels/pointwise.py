@@ -4,18 +4,19 @@
 
 Which way is fastest depends on shape and card. Where cuDNN may choose by trial (engine/device.py), so do we, once a
 shape, before a step is captured; elsewhere it is the product, whose order of summing is fixed: torch gives every stream
-its own cuBLAS workspace. `LABELSIEVE_PRODUCTS=0` leaves all to cuDNN.
+its own cuBLAS workspace. Unless switched on (switches.py) all is left to cuDNN.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from labelsieve.models.kernels.switches import switch
 
 LAST = torch.channels_last
 TILE = 128  # outputs and inputs a program of a matrix product makes
@@ -30,7 +31,7 @@ chosen: dict[Hashable, int] = {}
 
 
 def switched_on() -> bool:
-    return os.environ.get("LABELSIEVE_PRODUCTS") != "0"
+    return switch("PRODUCTS") > 0
 
 
 def is_product(weight: Tensor, stride: int) -> bool:
