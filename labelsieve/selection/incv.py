@@ -266,7 +266,7 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
     source = formula if settings.remove_ratio == "auto" else "as given"
     notes = [
         f"noise ratio {eps:.4f} by Eq. 4 from the first half's agreement {accuracy:.4f}; {pattern}, {told}",
-        f"remove ratio {r:.4f}, {source}; best checkpoint until iteration {best_until}",
+        f"remove ratio {r:.4f}, {source}; {which_epoch(best_until)}",
     ]
     if not found.in_reach:
         notes.append(f"agreement {accuracy:.4f} is below what Eq. 4 explains; the noise ratio was clamped")
@@ -279,6 +279,13 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
         best_until=best_until,
         notes=(*state.notes, *notes),
     )
+
+
+def which_epoch(best_until: int) -> str:
+    """In words."""
+    if best_until < 1:
+        return "the last epoch selects"
+    return f"the best epoch selects up to iteration {best_until}, then the last one"
 
 
 def best_of_both(
@@ -325,13 +332,14 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
     if settings.pattern != "auto":
         h = 1.0 if settings.asymmetric else 1 / (classes - 1)
     r = remove_ratio(eps, h, classes)
-    source = f"the noise ratio and concentration {h:.2f}"
+    source = f"from the noise ratio and concentration {h:.2f}"
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
-    interval = f"95 % interval {estimate.low:.4f} to {estimate.high:.4f}, at most {estimate.upper_bound:.4f}"
+    low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))
     notes = [
-        f"noise ratio {eps:.4f} ({interval}) by {estimate.method}; {estimate.trust}",
-        f"remove ratio {r:.4f} from {source}; best checkpoint until iteration {settings.best_until(eps)}",
+        f"noise ratio {100 * eps:.1f} % (95 % interval {low} to {high} %, at most {most} %) by {estimate.method};"
+        f" {estimate.trust}",
+        f"{r:.2f} samples are removed for each selected one, {source}; {which_epoch(settings.best_until(eps))}",
     ]
     return replace(
         state,

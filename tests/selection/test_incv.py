@@ -236,7 +236,7 @@ def test_auto_asks_for_two_more_trainings_on_the_first_selection():
     assert selection.noise_ratio == pytest.approx(0.2)
     assert selection.transition_matrix == pytest.approx(theory.pair(4, 0.2))
     assert selection.expected_precision == pytest.approx(1.0, abs=1e-6)
-    assert "noise ratio 0.2000" in selection.notes[0]
+    assert "noise ratio 20.0 %" in selection.notes[0]
 
 
 def test_auto_stops_when_nothing_is_gained():
