@@ -336,9 +336,9 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
     low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))
+    interval = f"95 % interval {low} to {high} %, at most {most} %"
     notes = [
-        f"noise ratio {100 * eps:.1f} % (95 % interval {low} to {high} %, at most {most} %) by {estimate.method};"
-        f" {estimate.trust}",
+        f"noise ratio {100 * eps:.1f} % ({interval}) by {estimate.method}; {estimate.trust}",
         f"{r:.2f} samples are removed for each selected one, {source}; {which_epoch(settings.best_until(eps))}",
     ]
     return replace(
