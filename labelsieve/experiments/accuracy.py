@@ -1,6 +1,7 @@
 """Table 1: test accuracy on the clean test set after the last epoch, every method at every setting.
 
 labelsieve reproduce accuracy --data DIR      ResNet-32, 200 epochs; incv-coteaching starts from `selection`'s records
+    --methods told-nothing                    what `labelsieve run` does by itself, beside them
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from labelsieve.experiments import paper
 from labelsieve.experiments.cells import Cell, Wish, accuracy_cells
 from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.settings import METHODS, Scale
+from labelsieve.experiments.settings import METHODS, TOLD_NOTHING, Scale
 from labelsieve.experiments.summary import Footnotes, by_cell, pick, value_with_spread
 
 
@@ -25,7 +26,9 @@ def table(found: list[Record], scale: Scale) -> str:
     for noise in scale.table_settings:
         header += [noise.title, "seeds", "paper"]
     notes, rows = Footnotes(), []
-    for method in METHODS:
+    for method in (*METHODS, TOLD_NOTHING):
+        if method == TOLD_NOTHING and not any(name == method for name, _ in groups):
+            continue
         row = [method]
         for noise in scale.table_settings:
             group = groups.get((method, noise.key), [])
@@ -41,5 +44,6 @@ def table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         "Last epoch, clean test set, in %; mean ± standard deviation over seeds, the paper's over five. "
-        "Methods of two networks count the mean of both. The paper has no `standard` row."
+        "Methods of two networks count the mean of both. The paper has no `standard`, and no "
+        "`told-nothing`: what `labelsieve run` does by itself, INCV with the fast network and then algorithm 3."
     )

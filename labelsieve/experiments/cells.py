@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from labelsieve.errors import InputError
-from labelsieve.experiments.settings import AS_IT_IS, METHODS, Noise, Scale
+from labelsieve.experiments.settings import AS_IT_IS, METHODS, TOLD_NOTHING, Noise, Scale
 
 # Kinds of cells, each a folder of records. `confusion` is drawn from theory's cells, `curves` from accuracy's.
-KINDS = ("theory", "selection", "errors", "accuracy", "webvision-selection", "webvision")
-SELECTIONS = ("selection", "errors", "webvision-selection")
+KINDS = ("theory", "selection", TOLD_NOTHING, "errors", "accuracy", "webvision-selection", "webvision")
+SELECTIONS = ("selection", TOLD_NOTHING, "errors", "webvision-selection")
 # Methods whose epochs differ in length from the others' run in a lockstep of their own.
-OWN_LOCKSTEP = ("incv-coteaching",)
+OWN_LOCKSTEP = ("incv-coteaching", TOLD_NOTHING)
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Cell:
 
     def lockstep_key(self) -> tuple[Any, ...]:
         """Cells with the same key can take their steps together."""
-        own = self.method if self.method in OWN_LOCKSTEP else ""
+        own = self.method in OWN_LOCKSTEP
         return (self.kind, self.network, self.epochs, self.batch_size, self.iterations if own else 0, own)
 
 
-TWO_NETWORKS = ("incv-coteaching", "coteaching", "decoupling")
+TWO_NETWORKS = (*OWN_LOCKSTEP, "coteaching", "decoupling")
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,13 @@ def errors_cells(scale: Scale, wish: Wish) -> list[Cell]:
 
 def accuracy_cells(scale: Scale, wish: Wish, *, kind: str = "accuracy") -> list[Cell]:
     """Section 5.3: table 1, or 2 for kind `webvision`; the selections that some start from come first."""
-    unknown = [m for m in wish.methods if m not in METHODS]
+    known = (*METHODS, TOLD_NOTHING) if kind == "accuracy" else METHODS
+    unknown = [m for m in wish.methods if m not in known]
     if unknown:
-        raise InputError(f"no method {', '.join(unknown)}: choose from {', '.join(METHODS)}")
+        raise InputError(f"no method {', '.join(unknown)}: choose from {', '.join(known)}")
     needy = [m for m in wish.methods if from_selection(kind, m)]
-    cells = selection_cells(scale, wish, kind=_selection_kind(kind)) if needy else []
+    sources = dict.fromkeys(_selection_kind(kind, m) for m in needy)
+    cells = [cell for source in sources for cell in selection_cells(scale, wish, kind=source)]
     epochs = wish.epochs or scale.epochs
     for seed in wish.seeds:
         for method in wish.methods:
@@ -148,7 +150,7 @@ def accuracy_cells(scale: Scale, wish: Wish, *, kind: str = "accuracy") -> list[
                         epochs,
                         scale.epochs,
                         iterations=(wish.iterations or scale.iterations) if from_incv else 0,
-                        selection_epochs=(wish.selection_epochs or scale.selection_epochs) if from_incv else 0,
+                        selection_epochs=_selection_epochs(_selection_kind(kind, method), scale, wish) * from_incv,
                         settings=wish.of(method),
                     )
                 )
@@ -157,14 +159,14 @@ def accuracy_cells(scale: Scale, wish: Wish, *, kind: str = "accuracy") -> list[
 
 def from_selection(kind: str, method: str) -> bool:
     """Whether a training starts from INCV's. On WebVision co-teaching does too: nobody else knows a noise ratio."""
-    return method == "incv-coteaching" or (kind == "webvision" and method == "coteaching")
+    return method in OWN_LOCKSTEP or (kind == "webvision" and method == "coteaching")
 
 
 def sources_of(cell: Cell, scale: Scale) -> list[Cell]:
     """The selections an incv-coteaching cell can start from: the whole one, or one that stopped where it starts."""
     return [
         _selection(
-            _selection_kind(cell.kind),
+            _selection_kind(cell.kind, cell.method),
             cell.noise,
             cell.seed,
             scale,
@@ -185,14 +187,22 @@ def in_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
     return [piece for pieces in groups.values() for piece in pieces if piece]
 
 
-def _selection_kind(kind: str) -> str:
+def _selection_kind(kind: str, method: str) -> str:
+    if method == TOLD_NOTHING:
+        return TOLD_NOTHING
     return "webvision-selection" if kind == "webvision" else "selection"
 
 
+def _selection_epochs(kind: str, scale: Scale, wish: Wish) -> int:
+    return wish.selection_epochs or (scale.fast_epochs if kind == TOLD_NOTHING else scale.selection_epochs)
+
+
 def _selection(kind: str, noise: Noise, seed: int, scale: Scale, wish: Wish) -> Cell:
-    epochs = wish.selection_epochs or scale.selection_epochs
+    epochs, usual = (_selection_epochs(kind, scale, w) for w in (wish, Wish()))
     iterations = wish.iterations or scale.iterations
-    return _cell(kind, noise, "incv", seed, scale, scale.network, epochs, scale.selection_epochs, iterations=iterations)
+    network = scale.fast_network if kind == TOLD_NOTHING else scale.network
+    cell = _cell(kind, noise, "incv", seed, scale, network, epochs, usual, iterations=iterations)
+    return replace(cell, batch_size=scale.fast_batch_size) if kind == TOLD_NOTHING else cell
 
 
 def _cell(

@@ -11,7 +11,7 @@ from labelsieve.experiments.cells import Cell, Wish, accuracy_cells
 from labelsieve.experiments.plots import COLOUR_OF, canvas
 from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.settings import METHODS, Scale
+from labelsieve.experiments.settings import METHODS, TOLD_NOTHING, Scale
 from labelsieve.experiments.summary import by_cell, pick
 
 _WORDS = (
@@ -50,7 +50,7 @@ def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None
     groups = by_cell(found)
     with canvas(path, 2, 2, width=4.2, height=3.0, note=scale.note) as axes:
         for ax, noise in zip(axes.flat, scale.table_settings, strict=True):
-            for method in METHODS:
+            for method in (*METHODS, TOLD_NOTHING):
                 group = groups.get((method, noise.key))
                 if group is None:
                     continue

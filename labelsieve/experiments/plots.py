@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labelsieve.experiments.settings import METHODS
+from labelsieve.experiments.settings import METHODS, TOLD_NOTHING
 
 # Colours that stay apart for most eyes (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#444444")
-COLOUR_OF = dict(zip(METHODS, COLOURS, strict=True))
+COLOUR_OF = dict(zip(METHODS, COLOURS, strict=True)) | {TOLD_NOTHING: "#000000"}
 
 
 @contextmanager

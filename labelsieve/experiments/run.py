@@ -26,7 +26,7 @@ from labelsieve.experiments.bench import open_bench
 from labelsieve.experiments.cells import Cell, Wish, in_locksteps
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
-from labelsieve.experiments.settings import METHODS, SCALES, Noise, Scale
+from labelsieve.experiments.settings import METHODS, SCALES, TOLD_NOTHING, Noise, Scale
 from labelsieve.experiments.training import Room, train_cells
 from labelsieve.experiments.webvision_bench import WebVisionBench, open_webvision
 
@@ -34,6 +34,7 @@ RUNNERS: dict[str, Callable[[list[Cell], Room, Path], None]] = {
     "theory": train_cells,
     "accuracy": train_cells,
     "selection": select_cells,
+    TOLD_NOTHING: select_cells,
     "errors": select_cells,
     "webvision": train_cells,
     "webvision-selection": select_cells,
@@ -185,7 +186,7 @@ def parse_setting(text: str) -> tuple[str, str, Any]:
     """`f-correction.estimate_epochs=50`: a setting of a method."""
     name, _, value = text.partition("=")
     method, _, key = name.rpartition(".")
-    if method not in METHODS or not key or not value:
+    if method not in (*METHODS, TOLD_NOTHING) or not key or not value:
         raise InputError(f"cannot read {text!r}: write METHOD.SETTING=VALUE, e.g. f-correction.estimate_epochs=50")
     try:
         return method, key, json.loads(value)

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.engine import Schedule
+from labelsieve.execute.fast import FastTrainer
 from labelsieve.execute.lockstep import EngineTrainer
 from labelsieve.experiments import evaluate, records
+from labelsieve.experiments.bench import Bench
 from labelsieve.experiments.cells import Cell
-from labelsieve.experiments.settings import WEBVISION_REMOVE_RATIO, scale_of
+from labelsieve.experiments.settings import TOLD_NOTHING, WEBVISION_REMOVE_RATIO, scale_of
 from labelsieve.experiments.training import (
     Room,
     factory_of,
@@ -26,6 +28,7 @@ from labelsieve.experiments.training import (
 )
 from labelsieve.experiments.webvision_bench import WebVisionBench
 from labelsieve.files import atomic_path
+from labelsieve.models.fast_cnn import WIDTHS
 from labelsieve.selection.drive import drive_together
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.settings import INCVSettings
@@ -34,7 +37,9 @@ from labelsieve.types import IntArray, Selection
 
 
 def settings_of(cell: Cell) -> INCVSettings:
-    """The authors' protocol, told the pattern as their code is."""
+    """The authors' protocol, told the pattern as their code is; or nothing at all, and then the last epoch selects."""
+    if cell.kind == TOLD_NOTHING:
+        return INCVSettings(n_iterations=cell.iterations, checkpoint="last")
     pattern = "symmetric" if cell.noise.pattern == "none" else cell.noise.pattern
     if cell.kind == "webvision-selection":
         return INCVSettings(
@@ -45,21 +50,8 @@ def settings_of(cell: Cell) -> INCVSettings:
 
 def select_cells(cells: list[Cell], room: Room, folder: Path) -> None:
     """INCV for every cell at once; writes a record a cell. Raises OutOfTime; what is done is in `folder`."""
-    first = cells[0]
-    webvision = first.kind == "webvision-selection"
-    schedule = Schedule.webvision_incv_50(first.epochs) if webvision else Schedule.incv_50(first.epochs)
-    trainer = EngineTrainer(
-        room.store,
-        factory_of(first.network, room.bench.classes),
-        classes=room.bench.classes,
-        schedule=schedule,
-        batch_size=first.batch_size,
-        checkpoint=folder / "engine",
-        checkpoint_seconds=room.checkpoint_seconds,
-        stop=room.out_of_time,
-        progress=room.teller(f"INCV, {len(cells)} cells from {first.id} on"),
-        capture=room.capture,
-    )
+    trainer = trainer_of(cells, room, folder)
+    schedule = trainer.schedule
     given = [room.bench.given(cell) for cell in cells]
     steps = []
     for cell, labels in zip(cells, given, strict=True):
@@ -97,6 +89,22 @@ def select_cells(cells: list[Cell], room: Room, folder: Path) -> None:
         )
         room.say(f"finished {cell.id}: {headline(results)}")
         records.save(room.results, record, arrays)
+
+
+def trainer_of(cells: list[Cell], room: Room, folder: Path) -> EngineTrainer:
+    first, classes = cells[0], room.bench.classes
+    options: dict[str, Any] = {
+        "classes": classes, "batch_size": first.batch_size, "checkpoint": folder / "engine",
+        "checkpoint_seconds": room.checkpoint_seconds, "stop": room.out_of_time, "capture": room.capture,
+        "progress": room.teller(f"INCV, {len(cells)} cells from {first.id} on"),
+    }  # fmt: skip
+    if first.kind == TOLD_NOTHING:
+        assert isinstance(room.bench, Bench)
+        widths = (24, 32) if first.network == "fast-small" else WIDTHS
+        return FastTrainer(room.bench.pictures, epochs=first.epochs, widths=widths, device=room.device, **options)
+    webvision = first.kind == "webvision-selection"
+    schedule = Schedule.webvision_incv_50(first.epochs) if webvision else Schedule.incv_50(first.epochs)
+    return EngineTrainer(room.store, factory_of(first.network, classes), schedule=schedule, **options)
 
 
 def _evaluated(

@@ -15,6 +15,8 @@ CONVENTIONS = {
     "none": "the labels as they come with the data",
 }
 METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
+# Not the paper's: what `labelsieve run` does by itself. INCV told nothing, with the fast network, then algorithm 3.
+TOLD_NOTHING = "told-nothing"
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ class Scale:
     deep_network: str  # of section 5.1
     theory_settings: tuple[Noise, ...] = FIGURE_2
     table_settings: tuple[Noise, ...] = TABLE_1
+    fast_network: str = "fast"  # that selects where nothing is told
+    fast_epochs: int = 10
+    fast_batch_size: int = 512
     suspects: int = 40
     side: int = 0  # WebVision: the pictures' shorter side, and the window cut out of it
     crop: int = 0
@@ -93,6 +98,9 @@ SMOKE = Scale(
     "small",
     "small",
     theory_settings=tuple(n for n in FIGURE_2 if n.ratio in (0.0, 0.5, 1.0)) + FIGURE_3[:1] + FIGURE_3[-1:],
+    fast_network="fast-small",
+    fast_epochs=10,
+    fast_batch_size=16,
     suspects=16,
 )
 SCALES = {scale.name: scale for scale in (PAPER, SMOKE)}

@@ -24,7 +24,7 @@ from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.bench import Bench
 from labelsieve.experiments.cells import Cell, from_selection, sources_of
-from labelsieve.experiments.settings import CONVENTIONS, scale_of, webvision_settings
+from labelsieve.experiments.settings import CONVENTIONS, TOLD_NOTHING, scale_of, webvision_settings
 from labelsieve.experiments.webvision_bench import WebVisionBench
 from labelsieve.methods import create
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
@@ -113,7 +113,8 @@ def factory_of(network: str, classes: int) -> Factory:
 
 def method_of(cell: Cell) -> Method:
     usual = webvision_settings(cell.method, cell.epochs) if cell.kind == "webvision" else {}
-    return create(cell.method, **(usual | dict(cell.settings)))
+    name = "incv-coteaching" if cell.method == TOLD_NOTHING else cell.method
+    return create(name, **(usual | dict(cell.settings)))
 
 
 def schedule_of(cell: Cell) -> Schedule:

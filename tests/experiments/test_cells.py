@@ -26,6 +26,17 @@ def test_every_cell_of_the_paper_is_there() -> None:
     assert {n.key for n in PAPER.table_settings} == set(FIGURE_4) == set(TABLE_1["d2l"])
 
 
+def test_what_is_told_nothing_starts_from_a_selection_of_its_own() -> None:
+    wish = Wish(methods=("told-nothing", "incv-coteaching"), noises=(Noise("pair", 0.4),))
+    own, papers, *trained = cells.accuracy_cells(PAPER, wish)
+    assert [own.id, papers.id] == ["told-nothing/incv-pair-0.4-seed0", "selection/incv-pair-0.4-seed0"]
+    assert (own.network, own.epochs, own.batch_size) == ("fast", 10, 512)
+    assert [cells.sources_of(c, PAPER)[0].id for c in trained] == [own.id, papers.id]
+    assert len(cells.in_locksteps(trained, 32)) == 1 and len(cells.in_locksteps([own, papers], 32)) == 2
+    with pytest.raises(InputError, match="no method told-nothing"):
+        cells.accuracy_cells(PAPER, wish, kind="webvision")
+
+
 def test_names_stay_as_they_are() -> None:
     """Records are found by these names: a change would orphan every record there is."""
     first = cells.accuracy_cells(PAPER, Wish(seeds=(3,), methods=("coteaching",), noises=(Noise("pair", 0.4),)))

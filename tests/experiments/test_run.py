@@ -97,6 +97,19 @@ def test_incv_coteaching_trains_on_what_was_selected(smoke: Path) -> None:
     assert int((after == SELECTED).sum()) == selection["results"]["by_iteration"][0]["selected"]
 
 
+def test_what_labelsieve_does_by_itself_stands_beside_the_papers_methods(tmp_path: Path) -> None:
+    wish = Wish(methods=("told-nothing",), noises=(Noise("symmetric", 0.2),))
+    assert reproduce("accuracy", tmp_path, wish=wish)["left"] == []
+    selection = records.load(tmp_path, "told-nothing/incv-symmetric-0.2-seed0")
+    trained = records.load(tmp_path, "accuracy/told-nothing-symmetric-0.2-seed0")
+    assert selection is not None and trained is not None
+    assert selection["method"]["settings"]["protocol"] == "auto" and selection["cell"]["network"] == "fast-small"
+    assert selection["results"]["by_iteration"][-1]["label_precision"] > 0.95
+    assert trained["method"]["trained_on"] == selection["results"]["verdicts"][SELECTED]
+    assert trained["results"]["test_accuracy"] > 0.9
+    assert "\n| told-nothing | 1" in (tmp_path / "tables" / "accuracy.md").read_text()
+
+
 def test_what_is_finished_is_not_run_again(smoke: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*arguments: object) -> None:
         raise AssertionError("nothing was left to run")
