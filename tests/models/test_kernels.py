@@ -240,6 +240,28 @@ if find_spec("triton") is not None:
             results.append(dict(zip(names, gradients, strict=True)) | dict(module.named_buffers()) | {"y": features})
         _same(*results, 1e-5)
 
+    @pytest.mark.parametrize("preactivation", [False, True])
+    def test_fused_network_scores_as_the_network(preactivation: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        from labelsieve.models.kernels import resnet
+
+        monkeypatch.setattr(resnet, "PACKED", 1 << 17)
+        sizes = {(16, 8): (16, 4, 16, 1, 2, 1), (32, 4): (32, 2, 16, 1, 1, 1), (64, 2): (16, 8, 64, 4, 2, 1)}
+        monkeypatch.setattr(blocks, "FUSED_CONV", {key: blocks.FusedConvBlock(*size) for key, size in sizes.items()})
+        n = 2
+        module = _stack(n, (3, 1), preactivation=preactivation).eval()  # what training left in `valid` says nothing now
+        rng = torch.Generator().manual_seed(5)
+        for norm in (part for part in module.modules() if isinstance(part, BatchNorm)):
+            norm.running_mean.copy_(torch.randn(norm.running_mean.shape, generator=rng))
+            norm.running_var.copy_(torch.rand(norm.running_var.shape, generator=rng) + 0.5)
+        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        x = torch.randn(5, n * 3, 8, 8, generator=rng).to(DEVICE, memory_format=torch.channels_last)
+        assert not resnet.supported(module, x)  # a gradient might be wanted
+        with torch.no_grad():
+            assert resnet.supported(module, x)
+            _same({"y": resnet.features(module, x)}, {"y": ResNetCifar.features(module, x)}, 1e-5)
+        assert all(torch.equal(buffer, before[name]) for name, buffer in module.named_buffers())
+        assert resnet.supported(module.train(), x)
+
     def test_weight_gradients_of_equal_layers_are_made_together() -> None:
         from labelsieve.models.kernels import resnet
 

@@ -9,7 +9,8 @@ pass carries gradients that are already behind their relu, with the sums the nex
 In the pre-activation form too a convolution's output is summed and normalised next (by the following block's first norm
 where it ends a block), but the shortcut joins before: in the convolution, and in the gradient of the normalisation.
 
-One kernel packs all weights, one adds up all weight gradients. `LABELSIEVE_FUSED=0` switches it off.
+One kernel packs all weights, one adds up all weight gradients. Scoring is the forward pass with the running statistics.
+`LABELSIEVE_FUSED=0` switches it off.
 """
 
 from __future__ import annotations
@@ -127,18 +128,17 @@ class Plan:
 
 
 def supported(module: nn.Module, x: Tensor) -> bool:
-    """Whether this training step can go through `features`: pictures of sizes that fit, one process."""
+    """Whether this can go through `features`: a training step of one process or scoring, pictures of sizes that fit."""
     height, width = x.shape[2:]
     norms = [m for m in module.modules() if hasattr(m, "running_mean")]
     return bool(
-        module.training
-        and torch.is_grad_enabled()
+        module.training == torch.is_grad_enabled()
         and not x.requires_grad
         and width == power_of_two(width)
         and width <= 128
         and width % 4 == height % 4 == 0
         and x.shape[1] // module.n <= 64  # type: ignore[operator]
-        and all(getattr(norm, "across", None) is None for norm in norms)
+        and (not module.training or all(getattr(norm, "across", None) is None for norm in norms))
     )
 
 
@@ -151,17 +151,52 @@ def features(module: nn.Module, x: Tensor) -> Tensor:
     size = (x.shape[2], x.shape[3])
     if size not in sizes:
         sizes[size] = Plan(module, *size)
-    return _Features.apply(x, sizes[size], *sizes[size].parameters)  # type: ignore[no-untyped-call,no-any-return]
+    plan = sizes[size]
+    if not torch.is_grad_enabled():
+        run = _Pass(plan, x, training=False)
+        return run.pooled(run.forward(x, []))
+    return _Features.apply(x, plan, *plan.parameters)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class _Pass:
     """One forward or backward pass: sizes, switches and the launches both need."""
 
-    def __init__(self, plan: Plan, x: Tensor, packed: Tensor) -> None:
+    def __init__(self, plan: Plan, x: Tensor, *, training: bool = True) -> None:
         self.plan, self.n, self.batch = plan, plan.n, len(x)
-        self.packed, self.device, self.dtype = packed, x.device, x.dtype
-        self.valid = plan.layers[0].norm.valid
+        self.packed = torch.empty(plan.packed_at[-1], dtype=x.dtype, device=x.device)
+        self.device, self.dtype, self.training = x.device, x.dtype, training
+        self.valid = plan.layers[0].norm.valid if training else None
         self.pdl = launch_options(x.device)
+
+    def forward(self, x: Tensor, kept: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+        """The last activations. In training `kept` is filled: of each layer what its convolution read, what it wrote,
+        its norm's coefficients; what equal layers read lies one behind the other."""
+        plan, x = self.plan, x.contiguous(memory_format=LAST)
+        table, _ = plan.table(tuple(plan.parameters), len(x))
+        largest = max(w.numel() for w in plan.parameters[::3])
+        grid = (triton.cdiv(largest, PACKED), len(plan.layers))
+        fused_device.pack_weights[grid](plan.parameters[0], self.packed, table, BLOCK=PACKED, num_warps=4, **self.pdl)
+        z, room = x, x
+        shortcut: Tensor | None = None
+        for i in range(len(plan.layers)):
+            read, ends = z, i % 2 == 0  # the stem, or a block
+            y, part = self.convolve(i, read, FORWARD_SUMS, skip=shortcut if ends and plan.preactivation else None)
+            if i + 1 == len(plan.layers) or not self.training:
+                z = torch.empty_like(y)
+            else:
+                first, layers = plan.chunks[i + 1]
+                room = self.several(i + 1, layers) if i + 1 == first else room
+                z = room[i + 1 - first]
+            coefficients = self.normalise(i, y, part, z, shortcut if ends and not plan.preactivation else None)
+            if self.training:
+                kept.append((read, y, coefficients))
+            if ends:
+                shortcut = y if plan.preactivation else z
+        return z
+
+    def pooled(self, z: Tensor) -> Tensor:
+        means = torch.mean(z.flatten(2, 3), dim=2, dtype=torch.float32)  # [n, images, channels]
+        return means.transpose(0, 1).reshape(self.batch, -1)
 
     def limit(self, other: Tensor) -> Tensor:
         return other if self.valid is None else self.valid
@@ -251,14 +286,20 @@ class _Pass:
         return sizes | {"VALID": self.valid is not None} | self.pdl
 
     def normalise(self, i: int, y: Tensor, part: Tensor, z: Tensor, skip: Tensor | None = None) -> Tensor:
-        """Fill z; the coefficients."""
+        """Fill z; the coefficients: mean, 1 / deviation, scale, shift; outside training of the running statistics."""
         layer, n = self.plan.layers[i], self.n
         norm, channels = layer.norm, n * layer.cout
-        coefficients = torch.empty((4, channels), dtype=torch.float32, device=self.device)
-        fused_device.forward_coefficients[(triton.cdiv(channels, SUM_COLUMNS),)](
-            part, norm.weight, norm.bias, norm.running_mean, norm.running_var, coefficients, self.limit(y),
-            part.shape[1], self.batch, channels, norm.momentum, norm.eps, **self.small(layer, part.shape[1]),
-        )  # fmt: skip
+        if self.training:
+            coefficients = torch.empty((4, channels), dtype=torch.float32, device=self.device)
+            fused_device.forward_coefficients[(triton.cdiv(channels, SUM_COLUMNS),)](
+                part, norm.weight, norm.bias, norm.running_mean, norm.running_var, coefficients, self.limit(y),
+                part.shape[1], self.batch, channels, norm.momentum, norm.eps, **self.small(layer, part.shape[1]),
+            )  # fmt: skip
+        else:
+            inverse = torch.rsqrt(norm.running_var + norm.eps)
+            scale = norm.weight * inverse
+            shift = norm.bias - norm.running_mean * scale
+            coefficients = torch.stack([norm.running_mean, inverse, scale, shift])
         pixels, grid, rows = self.tile(layer)
         fused_device.normalise_network[grid](
             y, y if skip is None else skip, z, coefficients, self.limit(y), pixels, n, BP=rows, num_warps=8,
@@ -309,32 +350,11 @@ def launch_options(device: torch.device) -> dict[str, Any]:
 class _Features(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, plan: Plan, *parameters: Tensor) -> Tensor:
-        x = x.contiguous(memory_format=LAST)
-        table, _ = plan.table(parameters, len(x))
-        packed = torch.empty(plan.packed_at[-1], dtype=x.dtype, device=x.device)
-        largest = max(w.numel() for w in parameters[::3])
-        grid = (triton.cdiv(largest, PACKED), len(plan.layers))
-        run = _Pass(plan, x, packed)
-        fused_device.pack_weights[grid](parameters[0], packed, table, BLOCK=PACKED, num_warps=4, **run.pdl)
-        z, room = x, x
-        shortcut: Tensor | None = None
-        kept = []  # of each layer: what its convolution read, what it wrote, its norm's coefficients
-        for i in range(len(plan.layers)):
-            read, ends = z, i % 2 == 0  # the stem, or a block
-            y, part = run.convolve(i, read, FORWARD_SUMS, skip=shortcut if ends and plan.preactivation else None)
-            if i + 1 == len(plan.layers):
-                z = torch.empty_like(y)
-            else:
-                first, layers = plan.chunks[i + 1]
-                room = run.several(i + 1, layers) if i + 1 == first else room
-                z = room[i + 1 - first]
-            coefficients = run.normalise(i, y, part, z, shortcut if ends and not plan.preactivation else None)
-            kept.append((read, y, coefficients))
-            if ends:
-                shortcut = y if plan.preactivation else z
+        run = _Pass(plan, x)
+        kept: list[tuple[Tensor, Tensor, Tensor]] = []
+        z = run.forward(x, kept)
         ctx.run, ctx.kept, ctx.last, ctx.parameters = run, kept, z, parameters
-        pooled = torch.mean(z.flatten(2, 3), dim=2, dtype=torch.float32)  # [n, images, channels]
-        return pooled.transpose(0, 1).reshape(len(x), -1)
+        return run.pooled(z)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
