@@ -2,8 +2,8 @@
 
 Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half. Train g on the
 selected samples of one half alone, let it predict all of the other half, and the mirror. Per predicted class take the
-10 % most confident samples (at least 20) and count their given labels: that is a row of T. g has seen none of the
-labels it counts, and where it is most confident it is right, so what it counts is the noise.
+10 % most confident samples (at least 20, at most half) and count their given labels: that is a row of T. g has seen
+none of the labels it counts, and where it is most confident it is right, so what it counts is the noise.
 
 Counting all predictions instead of the confident ones also counts g's own mistakes: an upper bound.
 """
@@ -23,7 +23,7 @@ from labelsieve.types import FloatArray, IntArray, Job, Scores
 
 CONFIDENT_SHARE = 0.1
 CONFIDENT_LEAST = 20
-MOST_COUNTED = 1 / 3  # share of all labels above which those counted are no longer the surest
+CONFIDENT_MOST = 1 / 2  # of a predicted class: more are not the surest, and count the classifier's mistakes as noise
 BOOTSTRAP_DRAWS = 400
 # How often g must be wrong to explain the labels, were the noise the same for every sample of a class: above the first
 # its mistakes may hide some noise, above the second one should doubt that the noise is the same.
@@ -71,14 +71,18 @@ def pair_counts(first: IntArray, second: IntArray, classes: int) -> FloatArray:
 def confident_counts(
     scores: Scores, given: IntArray, classes: int, *, share: float = CONFIDENT_SHARE, least: int = CONFIDENT_LEAST
 ) -> FloatArray:
-    """Given labels of the most confident samples of each predicted class; equal confidence counts equally."""
+    """Given labels of the most confident samples of each predicted class; equal confidence counts equally.
+
+    A tenth of them; where that is less than `least`, so many, but never more than half.
+    """
     confident = np.zeros(len(given), dtype=bool)
     order = np.argsort(scores.predicted, kind="stable")
     bounds = np.searchsorted(scores.predicted[order], np.arange(classes + 1))
     for start, end in pairwise(bounds.tolist()):
         if end > start:
             members = order[start:end]
-            size = min(len(members), max(least, int(np.ceil(share * len(members)))))
+            few = min(least, np.ceil(CONFIDENT_MOST * len(members)))
+            size = int(max(few, np.ceil(share * len(members))))
             confidence = scores.confidence[members]
             confident[members] = confidence >= np.partition(confidence, len(members) - size)[len(members) - size]
     return pair_counts(scores.predicted[confident], given[confident], classes)
@@ -157,13 +161,6 @@ def trust_sentence(
     if n < 2 * CONFIDENT_LEAST * len(counts) or fewest < CONFIDENT_LEAST:
         return f"too few samples: some class was counted from {fewest} labels; read the interval, not the number"
     error = 1 - agreement / max(1 - ratio, 1e-12)
-    counted = counts.sum()
-    if counted > MOST_COUNTED * n and ratio > 0:
-        # Not the most confident predictions alone any more: the classifier's doubtful ones are counted as noise too.
-        return (
-            f"few samples: {int(counted)} labels of {int(n)} were counted, doubtful predictions with them, so"
-            f" {percent(ratio)} may read high; read the interval and the suspects"
-        )
     if error > SUSPICIOUS_ERROR:
         return (
             f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {percent(error)} of the"
@@ -174,6 +171,7 @@ def trust_sentence(
             f"fair: the classifier's own mistakes may hide noise; the truth lies between {percent(ratio)} and"
             f" {percent(1 - agreement)}, nearer the first where the noise is the same for all samples of a class"
         )
+    counted = counts.sum()
     if 1.96 * np.sqrt(ratio * (1 - ratio) / counted) > WIDE_INTERVAL:
         return f"fair: {int(counted)} labels were counted, which leaves a wide interval: read that, not the number"
     return "trustworthy: the noise looks the same for all samples of a class"
