@@ -213,6 +213,7 @@ def draw(run: RunFolder, train: LabelledData, result: dict[str, Any]) -> Path:
             drawn = third.bar(place + shift, [found[key] for found in accuracy.values()], 0.38, color=colour, label=key)
             third.bar_label(drawn, fmt=lambda value: f"{100 * value:.0f}", padding=1)
         third.set(title="Accuracy on clean digits", xticks=place, xticklabels=list(accuracy), ylim=(0, 1.3))
+        third.set_yticks(np.linspace(0, 1, 6))  # above is room for the legend alone
         third.legend(frameon=False, loc="upper right", ncols=2)
         bottom.suptitle("Most suspicious: given label, crossed out, and the suggested one", fontsize=9)
         position = {id: i for i, id in enumerate(train.ids.tolist())}
