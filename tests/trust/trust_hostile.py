@@ -1,7 +1,6 @@
 """Files made to harm whoever reads them. Each case makes its files and names the command that reads them.
 
-A payload, if it ran, would leave a file named `marker`. A case is survived where nothing is left, the command ends in
-time and memory, and says at most one line for each thing that is wrong.
+A payload, if it ran, would leave a file named `marker`. What it means to survive a case is in trust_case.py.
 """
 
 from __future__ import annotations
@@ -11,17 +10,16 @@ import io
 import json
 import os
 import pickle
-import resource
 import shutil
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from trust_case import CASES, Case, case, survive
 
 
 class Payload:
@@ -29,49 +27,6 @@ class Payload:
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return os.system, ("touch marker",)
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    kind: str  # the row of the table it counts in
-    make: Callable[[Path], None]
-    command: str
-    code: int | None = 2  # None: any of 0 and 2
-    told: str = ""  # what the message must say
-    check: Callable[[Path], None] = lambda folder: None
-
-
-CASES: list[Case] = []
-MOST_MEMORY = 700_000  # kilobytes more than before, pillow, pyarrow and torch included
-
-
-def survive(case: Case, folder: Path, said: Callable[[], str]) -> None:
-    """Make the files in `folder`, the working one, and read them. `said` returns what went to stderr since it was asked
-    last. AssertionError where the promise is broken."""
-    from labelsieve.cli import run
-
-    case.make(folder)
-    said()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    code = run(case.command.split())
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    told = said()
-    assert not (folder / "marker").exists(), "the payload ran"
-    assert code == case.code or (case.code is None and code in (0, 2)), told
-    assert case.told in told and "Traceback" not in told, told
-    lines = told.splitlines()
-    assert code == 0 or (lines[-1].startswith("labelsieve: ") and len(lines[-1]) < 1000), told
-    assert grown < MOST_MEMORY, f"{grown / 1e6:.1f} GB more memory"
-    case.check(folder)
-
-
-def case(kind: str, command: str, **options: Any) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
-    def add(make: Callable[[Path], None]) -> Callable[[Path], None]:
-        CASES.append(Case(make.__name__.replace("_", " "), kind, make, command, **options))
-        return make
-
-    return add
 
 
 SELECT = "--out run --model nearest --iterations 1"
@@ -533,3 +488,6 @@ def formulas_in_every_cell(folder: Path) -> None:
         writer.writerows([f"={i}", i % 2 + i / 100, evil[i % 2], evil[2 + i % 2]] for i in range(16))
     line = f"select {folder / 't.csv'} --out {folder / 'run'} --model nearest --iterations 1 --json"
     assert run(line.split()) == 0
+
+
+__all__ = ["CASES", "Case", "survive"]

@@ -1,0 +1,56 @@
+"""A case: files that somebody makes, the command that reads them, and what has to be true afterwards.
+
+It is survived where no payload left its `marker`, the command ends in time and memory, and says at most one line for
+each thing that is wrong.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    kind: str  # the row of the table it counts in
+    make: Callable[[Path], None]
+    command: str
+    code: int | None = 2  # None: any of 0 and 2
+    told: str = ""  # what the message must say
+    check: Callable[[Path], None] = lambda folder: None
+
+
+CASES: list[Case] = []
+MOST_MEMORY = 700_000  # kilobytes more than before, pillow, pyarrow and torch included
+
+
+def survive(case: Case, folder: Path, said: Callable[[], str]) -> None:
+    """Make the files in `folder`, the working one, and read them. `said` returns what went to stderr since it was asked
+    last. AssertionError where the promise is broken."""
+    from labelsieve.cli import run
+
+    case.make(folder)
+    said()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    code = run(case.command.split())
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    told = said()
+    assert not (folder / "marker").exists(), "the payload ran"
+    assert code == case.code or (case.code is None and code in (0, 2)), told
+    assert case.told in told and "Traceback" not in told, told
+    lines = told.splitlines()
+    assert code == 0 or (lines[-1].startswith("labelsieve: ") and len(lines[-1]) < 1000), told
+    assert grown < MOST_MEMORY, f"{grown / 1e6:.1f} GB more memory"
+    case.check(folder)
+
+
+def case(kind: str, command: str, **options: Any) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
+    def add(make: Callable[[Path], None]) -> Callable[[Path], None]:
+        CASES.append(Case(make.__name__.replace("_", " "), kind, make, command, **options))
+        return make
+
+    return add
