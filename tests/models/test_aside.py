@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +12,6 @@ import pytest
 import torch
 
 from labelsieve.models.kernels import aside
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 
 import pytest
@@ -14,13 +13,6 @@ from labelsieve.models.inception_resnet_v2 import Residual, Residuals, block_c
 from labelsieve.models.layers import BatchNorm, Linear
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton
-
-
-@pytest.fixture(autouse=True)
-def whole_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 CHAINS = ([(4, 1)], [(3, 1), (5, (1, 3)), (6, (3, 1))], [(2, 1), (4, 3)])

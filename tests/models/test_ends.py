@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -11,8 +10,6 @@ import pytest
 import torch
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton
 
 HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter multiplies no bfloat16
 TYPES = [HALF] if DEVICE == "cuda" else [torch.float32, HALF]  # single precision is no use of these kernels

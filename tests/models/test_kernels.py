@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import numpy as np
@@ -18,15 +16,6 @@ from labelsieve.models.layers import BatchNorm
 from labelsieve.models.resnet_cifar import ResNetCifar
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton
-
-
-@pytest.fixture(autouse=True)
-def exact_reference() -> Iterator[None]:
-    """torch's own convolutions in full single precision, as the kernels multiply; TF32 is its default on a GPU."""
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        yield
 
 
 def _norm_inputs(n: int, c: int, b: int, size: int, *, device: str = "cpu", seed: int = 0) -> dict[str, Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from importlib.util import find_spec
 
 import pytest
@@ -16,8 +15,6 @@ from labelsieve.models.kernels import reference
 from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton
 
 ACTIVATIONS = {0: lambda z: z, 1: F.relu, 2: F.gelu}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 
 import pytest
@@ -13,13 +12,6 @@ from labelsieve.models.inception_resnet_v2 import Unit, Units
 from labelsieve.models.layers import BatchNorm
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton
-
-
-@pytest.fixture(autouse=True)
-def whole_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 def units(valid: int | None = None) -> Units:
