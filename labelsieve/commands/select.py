@@ -186,12 +186,12 @@ def select_stage(
 ) -> tuple[str, str]:
     """Select into a locked run folder; how it began (new, resumed, done) and the model."""
     from labelsieve.commands.selecting import run_selection
-    from labelsieve.commands.selector import cluster_selector, epochs_of, for_model, make_selector, resolve_selector
+    from labelsieve.commands.selector import FAST, cluster_selector, epochs_of, make_selector, resolve_selector
     from labelsieve.data.labels import true_codes
 
     progress = common.progress()
     model = resolve_selector(options.model, data, options.device, loss=options.loss, protocol=options.protocol)
-    settings = for_model(settings, model)
+    settings = settings.for_fast_network() if model == FAST else settings
     asked = options.record(method=method, model=model, seed=common.seed)
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
     if begun == "done":

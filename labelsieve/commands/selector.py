@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
-    from labelsieve.selection.settings import INCVSettings
 
 FAST = "fast"
 SMALLEST, LARGEST = 24, 64  # pixels a side of pictures that `auto` gives to it
@@ -25,9 +23,7 @@ FEWEST = 5000  # of them: ten epochs of fewer are too few steps to learn
 EPOCHS = 50  # the paper's, of every network but the fast one
 
 
-def resolve_selector(
-    model: str, data: LabelledData, device: str, *, loss: str = "ce", protocol: str = "auto"
-) -> str:  # fmt: skip
+def resolve_selector(model: str, data: LabelledData, device: str, *, loss: str = "ce", protocol: str = "auto") -> str:
     """`auto` by the kind of data and the device; any other name, and the loss, is checked against it."""
     from labelsieve.commands.models import CLASSIFIERS, resolve, shape
     from labelsieve.execute.losses import check_loss
@@ -51,7 +47,7 @@ def resolve_selector(
 
 
 def _small_on_a_gpu(data: LabelledData, device: str) -> bool:
-    """Where the fast network selects better than a ResNet-32, in a tenth of its time: benchmarks/fast-selector.md."""
+    """Where the fast network selects better than a ResNet-32, in less time: benchmarks/fast-selector.md."""
     if data.kind != "pictures" or not isinstance(data.x, np.ndarray):
         return False
     from labelsieve.engine.device import choose_device
@@ -59,11 +55,6 @@ def _small_on_a_gpu(data: LabelledData, device: str) -> bool:
     sides = data.x.shape[1:3]
     fits = len(data) >= FEWEST and min(sides) >= SMALLEST and max(sides) <= LARGEST
     return fits and choose_device(device).type == "cuda"
-
-
-def for_model(settings: INCVSettings, model: str) -> INCVSettings:
-    """The fast network's rate falls to nearly nothing: its last epoch selects, and none is asked before."""
-    return replace(settings, checkpoint="last") if model == FAST and settings.protocol == "auto" else settings
 
 
 def epochs_of(model: str, asked: int | None) -> int:

@@ -37,9 +37,9 @@ from labelsieve.types import IntArray, Selection
 
 
 def settings_of(cell: Cell) -> INCVSettings:
-    """The authors' protocol, told the pattern as their code is; or nothing at all, and then the last epoch selects."""
+    """The authors' protocol, told the pattern as their code is; or nothing at all."""
     if cell.kind == TOLD_NOTHING:
-        return INCVSettings(n_iterations=cell.iterations, checkpoint="last")
+        return INCVSettings(n_iterations=cell.iterations).for_fast_network()
     pattern = "symmetric" if cell.noise.pattern == "none" else cell.noise.pattern
     if cell.kind == "webvision-selection":
         return INCVSettings(

@@ -95,12 +95,11 @@ class INCV(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> INCV:
         """Select the clean labels of `y`."""
-        by_name = isinstance(self.estimator, str) and self.protocol == "auto"  # "fast": its last epoch is its best
         settings = INCVSettings(
             n_iterations=self.n_iterations,
             remove_ratio=self.remove_ratio,
             pattern=self.pattern,
-            checkpoint="last" if by_name and self.checkpoint == "auto" else self.checkpoint,
+            checkpoint=self.checkpoint,
             repeats=self.repeats,
             protocol=self.protocol,  # type: ignore[arg-type]
         )
@@ -113,6 +112,8 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         classes, codes = encode_labels(y)
         seed = draw_seed(self.random_state)
         trainer = self._trainer(X, len(classes), seed)
+        if isinstance(self.estimator, str):  # "fast" is the only one
+            settings = settings.for_fast_network()
         steps = incv_steps(codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist())
         selection = drive(steps, trainer)
         rare = [classes[code].item() for code in rare_classes(selection)]

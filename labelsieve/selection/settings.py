@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -60,6 +60,10 @@ class INCVSettings:
     @property
     def asymmetric(self) -> bool:
         return self.pattern in ASYMMETRIC
+
+    def for_fast_network(self) -> INCVSettings:
+        """Its rate falls to nearly nothing, so its last epoch selects, unless told otherwise or in the paper's way."""
+        return replace(self, checkpoint="last") if (self.protocol, self.checkpoint) == ("auto", "auto") else self
 
     def best_until(self, noise_ratio: float | None) -> int:
         """The last iteration in which the best checkpoint selects; before the noise is known, `noise_ratio` is None."""

@@ -11,7 +11,7 @@ import torch
 
 from labelsieve import INCV, NCV, noise, theory
 from labelsieve.cli import run
-from labelsieve.commands.selector import for_model, resolve_selector
+from labelsieve.commands.selector import resolve_selector
 from labelsieve.engine import device as engine_device
 from labelsieve.errors import InputError
 from labelsieve.execute.fast import FastTrainer, batch_size_for, check_pictures
@@ -75,8 +75,9 @@ def test_auto_chooses_it_for_many_small_pictures_on_a_gpu(monkeypatch: pytest.Mo
     assert chosen(5000, 32, "cuda") == "fast"
     assert chosen(5000, 32, "cuda", "paper") == chosen(4999, 32, "cuda") == "resnet32"
     assert chosen(5000, 16, "cuda") == chosen(5000, 32, "cpu") == "small-cnn"
-    assert for_model(INCVSettings(), "fast").checkpoint == "last"
-    assert for_model(INCVSettings(), "resnet32").checkpoint == "auto"
+    assert INCVSettings().for_fast_network().checkpoint == "last"
+    for told in (INCVSettings(protocol="paper"), INCVSettings(checkpoint="best-until-2")):
+        assert told.for_fast_network() == told
 
 
 def test_the_command_line_takes_it_for_pictures_only(
