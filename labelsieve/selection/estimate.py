@@ -2,8 +2,9 @@
 
 Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half. Train g on the
 selected samples of one half alone, let it predict all of the other half, and the mirror. Per predicted class take the
-10 % most confident samples (at least 20, at most half) and count their given labels: that is a row of T. g has seen
-none of the labels it counts, and where it is most confident it is right, so what it counts is the noise.
+10 % most confident samples (at least 20, at most half) and count their given labels: that is a row of T, as far as so
+few can tell (shared_rows.py). g has seen none of the labels it counts, and where it is most confident it is right, so
+what it counts is the noise.
 
 Counting all predictions instead of the confident ones also counts g's own mistakes: an upper bound.
 """
@@ -19,6 +20,7 @@ import numpy as np
 
 from labelsieve import theory
 from labelsieve.selection.repeats import Split, over_first_split
+from labelsieve.selection.shared_rows import transition_from_counts, uneven
 from labelsieve.types import FloatArray, IntArray, Job, Scores
 
 CONFIDENT_SHARE = 0.1
@@ -42,6 +44,7 @@ class NoiseEstimate:
     prior: FloatArray  # share of each true class
     upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together
     concentration: float  # 1/(c-1) symmetric ... 1 pair
+    uneven: bool  # mistakes prefer some classes, by more than chance
     counts: FloatArray  # labels that were counted for each row of T-hat
     method: str
     trust: str  # one plain sentence
@@ -86,12 +89,6 @@ def confident_counts(
             confidence = scores.confidence[members]
             confident[members] = confidence >= np.partition(confidence, len(members) - size)[len(members) - size]
     return pair_counts(scores.predicted[confident], given[confident], classes)
-
-
-def rows_to_one(counts: FloatArray) -> FloatArray:
-    """Counts to a transition matrix; a row without any is taken as clean."""
-    total = counts.sum(axis=1, keepdims=True)
-    return np.asarray(np.where(total > 0, counts / np.maximum(total, 1e-300), np.eye(len(counts))))
 
 
 def concentration(transition: FloatArray, prior: FloatArray) -> float:
@@ -191,8 +188,8 @@ def estimate_from_scores(
         (confident_counts(s, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
     )
     joint = _joint(scores, given, classes)
-    transition = rows_to_one(counts)
     prior = joint.sum(axis=1) / joint.sum()
+    transition = transition_from_counts(counts, prior)
     ratio = float(np.clip(prior @ (1 - np.diagonal(transition)), 0, 1))  # sums of shares may round to more than 1
     low, high = bootstrap_interval(counts, prior, seed)
     return NoiseEstimate(
@@ -203,6 +200,7 @@ def estimate_from_scores(
         prior=prior,
         upper_bound=max(ratio, 1 - float(np.trace(joint) / joint.sum())),  # few counted labels may say more than all
         concentration=concentration(transition, prior),
+        uneven=uneven(counts),
         counts=counts.sum(axis=1),
         method=method,
         trust=trust_sentence(

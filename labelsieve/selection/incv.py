@@ -30,12 +30,12 @@ from labelsieve.selection.estimate import (
     estimate_from_scores,
     pair_counts,
     remove_ratio,
-    rows_to_one,
 )
 from labelsieve.selection.joint import MOST_CLASSES, can_invert, expected_right, left_over, selected_pairs
 from labelsieve.selection.outcome import JudgedSelection, finish
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
+from labelsieve.selection.shared_rows import rows_to_one
 from labelsieve.selection.state import INCVState
 from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, label_right, unmixed
 from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection

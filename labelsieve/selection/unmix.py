@@ -21,7 +21,6 @@ from labelsieve.types import LEADERS, FloatArray, IntArray, Scores
 
 STEPS = 5
 SMOOTHING = 0.02  # of T towards even rows: twenty counted labels cannot say that a mistake never happens
-UNEVEN = 3.0  # times what chance explains
 MOST_CLASSES = 200  # above, their square times the samples takes longer than it brings
 BLOCK_CELLS = 4_000_000
 
@@ -29,15 +28,6 @@ BLOCK_CELLS = 4_000_000
 def can_unmix(transition: FloatArray) -> bool:
     """Whether T is of a size, and tells classes apart well enough, to be undone."""
     return len(transition) <= MOST_CLASSES and can_invert(transition)
-
-
-def uneven(transition: FloatArray, counts: FloatArray) -> bool:
-    """Do mistakes prefer some classes, by more than `counts` labels a row would show where they prefer none?"""
-    c = len(transition)
-    off = transition[~np.eye(c, dtype=bool)].reshape(c, c - 1)
-    spread = float(np.sum((off - off.mean(axis=1, keepdims=True)) ** 2))
-    chance = float(np.sum(off * (1 - off) / np.maximum(counts, 1)[:, None]))
-    return spread > UNEVEN * chance
 
 
 def unmixed(scores: Scores, given: IntArray, transition: FloatArray) -> Scores:
@@ -106,7 +96,7 @@ def better_unmixed(
 ) -> tuple[list[Scores], bool]:
     """The halves' looks unmixed, if the noise is uneven and they are then right more often, as far as held-out labels
     can tell; otherwise as they are."""
-    if not (can_unmix(noise.transition) and uneven(noise.transition, noise.counts)):
+    if not (can_unmix(noise.transition) and noise.uneven):
         return list(answers), False
     found = [unmixed(scores, labels, noise.transition) for scores, labels in zip(answers, given, strict=True)]
     better = expected_accuracy(found, given, noise) > expected_accuracy(answers, given, noise)

@@ -13,7 +13,6 @@ from labelsieve.selection.estimate import (
     estimate_from_scores,
     pair_counts,
     remove_ratio,
-    rows_to_one,
 )
 from labelsieve.types import Scores
 
@@ -54,9 +53,8 @@ def test_equal_confidence_counts_everyone_and_so_not_the_order():
     assert confident_counts(scores(np.zeros(100, dtype=int)), given, 2).tolist() == [[80, 20], [0, 0]]
 
 
-def test_rows_and_pairs():
+def test_pairs():
     assert pair_counts(np.array([0, 0, 2]), np.array([1, 1, 2]), 3).tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 1]]
-    assert rows_to_one(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist() == [[0.75, 0.25], [0.0, 1.0]]
 
 
 @pytest.mark.parametrize("c", [3, 10])

@@ -68,15 +68,6 @@ def test_what_cannot_be_undone():
     assert not unmix.can_unmix(np.eye(unmix.MOST_CLASSES + 1))
 
 
-@pytest.mark.parametrize(("pattern", "expected"), [("pair", True), ("symmetric", False)])
-def test_chance_is_not_unevenness(pattern, expected):
-    T = theory.matrix(pattern, 5, 0.4)
-    rng = np.random.default_rng(2)
-    counts = np.full(5, 40)
-    found = [unmix.uneven(rng.multinomial(40, T) / 40, counts) for _ in range(50)]
-    assert np.mean(found) == 1 if expected else np.mean(found) < 0.1
-
-
 class NoisyPosterior:
     """What a network that learnt T perfectly says, but for its own mistakes: softmax of noisy levels, times T."""
 
