@@ -38,7 +38,7 @@ from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.shared_rows import rows_to_one
 from labelsieve.selection.state import INCVState
 from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, label_right, unmixed
-from labelsieve.types import REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
 
 Steps = Generator[list[Job], list[Scores], JudgedSelection]
 # Protocol "auto" stops when an iteration selected less than this share of all samples.
@@ -363,8 +363,12 @@ def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray,
         return replace(state, right=state.right + agreeing)
     joint = pair_counts(state.predicted[candidates], given[candidates], classes)
     right, P = expected_right(joint, state.left)
-    stay = state.candidates
-    left = left_over(state.left, P, pair_counts(state.predicted[stay], given[stay], classes))
+    cell, stays = state.predicted[candidates] * classes + given[candidates], state.verdict[candidates] == CANDIDATE
+    shares = []
+    for weight in (1 - state.wrong[candidates], state.wrong[candidates]):
+        whole, part = (np.bincount(cell, weights=w, minlength=classes**2) for w in (weight, weight * stays))
+        shares.append((part / np.maximum(whole, 1e-300)).reshape(classes, classes))
+    left = left_over(state.left, P, joint, *shares)
     kept = state.kept + selected_pairs(joint, state.left, P)
     if not can_invert(state.transition):
         right = float(np.sum(1 - state.wrong[state.selected])) - state.right

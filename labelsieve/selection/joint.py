@@ -6,7 +6,7 @@ Held-out predictions know nothing of the label a sample got, so the measured joi
     J = P M.
 
 P comes from it by non-negative least squares, the right labels among the selected are sum_j P_jj M_jj, and what stays
-candidate, K[p, j] of each cell, leaves M' = M * (P^T (K / P M)) for the next iteration.
+candidate of each cell, share K[p, j], leaves M' = M * (P^T K) for the next iteration.
 """
 
 from __future__ import annotations
@@ -66,7 +66,14 @@ def selected_pairs(J: FloatArray, M: FloatArray, P: FloatArray) -> FloatArray:
     return np.asarray(P.T * M * scale)
 
 
-def left_over(M: FloatArray, P: FloatArray, kept: FloatArray) -> FloatArray:
-    """M of what stays candidate, when `kept[p, j]` of each cell do."""
+def left_over(
+    M: FloatArray, P: FloatArray, J: FloatArray, right_stay: FloatArray, wrong_stay: FloatArray
+) -> FloatArray:
+    """M of what stays candidate, when of each cell [p, j] of J these shares of the right and of the wrong labels do.
+
+    Two shares, because the samples that are removed, those of the largest loss, are nearly all wrong.
+    """
     fitted = P @ M
-    return np.asarray(M * (P.T @ np.where(fitted > 1e-12, kept / np.maximum(fitted, 1e-12), 0.0)))
+    scale = np.where(fitted > 1e-12, J / np.maximum(fitted, 1e-12), 0.0)
+    right, wrong = P.T @ (scale * right_stay), P.T @ (scale * wrong_stay)
+    return np.asarray(M * np.where(np.eye(len(M), dtype=bool), right, wrong))

@@ -33,11 +33,20 @@ def test_right_labels_and_what_is_left_are_exact_without_sampling_error(transiti
     right, found = expected_right(J, M)
     assert found == pytest.approx(P, abs=1e-5)
     assert right == pytest.approx(float(np.diagonal(P) @ np.diagonal(M)), rel=1e-5)
-    kept = J * (1 - np.eye(4))  # all that disagree stay candidates
-    left = left_over(M, found, kept)
+    stay = 1 - np.eye(4)  # all that disagree stay candidates
+    left = left_over(M, found, J, stay, stay)
     by_hand = np.array([[M[i, j] * (1 - P[j, i]) for j in range(4)] for i in range(4)])
     assert left == pytest.approx(by_hand, rel=1e-4)
     # A second round, with another classifier, over what is left.
     Q = np.full((4, 4), 0.1) + 0.6 * np.eye(4)
     again, _ = expected_right(Q @ left, left)
     assert again == pytest.approx(float(np.diagonal(Q) @ np.diagonal(left)), rel=1e-3)
+
+
+def test_what_is_removed_is_taken_from_the_wrong_labels_when_it_is_known_to_be_wrong():
+    M = 1000 * np.full(3, 1 / 3)[:, None] * theory.symmetric(3, 0.4)
+    P = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+    apart = 1 - np.eye(3)
+    left = left_over(M, P, P @ M, apart, 0.5 * apart)
+    assert np.diagonal(left) == pytest.approx(np.diagonal(M) * 0.2, rel=1e-6)  # right labels that were not predicted
+    assert left[0, 1] == pytest.approx(M[0, 1] * 0.9 / 2, rel=1e-6)
