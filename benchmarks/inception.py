@@ -8,7 +8,7 @@ WebVision's sizes that lie on the device. Each row is a process of its own with 
 its row alone; what is measured is written after every row, as a page and beside it as JSON, which
 `scripts/scaling_page.py` reads. Needs torch and numpy alone. Most of the time is starting processes and compiling
 kernels once: about a minute and a half on one GPU, with `--all` some minutes. The goal is 4 times the eager fp32 loop.
-`--profile` instead names the kernels of one network's step; the environment variables that switch parts of it on or off
+`--profile` instead names the kernels of one network's step; the environment variables that switch parts of it off
 (labelsieve/models/kernels/switches.py, LABELSIEVE_FUSED) hold there, too.
 """
 
@@ -60,12 +60,10 @@ FIRST: dict[str, dict[str, Any]] = {
 ROWS: dict[str, dict[str, Any]] = {
     **FIRST,
     "eager, bf16, channels last, cuDNN by trial": {"loop": "eager", "half": True, "trial": True},
-    "engine, 1 network, all four of switches.py": {"loop": "engine", "networks": 1, "with": PARTS},
-    "engine, 1 network, weight gradients aside": {"loop": "engine", "networks": 1, "with": {"ASIDE": 2}},
-    "engine, 1 network, weight gradients aside, on one stream": {"loop": "engine", "networks": 1, "with": {"ASIDE": 1}},
-    "engine, 1 network, matrix products": {"loop": "engine", "networks": 1, "with": {"PRODUCTS": 1}},
-    "engine, 1 network, small work in groups": {"loop": "engine", "networks": 1, "with": {"GROUPS": 1}},
-    "engine, 1 network, blocks' ends in one kernel": {"loop": "engine", "networks": 1, "with": {"ENDS": 1}},
+    "engine, 1 network, none of switches.py": {"loop": "engine", "networks": 1, "with": dict.fromkeys(PARTS, 0)},
+    "engine, 1 network, weight gradients not aside": {"loop": "engine", "networks": 1, "with": {"ASIDE": 0}},
+    "engine, 1 network, no matrix products": {"loop": "engine", "networks": 1, "with": {"PRODUCTS": 0}},
+    "engine, 1 network, small work not in groups": {"loop": "engine", "networks": 1, "with": {"GROUPS": 0}},
     "engine, 1 network, layer by layer": {"loop": "engine", "networks": 1, "fused": False},
     "engine, 1 network, cuDNN deterministic": {"loop": "engine", "networks": 1, "exact": True},
     "engine, 2 networks, one after the other": {"loop": "engine", "networks": 2, "together": False},
@@ -229,7 +227,7 @@ def profiled(options: argparse.Namespace) -> list[str]:
 
 
 def choices() -> list[str]:
-    """Which way each 1 x 1 convolution took: of y, dx, dw the last is cuDNN's; of a block's ends 0 is two kernels."""
+    """Which way each 1 x 1 convolution took: of those to y, dx and dw the last is cuDNN's."""
     from labelsieve.models.kernels import pointwise
 
     return [f"way {way} of {key}" for key, way in pointwise.chosen.items()]

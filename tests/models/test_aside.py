@@ -1,4 +1,4 @@
-"""Streams beside the main one: the order of waits, and what is held until then."""
+"""The stream beside the main one: the order of waits, and what is held until then."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from labelsieve.models.kernels import aside
+from labelsieve.models.kernels.switches import PARTS
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -36,7 +37,7 @@ class Stream:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     log: list[str] = []
-    streams = [Stream(name, log) for name in ("main", "left", "right")]
+    streams = [Stream(name, log) for name in ("main", "side")]
 
     @contextmanager
     def on(stream: Stream) -> Iterator[None]:
@@ -46,8 +47,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: streams[0])
     monkeypatch.setattr(torch.cuda, "stream", on)
-    # never the main one itself
-    monkeypatch.setattr(aside, "_streams", lambda device, number: streams[: number + 1])
+    monkeypatch.setattr(aside, "_streams", lambda device: streams)  # never the main one itself
     return log
 
 
@@ -56,34 +56,16 @@ def job(log: list[str], name: str, read: torch.Tensor) -> torch.Tensor:
     return read + 1
 
 
-def test_jobs_come_after_what_was_queued_and_the_rest_after_them(
-    log: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    monkeypatch.setenv("LABELSIEVE_ASIDE", "1")
+def test_jobs_come_after_what_was_queued_and_the_rest_after_them(log: list[str]) -> None:
     beside = aside.Aside(torch.device("cuda"))
     made = beside.run([partial(job, log, name, torch.zeros(1)) for name in "ab"])
     assert [float(tensor) for tensor in made] == [1, 1]
     beside.run([partial(job, log, "c", torch.zeros(1))])
     beside.join()
-    first = ["left waits for main", "on left", "a", "back", "on left", "b", "back"]
-    assert log == [*first, "left waits for main", "on left", "c", "back", "main waits for left 2"]
+    first = ["side waits for main", "on side", "a", "b", "back"]
+    assert log == [*first, "side waits for main", "on side", "c", "back", "main waits for side 2"]
     beside.join()
-    assert len(log) == 12  # nothing is left to wait for
-
-
-def test_jobs_take_turns_on_two_streams(log: list[str]) -> None:
-    beside = aside.Aside(torch.device("cuda"))
-    for names in ("a", "b", "cde"):
-        beside.run([partial(job, log, name, torch.zeros(1)) for name in names])
-    where = [log[at - 1] for at, line in enumerate(log) if len(line) == 1]
-    assert where == ["on left", "on right", "on left", "on right", "on left"]
-    for name in "abcde":  # each began when its stream had waited for the main one
-        side = log[log.index(name) - 1].removeprefix("on ")
-        assert f"{side} waits for main" in log[: log.index(name)]
-    assert log[:4] == ["left waits for main", "on left", "a", "back"]
-    before = len(log)
-    beside.join()
-    assert sorted(log[before:]) == ["main waits for left 2", "main waits for right 2"]
+    assert len(log) == 10  # nothing is left to wait for
 
 
 def test_what_jobs_read_is_held_until_it_was_waited_for(log: list[str]) -> None:
@@ -95,15 +77,16 @@ def test_what_jobs_read_is_held_until_it_was_waited_for(log: list[str]) -> None:
         beside.run([partial(job, log, str(i), read)])
         del read
     waits = [line for line in log if line.startswith("main")]
-    assert waits == ["main waits for left 1", "main waits for right 1"]
+    assert waits == ["main waits for side 1", "main waits for side 2"]
     assert [ref() is None for ref in seen] == [True] * 2 + [False] * aside.UNDER_WAY
     beside.join()
     assert all(ref() is None for ref in seen)
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_without_a_second_stream_jobs_run_in_line(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LABELSIEVE_ASIDE", "1" if on else "0")
+def test_on_a_cpu_and_switched_off_jobs_run_in_line(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not on:
+        monkeypatch.setenv("LABELSIEVE_ASIDE", "0")
     beside = aside.Aside(torch.device("cpu") if on else DEVICE)
     assert [float(t) for t in beside.run([partial(job, [], "a", torch.ones(1))])] == [2]
     beside.join()
@@ -112,7 +95,7 @@ def test_without_a_second_stream_jobs_run_in_line(on: bool, monkeypatch: pytest.
 
 if find_spec("triton") is not None:
 
-    def test_a_chain_s_gradients_are_the_same_with_all_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_chain_s_gradients_are_the_same_whatever_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         """Captured and replayed on a GPU, where memory is given out again at once."""
         from labelsieve.models.inception_resnet_v2 import Residual, Residuals
         from labelsieve.models.kernels import branches
@@ -143,13 +126,12 @@ if find_spec("triton") is not None:
                 graph.replay()
             return [tensor.clone() for tensor in found]
 
-        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-        names = ("LABELSIEVE_ASIDE", "LABELSIEVE_PRODUCTS", "LABELSIEVE_GROUPS")
         results = []
-        for off in ((), *((name,) for name in names), names):
-            for name in names:
-                monkeypatch.setenv(name, "0" if name in off else "1")
-            results.append(captured())
+        for off in ((), *((part,) for part in PARTS), PARTS):
+            with monkeypatch.context() as patched:
+                for part in off:
+                    patched.setenv(f"LABELSIEVE_{part}", "0")
+                results.append(captured())
         for other in results[1:]:
             for mine, theirs in zip(results[0], other, strict=True):
                 error = (mine - theirs).double().norm() / theirs.double().norm().clamp_min(1e-2)

@@ -53,6 +53,7 @@ if find_spec("triton") is not None:
 
     @pytest.mark.parametrize("valid", [None, 3])
     @pytest.mark.parametrize("shape", [(5, 18, 4, 5), (5, 18, 1, 1)], ids=str)
+    @pytest.mark.usefixtures("parts")
     def test_the_function_is_the_blocks(shape: tuple[int, ...], valid: int | None) -> None:
         rng = torch.Generator().manual_seed(1)
         x, g = (torch.randn(shape, generator=rng).to(DEVICE, memory_format=torch.channels_last) for _ in range(2))
@@ -66,6 +67,25 @@ if find_spec("triton") is not None:
                 mine, value = mine[:real], value[:real]
             error = (mine.double() - value.double()).norm() / value.double().norm().clamp_min(1e-2)
             assert error < 2e-4, (name, float(error))
+
+    def test_in_half_precision_it_is_no_farther_off_than_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+        """No more than half as far again from single precision; all gradients of parameters as one, and many pictures:
+        a relu that opens in one way alone weighs more than all roundings."""
+        monkeypatch.setattr(kernels, "usable", lambda x: False)  # the blocks by torch
+        half = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # as test_kernels.py has it
+        rng = torch.Generator().manual_seed(0)
+        shape = (32, 18, 7, 8)
+        x, g = (torch.randn(shape, generator=rng).to(DEVICE, memory_format=torch.channels_last) for _ in range(2))
+        results = []
+        for dtype, fused in ((torch.float32, False), (half, True), (half, False)):
+            found = run(blocks(), x.to(dtype), g.to(dtype), fused)
+            assert found["y"].dtype == found["dx"].dtype == dtype
+            weights = torch.cat([found[name].flatten() for name, _ in blocks().named_parameters()])
+            assert weights.dtype == torch.float32
+            results.append([found["y"], found["dx"], weights])
+        for exact, got, plain in zip(*results, strict=True):
+            far, usual = (float((other.double() - exact.double()).norm() / exact.norm()) for other in (got, plain))
+            assert far < 1.5 * usual + 0.01, (far, usual)
 
     def test_several_parts_and_wide_blocks() -> None:
         """More tiles than one in both directions, and more blocks than partial sums."""

@@ -4,7 +4,8 @@
     y, sums = grouped_conv3x3_sums(x, w, n)            the same; sums for the batch normalisation behind it
     z = batch_norm_act(y, gamma, beta, running_mean, running_var, n, residual=r, sums=sums)
 
-`LABELSIEVE_KERNELS=0` switches all kernels off; `LABELSIEVE_FUSED=0` those of many layers, resnet.py and branches.py.
+`LABELSIEVE_KERNELS=0` switches all kernels off; `LABELSIEVE_FUSED=0` those of many layers, resnet.py, branches.py and
+units.py. switches.py names parts of the last two that can be switched off alone.
 """
 
 from __future__ import annotations

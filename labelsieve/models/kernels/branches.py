@@ -2,8 +2,8 @@
 
     forward    first 1 x 1 of all branches, one convolution  ->  sums, coefficients
                each branch's channels of it normalised on their own, the last layers' into their place beside the others
-               projection (its weights times the block's scale)  ->  + x + bias, relu (ends.py)
-    backward   gradient from above + gradient of the branches, relu, the bias' sums: between two blocks (ends.py)
+               projection (its weights times the block's scale)  ->  + x + bias, relu
+    backward   gradient from above + gradient of the branches, relu, the bias' sums: one kernel between two blocks
                each branch's norm reads its channels of the gradient and writes its channels of the first layer's
 
 Of the tensors as wide as the block's input a step touches 13 a block: the convolutions' 6, and 7 here (3 forward, 4
@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from labelsieve.models import kernels
-from labelsieve.models.kernels import ends, groups
+from labelsieve.models.kernels import branches_device, groups
 from labelsieve.models.kernels.aside import Aside, Job
-from labelsieve.models.kernels.one import gradient, normalise, pooled_and_table, room
+from labelsieve.models.kernels.one import Tiles, gradient, normalise, pooled_and_table, room
 from labelsieve.models.kernels.pointwise import convolve, input_gradient, weight_gradient
 
 LAST = torch.channels_last
@@ -83,7 +83,13 @@ def forward(block: Any, weights: Iterator[Tensor], x: Tensor) -> Block:
         rest.append(layers)
         start, place = start + width, place + size
     weight = next(weights)
-    out = ends.last(x, joined, weight, block.project.bias, float(block.scale), bool(block.relu))
+    added = convolve(joined, weight)
+    out = torch.empty_like(x, memory_format=LAST)
+    tiles = Tiles(x)
+    branches_device.add_relu[tiles.grid](
+        x, added, block.project.bias, out, float(block.scale), tiles.pixels, tiles.channels,
+        RELU=bool(block.relu), **tiles.tile,
+    )  # fmt: skip
     return Block(first, branches.widths, rest, joined, weight, out)
 
 
@@ -93,9 +99,20 @@ def norm_gradient(layer: Layer, pieces: Sequence[Tensor]) -> tuple[Tensor, tuple
     return dy, (partial(weight_gradient, dy, layer.x, layer.weight, layer.padding, layer.stride), dgamma, dbeta)
 
 
+def through_relu(g: Tensor, more: Tensor | None, y: Tensor, relu: bool, part: Tensor) -> Tensor:
+    """(g + more) where y > 0, everywhere without relu; `part` gets its partial sums [parts, channels]."""
+    tiles = Tiles(y)
+    through = torch.empty_like(y, memory_format=LAST)
+    branches_device.add_relu_gradient[tiles.sum_grid](
+        g, g if more is None else more, y, through, part, tiles.pixels, tiles.channels, tiles.each,
+        TWO=more is not None, RELU=relu, **tiles.tile,
+    )  # fmt: skip
+    return through
+
+
 def backward(block: Block, through: Tensor, aside: Aside) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Of the gradient behind the block's relu: the first layer's output's, the weights' (there after a join; the
-    projection's yet to be scaled), gamma's and beta's."""
+    """Of the gradient behind the block's relu: what its branches add to the input's, the weights' (there after a join;
+    the projection's yet to be scaled), gamma's and beta's."""
     djoined = input_gradient(through, block.joined, block.weight)
     pieces: list[Tensor] = []
     inner: list[tuple[Job, Tensor, Tensor]] = []
@@ -114,19 +131,17 @@ def backward(block: Block, through: Tensor, aside: Aside) -> tuple[Tensor, list[
     dy, made = norm_gradient(block.first, pieces)
     jobs, dgammas, dbetas = zip(made, *inner, strict=True)
     dweights = aside.run([*jobs, partial(weight_gradient, through, block.joined, block.weight)])
-    return dy, dweights, [t for pair in zip(dgammas, dbetas, strict=True) for t in pair]
+    more = input_gradient(dy, block.first.x, block.first.weight)
+    return more, dweights, [t for pair in zip(dgammas, dbetas, strict=True) for t in pair]
 
 
 def in_order(
-    dweights: Sequence[Sequence[Tensor]],
-    norms: Sequence[Sequence[Tensor]],
-    parts: Sequence[Tensor],
-    scales: Sequence[float],
+    dweights: Sequence[Sequence[Tensor]], norms: Sequence[Sequence[Tensor]], parts: Tensor, scales: Sequence[float]
 ) -> list[Tensor]:
     """All blocks' gradients as the optimizer wants them, in the order of `parameters_of`."""
     flat = iter(groups.as_parameters([dweight for own in dweights for dweight in own]))
     blocks = [[next(flat) for _ in own] for own in dweights]
-    projects = groups.scaled([*(own[-1] for own in blocks), *groups.summed(parts)], [*scales, *scales])
+    projects = groups.scaled([*(own[-1] for own in blocks), *parts.sum(1).unbind()], [*scales, *scales])
     found: list[Tensor] = []
     for i, (own, around) in enumerate(zip(blocks, norms, strict=True)):
         for at, dweight in enumerate(own[:-1]):
@@ -151,25 +166,20 @@ class _Chain(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         (ctx.tape[-1].out,) = ctx.saved_tensors
+        g, more = grads[0].contiguous(memory_format=LAST), None
+        tiles, aside = Tiles(g), Aside(g.device)
+        scales, relus = zip(*ctx.settings, strict=True)
+        parts = torch.empty((len(scales), tiles.parts, tiles.channels), dtype=torch.float32, device=g.device)
         dweights: list[list[Tensor]] = []
         norms: list[list[Tensor]] = []
-        scales, relus = zip(*ctx.settings, strict=True)
-        aside = Aside(grads[0].device)
-        through, part = ends.through_relu(grads[0].contiguous(memory_format=LAST), None, ctx.tape[-1].out, relus[-1])
-        parts = [part]
-        while True:
+        for part, relu in zip(reversed(parts.unbind()), reversed(relus), strict=True):
             block = ctx.tape.pop()  # what it kept goes with it, once its weights' gradients are made
-            dy, own, norm = backward(block, through, aside)
+            g = through_relu(g, more, block.out, relu, part)
+            more, own, norm = backward(block, g, aside)
             dweights.insert(0, own)
             norms.insert(0, norm)
-            if not ctx.tape:
-                break
-            y, relu = ctx.tape[-1].out, relus[len(ctx.tape) - 1]
-            through, part = ends.between(through, dy, block.first.weight, y, relu)
-            parts.insert(0, part)
-        dx = through + input_gradient(dy, block.first.x, block.first.weight)
         aside.join()
-        return dx, None, *in_order(dweights, norms, parts, scales)
+        return g if more is None else g + more, None, *in_order(dweights, norms, parts, scales)
 
 
 def units_of(block: Any) -> list[Any]:

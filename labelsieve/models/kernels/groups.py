@@ -1,8 +1,7 @@
 """Many small tensors in few kernels: the weights of a chain of blocks, and their gradients, by shape.
 
 A kernel of a captured step costs some microseconds however little it does, and a chain of twenty blocks has eighty
-weights to be rounded, scaled and put in order each step. Unless switched on (switches.py) every tensor is its own
-group.
+weights to be rounded, scaled and put in order each step. Switched off (switches.py), every tensor is its own group.
 """
 
 from __future__ import annotations
@@ -12,16 +11,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from labelsieve.models.kernels.switches import switch
-
-
-def switched_on() -> bool:
-    return switch("GROUPS") > 0
+from labelsieve.models.kernels.switches import switched_on
 
 
 def of_one_shape(tensors: Sequence[Tensor]) -> list[list[int]]:
     """The places of tensors that have shape and precision in common."""
-    if not switched_on():
+    if not switched_on("GROUPS"):
         return [[i] for i in range(len(tensors))]
     found: dict[tuple[torch.Size, torch.dtype], list[int]] = {}
     for i, tensor in enumerate(tensors):
@@ -30,7 +25,7 @@ def of_one_shape(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 
 def scaled(tensors: Sequence[Tensor], by: Sequence[float]) -> Sequence[Tensor]:
-    if switched_on():
+    if switched_on("GROUPS"):
         made: Sequence[Tensor] = torch._foreach_mul(list(tensors), list(by))
         return made
     return [tensor * factor for tensor, factor in zip(tensors, by, strict=True)]
@@ -45,7 +40,7 @@ def ordered(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
         rooms.append(weights[0].new_empty((len(same) * outputs, *rest), dtype=dtype))
         pieces += rooms[-1].chunk(len(same))
     sources = [weights[i] for same in groups for i in same]
-    if switched_on():
+    if switched_on("GROUPS"):
         torch._foreach_copy_([piece.view(-1) for piece in pieces], [source.reshape(-1) for source in sources])
     else:
         for piece, source in zip(pieces, sources, strict=True):
@@ -70,11 +65,3 @@ def as_parameters(gradients: Sequence[Tensor]) -> list[Tensor]:
         for place, piece in zip(places, whole.chunk(len(places)), strict=True):
             result[place] = piece
     return result
-
-
-def summed(parts: Sequence[Tensor]) -> list[Tensor]:
-    """The sums of each over its rows."""
-    made: dict[int, Tensor] = {}
-    for same in of_one_shape(parts):
-        made |= zip(same, torch.stack([parts[i] for i in same]).sum(1).unbind(), strict=True)
-    return [made[i] for i in range(len(parts))]

@@ -4,19 +4,18 @@
 
 Which way is fastest depends on shape and card. Where cuDNN may choose by trial (engine/device.py), so do we, once a
 shape, before a step is captured; elsewhere it is the product, whose order of summing is fixed: torch gives every stream
-its own cuBLAS workspace. Unless switched on (switches.py) all is left to cuDNN.
+its own cuBLAS workspace. Switched off (switches.py), all is left to cuDNN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelsieve.models.kernels.switches import switch
+from labelsieve.models.kernels.switches import switched_on
 
 LAST = torch.channels_last
 TILE = 128  # outputs and inputs a program of a matrix product makes
@@ -25,23 +24,18 @@ FEWEST = 256  # pixels a part
 QUEUED, ROUNDS = 8, 3  # of a trial
 SLEEP = 4_000_000  # cycles, some two milliseconds: long enough to queue a round
 
-Result = TypeVar("Result")
 Way = Callable[[], Tensor]
 chosen: dict[Hashable, int] = {}
 
 
-def switched_on() -> bool:
-    return switch("PRODUCTS") > 0
-
-
 def is_product(weight: Tensor, stride: int) -> bool:
-    return weight.shape[2:] == (1, 1) and stride == 1 and switched_on()
+    return weight.shape[2:] == (1, 1) and stride == 1 and switched_on("PRODUCTS")
 
 
 # -- the choice
 
 
-def milliseconds(way: Callable[[], object]) -> float:
+def milliseconds(way: Way) -> float:
     """Of the device alone: the host queues while the device sleeps, as a captured step has no host to wait for."""
     way()  # what libraries choose, they choose now
     found: list[float] = []
@@ -57,10 +51,8 @@ def milliseconds(way: Callable[[], object]) -> float:
     return min(found) / QUEUED
 
 
-def fastest(key: Hashable, ways: Sequence[Callable[[], Result]], *, on: torch.device) -> Result:
-    """The result by the fastest way, found on the first call; without a trial, or a choice, by the first."""
-    if len(ways) == 1:
-        return ways[0]()
+def fastest(key: Hashable, ways: Sequence[Way], *, on: torch.device) -> Tensor:
+    """The result by the fastest way, found on the first call; without a trial by the first."""
     if key not in chosen:
         if on.type != "cuda" or not torch.backends.cudnn.benchmark or torch.cuda.is_current_stream_capturing():
             return ways[0]()

@@ -138,6 +138,7 @@ def supported(module: nn.Module, x: Tensor) -> bool:
         and width <= 128
         and width % 4 == height % 4 == 0
         and x.shape[1] // module.n <= 64  # type: ignore[operator]
+        and all(conv.weight.is_contiguous() for conv, _ in conv_norm_pairs(module))  # pack_weights goes by addresses
         and (not module.training or all(getattr(norm, "across", None) is None for norm in norms))
     )
 

@@ -1,19 +1,18 @@
-"""Parts of Inception-ResNet-v2's step that go their own way; off until a card has shown that they are right and faster.
+"""Parts of Inception-ResNet-v2's step that go their own way. All are on; each is off where its variable says 0.
 
-    LABELSIEVE_ASIDE=2      weight gradients on so many side streams        aside.py
-    LABELSIEVE_PRODUCTS=1   1 x 1 convolutions as matrix products           pointwise.py
-    LABELSIEVE_GROUPS=1     small work for all blocks of a chain at once    groups.py
-    LABELSIEVE_ENDS=1       both ends of a block in one kernel each         ends.py
+    LABELSIEVE_ASIDE=0      no weight gradients beside the way back           aside.py, units.py
+    LABELSIEVE_PRODUCTS=0   no 1 x 1 convolutions as matrix products          pointwise.py
+    LABELSIEVE_GROUPS=0     no small work for all blocks of a chain at once   groups.py
 
-`benchmarks/inception.py --all` measures each.
+`benchmarks/inception.py --all` measures the step without each.
 """
 
 from __future__ import annotations
 
 import os
 
-PARTS = {"ASIDE": 2, "PRODUCTS": 1, "GROUPS": 1, "ENDS": 1}  # what switches each on
+PARTS = ("ASIDE", "PRODUCTS", "GROUPS")
 
 
-def switch(part: str) -> int:
-    return int(os.environ.get(f"LABELSIEVE_{part}", 0))
+def switched_on(part: str) -> bool:
+    return os.environ.get(f"LABELSIEVE_{part}") != "0"

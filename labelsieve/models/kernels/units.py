@@ -16,6 +16,7 @@ from labelsieve.models.kernels import aside, groups
 from labelsieve.models.kernels.branches import LAST, Layer, layer_of, norm_gradient
 from labelsieve.models.kernels.one import normalise, room
 from labelsieve.models.kernels.pointwise import input_gradient
+from labelsieve.models.kernels.switches import switched_on
 
 
 class _Units(torch.autograd.Function):
@@ -55,7 +56,7 @@ class _Units(torch.autograd.Function):
 def supported(units: Sequence[Any]) -> bool:
     """Where gradients are wanted and statistics are this batch's and this process' own."""
     own = all(unit.norm.training and unit.norm.relu and unit.norm.across is None for unit in units)
-    return kernels.fused() and aside.wanted_streams() > 0 and torch.is_grad_enabled() and own and len(units) > 0
+    return kernels.fused() and switched_on("ASIDE") and torch.is_grad_enabled() and own and len(units) > 0
 
 
 def units_in_turn(units: Sequence[Any], x: Tensor) -> Tensor:
