@@ -56,23 +56,36 @@ class Outcome:
     note: str
 
 
-def corrected(columns: Columns, state: Any, decided_label: Any, undecided: Undecided = "auto") -> Outcome:
+def corrected(
+    columns: Columns,
+    state: Any,
+    decided_label: Any,
+    undecided: Undecided = "auto",
+    suggestions: Mapping[str, float] | None = None,
+) -> Outcome:
     """Decisions first. For suspects nobody decided on, `undecided` says: keep the given label, take the suggested one
-    or drop the sample. "auto" takes the suggestions until the first decision is made; from then on a person has
-    looked, and only what was decided changes."""
+    or drop the sample. "auto" takes a suggestion that is likelier right than the given label (`suggestions` knows how
+    likely, by id) until the first decision is made; from then on a person has looked, and only what was decided
+    changes."""
     open_suspects = columns.suspect() & (state == UNDECIDED)
-    rule = undecided
+    rule, taken = undecided, open_suspects
     if rule == "auto":
         rule = "keep" if (state != UNDECIDED).any() else "suggested"
+        if rule == "suggested" and suggestions is not None:
+            rows = np.flatnonzero(open_suspects)
+            likely = np.array([suggestions.get(id, 1.0) for id in columns.ids.take(rows).to_pylist()])
+            taken = np.zeros(len(open_suspects), dtype=bool)
+            taken[rows] = likely > 1 - np.nan_to_num(columns.suspicion[rows], nan=1.0)
     label = np.where(decided_label >= 0, decided_label, columns.label).astype(np.int32)
     stays = state != DROP
     if rule == "suggested":
-        label = np.where(open_suspects, columns.suggested, label).astype(np.int32)
+        label = np.where(taken, columns.suggested, label).astype(np.int32)
     elif rule == "drop":
         stays = stays & ~open_suspects
     told = {"keep": "kept their given label", "suggested": "took the suggested label", "drop": "were left out"}[rule]
-    count = int(open_suspects.sum())
-    return Outcome(label, stays, f"{count:,} undecided suspects {told}" if count else "")
+    count, kept = int(open_suspects.sum()), int(np.sum(open_suspects & ~taken))
+    note = f"{count - kept:,} undecided suspects {told}" if count else ""
+    return Outcome(label, stays, note + (f", {kept:,} kept theirs: the suggestion is no likelier right" if kept else ""))
 
 
 def export(
@@ -106,9 +119,10 @@ def export(
     classes = folder.read_summary().get("classes")
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
     state, decided_label, lines = latest(folder, columns)
-    if undecided == "auto" and knows_nothing(folder.read_summary()):
+    suggestions, reason = read_suggestions(folder / NAME), ""
+    if undecided == "auto" and (reason := knows_nothing(folder.read_summary())):
         undecided = "keep"  # a model that knows nothing suggests nothing
-    outcome = corrected(columns, state, decided_label, undecided)
+    outcome = corrected(columns, state, decided_label, undecided, suggestions)
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
     if what == "cleaned":
         rows = np.flatnonzero(outcome.stays)
@@ -127,7 +141,7 @@ def export(
         write_folder(target, samples, columns, rows, labels, link=link, force=force)
     else:
         if what == "suspects":
-            table = _suspects(columns, rows, state, decided_label, read_suggestions(folder / NAME))
+            table = _suspects(columns, rows, state, decided_label, suggestions)
         elif what == "decisions":
             table = _decisions(columns, rows, state, decided_label, lines)
         else:
@@ -143,13 +157,18 @@ def export(
     changed = int(np.sum(outcome.label[rows] != columns.label[rows])) if changes_labels else 0
     dropped = int(np.sum(~outcome.stays)) if changes_labels else 0
     note = outcome.note if what == "cleaned" else ""
+    if note and reason:
+        note += f", because {reason} (--undecided suggested takes the suggestions all the same)"
     return Exported(target, len(rows), changed, dropped, note)
 
 
-def knows_nothing(summary: Mapping[str, Any]) -> bool:
-    """Did the selection itself say that it cannot tell these labels from random ones, or misses whole classes?"""
+def knows_nothing(summary: Mapping[str, Any]) -> str:
+    """Why nothing should be changed, where the selection itself said that it cannot tell these labels from random ones,
+    or misses whole classes."""
     trust = next((str(entry["trust"]) for entry in nested(summary) if "trust" in entry), "")
-    return RANDOM in trust or trust.startswith(WEAK)
+    if RANDOM in trust:
+        return "the labels cannot be told from random ones"
+    return WEAK if trust.startswith(WEAK) else ""
 
 
 def default_target(record: Mapping[str, Any], source: Path | None, what: What) -> Path:

@@ -55,6 +55,15 @@ def rising(values: FloatArray, weights: FloatArray) -> FloatArray:
     return np.repeat(means, counts)
 
 
+def alike(x: FloatArray, number: int) -> list[IntArray]:
+    """About `number` groups of equal size from the smallest x to the largest; equal ones stay together, so that the
+    order of the samples does not count."""
+    order = np.argsort(x, kind="stable")
+    cuts = np.linspace(0, len(x), max(1, min(number, len(x))) + 1).astype(np.int64)[1:-1]
+    ends = np.searchsorted(x[order], x[order[cuts]], side="left") if len(cuts) else cuts
+    return [group for group in np.split(order, np.unique(ends)) if len(group)]
+
+
 def curve(x: FloatArray, groups: list[IntArray], values: FloatArray) -> FloatArray:
     """Group values made rising and read off at every x, straight between the groups' means."""
     centres = np.array([x[group].mean() for group in groups])
@@ -91,11 +100,8 @@ def accuracy_by_confidence(agrees: FloatArray, confidence: FloatArray, t: FloatA
     # A group's a is as far off as its agreement by chance, over t - u: heavy noise needs larger groups.
     gap = max(float(np.mean(t - u)), 0.1)
     number = max(1, min(BINS, int(len(confidence) * gap**2 / BIN_LEAST)))
-    groups = np.array_split(np.argsort(confidence, kind="stable"), number)
-    counted = [
-        (agrees[g].mean() - u[g].mean()) / max(float(t[g].mean() - u[g].mean()), 0.02) if len(g) else 0.0
-        for g in groups
-    ]
+    groups = alike(confidence, number)
+    counted = [(agrees[g].mean() - u[g].mean()) / max(float(t[g].mean() - u[g].mean()), 0.02) for g in groups]
     return np.clip(curve(confidence, groups, np.clip(np.array(counted), 0.0, 1.0)), 1e-3, 1 - 1e-3)
 
 
@@ -160,7 +166,7 @@ def calibrated_suspicion(suspicion: FloatArray, wrong: FloatArray, *, both: bool
     seen = np.flatnonzero(~(np.isnan(suspicion) | np.isnan(wrong)))
     if len(seen):
         order = (suspicion[seen] + wrong[seen]) / 2 if both else suspicion[seen]
-        groups = np.array_split(np.argsort(order, kind="stable"), max(1, min(ORDER_BINS, len(seen) // ORDER_LEAST)))
+        groups = alike(order, min(ORDER_BINS, len(seen) // ORDER_LEAST))
         # A trace of the order itself keeps ranks apart where the curve is flat.
         level = curve(order, groups, np.array([wrong[seen][g].mean() for g in groups]))
         found[seen] = np.clip(level + 1e-4 * (order - 0.5), 0.0, 1.0)

@@ -30,6 +30,7 @@ BOOTSTRAP_DRAWS = 400
 # How often g must be wrong to explain the labels, were the noise the same for every sample of a class: above the first
 # its mistakes may hide some noise, above the second one should doubt that the noise is the same.
 NOTICEABLE_ERROR, SUSPICIOUS_ERROR = 0.10, 0.25
+HARDLY = 10  # labels of a class for each time it is predicted
 WIDE_INTERVAL = 0.05  # half the width of the interval above which the number alone says too little
 
 
@@ -42,7 +43,7 @@ class NoiseEstimate:
     high: float
     transition: FloatArray  # T-hat, rows sum to 1
     prior: FloatArray  # share of each true class
-    upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together
+    upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together; `high` if that is more
     concentration: float  # 1/(c-1) symmetric ... 1 pair
     uneven: bool  # mistakes prefer some classes, by more than chance
     counts: FloatArray  # labels that were counted for each row of T-hat
@@ -127,14 +128,29 @@ def by_chance(joint: FloatArray) -> bool:
     return bool(agreement - chance < 3 * np.sqrt(max(chance * (1 - chance), 1e-12) / n))
 
 
+def hardly_predicted(predicted: IntArray, given: IntArray, classes: int) -> IntArray:
+    """Codes of classes with so few labels that they may be too rare to be learnt, and hardly ever predicted: what a
+    classifier does not know it cannot judge. (Of a class with more labels the whole estimate speaks: `weak`.)"""
+    labelled, found = (np.bincount(codes[codes >= 0], minlength=classes) for codes in (given, predicted))
+    rare = (labelled > 0) & (labelled < 2 * CONFIDENT_LEAST)
+    return np.flatnonzero(rare & (HARDLY * found <= labelled))
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
 def trust_sentence(
-    counts: FloatArray, joint: FloatArray, prior: FloatArray, ratio: float, held_out: FloatArray | None = None
+    counts: FloatArray,
+    joint: FloatArray,
+    prior: FloatArray,
+    ratio: float,
+    held_out: FloatArray | None = None,
+    *,
+    between: tuple[float, float] | None = None,
+    names: Sequence[Any] | None = None,
 ) -> str:
-    """How far to trust the estimate; `joint` counts all predictions against given labels.
+    """How far to trust the estimate, which lies `between` these; `joint` counts all predictions against given labels.
 
     `held_out` counts those of networks that saw nothing of what they predict. g's are not of that kind: its training
     samples are those that a network trained on the very labels g then meets agreed with, and g repeats that network.
@@ -151,22 +167,24 @@ def trust_sentence(
         missed = (used < CONFIDENT_LEAST) & (labelled >= np.maximum(2 * CONFIDENT_LEAST, 4 * joint.sum(axis=1)))
         if missed.any():
             worst = int(np.argmax(np.where(missed, labelled, -1)))
+            named = repr(names[worst]) if names is not None else str(worst)
             return (
-                f"the classifier is weak: it predicts some class for {int(joint[worst].sum())} samples where"
+                f"the classifier is weak: it predicts class {named} for {int(joint[worst].sum())} samples where"
                 f" {int(labelled[worst])} are labelled so, too few to count its noise; try a better model"
             )
     if n < 2 * CONFIDENT_LEAST * len(counts) or fewest < CONFIDENT_LEAST:
         return f"too few samples: some class was counted from {fewest} labels; read the interval, not the number"
     error = 1 - agreement / max(1 - ratio, 1e-12)
+    low, high = between or (ratio, 1 - agreement)
     if error > SUSPICIOUS_ERROR:
         return (
             f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {percent(error)} of the"
-            f" samples to explain the labels; the truth lies between {percent(ratio)} and {percent(1 - agreement)}"
+            f" samples to explain the labels; the truth lies between {percent(low)} and {percent(high)}"
         )
     if error > NOTICEABLE_ERROR:
         return (
-            f"fair: the classifier's own mistakes may hide noise; the truth lies between {percent(ratio)} and"
-            f" {percent(1 - agreement)}, nearer the first where the noise is the same for all samples of a class"
+            f"fair: the classifier's own mistakes may hide noise; the truth lies between {percent(low)} and"
+            f" {percent(high)}, nearer the first where the noise is the same for all samples of a class"
         )
     counted = counts.sum()
     if 1.96 * np.sqrt(ratio * (1 - ratio) / counted) > WIDE_INTERVAL:
@@ -182,6 +200,7 @@ def estimate_from_scores(
     seed: int,
     method: str,
     held_out: Sequence[Scores] | None = None,
+    names: Sequence[Any] | None = None,
 ) -> NoiseEstimate:
     """The estimate from scores of both halves, whoever made them; `held_out` tells whether there is anything to it."""
     counts = sum(
@@ -189,23 +208,26 @@ def estimate_from_scores(
     )
     joint = _joint(scores, given, classes)
     prior = joint.sum(axis=1) / joint.sum()
-    transition = transition_from_counts(counts, prior)
+    transition = transition_from_counts(counts, prior, joint.sum(axis=0) / joint.sum())
     ratio = float(np.clip(prior @ (1 - np.diagonal(transition)), 0, 1))  # sums of shares may round to more than 1
     low, high = bootstrap_interval(counts, prior, seed)
+    low, high = min(low, ratio), max(high, ratio)
+    upper = max(high, 1 - float(np.trace(joint) / joint.sum()))  # few counted labels may say more than all
     return NoiseEstimate(
         ratio=ratio,
-        low=min(low, ratio),
-        high=max(high, ratio),
+        low=low,
+        high=high,
         transition=transition,
         prior=prior,
-        upper_bound=max(ratio, 1 - float(np.trace(joint) / joint.sum())),  # few counted labels may say more than all
+        upper_bound=upper,
         concentration=concentration(transition, prior),
         uneven=uneven(counts),
         counts=counts.sum(axis=1),
         method=method,
         trust=trust_sentence(
-            counts, joint, prior, ratio, None if held_out is None else _joint(held_out, given, classes)
-        ),
+            counts, joint, prior, ratio, None if held_out is None else _joint(held_out, given, classes),
+            between=(low, upper), names=names,
+        ),  # fmt: skip
     )
 
 
@@ -229,6 +251,7 @@ def cross_fitted_steps(
     keep_best: bool = False,
     more: Sequence[Split] = (),
     held_out: Sequence[Scores] | None = None,
+    names: Sequence[Any] | None = None,
 ) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
     """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
 
@@ -244,7 +267,7 @@ def cross_fitted_steps(
     given = [labels[half] for half in halves]
     if min(len(np.unique(labels[p])) for both in picked for p in both) < 2:
         method = "confident counting without cross-fitting: too few samples were selected"
-        return estimate_from_scores(scores, given, classes, seed=seed, method=method), None
+        return estimate_from_scores(scores, given, classes, seed=seed, method=method, names=names), None
     jobs = [
         Job(
             f"{name}-estimate-{1 + k}" + (f"-split{1 + s}" if s else ""),
@@ -262,5 +285,6 @@ def cross_fitted_steps(
         seed=seed,
         method="cross-fitted confident counting",
         held_out=scores if held_out is None else held_out,
+        names=names,
     )
     return estimate, (first, second)

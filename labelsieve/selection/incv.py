@@ -28,6 +28,7 @@ from labelsieve.selection.estimate import (
     NoiseEstimate,
     cross_fitted_steps,
     estimate_from_scores,
+    hardly_predicted,
     pair_counts,
     remove_ratio,
 )
@@ -134,7 +135,9 @@ def iteration(
         state = with_paper_noise(state, history["agreement"][0], classes, settings) if k == 1 else state
     elif k == 1:
         seeds = split_seeds(seed, k, (3, 4), settings.repeats)
-        state, told = yield from measured(state, given, classes, splits, looks, settings, seed, seeds, name, keep_best)
+        state, told = yield from measured(
+            state, given, classes, splits, looks, settings, seed, seeds, name, keep_best, names
+        )
         history |= told
     else:
         looks_now = unmixed_again(state, scored, looks, given)
@@ -145,7 +148,8 @@ def iteration(
         agrees = state.predicted[half] == given[half]
         # A label the training never saw could not be predicted: its samples stay candidates, whatever their loss.
         seen = np.bincount(given[job.train], minlength=classes) > 0
-        pool = half[~agrees & seen[given[half]]]
+        # Nor can labels be judged of a class that is hardly ever predicted.
+        pool = half[~agrees & seen[given[half]] & ~state.unjudged[half]]
         removed = largest_losses(pool, state.loss[pool], int(state.remove_ratio * int(agrees.sum())))
         verdict[half[agrees]], verdict[removed] = SELECTED, REMOVED
         fell[half[agrees]] = fell[removed] = k
@@ -187,6 +191,7 @@ def measured(
     job_seeds: Sequence[int],
     name: str,
     keep_best: bool,
+    names: Sequence[Any] | None,
 ) -> Generator[list[Job], list[Scores], tuple[INCVState, dict[str, Any]]]:
     """Iteration 1 of protocol "auto": the noise, what follows from it, and who selects."""
     scored = splits[0]
@@ -195,7 +200,7 @@ def measured(
     first, second = better_unmixed(looks, labels, first_count)[0]
     estimate, again = yield from cross_fitted_steps(
         given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
-        keep_best=keep_best, more=splits[1:],
+        keep_best=keep_best, more=splits[1:], names=names,
     )  # fmt: skip
     # The first count was good enough to choose what g learns from; the estimate by g is better.
     answers, unmixes = better_unmixed(looks, labels, estimate)
@@ -205,6 +210,10 @@ def measured(
     if again is not None:
         state, told["selector"] = best_of_both(state, scored, answers, again, given, estimate)
     state = with_measured_noise(with_judgement(state, given, estimate), estimate, settings)
+    for code in np.unique(given[state.unjudged]).tolist():
+        named, labels_of_it = names[code] if names is not None else code, int(np.sum(given == code))
+        note = f"class {named!r} ({labels_of_it} labels) is hardly ever predicted: its labels are not judged, and stay"
+        state = replace(state, notes=(*state.notes, note))
     if unmixes:
         note = "mistakes prefer some classes: what networks predict is corrected for it before it selects"
         state = replace(state, notes=(*state.notes, note))
@@ -322,6 +331,9 @@ def with_judgement(state: INCVState, given: IntArray, estimate: NoiseEstimate) -
     # Where predicted and given label are the same, no other one is suggested.
     differ = state.predicted != given
     share = np.where(differ, np.minimum(suggested / np.maximum(wrong, 1e-12), 1.0), 0.0)
+    unknown = np.isin(given, hardly_predicted(state.predicted, given, len(estimate.transition)))
+    if not unknown.all():
+        wrong[unknown] = share[unknown] = np.nan
     return replace(state, wrong=wrong, share=share)
 
 
@@ -364,14 +376,14 @@ def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray,
     joint = pair_counts(state.predicted[candidates], given[candidates], classes)
     right, P = expected_right(joint, state.left)
     cell, stays = state.predicted[candidates] * classes + given[candidates], state.verdict[candidates] == CANDIDATE
-    shares = []
-    for weight in (1 - state.wrong[candidates], state.wrong[candidates]):
+    wrong, shares = np.where(np.isnan(state.wrong), state.noise_ratio, state.wrong), []
+    for weight in (1 - wrong[candidates], wrong[candidates]):
         whole, part = (np.bincount(cell, weights=w, minlength=classes**2) for w in (weight, weight * stays))
         shares.append((part / np.maximum(whole, 1e-300)).reshape(classes, classes))
     left = left_over(state.left, P, joint, *shares)
     kept = state.kept + selected_pairs(joint, state.left, P)
     if not can_invert(state.transition):
-        right = float(np.sum(1 - state.wrong[state.selected])) - state.right
+        right = float(np.sum(1 - wrong[state.selected])) - state.right
     return replace(state, right=state.right + right, left=left, kept=kept)
 
 

@@ -48,8 +48,9 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
     suspicion = state.suspicion
     if judged:
         suspicion = calibrated_suspicion(state.suspicion, state.wrong, both=can_invert(state.transition))
+        suspicion = np.where(state.unjudged, state.noise_ratio, suspicion)  # as wrong as any, and nothing to suggest
     # Selected is a sample exactly where predicted and given label are the same.
-    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.share)
+    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * np.nan_to_num(state.share))
     return JudgedSelection(
         verdict=state.verdict,
         iteration=state.iteration,

@@ -3,8 +3,9 @@
 Five hundred labels of a class under symmetric noise of 0.8 leave each of nine entries of 0.09 uncertain by 0.013, which
 adds up to a row error of 0.1 without any mistake of the classifier. So entries that should be alike are drawn together,
 each by the share of its row's variance that chance is expected to make (empirical Bayes): the rows' noise towards their
-mean, and where it goes towards an even spread. Pair noise or noisy single classes differ by far more than chance and
-stay as they were counted.
+mean, and where it goes towards an even spread, as far as there are labels for that: a class that is given to few
+samples cannot be what many others became. Pair noise or noisy single classes differ by far more than chance and stay as
+they were counted.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ def uneven(counts: FloatArray) -> bool:
     return spread > UNEVEN * chance
 
 
-def transition_from_counts(counts: FloatArray, prior: FloatArray) -> FloatArray:
-    """T-hat whose rows borrow from each other what they cannot say themselves; `prior` @ its noise is as counted."""
+def transition_from_counts(counts: FloatArray, prior: FloatArray, given_share: FloatArray) -> FloatArray:
+    """T-hat whose rows borrow from each other what they cannot say themselves; `prior` @ its noise is as counted.
+
+    `prior` are the shares of the true classes, `given_share` those of the given labels.
+    """
     c, total = len(counts), counts.sum(axis=1)
     if not total.any():
         return np.eye(c)
@@ -47,19 +51,26 @@ def transition_from_counts(counts: FloatArray, prior: FloatArray) -> FloatArray:
     ratio = own + borrowed * (centre - own)
 
     if c > 2:
-        off = _off_diagonal(T)
-        even = off.mean(axis=1, keepdims=True)
-        each = ratio / (c - 1)
-        chance = (c - 2) * each * (1 - each) / size
-        borrowed = _borrowed(chance, float(np.sum((off - even)[seen] ** 2) - chance[seen].sum()), c)
-        spread = np.where(own[:, None] > 0, off / np.maximum(own, 1e-300)[:, None], 1 / (c - 1))
-        spread += borrowed[:, None] * (1 / (c - 1) - spread)
-        off = ratio[:, None] * spread
+        off, even = _off_diagonal(T), _even_spread(given_share, mean)
+        expected = ratio[:, None] * even
+        chance = np.sum(expected * (1 - expected), axis=1) / size * (c - 2) / (c - 1)
+        excess = float(np.sum((off - own[:, None] * even)[seen] ** 2) - chance[seen].sum())
+        borrowed = _borrowed(chance, excess, c)[:, None]
+        spread = np.where(own[:, None] > 0, off / np.maximum(own, 1e-300)[:, None], even)
+        off = ratio[:, None] * (spread + borrowed * (even - spread))
     else:
         off = ratio[:, None]
     found = np.diag(1 - ratio)
     found[~np.eye(c, dtype=bool)] = off.ravel()
     return found
+
+
+def _even_spread(given_share: FloatArray, ratio: float) -> FloatArray:
+    """Where noise goes that prefers nothing, c x (c - 1): to all others alike, but no more than there are labels."""
+    c = len(given_share)
+    most = np.minimum(1 / (c - 1), given_share / max(ratio, 1e-9))
+    rows = _off_diagonal(np.tile(np.maximum(most, 1e-9), (c, 1)))
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
 def _borrowed(chance: FloatArray, excess: float, c: int) -> FloatArray:

@@ -24,7 +24,7 @@ class INCVState:
     loss: FloatArray
     suspicion: FloatArray  # mean over the held-out looks a sample got; nan before the first
     looks: NDArray[np.int16]
-    wrong: FloatArray  # P(given label is wrong) as iteration 1 judges it (`calibrate`); nan with protocol "paper"
+    wrong: FloatArray  # P(given label is wrong) as iteration 1 judges it (`calibrate`); nan: not judged, with "paper" none
     share: FloatArray  # P(predicted label is the true one | given label is wrong); nan where `wrong` is
     transition: FloatArray  # c x c
     left: FloatArray  # c x c: candidates by true class (estimated) and given label
@@ -70,6 +70,12 @@ class INCVState:
     @property
     def removed(self) -> IntArray:
         return np.flatnonzero(self.verdict == REMOVED)
+
+    @property
+    def unjudged(self) -> NDArray[np.bool_]:
+        """Labels of classes that are too rare to be learnt, where the others were judged."""
+        unknown = np.isnan(self.wrong)
+        return unknown & (not unknown.all())
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """(arrays, JSON-able rest)."""

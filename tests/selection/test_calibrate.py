@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from labelsieve import metrics, noise, scoring, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.selection.calibrate import (
+    alike,
     calibrated_suspicion,
     judge,
     mistaken_for,
@@ -220,3 +221,16 @@ def test_more_classes_than_can_be_judged():
     selection = drive(incv_steps(given, classes, settings=INCVSettings(n_iterations=1), seed=0), Knows())
     np.testing.assert_allclose(selection.suspicion, 0.05)
     assert np.isnan(selection.suggested_probability).all()
+
+
+def test_equal_values_are_one_group_whatever_their_order():
+    groups = alike(np.array([0.5, 0.1, 0.5, 0.5, 0.9, 0.1, 0.5]), 3)
+    assert [sorted(g.tolist()) for g in groups] == [[1, 5], [0, 2, 3, 4, 6]]
+    assert [len(g) for g in alike(np.zeros(9), 4)] == [9]
+    assert [len(g) for g in alike(np.arange(8) / 8, 4)] == [2, 2, 2, 2] and alike(np.empty(0), 3) == []
+    given = np.repeat([0, 1], 100)
+    predicted = given.copy()
+    given[:20], given[100:120] = 1, 0  # wrong labels come first, and nothing else tells them apart
+    same = dict(probability=np.where(given == predicted, 0.9, 0.1), confidence=np.full(200, 0.9))
+    found = judge(given, predicted, transition=theory.symmetric(2, 0.2), prior=np.full(2, 0.5), **same)
+    assert found.wrong[given != predicted].min() > 0.9

@@ -11,6 +11,7 @@ from labelsieve.selection.estimate import (
     eq4_ratio,
     eq5_ratio,
     estimate_from_scores,
+    hardly_predicted,
     pair_counts,
     remove_ratio,
 )
@@ -147,7 +148,7 @@ def test_a_class_never_predicted_is_told_where_its_samples_make_up_most_of_the_n
     predicted = np.concatenate([np.repeat([0, 1], [30, 10]), np.repeat([1, 0], [30, 10]), np.repeat([0, 1], 20)])
     found = estimate_from_scores([scores(predicted, np.full(120, 0.9))], [given], 3, seed=0, method="test")
     assert found.ratio == pytest.approx(0.5)
-    assert found.trust.startswith("the classifier is weak: it predicts some class for 0 samples where 40 are labelled")
+    assert found.trust.startswith("the classifier is weak: it predicts class 2 for 0 samples where 40 are labelled")
 
 
 def test_a_class_with_few_labels_is_not_the_classifiers_fault():
@@ -176,3 +177,18 @@ def test_without_enough_selected_the_first_scores_are_counted():
     estimate, again = end.value.value
     assert again is None and "without cross-fitting" in estimate.method
     assert estimate.ratio == pytest.approx(1.0)
+
+
+def test_classes_that_are_hardly_predicted_are_those_with_few_labels():
+    given = np.repeat([0, 1, 2, 3], [100, 12, 12, 60])
+    predicted = np.where(given == 1, 0, given)
+    predicted[given == 3] = 0  # so many labels that it is the classifier that is weak
+    predicted[112:122] = 0  # two of twelve are found: it is known
+    assert hardly_predicted(predicted, given, 4).tolist() == [1]
+
+
+def test_what_is_printed_as_most_is_no_less_than_the_interval():
+    given = np.r_[np.zeros(30, dtype=int), np.ones(30, dtype=int)]
+    given[[3, 40, 41]] = 1 - given[[3, 40, 41]]
+    found = estimate_from_scores([scores(np.repeat([0, 1], 30))], [given], 2, seed=0, method="test")
+    assert found.low <= found.ratio <= found.high <= found.upper_bound

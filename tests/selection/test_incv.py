@@ -397,3 +397,19 @@ def test_heavy_noise_leaves_an_expected_precision_that_is_near():
     assert found.expected_precision == pytest.approx(measured, abs=0.08)
     assert found.expected_precision == pytest.approx(np.mean(1 - states[0].wrong[found.selected]))
     assert found.expected_precision > theory.label_precision(theory.symmetric(10, 0.85)) + 0.1  # proposition 2
+
+
+def test_labels_of_a_class_too_rare_to_be_predicted_are_not_judged():
+    truth = np.r_[np.arange(400) % 3, np.full(12, 3)]
+    labels = truth.copy()
+    labels[:80] = (labels[:80] + 1) % 3
+    rare = truth == 3
+    trainer = Scripted(np.where(rare, np.arange(412) % 3, truth), 4)  # what it says of the rare ones is anything else
+    settings = INCVSettings(remove_ratio=2.0)
+    selection = drive(incv_steps(labels, 4, settings=settings, seed=0, names=list("abcd")), trainer)
+    assert selection.candidate[rare].all() and not selection.removed[rare].any()
+    assert np.allclose(selection.suspicion[rare], selection.noise_ratio)
+    assert (selection.suggested_probability[rare] == 0).all()
+    assert selection.suspicion[:80].min() > selection.suspicion[rare].max()
+    assert any("class 'd' (12 labels) is hardly ever predicted" in note for note in selection.notes)
+    assert selection.expected_precision > 0.95
