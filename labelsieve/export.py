@@ -85,7 +85,8 @@ def corrected(
     told = {"keep": "kept their given label", "suggested": "took the suggested label", "drop": "were left out"}[rule]
     count, kept = int(open_suspects.sum()), int(np.sum(open_suspects & ~taken))
     note = f"{count - kept:,} undecided suspects {told}" if count else ""
-    return Outcome(label, stays, note + (f", {kept:,} kept theirs: the suggestion is no likelier right" if kept else ""))
+    note += f", {kept:,} kept theirs: the suggestion is no likelier right" if kept else ""
+    return Outcome(label, stays, note)
 
 
 def export(

@@ -225,9 +225,14 @@ def estimate_from_scores(
         counts=counts.sum(axis=1),
         method=method,
         trust=trust_sentence(
-            counts, joint, prior, ratio, None if held_out is None else _joint(held_out, given, classes),
-            between=(low, upper), names=names,
-        ),  # fmt: skip
+            counts,
+            joint,
+            prior,
+            ratio,
+            None if held_out is None else _joint(held_out, given, classes),
+            between=(low, upper),
+            names=names,
+        ),
     )
 
 

@@ -18,13 +18,17 @@ from labelsieve.errors import InputError
 from labelsieve.execute.local import check_executor
 from labelsieve.execute.losses import check_loss, method_of
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.selection.defaults import default_estimator
+from labelsieve.selection.defaults import default_estimator, is_text
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps, rare_classes
 from labelsieve.selection.inputs import check_samples, encode_labels
 from labelsieve.selection.ncv import ncv_settings
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Trainer
+
+
+FAST = "fast"
+CLASSIFIERS = ("boosting", "forest", "logistic", "nearest", "neighbours", "svm", "tfidf", "trees")
 
 
 class RareClassWarning(UserWarning):
@@ -37,8 +41,9 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : a scikit-learn classifier (with `predict_proba`, `decision_function` or only `predict`), a function that
-        returns a new `torch.nn.Module`, "fast" (a network for small pictures, uint8 [n, height, width, channels], made
-        for a GPU), or None: a sensible one for the data.
+        returns a new `torch.nn.Module`, one of the command line's names: "boosting", "forest", "logistic", "nearest",
+        "neighbours", "svm", "tfidf" (texts), "trees", "fast" (a network for small pictures, uint8 [n, height, width,
+        channels], made for a GPU), or None: a sensible one for the data.
     n_iterations : rounds; fewer are run where a further one would add nothing.
     remove_ratio : samples removed for each one selected; "auto" takes it from the measured noise.
     random_state : int, RandomState or None. The same number gives the same answer, on any number of workers.
@@ -56,6 +61,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     noise_ratio_, transition_matrix_ : share of wrong labels; T[i, j] = P(given label j | true class i).
     predicted_, probability_, loss_ : held-out prediction, probability of the given label, its cross-entropy.
     suspicion_ : 0..1, the probability that the label is wrong; sorting by it ranks the suspects.
+    suggested_ : the label to use: the predicted one where the given label is doubted, else the given one.
     suggested_probability_ : that the predicted label is the true one (nan with protocol "paper", which judges nothing;
         `suspicion_` is then a rank only).
     iteration_ : in which iteration the verdict fell; 0 for candidates.
@@ -108,11 +114,14 @@ class INCV(BaseEstimator):  # type: ignore[misc]
 
     def _select(self, X: Any, y: Any, settings: INCVSettings, name: str) -> None:
         check_executor(self.executor)
-        X = check_samples(self, X, y)
+        try:
+            X = check_samples(self, X, y)
+        except ValueError as problem:
+            raise in_our_words(problem, X) from None
         classes, codes = encode_labels(y)
         seed = draw_seed(self.random_state)
         trainer = self._trainer(X, len(classes), seed)
-        if isinstance(self.estimator, str):  # "fast" is the only one
+        if isinstance(self.estimator, str) and self.estimator == FAST:
             settings = settings.for_fast_network()
         steps = incv_steps(codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist())
         selection = drive(steps, trainer)
@@ -130,6 +139,8 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         self.noise_ratio_ = selection.noise_ratio
         self.transition_matrix_ = selection.transition_matrix
         self.predicted_: NDArray[Any] = classes[selection.predicted]
+        doubted = ~selection.selected & (selection.predicted >= 0)
+        self.suggested_: NDArray[Any] = classes[np.where(doubted, selection.predicted, codes)]
         self.probability_ = selection.probability
         self.loss_ = selection.loss
         self.suspicion_ = selection.suspicion
@@ -141,9 +152,11 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         self.notes_ = list(selection.notes)
 
     def _trainer(self, X: Any, classes: int, seed: int) -> Trainer:
-        if isinstance(self.estimator, str):
+        if isinstance(self.estimator, str) and self.estimator == FAST:
             return self._fast_trainer(X, classes)
         estimator = default_estimator(X) if self.estimator is None else self.estimator
+        if isinstance(estimator, str):
+            estimator = _named_for(estimator, X)
         network = is_network_factory(estimator)
         check_loss(self.loss, network=network)
         if network:
@@ -162,8 +175,6 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         return SklearnTrainer(X, estimator, classes, self.executor)
 
     def _fast_trainer(self, X: Any, classes: int) -> Trainer:
-        if self.estimator != "fast":
-            raise InputError(f'estimator: {self.estimator!r} is not known; the one that goes by name is "fast"')
         from labelsieve.engine.fast import EPOCHS
         from labelsieve.execute.fast import LABEL_SMOOTHING, FastTrainer
 
@@ -227,6 +238,37 @@ def is_network_factory(estimator: Any) -> bool:
     return callable(estimator) and not hasattr(estimator, "fit")
 
 
+def _named_for(name: str, x: Any) -> Any:
+    """The classifier of that name, where it reads samples like these."""
+    if name not in CLASSIFIERS:
+        names = ", ".join(map(repr, (FAST, *CLASSIFIERS)))
+        raise InputError(f"estimator: {name!r} is not known; by name go {names}, or give a classifier itself")
+    if is_text(x) != (name == "tfidf"):
+        told = "does not read texts: choose 'tfidf'" if is_text(x) else "reads texts, not rows of numbers"
+        raise InputError(f"estimator: {name!r} {told}")
+    return named_classifier(name)
+
+
+def in_our_words(problem: ValueError, x: Any) -> ValueError:
+    """scikit-learn's refusal of samples, told as what is wrong, where, and what to do; any other one as it is."""
+    if isinstance(problem, InputError):
+        return problem
+    if "could not convert string to float" in str(problem):
+        return InputError(
+            "X: it holds texts where numbers are needed; give a plain list of texts, or turn these columns into numbers "
+            "first (sklearn.preprocessing.OneHotEncoder)"
+        )
+    if "NaN" not in str(problem) and "infinity" not in str(problem):
+        return problem
+    values = getattr(x, "data", None) if hasattr(x, "tocsr") else x
+    bad = ~np.isfinite(np.asarray(values, dtype=np.float64))
+    rows = np.unique(np.nonzero(bad)[0]) if bad.ndim > 1 else ()
+    where = f" in {len(rows):,} samples, the first is sample {rows[0]}" if len(rows) else ""
+    return InputError(
+        f"X: it contains NaN or infinity{where}; fill these values (sklearn.impute.SimpleImputer) or drop the samples"
+    )
+
+
 def draw_seed(random_state: Any) -> int:
     """A number from whatever scikit-learn accepts; an int is itself."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
@@ -236,3 +278,42 @@ def draw_seed(random_state: Any) -> int:
     from sklearn.utils import check_random_state
 
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def named_classifier(name: str) -> Any:
+    """What `--model` on the command line calls so."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if name in ("nearest", "neighbours"):
+        from sklearn.neighbors import KNeighborsClassifier
+
+        # The nearest one alone repeats its label, right or wrong: it memorises, as the theory assumes.
+        return (
+            KNeighborsClassifier(1) if name == "nearest" else make_pipeline(StandardScaler(), KNeighborsClassifier(10))
+        )
+    if name == "forest":
+        from sklearn.ensemble import RandomForestClassifier
+
+        return RandomForestClassifier(200)
+    if name == "boosting":
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier()
+    if name == "trees":
+        from sklearn.ensemble import ExtraTreesClassifier
+
+        return ExtraTreesClassifier(200, min_samples_leaf=3)
+    if name == "svm":
+        from sklearn.svm import SVC
+
+        return make_pipeline(StandardScaler(), SVC())
+    from sklearn.linear_model import LogisticRegression
+
+    if name == "logistic":
+        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(C=10, max_iter=1000)
+    )

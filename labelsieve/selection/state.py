@@ -24,7 +24,7 @@ class INCVState:
     loss: FloatArray
     suspicion: FloatArray  # mean over the held-out looks a sample got; nan before the first
     looks: NDArray[np.int16]
-    wrong: FloatArray  # P(given label is wrong) as iteration 1 judges it (`calibrate`); nan: not judged, with "paper" none
+    wrong: FloatArray  # P(given label is wrong) as iteration 1 judges it (`calibrate`); nan where it does not
     share: FloatArray  # P(predicted label is the true one | given label is wrong); nan where `wrong` is
     transition: FloatArray  # c x c
     left: FloatArray  # c x c: candidates by true class (estimated) and given label

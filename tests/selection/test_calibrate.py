@@ -231,6 +231,6 @@ def test_equal_values_are_one_group_whatever_their_order():
     given = np.repeat([0, 1], 100)
     predicted = given.copy()
     given[:20], given[100:120] = 1, 0  # wrong labels come first, and nothing else tells them apart
-    same = dict(probability=np.where(given == predicted, 0.9, 0.1), confidence=np.full(200, 0.9))
+    same = {"probability": np.where(given == predicted, 0.9, 0.1), "confidence": np.full(200, 0.9)}
     found = judge(given, predicted, transition=theory.symmetric(2, 0.2), prior=np.full(2, 0.5), **same)
     assert found.wrong[given != predicted].min() > 0.9
