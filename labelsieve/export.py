@@ -22,7 +22,7 @@ from labelsieve.errors import InputError
 from labelsieve.export_folder import safe_name, write_folder
 from labelsieve.files import atomic_path, atomic_writer
 from labelsieve.report.columns import Columns, read_columns
-from labelsieve.report.facts import RANDOM, WEAK, nested
+from labelsieve.report.facts import ignorance
 from labelsieve.report.samples import SourceTable, find_source, open_samples
 from labelsieve.review.book import DECISIONS, DROP, UNDECIDED, latest
 from labelsieve.runfolder import RunFolder
@@ -121,7 +121,7 @@ def export(
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
     state, decided_label, lines = latest(folder, columns)
     suggestions, reason = read_suggestions(folder / NAME), ""
-    if undecided == "auto" and (reason := knows_nothing(folder.read_summary())):
+    if undecided == "auto" and (reason := ignorance(folder.read_summary())):
         undecided = "keep"  # a model that knows nothing suggests nothing
     outcome = corrected(columns, state, decided_label, undecided, suggestions)
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
@@ -161,15 +161,6 @@ def export(
     if note and reason:
         note += f", because {reason} (--undecided suggested takes the suggestions all the same)"
     return Exported(target, len(rows), changed, dropped, note)
-
-
-def knows_nothing(summary: Mapping[str, Any]) -> str:
-    """Why nothing should be changed, where the selection itself said that it cannot tell these labels from random ones,
-    or misses whole classes."""
-    trust = next((str(entry["trust"]) for entry in nested(summary) if "trust" in entry), "")
-    if RANDOM in trust:
-        return "the labels cannot be told from random ones"
-    return WEAK if trust.startswith(WEAK) else ""
 
 
 def default_target(record: Mapping[str, Any], source: Path | None, what: What) -> Path:

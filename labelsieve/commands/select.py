@@ -77,6 +77,12 @@ or a torch factory."""
     label_column: str = "label"
     """Name of the column with the labels."""
 
+    text_column: str | None = None
+    """Name of the column with the texts, where it is not called text; the other columns are left out."""
+
+    id_column: str = "id"
+    """Name of the column with the samples' ids."""
+
     workers: int = 1
     """Processes for scikit-learn classifiers."""
 
@@ -107,8 +113,8 @@ or a torch factory."""
         from labelsieve.data.source import load_source
 
         return load_source(
-            source, labels=file, label_column=self.label_column, root=self.root, size=self.size, staging=staging,
-            progress=progress,
+            source, labels=file, label_column=self.label_column, text_column=self.text_column,
+            id_column=self.id_column, root=self.root, size=self.size, staging=staging, progress=progress,
         )  # fmt: skip
 
     def record(self, *, method: str, model: str, seed: int) -> dict[str, Any]:
@@ -122,7 +128,10 @@ or a torch factory."""
             "root": _absolute(self.root),
         }  # fmt: skip
         # Only where it was asked for: runs begun before these options were there go on.
-        chosen = {"loss": (self.loss, "ce"), "repeats": (self.repeats, 1)}
+        chosen = {
+            "loss": (self.loss, "ce"), "repeats": (self.repeats, 1), "text_column": (self.text_column, None),
+            "id_column": (self.id_column, "id"),
+        }  # fmt: skip
         return record | {name: value for name, (value, default) in chosen.items() if value != default}
 
 
@@ -217,6 +226,8 @@ def select_stage(
 
 def describe(summary: dict[str, Any]) -> list[str]:
     """A summary as lines for a person."""
+    from labelsieve.report.facts import ignorance
+
     counts = summary["counts"]
     n = summary["samples"]
     lines = [
@@ -224,6 +235,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
         f"{counts['removed']:,} removed"
         + (f", {summary['skipped']:,} could not be read (skipped.csv)" if summary["skipped"] else "")
     ]
+    unknown = bool(ignorance(summary))  # the notes say why
     header = ["", "expected", "measured"] if "measured_noise_ratio" in summary else ["", "expected"]
     rows = [header]
     for name, key in (
@@ -231,7 +243,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
         ("  label precision of the selected", "label_precision"),
         ("  label recall of the selected", "label_recall"),
     ):
-        row = [name, _percent(summary[key])]
+        row = [name, "not known" if unknown else _percent(summary[key])]
         rows.append([*row, _percent(summary[f"measured_{key}"])] if len(header) == 3 else row)
     return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"])]
 

@@ -61,10 +61,11 @@ class Facts:
     @property
     def trust(self) -> str | None:
         """The sentence that says how far to believe the estimate."""
-        for entry in nested(self.summary):
-            if isinstance(entry.get("trust"), str):
-                return str(entry["trust"])
-        return None
+        return trust_of(self.summary)
+
+    @property
+    def ignorance(self) -> str:
+        return ignorance(self.summary)
 
     @property
     def notes(self) -> list[str]:
@@ -88,12 +89,10 @@ class Facts:
         """One sentence that says it, one that explains it."""
         found, total = len(self.suspects), len(self.columns)
         ratio = self.noise_ratio
-        trust = self.trust or ""
-        random, weak = RANDOM in trust, trust.startswith(WEAK)
-        if random:
-            first = "These labels cannot be told from random ones."
-        elif weak:
+        if self.ignorance == WEAK:
             first = "The classifier is too weak to say how many labels are wrong."
+        elif self.ignorance:
+            first = "These labels cannot be told from random ones."
         elif ratio is None:
             first = f"{plural(found, 'label')} of {total:,} look wrong." if found else "No label looks wrong."
         elif ratio < 0.005 and not found:
@@ -106,9 +105,22 @@ class Facts:
         second = f"{plural(found, 'sample')} of {total:,} {are} with another label suggested"
         precision = number(self.summary.get("label_precision"))
         second += f"; {plural(self.selected, 'was', 'were')} selected as clean"
-        if precision is not None and self.selected and not (random or weak):
+        if precision is not None and self.selected and not self.ignorance:
             second += f", of which about {percent(precision)} are expected to be right"
         return first, second + "."
+
+
+def trust_of(summary: Mapping[str, Any]) -> str | None:
+    return next((entry["trust"] for entry in nested(summary) if isinstance(entry.get("trust"), str)), None)
+
+
+def ignorance(summary: Mapping[str, Any]) -> str:
+    """Why a selection's numbers say nothing, where it said so itself: it cannot tell the labels from random ones, or
+    misses whole classes. Empty where they do."""
+    trust = trust_of(summary) or ""
+    if RANDOM in trust:
+        return "the labels cannot be told from random ones"
+    return WEAK if trust.startswith(WEAK) else ""
 
 
 def read_facts(run: RunFolder) -> Facts:

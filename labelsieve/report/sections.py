@@ -57,6 +57,8 @@ def figures(facts: Facts) -> Markup:
     summary = facts.summary
     ratio, interval = facts.noise_ratio, facts.interval
     between = f"likely {percent(interval[0])} to {percent(interval[1])}" if interval else ""
+    if facts.ignorance:
+        ratio, between = None, facts.ignorance
     truth = number(summary.get("measured_noise_ratio"))
     if truth is not None:
         between += f"{', ' if between else ''}measured {percent(truth, 1)}"
@@ -70,7 +72,7 @@ def figures(facts: Facts) -> Markup:
         ("label_precision", "label precision of the selected"),
         ("label_recall", "label recall of the selected"),
     ):
-        expected = number(summary.get(key))
+        expected = None if facts.ignorance else number(summary.get(key))
         measured = number(summary.get(f"measured_{key}"))
         if expected is not None or measured is not None:
             small = f"measured {percent(measured, 1)}" if measured is not None else "the theory expects"
@@ -111,6 +113,8 @@ def what_next(facts: Facts) -> Markup:
     elif facts.decided:
         steps.append(el("li", el("strong", "All suspects are decided. "), "Nothing is left to review."))
     told = "Ids, columns and order stay as they were; the originals are not touched."
+    if facts.ignorance and not facts.decided:
+        told = f"No label is changed by itself, because {facts.ignorance}: decide on the suspects first. {told}"
     data = facts.record.get("data") or {}
     source = str(data.get("source") or "SOURCE")
     if os.path.isdir(source):  # noqa: PTH112 - unlike Path's, it raises at no name
@@ -172,6 +176,7 @@ def mistakes(facts: Facts) -> Markup:
         all_of_them = len(matrix) <= MOST_CLASSES
         chosen = list(range(len(matrix))) if all_of_them else _confused(facts, matrix)
         told = "Each row is a class as it really is, each column the label its samples were given, in percent."
+        told += " Classes that differ by no more than chance share what was counted, so a rare one has the others' row."
         if not all_of_them:
             told += f" The {len(chosen)} most confused of {len(matrix):,} classes are shown."
         part = matrix[np.ix_(chosen, chosen)]

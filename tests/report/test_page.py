@@ -142,6 +142,7 @@ def test_labels_that_are_random_are_said_to_be(tmp_path, runs):
     run.write_summary(summary)
     html = write_report(run).read_text(encoding="utf-8")
     assert "too weak to say how many labels are wrong" in html and "are expected to be right" not in html
+    assert "the theory expects" not in html.split("<nav")[0] and "No label is changed by itself" in html
 
 
 def test_many_classes_show_the_most_confused_ones(tmp_path):
