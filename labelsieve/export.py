@@ -34,6 +34,8 @@ Undecided = Literal["auto", "keep", "suggested", "drop"]
 WHATS = ("cleaned", "selected", "suspects", "decisions")
 UNDECIDEDS = ("auto", "keep", "suggested", "drop")
 PARQUET = (".parquet", ".pq")
+# A suggestion is taken that is nearly as likely right as the given label: where the noise is read low, all are read so.
+NEARLY = 0.75
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ def corrected(
     suggestions: Mapping[str, float] | None = None,
 ) -> Outcome:
     """Decisions first. For suspects nobody decided on, `undecided` says: keep the given label, take the suggested one
-    or drop the sample. "auto" takes a suggestion that is likelier right than the given label (`suggestions` knows how
-    likely, by id) until the first decision is made; from then on a person has looked, and only what was decided
+    or drop the sample. "auto" takes a suggestion unless the given label is clearly likelier right (`suggestions` knows
+    how likely, by id) until the first decision is made; from then on a person has looked, and only what was decided
     changes."""
     open_suspects = columns.suspect() & (state == UNDECIDED)
     rule, taken = undecided, open_suspects
@@ -75,7 +77,7 @@ def corrected(
             rows = np.flatnonzero(open_suspects)
             likely = np.array([suggestions.get(id, 1.0) for id in columns.ids.take(rows).to_pylist()])
             taken = np.zeros(len(open_suspects), dtype=bool)
-            taken[rows] = likely > 1 - np.nan_to_num(columns.suspicion[rows], nan=1.0)
+            taken[rows] = likely > NEARLY * (1 - np.nan_to_num(columns.suspicion[rows], nan=1.0))
     label = np.where(decided_label >= 0, decided_label, columns.label).astype(np.int32)
     stays = state != DROP
     if rule == "suggested":
@@ -85,7 +87,7 @@ def corrected(
     told = {"keep": "kept their given label", "suggested": "took the suggested label", "drop": "were left out"}[rule]
     count, kept = int(open_suspects.sum()), int(np.sum(open_suspects & ~taken))
     note = f"{count - kept:,} undecided suspects {told}" if count else ""
-    note += f", {kept:,} kept theirs: the suggestion is no likelier right" if kept else ""
+    note += f", {kept:,} kept theirs, which is likelier right" if kept else ""
     return Outcome(label, stays, note)
 
 

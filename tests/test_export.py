@@ -80,15 +80,15 @@ def test_without_any_decision_the_suggestions_are_taken(tmp_path):
     assert export(run, what="cleaned", to=tmp_path / "d.csv", undecided="drop").rows == 60 - len(suspects)
 
 
-def test_a_suggestion_that_is_no_likelier_than_the_label_is_not_taken(tmp_path):
+def test_a_suggestion_that_is_less_likely_than_the_label_is_not_taken(tmp_path):
     run = runs.table(tmp_path)
     first, second, *rest = suspects_of(run)
     lines = [f"{row.id},{row.label},{row.suspicion},{row.suggested}" for row in (first, second, *rest)]
-    likely = [max(0.0, 0.99 - first.suspicion), 1.0, *(1.0 for _ in rest)]
+    likely = [max(0.0, 0.7 * (1 - first.suspicion)), 1.0, *(1.0 for _ in rest)]
     table = "\n".join(f"{line},{p}" for line, p in zip(lines, likely, strict=True))
     (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{table}\n")
     done = export(run, to=tmp_path / "cleaned.csv")
-    assert done.changed == 1 + len(rest) and "1 kept theirs: the suggestion is no likelier right" in done.note
+    assert done.changed == 1 + len(rest) and "1 kept theirs, which is likelier right" in done.note
     assert rows_of(tmp_path / "cleaned.csv")[int(first.id)]["label"] == first.label
     assert export(run, to=tmp_path / "all.csv", undecided="suggested").changed == 2 + len(rest)
 

@@ -32,8 +32,8 @@ def export(
     to
         A .csv or .parquet file, or a folder (pictures only); default: here, after the source, as fruit-cleaned.csv.
     undecided
-        Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes suggestions that
-        are likelier right than the given label as long as there are no decisions at all, and keeps the labels once
+        Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestion,
+        unless the given label is clearly likelier right, as long as there are no decisions at all; it keeps the labels once
         there are (or where the run says that the labels cannot be told from random ones, or the classifier is weak).
     link
         Fill the folder with links to the pictures instead of copies.

@@ -114,6 +114,8 @@ def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = Non
         about["source"],
         labels=read_label_file(settings["labels"]) if settings.get("labels") else None,
         label_column=settings.get("label_column") or "label",
+        text_column=settings.get("text_column"),
+        id_column=settings.get("id_column") or "id",
         root=Path(settings["root"]) if settings.get("root") else None,
         size=settings.get("size"),
         staging=staging or run / "staged",

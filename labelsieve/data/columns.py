@@ -1,21 +1,36 @@
 """A table of numbers and categories with gaps, as the finite float32 matrix that every model can read.
 
-A number column is kept, its gaps filled with the median, and a column of 0 and 1 says where they were. A category
-column becomes one column a level (the rarest beyond `MOST_LEVELS` share one), a gap being a level of its own. Labels
-play no part. What was learnt from one table (`Encoding`) is plain JSON and reads the next one the same way.
+A number column is kept, its gaps filled with the median, and a column of 0 and 1 says where they were; a date is the
+number of its day. A category column becomes one column a level (the rarest beyond `MOST_LEVELS` share one), a gap being
+a level of its own. Words that are another one in every row are ids, and no features. Labels play no part. What was
+learnt from one table (`Encoding`) is plain JSON and reads the next one the same way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.cells import Form, Numbers, is_text, read_numbers
 from labelsieve.errors import InputError
 
 MOST_LEVELS = 50
+MOST_WORDS = 20  # for a missing number that are remembered
+
+Note = Callable[[str], None]
+Place = Callable[[int], str]  # where a person finds a row
+
+
+def silence(text: str) -> None:
+    """Nobody is told."""
+
+
+def by_row(row: int) -> str:
+    return f"row {row + 1}"
 
 
 @dataclass(frozen=True)
@@ -26,9 +41,14 @@ class Column:
     gaps: bool = False  # were there any: then a column says where
     levels: tuple[str, ...] = ()
     others: bool = False  # does a column stand for every other level
+    form: Literal["", "date", "text"] = ""  # a number that was written as a date; words that a model reads by itself
+    origin: float = 0.0  # the day that is 0: float32 has no room for minutes since 1970
+    missing: tuple[str, ...] = ()  # words among the numbers that say there is none
 
     @property
     def width(self) -> int:
+        if self.form == "text":
+            return 0
         return 1 + self.gaps if self.kind == "number" else len(self.levels) + self.others
 
 
@@ -40,12 +60,27 @@ class Encoding:
     def width(self) -> int:
         return sum(column.width for column in self.columns)
 
+    @property
+    def text(self) -> str | None:
+        """The one column that holds the samples, where they are texts."""
+        return next((column.name for column in self.columns if column.form == "text"), None)
+
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(column) for column in self.columns]
 
     @classmethod
     def from_json(cls, content: list[dict[str, Any]]) -> Encoding:
-        return cls(tuple(Column(**{**entry, "levels": tuple(entry["levels"])}) for entry in content))
+        """ValueError where an entry is none that `to_json` writes."""
+        columns = []
+        for entry in content:
+            # Models of earlier versions lack what is asked for with a default.
+            form, origin, missing = entry.get("form", ""), entry.get("origin", 0.0), entry.get("missing", [])
+            numeric, listed = type(origin) in (int, float), isinstance(missing, list | tuple)
+            if form not in ("", "date", "text") or not numeric or not listed:
+                raise ValueError("a column that is not one of a table")
+            known = {**entry, "levels": tuple(entry["levels"]), "missing": tuple(map(str, missing))}
+            columns.append(Column(**known))
+        return cls(tuple(columns))
 
 
 class TableX:
@@ -78,51 +113,62 @@ class TableX:
         return {name: self.table.column(name)[i].as_py() for name in self.table.column_names}
 
 
-def encode_table(table: Any, *, where: str, encoding: Encoding | None = None) -> TableX:
-    """A pyarrow table of feature columns to `TableX`; with `encoding`, as another table was read."""
+def encode_table(
+    table: Any, *, where: str, encoding: Encoding | None = None, note: Note = silence, place: Place = by_row
+) -> TableX:
+    """A pyarrow table of feature columns to `TableX`; with `encoding`, as another table was read.
+
+    `note` is told what a person may want to know, `place` names a row for it.
+    """
     if encoding is None:
-        encoding = Encoding(tuple(_learn(name, table.column(name), where) for name in table.column_names))
+        encoding = _learn_all(table, where, note)
     lacking = [column.name for column in encoding.columns if column.name not in table.column_names]
     if lacking:
         raise InputError(f"{where} lacks the columns {', '.join(lacking)} that the model was trained with")
     matrix = np.zeros((table.num_rows, encoding.width), dtype=np.float32)
     at = 0
     for column in encoding.columns:
-        _fill(matrix[:, at : at + column.width], column, table.column(column.name), where)
+        out, values = matrix[:, at : at + column.width], table.column(column.name)
+        if column.kind == "number":
+            _fill_numbers(out, column, values, where, note, place)
+        else:
+            _fill_levels(out, column, values)
         at += column.width
     return TableX(matrix, encoding, table.select([column.name for column in encoding.columns]))
 
 
-def _is_number(values: Any) -> bool:
-    import pyarrow as pa
-
-    kind = values.type
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
-
-
-def _numbers(values: Any, name: str, where: str) -> NDArray[np.float64]:
-    """Float64 with nan for gaps; infinite values are refused."""
-    import pyarrow as pa
-
-    numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-    if np.isinf(numbers).any():
-        row = int(np.isinf(numbers).argmax())
-        raise InputError(f"{where}: column {name!r} is infinite in row {row + 1}")
-    return numbers
-
-
-def _texts(values: Any) -> list[str]:
-    # A gap and an empty cell are the same to whoever wrote the file.
-    return ["" if value is None else str(value) for value in values.to_pylist()]
-
-
-def _learn(name: str, values: Any, where: str) -> Column:
-    if _is_number(values):
-        numbers = _numbers(values, name, where)
-        known = numbers[~np.isnan(numbers)]
-        return Column(
-            name, "number", median=float(np.median(known)) if len(known) else 0.0, gaps=len(known) < len(numbers)
+def _learn_all(table: Any, where: str, note: Note) -> Encoding:
+    columns, ids = [], []
+    for name in table.column_names:
+        column = _learn(name, table.column(name), where)
+        if column is None:
+            ids.append(name)
+        else:
+            columns.append(column)
+    if not columns:
+        raise InputError(
+            f"{where} has no columns of features: {', '.join(ids)[:300]} differ in every row, as ids do; "
+            "--text-column names the one with texts"
         )
+    for name in ids:
+        note(f"column {name} is left out: it differs in every row, as ids do")
+    return Encoding(tuple(columns))
+
+
+def _learn(name: str, values: Any, where: str) -> Column | None:
+    """What a column is; None where it is an id."""
+    numbers = read_numbers(values)
+    if numbers is not None:
+        known = _finite(numbers, name, where)
+        known = known[~np.isnan(known)]
+        median = float(np.median(known)) if len(known) else 0.0
+        gaps, missing = len(known) < len(numbers.values), numbers.words[:MOST_WORDS]
+        if numbers.form == "number":
+            return Column(name, "number", median=median, gaps=gaps, missing=missing)
+        origin = float(np.floor(median))
+        return Column(name, "number", form="date", median=median - origin, gaps=gaps, origin=origin, missing=missing)
+    if _are_ids(values):
+        return None
     levels, counts = np.unique(_texts(values), return_counts=True)
     if len(levels) <= MOST_LEVELS:
         return Column(name, "category", levels=tuple(levels.tolist()))
@@ -131,16 +177,56 @@ def _learn(name: str, values: Any, where: str) -> Column:
     return Column(name, "category", levels=tuple(sorted(levels[kept].tolist())), others=True)
 
 
-def _fill(out: NDArray[np.float32], column: Column, values: Any, where: str) -> None:
-    if column.kind == "number":
-        if not _is_number(values) and values.null_count < len(values):
-            raise InputError(f"{where}: column {column.name!r} holds text where the model was trained with numbers")
-        numbers = _numbers(values, column.name, where)
-        gaps = np.isnan(numbers)
-        out[:, 0] = np.where(gaps, column.median, numbers)
-        if column.gaps:
-            out[:, 1] = gaps
-        return
+def _are_ids(values: Any) -> bool:
+    """Words without blanks, each another one, and too many to be levels."""
+    import pyarrow.compute as pc
+
+    if not is_text(values.type):
+        return False
+    filled = values.filter(pc.not_equal(values, ""))  # nulls go as well
+    if len(filled) <= MOST_LEVELS or pc.any(pc.match_substring_regex(filled, r"\s")).as_py():
+        return False
+    return bool(pc.count_distinct(filled).as_py() == len(filled))
+
+
+def _finite(numbers: Numbers, name: str, where: str) -> NDArray[np.float64]:
+    infinite = np.isinf(numbers.values)
+    if infinite.any():
+        raise InputError(f"{where}: column {name!r} is infinite in row {int(infinite.argmax()) + 1}")
+    return numbers.values
+
+
+def _texts(values: Any) -> list[str]:
+    # A gap and an empty cell are the same to whoever wrote the file.
+    return ["" if value is None else str(value) for value in values.to_pylist()]
+
+
+def _fill_numbers(out: NDArray[np.float32], column: Column, values: Any, where: str, note: Note, place: Place) -> None:
+    form: Form = "date" if column.form == "date" else "number"
+    numbers = read_numbers(values, form)
+    # Where nothing is a number, this is another column, unless it only says what was said for missing before.
+    if numbers is None or (len(numbers.odd) and not numbers.filled and not set(numbers.words) <= set(column.missing)):
+        held = "text" if is_text(values.type) else str(values.type)
+        raise InputError(f"{where}: column {column.name!r} holds {held} where the model was trained with {form}s")
+    if len(numbers.odd):
+        note(_about_odd(column.name, numbers, place))
+    found = _finite(numbers, column.name, where) - column.origin
+    gaps = np.isnan(found)
+    out[:, 0] = np.where(gaps, column.median, found)
+    if column.gaps:
+        out[:, 1] = gaps
+
+
+def _about_odd(name: str, numbers: Numbers, place: Place) -> str:
+    first, count = place(int(numbers.odd[0])), len(numbers.odd)
+    example = f"{numbers.words[0][:40]!r}, {first}"
+    others = f"1 other value ({example}), which counts"
+    if count > 1:
+        others = f"{count:,} other values (the first is {example}), which count"
+    return f"column {name}: {numbers.filled:,} {numbers.form}s and {others} as missing"
+
+
+def _fill_levels(out: NDArray[np.float32], column: Column, values: Any) -> None:
     position = {level: i for i, level in enumerate(column.levels)}
     elsewhere = len(column.levels) if column.others else -1
     at = np.array([position.get(text, elsewhere) for text in _texts(values)], dtype=np.int64)

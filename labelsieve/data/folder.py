@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from labelsieve.data.conflicts import Same
 from labelsieve.data.labels import unique_ids
 from labelsieve.data.pictures import EXTENSIONS, Size, read_pictures, safe_path
 from labelsieve.errors import InputError
@@ -37,6 +38,7 @@ def load(
     size: Size = None,
     staging: Path | None = None,
     progress: Progress | None = None,
+    same: Same | None = None,
 ) -> LabelledData:
     """Class names are the folders' names. Without `labelled`, pictures may also lie in ROOT itself."""
     progress = progress or Progress(silent=True)
@@ -77,7 +79,7 @@ def load(
     codes = np.array(y, dtype=np.int64)
     return read_pictures(
         files, codes, tuple(classes), ids, name=root.resolve().name, size=size, staging=staging, skipped=skipped,
-        progress=progress,
+        progress=progress, same=same,
     )  # fmt: skip
 
 

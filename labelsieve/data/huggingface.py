@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from labelsieve.data.columns import Encoding, encode_table
-from labelsieve.data.labels import encode, unique_ids
+from labelsieve.data.columns import Encoding, Note, by_row
+from labelsieve.data.features import read_features
+from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids
 from labelsieve.data.table import NOT_FEATURES
-from labelsieve.data.text import texts
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
@@ -27,12 +27,15 @@ def load(
     spec: str,
     *,
     labelled: bool = True,
+    text_column: str | None = None,
+    id_column: str = "id",
     size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
     progress: Progress | None = None,
 ) -> LabelledData:
-    """The column `label` (or the one ClassLabel column), and an Image, a `text` or feature columns."""
+    """The column `label` (or the one ClassLabel column), and an Image, texts or feature columns."""
+    progress = progress or Progress(silent=True)
     where, _, query = spec.removeprefix("hf:").partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     unknown = [name for name in options if name not in OPTIONS]
@@ -41,25 +44,24 @@ def load(
     rows = _open(where, options)
     if len(rows) == 0:
         raise InputError(f"{spec} holds no samples")
-    y, classes, label = _labels(rows, options.get("label"), spec, labelled)
-    features = [name for name in rows.column_names if name not in (label, *NOT_FEATURES)]
+    y, classes, label = _labels(rows, options.get("label"), spec, labelled, progress.note)
+    if id_column != "id" and id_column not in rows.column_names:
+        raise InputError(f"{spec} has no column {id_column!r}: its columns are {', '.join(rows.column_names)}")
+    features = [name for name in rows.column_names if name not in (label, id_column, *NOT_FEATURES)]
     kinds = {name: type(rows.features[name]).__name__ for name in features}
-    ids = unique_ids(rows["id"] if "id" in rows.column_names else range(len(rows)), where=spec)
+    ids = unique_ids(rows[id_column] if id_column in rows.column_names else range(len(rows)), where=spec)
     name = Path(where).name
     pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
-    if pictures:
+    if pictures and text_column is None:
         return _pictures(
             rows, pictures[0], y, classes, ids, where=where, name=name, size=size, staging=staging, progress=progress
         )
-    if "text" in features:
-        return LabelledData(x=texts(rows["text"]), y=y, classes=classes, ids=ids, kind="text", name=name)
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
     if not plain:
         raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
     table = rows.with_format("arrow").select_columns(plain)[:]
-    return LabelledData(
-        x=encode_table(table, where=spec, encoding=encoding), y=y, classes=classes, ids=ids, kind="table", name=name
-    )
+    x, kind = read_features(table, where=spec, text_column=text_column, encoding=encoding, note=progress.note)
+    return LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
 
 
 def _open(where: str, options: dict[str, str]) -> Any:
@@ -91,7 +93,9 @@ def _open(where: str, options: dict[str, str]) -> Any:
     return loaded[split]
 
 
-def _labels(rows: Any, wanted: str | None, spec: str, labelled: bool) -> tuple[IntArray, tuple[Any, ...], str | None]:
+def _labels(
+    rows: Any, wanted: str | None, spec: str, labelled: bool, note: Note
+) -> tuple[IntArray, tuple[Any, ...], str | None]:
     names = rows.column_names
     typed = [name for name in names if type(rows.features[name]).__name__ == "ClassLabel"]
     label = wanted or ("label" if "label" in names else typed[0] if len(typed) == 1 else "label")
@@ -99,10 +103,12 @@ def _labels(rows: Any, wanted: str | None, spec: str, labelled: bool) -> tuple[I
         if labelled or wanted:
             raise InputError(f"{spec} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME")
         return np.full(len(rows), -1, dtype=np.int64), (), None
-    values = rows.with_format(None)[label][:]
-    for i, value in enumerate(values):
-        if value is None or value == "" or (label in typed and value < 0):
-            raise InputError(f"{spec}, row {i + 1}: the label is missing")
+    values, count = stripped(rows.with_format(None)[label][:])
+    missing = [i for i, value in enumerate(values) if value is None or value == "" or (label in typed and value < 0)]
+    if missing:
+        raise about_missing(spec, missing, by_row)
+    if count:
+        note(about_stripped(count))
     if label in typed:
         return np.asarray(values, dtype=np.int64), tuple(rows.features[label].names), label
     y, classes = encode(values, where=f"{spec}: {label}")

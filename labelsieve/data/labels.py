@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
+
+FEW = 5  # examples in one line
 
 
 def encode(labels: Sequence[Any] | NDArray[Any], *, where: str = "labels") -> tuple[IntArray, tuple[Any, ...]]:
@@ -54,6 +56,37 @@ def first_decimal(labels: Iterable[str]) -> int | None:
     return found
 
 
+def stripped(labels: Sequence[Any]) -> tuple[list[Any], int]:
+    """Labels without blanks at their ends, which nobody sees and nobody means; and how many had some."""
+    bare = [label.strip() if isinstance(label, str) else label for label in labels]
+    return bare, sum(before != after for before, after in zip(labels, bare, strict=True))
+
+
+def about_stripped(count: int) -> str:
+    return f"{count:,} label{'s' * (count > 1)} had blanks at the ends, which do not count"
+
+
+def about_missing(path: Path | str, missing: Sequence[int], place: Callable[[int], str]) -> InputError:
+    """What is raised for missing labels: how many, where the first few are (`place` names one), and what to do."""
+    if len(missing) == 1:
+        return InputError(f"{path}, {place(missing[0])}: the label is missing; fill it in or leave the sample out")
+    what, _, _ = place(missing[0]).partition(" ")
+    few = ", ".join(place(row).rpartition(" ")[2] for row in missing[:FEW]) + ", ..." * (len(missing) > FEW)
+    return InputError(
+        f"{path}: {len(missing):,} labels are missing ({what}s {few}); fill them in or leave these samples out"
+    )
+
+
+def about_case(classes: Iterable[Any]) -> str | None:
+    """A word on classes that only capitals tell apart; they stay apart."""
+    alike: dict[str, list[str]] = {}
+    for name in classes:
+        alike.setdefault(str(name).casefold(), []).append(str(name))
+    found = [" and ".join(map(repr, names)) for names in alike.values() if len(names) > 1]
+    more = f", so do {len(found) - FEW:,} more" if len(found) > FEW else ""
+    return f"classes {'; '.join(found[:FEW])} differ only in case{more}" if found else None
+
+
 def unique_ids(ids: Iterable[Any], *, where: str, line: int | None = None) -> NDArray[np.str_]:
     """Ids as text; a second one of the same name is refused. `line` is the first one's, where they come from lines."""
     texts = [str(id) for id in ids]
@@ -78,12 +111,15 @@ class LabelFile:
     labels: dict[str, str]
     true: dict[str, str] | None
     partial: bool = False
+    stripped: int = 0  # labels that had blanks at their ends
 
 
 def read_label_file(path: Path | str) -> LabelFile:
     path = Path(path)
     labels: dict[str, str] = {}
     true: dict[str, str] = {}
+    missing: list[int] = []
+    blanks = 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.reader(file)
@@ -101,7 +137,8 @@ def read_label_file(path: Path | str) -> LabelFile:
                     continue
                 if len(row) != len(header):
                     raise InputError(f"{path}, line {rows.line_num}: {len(row)} cells where {len(header)} are expected")
-                id, label = row[id_at], row[label_at]
+                id, label = row[id_at], row[label_at].strip()
+                blanks += label != row[label_at]
                 if id in labels:
                     raise InputError(f"{path}, line {rows.line_num}: the id {id!r} was there before; ids must differ")
                 if decision_at is not None and row[decision_at] == "drop":
@@ -110,17 +147,20 @@ def read_label_file(path: Path | str) -> LabelFile:
                         "`export --what cleaned` writes a source without them"
                     )
                 if label == "":
-                    raise InputError(f"{path}, line {rows.line_num}: the label is missing")
+                    missing.append(rows.line_num)
                 labels[id] = label
                 if true_at is not None:
-                    true[id] = row[true_at]
+                    true[id] = row[true_at].strip()
     except FileNotFoundError:
         raise InputError(f"{path} is not there") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is not a CSV file in UTF-8 ({error})") from None
     if not labels:
         raise InputError(f"{path} holds no labels below its first line")
-    return LabelFile(path, labels, true if true_at is not None else None, partial=decision_at is not None)
+    if missing:
+        raise about_missing(path, missing, lambda line: f"line {line}")
+    partial = decision_at is not None
+    return LabelFile(path, labels, true if true_at is not None else None, partial=partial, stripped=blanks)
 
 
 def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:

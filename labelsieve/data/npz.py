@@ -6,17 +6,18 @@ import math
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.labels import encode, unique_ids
+from labelsieve.data.labels import about_stripped, encode, stripped, unique_ids
 from labelsieve.errors import InputError
-from labelsieve.types import Kind, LabelledData
+from labelsieve.progress import Progress
+from labelsieve.types import IntArray, Kind, LabelledData
 
 
-def load(path: Path, *, labelled: bool = True) -> LabelledData:
+def load(path: Path, *, labelled: bool = True, progress: Progress | None = None) -> LabelledData:
     """x: [n, d] numbers, [n, H, W] or [n, H, W, 1|3] bytes as pictures, or [n] texts. y: one label a sample."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -45,11 +46,20 @@ def load(path: Path, *, labelled: bool = True) -> LabelledData:
     if "y" in arrays and len(arrays["y"]) != len(x):
         raise InputError(f"{path}: x has {len(x)} samples but y has {len(arrays['y'])} labels")
     x, kind = _samples(x, path)
-    y, classes = encode(arrays["y"], where=f"{path}: y") if "y" in arrays else (np.full(len(x), -1), ())
+    y, classes = _labels(arrays["y"], path, progress) if "y" in arrays else (np.full(len(x), -1), ())
     ids = unique_ids(arrays["ids"].tolist() if "ids" in arrays else range(len(x)), where=str(path))
     if len(ids) != len(x):
         raise InputError(f"{path}: x has {len(x)} samples but ids has {len(ids)}")
     return LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
+
+
+def _labels(y: NDArray[np.generic], path: Path, progress: Progress | None) -> tuple[IntArray, tuple[Any, ...]]:
+    if y.dtype.kind == "U":
+        bare, count = stripped(y.tolist())
+        if count and progress is not None:
+            progress.note(about_stripped(count))
+        y = np.array(bare)
+    return encode(y, where=f"{path}: y")
 
 
 def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:

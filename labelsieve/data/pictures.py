@@ -12,12 +12,14 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.conflicts import Groups, Same, same_files
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path, write_json
 from labelsieve.progress import Progress
@@ -106,8 +108,12 @@ def read_pictures(
     skipped: Sequence[Skipped] = (),
     progress: Progress | None = None,
     opener: Callable[[Any], Any] = open_checked,
+    same: Same | None = None,
 ) -> LabelledData:
-    """Decode `files` (what `opener` opens). Those that fail go to `skipped`; the rest keep their order."""
+    """Decode `files` (what `opener` opens). Those that fail go to `skipped`; the rest keep their order.
+
+    `same` gathers which files have the same bytes.
+    """
     if isinstance(size, int) and not 8 <= size <= 1024:
         raise InputError(f"--size {size} is outside 8..1024 pixels")
     progress = progress or Progress(silent=True)
@@ -129,11 +135,30 @@ def read_pictures(
     if not len(kept):
         first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
         raise InputError(f"no readable picture in {name}{first}")
-    if lost:
-        progress.note(f"{len(lost):,} of {len(files):,} pictures cannot be read: {lost[0].id} ({lost[0].reason}) ...")
-    return LabelledData(
-        x=x, y=y[kept], classes=classes, ids=ids[kept], kind="pictures", name=name, skipped=(*skipped, *lost)
-    )
+    if same is not None and isinstance(files[0], Path):
+        place = {i: at for at, i in enumerate(kept.tolist())}
+        same.groups = [[place[i] for i in group if i in place] for group in _same(files, staging)]
+    everything = (*skipped, *lost)
+    if everything:
+        one = (lost or skipped)[0]
+        such = ", such as" if len(everything) > 1 else ":"
+        total = len(files) + len(skipped)
+        progress.note(f"{len(everything):,} of {total:,} files cannot be read{such} {one.id} ({one.reason})")
+    return LabelledData(x=x, y=y[kept], classes=classes, ids=ids[kept], kind="pictures", name=name, skipped=everything)
+
+
+def _same(files: Sequence[Any], staging: Path | None) -> Groups:
+    """Which files have the same bytes: looked at once, and kept beside the staged pictures."""
+    if staging is None:
+        return same_files(files)
+    index = json.loads((staging / "pictures.json").read_text(encoding="utf-8"))
+    try:
+        return [[int(i) for i in group] for group in index["same"]]
+    except (KeyError, TypeError, ValueError):
+        found = same_files(files)
+        with suppress(OSError):  # staged by somebody else, in a folder that is only read
+            write_json(staging / "pictures.json", {**index, "same": found})
+        return found
 
 
 def _decode_all(

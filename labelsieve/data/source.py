@@ -1,7 +1,7 @@
 """What SOURCE means on the command line, and the one function that reads it.
 
 ROOT/            a folder of class folders with pictures
-FILE.csv         (also .tsv, .parquet) with a label column and either path, text or feature columns
+FILE.csv         (also .tsv, .parquet) with a label column and either path, texts or feature columns
 FILE.npz         with x and y
 cifar10:DIR      cifar100:DIR      cifar10n:DIR?labels=worse      webvision:DIR      hf:NAME_OR_DIR
 digits           embedded
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labelsieve.data.labels import LabelFile, with_labels
+from labelsieve.data.conflicts import Same, about_conflicts
+from labelsieve.data.labels import LabelFile, about_case, about_stripped, with_labels
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
@@ -35,6 +36,8 @@ def load_source(
     *,
     labels: LabelFile | None = None,
     label_column: str = "label",
+    text_column: str | None = None,
+    id_column: str = "id",
     labelled: bool = True,
     root: Path | None = None,
     size: Size = None,
@@ -44,8 +47,12 @@ def load_source(
 ) -> LabelledData:
     """Samples in input order. `labels` replaces the given labels; `labelled=False` reads samples to predict.
 
-    `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read.
+    `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read. What is
+    odd about the samples or their labels is told to `progress`.
     """
+    progress = progress or Progress(silent=True)
+    # Nobody looks for what nobody is told.
+    same = Same() if labelled and not progress.silent else None
     # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
     needs_labels = labelled and (labels is None or labels.partial)
     scheme = source.partition(":")[0]
@@ -66,22 +73,23 @@ def load_source(
         from labelsieve.data import huggingface
 
         data = huggingface.load(
-            source, labelled=needs_labels, size=size, staging=staging, encoding=encoding, progress=progress
-        )
+            source, labelled=needs_labels, text_column=text_column, id_column=id_column, size=size, staging=staging,
+            encoding=encoding, progress=progress,
+        )  # fmt: skip
     elif path.is_dir():
         from labelsieve.data import folder
 
-        data = folder.load(path, labelled=needs_labels, size=size, staging=staging, progress=progress)
+        data = folder.load(path, labelled=needs_labels, size=size, staging=staging, progress=progress, same=same)
     elif path.is_file() and path.suffix.lower() == ".npz":
         from labelsieve.data import npz
 
-        data = npz.load(path, labelled=needs_labels)
+        data = npz.load(path, labelled=needs_labels, progress=progress)
     elif path.is_file() and path.suffix.lower() in TABLES:
         from labelsieve.data import table
 
         data = table.load(
-            path, label_column=label_column, labelled=needs_labels, root=root, size=size, staging=staging,
-            encoding=encoding, progress=progress,
+            path, label_column=label_column, text_column=text_column, id_column=id_column, labelled=needs_labels,
+            root=root, size=size, staging=staging, encoding=encoding, progress=progress, same=same,
         )  # fmt: skip
     elif path.is_file():
         raise InputError(f"{source} is no kind of file that can be read: give {KNOWN}")
@@ -89,8 +97,15 @@ def load_source(
         raise InputError(f"{source} is not there: give {KNOWN}")
     if labels is not None:
         data = with_labels(data, labels)
+        if labels.stripped:
+            progress.note(f"{labels.path}: {about_stripped(labels.stripped)}")
     if labelled:
         check_classes(data)
+    if same is not None:
+        present = (data.classes[code] for code in np.unique(data.y).tolist())
+        for note in (about_case(present), about_conflicts(data, same)):
+            if note is not None:
+                progress.note(note)
     return data
 
 

@@ -1,22 +1,25 @@
-"""CSV and Parquet files with a label column and either `path`, `text` or feature columns."""
+"""CSV and Parquet files with a label column and either `path`, texts or feature columns."""
 
 from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import Encoding, encode_table
-from labelsieve.data.labels import encode, first_decimal, unique_ids
-from labelsieve.data.text import texts
+from labelsieve.data.columns import Encoding, Note
+from labelsieve.data.features import read_features
+from labelsieve.data.labels import about_missing, about_stripped, encode, first_decimal, stripped, unique_ids
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
 
 if TYPE_CHECKING:
+    from labelsieve.data.conflicts import Same
     from labelsieve.data.pictures import Size
     from labelsieve.types import IntArray
 
@@ -28,16 +31,22 @@ def load(
     path: Path,
     *,
     label_column: str = "label",
+    text_column: str | None = None,
+    id_column: str = "id",
     labelled: bool = True,
     root: Path | None = None,
     size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
     progress: Progress | None = None,
+    same: Same | None = None,
 ) -> LabelledData:
     """A table as samples. `root` is where relative paths of pictures begin (default: the file's folder)."""
+    progress = progress or Progress(silent=True)
     is_csv = path.suffix.lower() not in (".parquet", ".pq")
-    table = _read_csv(path, label_column) if is_csv else _read_parquet(path)
+    if encoding is not None and encoding.text is not None:
+        text_column = encoding.text
+    table = _read_csv(path, (label_column, id_column, text_column)) if is_csv else _read_parquet(path)
     if table.num_rows == 0:
         raise InputError(f"{path} holds no samples below its first line" if is_csv else f"{path} holds no samples")
     names = table.column_names
@@ -46,15 +55,19 @@ def load(
         raise InputError(
             f"{path} has no column {label_column!r}: its columns are {columns}; name it with --label-column"
         )
+    if id_column != "id" and id_column not in names:
+        raise InputError(
+            f"{path} has no column {id_column!r} for --id-column: its columns are {', '.join(names)[:300]}"
+        )
     lines = _Lines(path if is_csv else None)
-    y, classes = _labels(table, label_column, path, lines)
-    rest = table.drop_columns([name for name in (label_column, *NOT_FEATURES) if name in names])
+    y, classes = _labels(table, label_column, path, lines, progress.note)
+    rest = table.drop_columns([name for name in {label_column, id_column, *NOT_FEATURES} if name in names])
 
     def ids(default: Any) -> Any:
-        values = table.column("id").to_pylist() if "id" in names else default
+        values = table.column(id_column).to_pylist() if id_column in names else default
         return unique_ids(values, where=str(path), line=2 if is_csv and lines.plain() else None)
 
-    if "path" in names:
+    if "path" in names and text_column is None:
         from labelsieve.data.pictures import read_pictures, safe_path
 
         written = [str(value or "") for value in table.column("path").to_pylist()]
@@ -68,18 +81,17 @@ def load(
                 raise InputError(f"{path}, {lines.name(row)}: the file {name[:200]!r} is not there")
             files.append(file)
         return read_pictures(
-            files, y, classes, ids(written), name=path.stem, size=size, staging=staging, progress=progress
+            files, y, classes, ids(written), name=path.stem, size=size, staging=staging, progress=progress, same=same
         )
-    if "text" in names:
-        x: Any = texts(table.column("text").to_pylist())
-        return LabelledData(x=x, y=y, classes=classes, ids=ids(range(len(x))), kind="text", name=path.stem)
     if not rest.column_names:
         raise InputError(f"{path} has only the label: it needs a column path or text, or columns of features")
-    x = encode_table(rest, where=str(path), encoding=encoding)
-    return LabelledData(x=x, y=y, classes=classes, ids=ids(range(len(x))), kind="table", name=path.stem)
+    x, kind = read_features(
+        rest, where=str(path), text_column=text_column, encoding=encoding, note=progress.note, place=lines.name
+    )
+    return LabelledData(x=x, y=y, classes=classes, ids=ids(range(len(x))), kind=kind, name=path.stem)
 
 
-def _labels(table: Any, name: str, path: Path, lines: _Lines) -> tuple[IntArray, tuple[Any, ...]]:
+def _labels(table: Any, name: str, path: Path, lines: _Lines, note: Note) -> tuple[IntArray, tuple[Any, ...]]:
     import pyarrow as pa
 
     if name not in table.column_names:
@@ -87,10 +99,12 @@ def _labels(table: Any, name: str, path: Path, lines: _Lines) -> tuple[IntArray,
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    values = column.to_pylist()
-    for row, value in enumerate(values):
-        if value is None or value == "":
-            raise InputError(f"{path}, {lines.name(row)}: the label is missing")
+    values, count = stripped(column.to_pylist())
+    missing = [row for row, value in enumerate(values) if value is None or value == ""]
+    if missing:
+        raise about_missing(path, missing, lines.name)
+    if count:
+        note(about_stripped(count))
     decimal = first_decimal(values) if pa.types.is_string(column.type) else None
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         decimal = 0
@@ -111,7 +125,7 @@ class _Lines:
     def name(self, row: int) -> str:
         if self.path is None:
             return f"row {row + 1}"
-        return f"line {self._starts()[row]}"
+        return f"line {self._starts[row]}"
 
     def plain(self) -> bool:
         """Does row i stand in line i + 2: no cell with a line break, no empty line?"""
@@ -119,6 +133,7 @@ class _Lines:
             self.path is not None and self.path.read_bytes().count(b'"') == 0 and b"\n\n" not in self.path.read_bytes()
         )
 
+    @cached_property
     def _starts(self) -> list[int]:
         assert self.path is not None
         starts, before = [], 0
@@ -138,7 +153,8 @@ def _delimiter(path: Path) -> str:
     return next((mark for mark in (",", "\t", ";") if mark in first), ",")
 
 
-def _read_csv(path: Path, label_column: str) -> Any:
+def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
+    """A table whose columns `words` are read as they are written, whatever they look like."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -151,7 +167,7 @@ def _read_csv(path: Path, label_column: str) -> Any:
         repeated = {name for name in header if header.count(name) > 1}
         if repeated:
             raise InputError(f"{path}, line 1: the column {min(repeated)!r} is there twice")
-        as_text = {name: pa.string() for name in (label_column, "id", "path", "text", "true")}
+        as_text = {name: pa.string() for name in (*words, "id", "path", "text", "true") if name is not None}
         return pc.read_csv(
             path,
             parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),

@@ -9,16 +9,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.columns import Column, Encoding
+
 HASHES = 2**14
 DIRECTIONS = 128
 
 
-def texts(values: Iterable[Any]) -> NDArray[np.object_]:
+class TextX(np.ndarray[Any, np.dtype[np.object_]]):
+    """Texts that know which column they are from, where it is not called so: new ones are read from there too."""
+
+    encoding: Encoding | None = None
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.encoding = getattr(other, "encoding", None)
+
+
+def texts(values: Iterable[Any], *, column: str = "text") -> NDArray[np.object_]:
     """Strings as they are; a missing one is an empty text."""
     listed = ["" if value is None else str(value) for value in values]
     out = np.empty(len(listed), dtype=object)
     out[:] = listed
-    return out
+    if column == "text":
+        return out
+    named = out.view(TextX)
+    named.encoding = Encoding((Column(column, "category", form="text"),))
+    return named
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,8 @@ class SourceTable:
     table: Any  # pyarrow; strings where the file is CSV
     label: str
     root: Path
+    text: str = "text"
+    id: str = "id"
 
     @classmethod
     def read(cls, path: Path, settings: dict[str, Any], *, typed: bool = False) -> SourceTable:
@@ -175,14 +177,15 @@ class SourceTable:
 
         root = settings.get("root")
         label = str(settings.get("label_column") or "label")
+        named = {"text": str(settings.get("text_column") or "text"), "id": str(settings.get("id_column") or "id")}
         if path.suffix.lower() in (".parquet", ".pq"):
-            return cls(path, pq.read_table(path), label, Path(root) if root else path.parent)
+            return cls(path, pq.read_table(path), label, Path(root) if root else path.parent, **named)
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = file.readline()
         delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
         parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
-            names = ("id", "path", "text", "true", label) if typed else _header(path, delimiter)
+            names = ("id", "path", "text", "true", label, *named.values()) if typed else _header(path, delimiter)
             table = pc.read_csv(
                 path,
                 parse_options=parse,
@@ -192,7 +195,7 @@ class SourceTable:
             )
         except pa.ArrowInvalid as problem:
             raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        return cls(path, table, label, Path(root) if root else path.parent)
+        return cls(path, table, label, Path(root) if root else path.parent, **named)
 
     @property
     def names(self) -> list[str]:
@@ -203,7 +206,8 @@ class SourceTable:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        named = next((name for name in ("id", "path") if name in self.names), None)
+        wanted = (self.id, "path") if self.text == "text" else (self.id,)  # named texts win over paths
+        named = next((name for name in wanted if name in self.names), None)
         if named is None:
             own: Any = pa.array(np.arange(self.table.num_rows)).cast(pa.string())
         else:
@@ -228,11 +232,11 @@ def _from_table(source: SourceTable, columns: Columns) -> Samples:
             raise InputError("the source no longer has this row")
         return int(rows[row])
 
-    if "path" in names:
+    if "path" in names and source.text == "text":
         return Samples("pictures", _from_files(source.root, lambda row: str(table.column("path")[at(row)].as_py())))
-    if "text" in names:
-        return Samples("text", lambda row: str(table.column("text")[at(row)].as_py() or ""))
-    shown = [name for name in names if name not in (source.label, *NOT_SHOWN)]
+    if source.text in names:
+        return Samples("text", lambda row: str(table.column(source.text)[at(row)].as_py() or ""))
+    shown = [name for name in names if name not in (source.label, source.id, *NOT_SHOWN)]
     return Samples("table", lambda row: {name: table.column(name)[at(row)].as_py() for name in shown})
 
 

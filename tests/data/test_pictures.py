@@ -139,7 +139,16 @@ def test_what_cannot_be_read_is_listed_and_stops_nothing(tmp_path: Path) -> None
         "black/bomb.png": "too large: 150 megapixels, at most 100 are read",
         "black/huge.png": "too large: at most 100 megapixels are read",
     }
-    assert "7 of 10 pictures cannot be read" in lines.getvalue()
+    # As many as are skipped, whether they look like pictures or not.
+    assert len(data.skipped) == 11 and "11 of 14 files cannot be read, such as black/bomb.png (" in lines.getvalue()
+
+
+def test_one_that_cannot_be_read_is_named_alone(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    (root / "black" / "notes.txt").write_text("mine")
+    lines = io.StringIO()
+    load_source(str(root), progress=Progress(stream=lines))
+    assert "1 of 3 files cannot be read: black/notes.txt (not a picture file)\n" in lines.getvalue()
 
 
 def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:

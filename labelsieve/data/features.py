@@ -1,0 +1,91 @@
+"""What the samples of a table are: its texts, or all its columns. Named by the user, else found by a plain rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from labelsieve.data.cells import is_text, read_numbers
+from labelsieve.data.columns import Encoding, Note, Place, by_row, encode_table, silence
+from labelsieve.data.text import texts
+from labelsieve.errors import InputError
+from labelsieve.types import Kind
+
+WORDS = 4  # in the middle one of a column's cells; names of people and things have fewer
+
+
+def read_features(
+    table: Any,
+    *,
+    where: str,
+    text_column: str | None = None,
+    encoding: Encoding | None = None,
+    note: Note = silence,
+    place: Place = by_row,
+) -> tuple[Any, Kind]:
+    """The columns of a pyarrow table as samples and their kind; with `encoding`, as an earlier table was read."""
+    names = table.column_names
+    if encoding is not None:
+        text_column = encoding.text
+        if text_column is not None and text_column not in names:
+            raise InputError(f"{where} lacks the column {text_column} that the model was trained with")
+    elif text_column is not None:
+        if text_column not in names:
+            raise InputError(f"{where} has no column {text_column!r}: its columns are {', '.join(names)[:300]}")
+    else:
+        text_column, table = _find_texts(table, where, note)
+    if text_column is None:
+        return encode_table(table, where=where, encoding=encoding, note=note, place=place), "table"
+    if encoding is None and len(names) > 1:
+        note(f"left out beside the texts of column {text_column}: {_listed(names, but=text_column)}")
+    return texts(table.column(text_column).to_pylist(), column=text_column), "text"
+
+
+def _find_texts(table: Any, where: str, note: Note) -> tuple[str | None, Any]:
+    """The column of texts, where one is called so or there is no doubt; and the table without doubtful ones."""
+    names = table.column_names
+    if "text" in names:
+        return "text", table
+    found = [name for name in names if _reads_like_text(table.column(name))]
+    if not found:
+        return None, table
+    # Numbers are never given up for a guess: an address does not make a table of measurements a list of texts.
+    if any(_measures(table.column(name)) for name in names if name not in found):
+        for name in found:
+            note(f"column {name} reads like text and is left out; --text-column {name} reads it and nothing else")
+        return None, table.drop_columns(found)
+    if len(found) > 1:
+        raise InputError(f"{where}: columns {', '.join(found)} all read like text: name one with --text-column")
+    note(f"column {found[0]} is read as text; --text-column names another")
+    return found[0], table
+
+
+def _reads_like_text(values: Any) -> bool:
+    """Filled in at least half of the rows, mostly with another text each, and these have several words."""
+    import pyarrow.compute as pc
+
+    if not is_text(values.type):
+        return False
+    filled = values.filter(pc.not_equal(values, ""))  # nulls go as well
+    if not len(filled) or 2 * len(filled) < len(values) or 2 * pc.count_distinct(filled).as_py() <= len(filled):
+        return False
+    words = pc.list_value_length(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(filled)))
+    return bool(np.median(words.to_numpy()) >= WORDS)
+
+
+def _measures(values: Any) -> bool:
+    """Numbers that say something: whole ones that never repeat may as well count the rows, and dates tell when."""
+    numbers = read_numbers(values)
+    if numbers is None or numbers.form == "date":
+        return False
+    known = numbers.values[~np.isnan(numbers.values)]
+    whole = bool(np.all(known == np.floor(known)))
+    return not whole or len(np.unique(known)) < len(known)
+
+
+def _listed(names: Sequence[str], *, but: str) -> str:
+    others = [name for name in names if name != but]
+    more = f" and {len(others) - 10} more" if len(others) > 10 else ""
+    return ", ".join(others[:10]) + more

@@ -1,0 +1,108 @@
+"""Columns as people fill them in: odd cells, dates, ids; and new tables read as the first one was."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.data.columns import Column, Encoding
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import LabelledData
+
+
+def load(path: Path, rows: list[str], **options: object) -> tuple[LabelledData, str]:
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    lines = io.StringIO()
+    data = load_source(str(path), progress=Progress(stream=lines), **options)  # type: ignore[arg-type]
+    return data, lines.getvalue()
+
+
+def kept(data: LabelledData) -> Encoding:
+    """As a model keeps it."""
+    return Encoding.from_json(json.loads(json.dumps(data.x.encoding.to_json())))
+
+
+def numbers(n: int = 30) -> list[str]:
+    return [f"{i / 2},{'xy'[i % 2]}" for i in range(n)]
+
+
+def test_one_odd_cell_does_not_make_numbers_a_category(tmp_path: Path) -> None:
+    rows = ["a,label", *numbers()]
+    rows[8] = "n.a.,y"
+    data, said = load(tmp_path / "t.csv", rows)
+    assert data.x.shape == (30, 2) and np.asarray(data.x)[7].tolist() == [7.5, 1]
+    assert "column a: 29 numbers and 1 other value ('n.a.', line 9), which counts as missing\n" in said
+    rows[9] = "?,x"
+    _, said = load(tmp_path / "t.csv", rows)
+    assert "column a: 28 numbers and 2 other values (the first is 'n.a.', line 9), which count as missing" in said
+
+
+def test_new_rows_may_say_missing_as_the_first_did(tmp_path: Path) -> None:
+    rows = ["a,label", *numbers()]
+    rows[8] = "n.a.,y"
+    encoding = kept(load(tmp_path / "t.csv", rows)[0])
+    new = {"labelled": False, "encoding": encoding}
+    assert np.asarray(load(tmp_path / "n.csv", ["a", "n.a."], **new)[0].x)[0, 1] == 1
+    data, said = load(tmp_path / "n.csv", ["a", "4", "unknown"], **new)
+    assert np.asarray(data.x)[:, 1].tolist() == [0, 1] and "'unknown', line 3" in said
+    with pytest.raises(InputError, match="'a' holds text where the model was trained with numbers"):
+        load(tmp_path / "n.csv", ["a", "unknown"], **new)
+    with pytest.raises(InputError, match=r"'a' holds date32\[day\] where the model was trained with numbers"):
+        load(tmp_path / "n.csv", ["a", "2024-01-01"], **new)
+
+
+def test_dates_are_one_column_of_days(tmp_path: Path) -> None:
+    rows = ["since,label", *(f"2024-0{1 + i % 9}-1{i % 10},{'xy'[i % 2]}" for i in range(60))]
+    data, _ = load(tmp_path / "t.csv", rows)
+    column = data.x.encoding.columns[0]
+    assert data.x.shape == (60, 1) and column.form == "date"
+    assert np.asarray(data.x)[0, 0] + column.origin == 19732  # 2024-01-10
+    assert data.x.row(0)["since"].isoformat() == "2024-01-10"
+    rows[5] = "unknown,x"  # now Arrow sees words
+    written, said = load(tmp_path / "u.csv", rows)
+    assert "59 dates and 1 other value ('unknown', line 6)" in said and written.x.shape == (60, 2)
+    new, _ = load(tmp_path / "n.csv", ["since", "2024-01-11", "unknown"], labelled=False, encoding=kept(written))
+    first = written.x.encoding.columns[0]
+    assert np.allclose(np.asarray(new.x), [[19733 - first.origin, 0], [first.median, 1]])
+
+
+def test_seconds_of_one_day_are_told_apart(tmp_path: Path) -> None:
+    rows = ["at,label", *(f"2024-05-01 10:00:{i:02},{'xy'[i % 2]}" for i in range(60))]
+    assert len(np.unique(np.asarray(load(tmp_path / "t.csv", rows)[0].x))) == 60
+
+
+def test_ids_are_no_features(tmp_path: Path) -> None:
+    rows = ["a,code,label", *(f"{i % 7},C{i:03}x,{'xy'[i % 2]}" for i in range(60))]
+    data, said = load(tmp_path / "t.csv", rows)
+    assert data.x.shape == (60, 1) and "column code is left out: it differs in every row" in said
+    new, _ = load(tmp_path / "n.csv", ["code,a", "other,3"], labelled=False, encoding=kept(data))
+    assert np.asarray(new.x).tolist() == [[3]]
+    again = ["a,code,label", *(f"{i % 7},C{i % 59:03}x,{'xy'[i % 2]}" for i in range(60))]
+    assert load(tmp_path / "u.csv", again)[0].x.shape == (60, 51)  # one is there twice
+    few, _ = load(tmp_path / "v.csv", rows[:30])
+    assert few.x.shape == (29, 30)  # as many as levels may be
+    with pytest.raises(InputError, match="no columns of features: code differ in every row"):
+        load(tmp_path / "w.csv", [row.partition(",")[2] for row in rows])
+
+
+def test_models_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    old = [
+        {"name": "n", "kind": "number", "median": 3.0, "gaps": True, "levels": [], "others": False},
+        {"name": "d", "kind": "category", "median": 0.0, "gaps": False, "levels": ["2024-01-01"], "others": False},
+    ]
+    data, _ = load(tmp_path / "t.csv", ["n,d", "1,2024-01-01", ",2024-01-02"], labelled=False,
+                   encoding=Encoding.from_json(old))  # fmt: skip
+    assert np.asarray(data.x).tolist() == [[1, 0, 1], [3, 1, 0]]
+
+
+@pytest.mark.parametrize("wrong", [{"form": "code"}, {"origin": "x"}, {"origin": True}, {"missing": "n.a."}])
+def test_a_damaged_encoding_is_refused(wrong: dict[str, object]) -> None:
+    entry = Encoding((Column("a", "number"),)).to_json()[0]
+    with pytest.raises(ValueError, match="not one of a table"):
+        Encoding.from_json([{**entry, **wrong}])

@@ -1,0 +1,140 @@
+"""Which column is the texts, and that a model remembers it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.cli import run
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import LabelledData
+
+FRUIT = ("apple", "pear", "plum", "fig", "grape")
+METAL = ("iron", "tin", "zinc", "lead", "gold")
+
+
+def texts(n: int = 60) -> list[str]:
+    """Half of them on fruit, half on metal, each with a number of its own."""
+    words = (METAL, FRUIT)
+    return [f"{words[i % 2][i % 5]} and {words[i % 2][i // 5 % 5]} in box {i}" for i in range(n)]
+
+
+def load(path: Path, columns: dict[str, list[str]], **options: object) -> tuple[LabelledData, str]:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    lines = io.StringIO()
+    data = load_source(str(path), progress=Progress(stream=lines), **options)  # type: ignore[arg-type]
+    return data, lines.getvalue()
+
+
+def labels(n: int = 60) -> list[str]:
+    return [("metal", "fruit")[i % 2] for i in range(n)]
+
+
+def test_a_column_that_reads_like_text_is_the_texts(tmp_path: Path) -> None:
+    columns = {"ticket": [str(1000 + i) for i in range(60)], "body": texts(), "label": labels()}
+    data, said = load(tmp_path / "t.csv", columns)
+    assert data.kind == "text" and data.x.tolist() == texts()
+    assert "column body is read as text; --text-column names another\n" in said
+    assert "left out beside the texts of column body: ticket\n" in said
+    # Known again in a file where it would not be found.
+    new, said = load(tmp_path / "n.csv", {"body": ["tin"]}, labelled=False, encoding=data.x.encoding)
+    assert new.kind == "text" and new.x.tolist() == ["tin"] and not said
+    with pytest.raises(InputError, match="lacks the column body"):
+        load(tmp_path / "n.csv", {"words": ["tin"]}, labelled=False, encoding=data.x.encoding)
+
+
+def test_text_is_still_what_is_called_so(tmp_path: Path) -> None:
+    data, said = load(tmp_path / "t.csv", {"text": ["a", "b"], "body": ["one two three four", ""], "label": ["x", "y"]})
+    assert data.x.tolist() == ["a", "b"] and "left out beside the texts of column text: body" in said
+    assert getattr(data.x, "encoding", None) is None
+
+
+def test_the_user_has_the_last_word(tmp_path: Path) -> None:
+    columns = {"text": ["1", "2"], "path": ["p", "q"], "note": ["7", "8"], "label": ["x", "y"]}
+    data, _ = load(tmp_path / "t.csv", columns, text_column="note")
+    assert data.kind == "text" and data.x.tolist() == ["7", "8"]
+    with pytest.raises(InputError, match="no column 'words'"):
+        load(tmp_path / "t.csv", columns, text_column="words")
+
+
+def test_numbers_are_not_given_up_for_a_guess(tmp_path: Path) -> None:
+    columns = {"age": [str(i % 9) for i in range(60)], "address": texts(), "label": labels()}
+    data, said = load(tmp_path / "t.csv", columns)
+    assert data.kind == "table" and data.x.shape == (60, 1)
+    assert "column address reads like text and is left out; --text-column address reads it and nothing else\n" in said
+    assert load(tmp_path / "t.csv", columns, text_column="address")[0].kind == "text"
+
+
+def test_two_columns_of_texts_are_asked_about(tmp_path: Path) -> None:
+    columns = {"subject": texts(), "body": [text + "!" for text in texts()], "label": labels()}
+    with pytest.raises(InputError, match="columns subject, body all read like text: name one with --text-column"):
+        load(tmp_path / "t.csv", columns)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"Mr John Smith-{i}" for i in range(60)],  # names are short
+        ["it is one of two", "and this is the other"] * 30,  # levels, however long
+        [*texts(20), *[""] * 40],  # a remark here and there
+    ],
+)
+def test_what_does_not_read_like_text(tmp_path: Path, cells: list[str]) -> None:
+    assert load(tmp_path / "t.csv", {"a": cells, "label": labels()})[0].kind == "table"
+
+
+def test_ids_from_another_column(tmp_path: Path) -> None:
+    columns = {"ticket": ["01", "02"], "id": ["5", "6"], "a": ["1", "2"], "label": ["x", "y"]}
+    data, _ = load(tmp_path / "t.csv", columns, id_column="ticket")
+    assert data.ids.tolist() == ["01", "02"] and data.x.shape == (2, 1)
+    with pytest.raises(InputError, match="no column 'nr' for --id-column"):
+        load(tmp_path / "t.csv", columns, id_column="nr")
+
+
+def test_hugging_face_texts_by_another_name(tmp_path: Path) -> None:
+    import datasets
+
+    datasets.Dataset.from_dict({"review": texts(), "label": labels()}).save_to_disk(tmp_path / "saved")
+    data = load_source(f"hf:{tmp_path / 'saved'}")
+    assert data.kind == "text" and data.x.encoding.text == "review"
+
+
+def test_parts_and_copies_of_texts(tmp_path: Path) -> None:
+    x = load(tmp_path / "t.csv", {"body": texts(), "label": labels()})[0].x
+    assert x[np.array([3, 1])].encoding.text == "body" and isinstance(x[0], str)
+    assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
+
+
+def predicted(path: Path) -> list[str]:
+    with path.open(newline="") as file:
+        return [row["predicted"] for row in csv.DictReader(file)]
+
+
+def test_from_messy_tables_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    load(Path("t.csv"), {"nr": [f"n{i}" for i in range(120)], "body": texts(120), "kind": labels(120)},
+         label_column="kind")  # fmt: skip
+    assert run("run t.csv --label-column kind --out texts --train-epochs 5 --iterations 1 --json".split()) == 0
+    assert run("run t.csv --label-column kind --out texts --train-epochs 5 --iterations 1 --json".split()) == 0
+    Path("new.csv").write_text("nr,body\na,zinc\nb,fig\n")
+    assert run("predict texts new.csv --to p.csv --json".split()) == 0
+    assert predicted(Path("p.csv")) == ["metal", "fruit"]
+
+    weights = [str(i % 2 * 10 + i % 7) for i in range(120)]
+    weights[4] = "n.a."
+    days = [f"20{10 + i % 2 * 5}-01-{1 + i % 28:02}" for i in range(120)]
+    load(Path("m.csv"), {"weight": weights, "since": days, "label": labels(120)})
+    assert run("run m.csv --out messy --train-epochs 5 --iterations 1 --json".split()) == 0
+    Path("new.csv").write_text("since,weight\n2010-01-05,n.a.\n2015-01-05,12\n")
+    assert run("predict messy new.csv --to q.csv --json".split()) == 0
+    assert predicted(Path("q.csv")) == ["metal", "fruit"]
