@@ -11,6 +11,7 @@ evenly, which data parallel training comes close to for large networks only.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -26,10 +27,12 @@ from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
 from labelsieve.engine.bundle import Bundle, Factory, initial_state
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.errors import InputError
+from labelsieve.models.catalog import best_model, create
 from labelsieve.types import LabelledData
 
 # Of a sample on the host, without its id: selection's peak in benchmarks/growth.md, 399 to 419 from 10^5 samples on.
 HOST_BYTES = 420
+SELECTION_BATCH = 128  # what the networks that select are trained with
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Wanted:
     """The run."""
 
     samples: int
-    iterations: int = 4
+    iterations: int = 4  # in which networks select, the noise estimate's among them; 0 where a classifier does
     selection_epochs: int = 50
     training_epochs: int = 200
     networks: int = 2  # of the robust method
@@ -45,8 +48,9 @@ class Wanted:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if value < 1:
-                raise InputError(f"{name.replace('_', ' ')} {value}: at least 1")
+            least = 0 if name == "iterations" else 1
+            if value < least:
+                raise InputError(f"{name.replace('_', ' ')} {value}: at least {least}")
 
 
 @dataclass(frozen=True)
@@ -63,37 +67,46 @@ class Measured:
     samples: int = 0  # that the measurement trained on
 
 
-def estimate(wanted: Wanted, measured: Measured, *, free: int) -> dict[str, Any]:
-    """Seconds by stage, bytes by place, and what takes longest. `free`: bytes the device can still give."""
+def estimate(wanted: Wanted, measured: Measured, *, free: int, selecting: Measured | None = None) -> dict[str, Any]:
+    """Seconds by stage, bytes by place, and what takes longest. `free`: bytes the device can still give.
+
+    `selecting` was measured with the network that selects, where that is another one or has other batches.
+    """
     n, gpus = wanted.samples, wanted.gpus
+    selecting = selecting or measured
     passes = wanted.iterations * wanted.selection_epochs * n
     seconds = {
         "decode once": n / measured.read if measured.read else 0.0,
-        "selection, training": passes / measured.trained / gpus,
-        "selection, scoring": passes / measured.scored / gpus,
+        "selection, training": passes / selecting.trained / gpus,
+        "selection, scoring": passes / selecting.scored / gpus,
         "robust training": wanted.networks * wanted.training_epochs * n / measured.trained / gpus,
     }
     pixels = round(n * measured.sample_bytes)
     networks = max(2, wanted.networks)
     # weights, their gradient and two moments of each network are the least, where a step's peak was not measured
-    working = measured.working_bytes or 4 * 4 * measured.parameters * networks
+    parameters = max(measured.parameters, selecting.parameters)
+    working = max(measured.working_bytes, selecting.working_bytes) or 4 * 4 * parameters * networks
     streams = measured.read is not None and pixels + working > free
     if measured.read and streams:
         # every pass reads every picture from disk again, decoded or, after staging, as it is
         epochs = wanted.iterations * wanted.selection_epochs + wanted.training_epochs
         seconds["decode again in every epoch, if not staged"] = n * epochs / measured.read
     # weights, two moments and the running statistics of each network, newest checkpoint and the one before
-    state = 2 * 4 * 3 * measured.parameters * networks
-    needed = {name: value for name, value in seconds.items() if "if not" not in name}
+    state = 2 * 4 * 3 * parameters * networks
     return {
         "seconds": seconds,
-        "total_seconds": sum(needed.values()),
-        "bottleneck": max(needed, key=lambda name: needed[name]),
+        **in_all(seconds),
         "device_bytes": working + (0 if streams else pixels),
         "data": "streams" if streams else "on the device",
         "host_bytes": round(n * measured.host_bytes) + (0 if measured.read else pixels),
         "disk_bytes": {"staged pictures": pixels if measured.read else 0, "checkpoints": state},
     }
+
+
+def in_all(seconds: dict[str, float]) -> dict[str, Any]:
+    """The sum of what is needed in any case, and what takes longest."""
+    needed = {name: value for name, value in seconds.items() if "if not" not in name}
+    return {"total_seconds": sum(needed.values()), "bottleneck": max(needed, key=lambda name: needed[name])}
 
 
 def measure(
@@ -206,29 +219,42 @@ def plan(
     wanted: Wanted,
     *,
     model: str = "auto",
+    selector: str | None = None,
+    make: Callable[[str, tuple[int, ...], int], Factory] = create,
     device: torch.device | str = "cpu",
     batch_size: int = 128,
     crop: int = 227,
     seconds: float = 10.0,
 ) -> dict[str, Any]:
-    """Measure on some of the samples, then work it out for `wanted`."""
-    from labelsieve.models.catalog import best_model, create
+    """Measure on some of the samples, then work it out for `wanted`.
 
+    `model` is the network that the robust method trains, in batches of `batch_size`; `selector` the one that selects,
+    where that is another one. `make` knows their names.
+    """
     device = torch.device(device)
     if data.kind == "text":
-        raise InputError(f"{data.name}: texts are trained with a linear model in minutes; plan is for networks")
-    some = some_of(data, 4 * batch_size if device.type == "cpu" else 16 * batch_size)
+        raise InputError(f"{data.name}: a network reads rows of numbers or pictures; make rows of the texts first")
+    most = max(batch_size, SELECTION_BATCH)
+    some = some_of(data, 4 * most if device.type == "cpu" else 16 * most)
     store, read, sample_bytes = small_store(some, device, crop=crop)
     name = best_model(store.shape) if model == "auto" else model
-    factory = create(name, store.shape, len(data.classes))
-    found = measure(some, factory, store, batch_size=batch_size, seconds=seconds)
+    selector = selector or name
+
+    def measured(network: str, batch: int, seconds: float) -> Measured:
+        return measure(some, make(network, store.shape, len(data.classes)), store, batch_size=batch, seconds=seconds)
+
+    alike = wanted.iterations == 0 or (selector, SELECTION_BATCH) == (name, batch_size)
+    found = measured(name, batch_size, seconds if alike else seconds / 2)
+    selecting = found if alike else measured(selector, SELECTION_BATCH, seconds / 2)
     found = replace(found, read=read, sample_bytes=sample_bytes, host_bytes=HOST_BYTES + _name_bytes(data))
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
     return {
         "source": data.name,
         "model": name,
+        "selector": selector if wanted.iterations else None,
         "shape": list(store.shape),
         "device": card,
         "wanted": asdict(wanted),
         "measured": asdict(found),
-    } | estimate(wanted, found, free=free_memory(device))
+        "measured_selecting": asdict(selecting) if wanted.iterations else None,
+    } | estimate(wanted, found, selecting=selecting, free=free_memory(device))

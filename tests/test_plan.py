@@ -46,6 +46,18 @@ def test_the_arithmetic_by_hand() -> None:
     assert unknown["device_bytes"] == 2_000_000 + 2 * 1_000 * 4 * 4  # weights, gradient and two moments of two networks
 
 
+def test_the_network_that_selects_has_its_own_speed() -> None:
+    wanted = Wanted(1_000, iterations=2, selection_epochs=10, training_epochs=30)
+    slow = Measured(trained=100, scored=500, read=None, sample_bytes=2_000, parameters=1_000, working_bytes=0)
+    fast = replace(slow, trained=1_000, scored=5_000, parameters=10)
+    found = estimate(wanted, slow, selecting=fast, free=10_000_000)
+    assert found["seconds"]["selection, training"] == 20.0 and found["seconds"]["selection, scoring"] == 4.0
+    assert found["seconds"]["robust training"] == 600.0
+    assert estimate(wanted, fast, selecting=slow, free=10_000_000)["disk_bytes"] == found["disk_bytes"]
+    nothing = estimate(replace(wanted, iterations=0), slow, free=10_000_000)
+    assert nothing["total_seconds"] == 600.0
+
+
 def test_ten_times_the_samples_take_ten_times_as_long() -> None:
     measured = Measured(1e3, 4e3, None, 3072, 464_154, 0)
     small, large = (estimate(Wanted(n), measured, free=10**12) for n in (10_000, 100_000))
@@ -87,7 +99,7 @@ def test_what_cannot_be_planned() -> None:
     with pytest.raises(InputError, match="gpus 0: at least 1"):
         Wanted(10, gpus=0)
     text = LabelledData(["a", "b"], np.array([0, 1]), (0, 1), np.array(["0", "1"]), "text")
-    with pytest.raises(InputError, match="plan is for networks"):
+    with pytest.raises(InputError, match="make rows of the texts first"):
         plan(text, Wanted(2))
     with pytest.raises(InputError, match="takes pictures"):
         plan(vectors(), Wanted(2), model="resnet32")

@@ -33,8 +33,8 @@ def export(
         A .csv or .parquet file, or a folder (pictures only); default: here, after the source, as fruit-cleaned.csv.
     undecided
         Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestion,
-        unless the given label is clearly likelier right, as long as there are no decisions at all; it keeps the labels once
-        there are (or where the run says that the labels cannot be told from random ones, or the classifier is weak).
+        unless the given label is clearly likelier right, as long as there are no decisions at all; once there are, and
+        where the run says that it cannot tell the labels from random ones or the classifier is weak, it keeps them.
     link
         Fill the folder with links to the pictures instead of copies.
     raw

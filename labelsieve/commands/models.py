@@ -45,6 +45,17 @@ def resolve(model: str, data: LabelledData, device: str) -> str:
     return resolve_network(model, shape(data), len(data.classes), device, others=("fast", *CLASSIFIERS))
 
 
+def check_name(model: str, *, others: Sequence[str] = ("fast", *CLASSIFIERS), option: str = "--model") -> None:
+    """Is there something of that name? Whether it takes the samples is seen when they are there."""
+    if model == "auto" or model in others or ":" in model:
+        return  # without torch, which the names of networks need
+    from labelsieve.models.catalog import MODELS
+
+    if model not in MODELS:
+        names = ", ".join((*MODELS, *others))
+        raise InputError(f"{option} {model!r} is not known: choose one of {names}, or package.module:Name")
+
+
 def resolve_network(
     model: str,
     shape: tuple[int, ...],
@@ -57,11 +68,9 @@ def resolve_network(
     """`auto` by the samples' shape and the device; any other name is checked against the shape."""
     if ":" in model:
         return model
-    from labelsieve.models.catalog import MODELS, best_model, create
+    from labelsieve.models.catalog import best_model, create
 
-    if model not in MODELS:
-        names = ", ".join((*MODELS, *others))
-        raise InputError(f"{option} {model!r} is not known: choose one of {names}, or package.module:Name")
+    check_name(model, others=others, option=option)
     if model == "auto":
         from labelsieve.engine.device import choose_device
 
@@ -109,11 +118,11 @@ def make_trainer(
     return SklearnTrainer(rows(data), made, len(data.classes), workers)
 
 
-def shape(data: LabelledData) -> tuple[int, ...]:
-    """Of one sample as a network sees it: channels first."""
+def shape(data: LabelledData, *, crop: int = CROP) -> tuple[int, ...]:
+    """Of one sample as a network sees it: channels first. `crop`: the most of pictures that come from files."""
     if data.kind == "pictures":
         if not isinstance(data.x, np.ndarray):
-            side = min(CROP, int(data.x.side))
+            side = min(crop, int(data.x.side))
             return 3, side, side
         height, width, channels = data.x.shape[1:]
         return channels, height, width
@@ -128,41 +137,9 @@ def rows(data: LabelledData) -> Any:
 
 
 def classifier(name: str) -> Any:
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    from labelsieve.selection.estimators import named_classifier
 
-    if name in ("nearest", "neighbours"):
-        from sklearn.neighbors import KNeighborsClassifier
-
-        # The nearest one alone repeats its label, right or wrong: it memorises, as the theory assumes.
-        return (
-            KNeighborsClassifier(1) if name == "nearest" else make_pipeline(StandardScaler(), KNeighborsClassifier(10))
-        )
-    if name == "forest":
-        from sklearn.ensemble import RandomForestClassifier
-
-        return RandomForestClassifier(200)
-    if name == "boosting":
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier()
-    if name == "trees":
-        from sklearn.ensemble import ExtraTreesClassifier
-
-        return ExtraTreesClassifier(200, min_samples_leaf=3)
-    if name == "svm":
-        from sklearn.svm import SVC
-
-        return make_pipeline(StandardScaler(), SVC())
-    from sklearn.linear_model import LogisticRegression
-
-    if name == "logistic":
-        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(C=10, max_iter=1000)
-    )
+    return named_classifier(name)
 
 
 def from_name(name: str, classes: int) -> tuple[Any, Callable[..., Any] | None]:

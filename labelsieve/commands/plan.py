@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from labelsieve.commands.common import Common, Problems, check_seed, table
 
 
@@ -12,9 +14,9 @@ def plan(
     gpus: int = 1,
     model: str = "auto",
     iterations: int = 4,
-    epochs: int = 50,
-    train_epochs: int = 200,
-    batch_size: int = 128,
+    epochs: int | None = None,
+    train_epochs: int | None = None,
+    batch_size: int | None = None,
     crop: int = 227,
     samples: int | None = None,
     seconds: float = 10.0,
@@ -22,7 +24,7 @@ def plan(
     label_column: str = "label",
     common: Common = Common(),
 ) -> None:
-    """Time, memory and disk of a run, from a short measurement on this machine.
+    """Time, memory and disk of a run, from a short measurement on this machine of what the run would use.
 
     Parameters
     ----------
@@ -31,15 +33,15 @@ def plan(
     gpus
         How many devices like this one share the work.
     model
-        The network; auto chooses by the samples' shape.
+        What selects, and the network that is trained, where they are one; auto: each as `run` chooses it.
     iterations
         Of INCV.
     epochs
-        Of each of INCV's trainings.
+        Of each of INCV's trainings; default: as `run`.
     train_epochs
-        Of the robust training.
+        Of the robust training; default: as `run`.
     batch_size
-        Samples a step.
+        Samples a step of the robust training; default: as `run`.
     crop
         Side of the random crop, for pictures that are larger than a network reads.
     samples
@@ -57,8 +59,8 @@ def plan(
     problems = Problems()
     check_seed(problems, common)
     for name, value in (("gpus", gpus), ("iterations", iterations), ("epochs", epochs), ("train-epochs", train_epochs)):
-        problems.check(value >= 1, f"--{name} {value} is less than 1")
-    problems.check(batch_size >= 2, f"--batch-size {batch_size} is less than 2")
+        problems.check(value is None or value >= 1, f"--{name} {value} is less than 1")
+    problems.check(batch_size is None or batch_size >= 2, f"--batch-size {batch_size} is less than 2")
     problems.check(crop >= 1, f"--crop {crop} is less than 1")
     problems.check(samples is None or samples >= 1, f"--samples {samples} is less than 1")
     problems.check(seconds > 0, f"--seconds {seconds} is not more than 0")
@@ -66,23 +68,24 @@ def plan(
     data = problems.attempt(load_source, source, label_column=label_column, progress=common.progress())
     problems.stop_if_any()
     assert data is not None
-    from labelsieve.engine.device import choose_device
-    from labelsieve.plan import Wanted
-    from labelsieve.plan import plan as work_out
+    from labelsieve.commands.planning import Asked, not_measured, plan_run
+    from labelsieve.commands.selector import epochs_of, resolve_selector
 
-    wanted = Wanted(samples or len(data), iterations, epochs, train_epochs, gpus=gpus)
-    found = work_out(
-        data, wanted, model=model, device=choose_device(device), batch_size=batch_size, crop=crop, seconds=seconds
-    )
-    measured = found["measured"]
+    selector = resolve_selector("auto", data, device) if model == "auto" else model
+    asked = Asked(
+        selector, model, rounds=iterations + 1, epochs=epochs_of(selector, epochs), train_epochs=train_epochs,
+        batch_size=batch_size, samples=samples, gpus=gpus, crop=crop, seconds=seconds,
+    )  # fmt: skip
+    found = plan_run(data, asked, device=device)
+    measured, wanted = found["measured"], found["wanted"]
     least = "" if measured["working_bytes"] else "at least "  # what a step holds is measured on GPUs alone
     shape = " x ".join(str(length) for length in found["shape"])
     common.say(
-        f"{found['model']} on samples of {shape}, measured on {measured['samples']:,} of them ({found['device']}):",
-        f"{speed(measured['trained'])} trained and {speed(measured['scored'])} scored a second"
-        + (f", {speed(measured['read'])} pictures decoded" if measured["read"] else ""),
+        f"samples of {shape}, measured on {measured['samples']:,} of them ({found['device']}):",
+        *_timed(found),
+        *([f"{speed(measured['read'])} pictures decoded a second"] if measured["read"] else []),
         "",
-        f"{wanted.samples:,} samples, {gpus} such device{'s' if gpus > 1 else ''}, at most:",
+        f"{wanted['samples']:,} samples, {gpus} such device{'s' if gpus > 1 else ''}, at most:",
         *table(
             [[name, duration(value)] for name, value in found["seconds"].items() if value]
             + [
@@ -93,9 +96,26 @@ def plan(
                 ["disk, checkpoints", size(found["disk_bytes"]["checkpoints"])],
             ]
         ),
-        f"The data: {found['data']}. Takes longest: {found['bottleneck']}.",
+        f"The data: {found['data']}. Takes longest: {found['bottleneck']}{not_measured(found)}.",
     )
     common.answer(found)
+
+
+def _timed(found: dict[str, Any]) -> list[str]:
+    """What was timed, one line for what selects and one for what is trained."""
+    selecting, taken, wanted = found["measured_selecting"], found["selection_seconds"], found["wanted"]
+    if selecting:
+        told = f", {wanted['selection_epochs']} epochs: {_speeds(selecting)}"
+    else:
+        told = ": not measured" if taken is None else f": {duration(taken)} in all, from one of its trainings"
+    return [
+        f"selection with {found['selector']}{told}",
+        f"robust training of {found['model']}, {wanted['training_epochs']} epochs: {_speeds(found['measured'])}",
+    ]
+
+
+def _speeds(measured: dict[str, Any]) -> str:
+    return f"{speed(measured['trained'])} trained and {speed(measured['scored'])} scored a second"
 
 
 def speed(amount: float) -> str:

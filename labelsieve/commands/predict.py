@@ -19,7 +19,7 @@ def predict(
     network: str | None = None,
     score: Flag = False,
     root: Path | None = None,
-    label_column: str = "label",
+    label_column: str | None = None,
     force: Flag = False,
     common: Common = Common(),
 ) -> None:
@@ -44,7 +44,7 @@ def predict(
     root
         Where the relative paths in a CSV begin; default: beside it.
     label_column
-        Name of the column with the labels, where there is one: it is no feature.
+        Name of the column with the labels, where there is one: it is no feature. Default: what it was in the run.
     force
         Write over the file that is there already.
     """
@@ -69,7 +69,7 @@ def predict(
     data = load_source(
         source,
         labelled=score,
-        label_column=label_column,
+        label_column=label_column or folder.record().get("settings", {}).get("label_column") or "label",
         root=root,
         size=(model.reading.shape[1], model.reading.shape[2]) if pictures else None,
         encoding=model.reading.encoding,

@@ -37,13 +37,16 @@ def run(
     dry_run
         Say what would happen, how long it would take and how much memory and disk; write nothing.
     """
+    from labelsieve.commands.selector import check_selector
     from labelsieve.commands.training import check_training, run_training
     from labelsieve.report import write_report
     from labelsieve.runfolder import RunFolder
+    from labelsieve.selection.ncv import ncv_settings
 
     problems = Problems()
     check_seed(problems, common)
     check_method(problems, "--selection", selection)
+    check_selector(problems, selecting.model, selecting.size)
     settings, file = selecting.check(problems)
     training.check(problems)
     out = folder_for(source, out)
@@ -51,7 +54,8 @@ def run(
     problems.stop_if_any()
     assert folder is not None and settings is not None
     if dry_run:
-        say_what_would_happen(source, folder, selecting, training, file, common)
+        asked = settings if selection == "incv" else ncv_settings(settings)
+        say_what_would_happen(source, folder, selecting, asked, training, file, common)
         return
     began = time.monotonic()
     progress = common.progress()
@@ -85,14 +89,22 @@ def run(
 
 
 def say_what_would_happen(
-    source: str, folder: Any, selecting: SelectOptions, training: TrainOptions, file: Any, common: Common
+    source: str,
+    folder: Any,
+    selecting: SelectOptions,
+    settings: Any,
+    training: TrainOptions,
+    file: Any,
+    common: Common,
 ) -> None:
     """Reads the source, measures a little, writes nothing."""
     import tempfile
 
-    from labelsieve.commands.models import CLASSIFIERS
     from labelsieve.commands.plan import duration, size
+    from labelsieve.commands.planning import Asked, not_measured, plan_run
     from labelsieve.commands.selector import epochs_of, resolve_selector
+    from labelsieve.commands.told import rounds
+    from labelsieve.methods import create
 
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data = selecting.load(source, file, Path(scratch), common.progress())
@@ -103,40 +115,27 @@ def say_what_would_happen(
         volume = folder.path if folder.path.exists() else folder.path.absolute().parent
         while not volume.exists():
             volume = volume.parent
+        asked = Asked(
+            model, training.network, rounds=rounds(settings), repeats=settings.repeats,
+            epochs=epochs_of(model, selecting.epochs), train_epochs=training.train_epochs,
+            batch_size=training.batch_size, networks=create(training.method).networks,
+        )  # fmt: skip
+        found = plan_run(data, asked, device=selecting.device)
         result: dict[str, Any] = {
             "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
-            "model": model, "method": training.method, "stages": states, "disk_free": shutil.disk_usage(volume).free,
+            "model": model, "method": training.method, "network": found["model"], "stages": states,
+            "disk_free": shutil.disk_usage(volume).free, "plan": found,
         }  # fmt: skip
+        chosen = found["selection_seconds"]
+        epochs = found["wanted"]["training_epochs"]
         common.say(
             f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {len(data.skipped):,} unreadable",
             *(f"{stage}: {state}" for stage, state in states.items()),
-            f"select with {model}, then train with {training.method} into {folder.path}",
-            f"free on its disk: {size(result['disk_free'])}",
+            f"select with {model}: " + ("not measured" if chosen is None else f"at most {duration(chosen)}"),
+            f"then train {found['model']} with {training.method}, {epochs} epochs: at most "
+            f"{duration(found['seconds']['robust training'])}",
+            f"in all: at most {duration(found['total_seconds'])}{not_measured(found)}",
+            f"memory: {size(found['host_bytes'])} and on the device {size(found['device_bytes'])}",
+            f"disk: {size(sum(found['disk_bytes'].values()))} into {folder.path}, {size(result['disk_free'])} are free",
         )
-        if data.kind != "text":
-            from labelsieve.engine.device import choose_device
-            from labelsieve.methods.robust_classifier import auto_batch_size, auto_epochs
-            from labelsieve.plan import Wanted, plan
-
-            quick = model in CLASSIFIERS or ":" in model
-            iterations, epochs = (
-                (1, 1)
-                if quick
-                else (
-                    selecting.iterations * selecting.repeats,
-                    epochs_of(model, selecting.epochs),
-                )
-            )
-            device, batch = choose_device(selecting.device), training.batch_size or auto_batch_size(len(data))
-            usual = 200 if device.type == "cuda" else auto_epochs(len(data), batch)  # as run_training chooses
-            wanted = Wanted(len(data), iterations, epochs, training.train_epochs or usual)
-            network = training.network if ":" not in training.network else "auto"
-            result["plan"] = plan(data, wanted, model=network, device=device, seconds=3.0)
-            host, card = size(result["plan"]["host_bytes"]), size(result["plan"]["device_bytes"])
-            spent = "the network's training" if quick else "selection and training"
-            common.say(
-                f"{spent}: at most {duration(result['plan']['total_seconds'])}",
-                f"memory: {host} and on the device {card}",
-                f"disk: {size(sum(result['plan']['disk_bytes'].values()))}",
-            )
         common.answer(result)

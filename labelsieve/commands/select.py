@@ -117,7 +117,7 @@ or a torch factory."""
             id_column=self.id_column, root=self.root, size=self.size, staging=staging, progress=progress,
         )  # fmt: skip
 
-    def record(self, *, method: str, model: str, seed: int) -> dict[str, Any]:
+    def record(self, data: LabelledData, *, method: str, model: str, seed: int) -> dict[str, Any]:
         """What a resumed selection must have in common with the one that was begun. Where it runs is no part of it."""
         from labelsieve.commands.selector import epochs_of
 
@@ -127,9 +127,10 @@ or a torch factory."""
             "size": self.size, "label_column": self.label_column, "labels": _absolute(self.labels),
             "root": _absolute(self.root),
         }  # fmt: skip
-        # Only where it was asked for: runs begun before these options were there go on.
+        # Only where it was asked for, or found: runs begun before these options were there go on.
+        texts = self.text_column or getattr(getattr(data.x, "encoding", None), "text", None)
         chosen = {
-            "loss": (self.loss, "ce"), "repeats": (self.repeats, 1), "text_column": (self.text_column, None),
+            "loss": (self.loss, "ce"), "repeats": (self.repeats, 1), "text_column": (texts, None),
             "id_column": (self.id_column, "id"),
         }  # fmt: skip
         return record | {name: value for name, (value, default) in chosen.items() if value != default}
@@ -156,11 +157,13 @@ def select(
     method
         incv (iterations of noisy cross-validation) or ncv (one round, nothing removed).
     """
+    from labelsieve.commands.selector import check_selector
     from labelsieve.runfolder import RunFolder
 
     problems = Problems()
     check_seed(problems, common)
     check_method(problems, "--method", method)
+    check_selector(problems, options.model, options.size)
     settings, file = options.check(problems)
     out = folder_for(source, out)
     run = problems.attempt(RunFolder, beside_others(out, options.device))
@@ -201,7 +204,7 @@ def select_stage(
     progress = common.progress()
     model = resolve_selector(options.model, data, options.device, loss=options.loss, protocol=options.protocol)
     settings = settings.for_fast_network() if model == FAST else settings
-    asked = options.record(method=method, model=model, seed=common.seed)
+    asked = options.record(data, method=method, model=model, seed=common.seed)
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
     if begun == "done":
         progress.note(f"{run.path}: the selection is done already")

@@ -98,11 +98,13 @@ def run_selection(
     """Select, from where it was stopped, and write what was found. `true` is shown to `metrics` alone."""
     from labelsieve.selection.drive import drive
     from labelsieve.selection.incv import incv_steps
-    from labelsieve.selection.ncv import ncv_steps
+    from labelsieve.selection.ncv import ncv_settings, ncv_steps
     from labelsieve.selection.suggestions import NAME, write_suggestions
 
     began = time.monotonic()
     steps: Any = incv_steps if method == "incv" else ncv_steps
+    if hasattr(trainer, "expect"):  # networks say how long it takes
+        trainer.expect(settings if method == "incv" else ncv_settings(settings))
     remembering = Remembering(trainer, run.checkpoints / "select", progress)
     with stopping.safe_points():
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labelsieve.commands.common import Problems
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData, Trainer
 
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
 FAST = "fast"
 SMALLEST, LARGEST = 24, 64  # pixels a side of pictures that `auto` gives to it
 FEWEST = 5000  # of them: ten epochs of fewer are too few steps to learn
+SMALLEST_PICTURE = 8  # pixels a side; the largest depends on the source
 EPOCHS = 50  # the paper's, of every network but the fast one
+
+
+def check_selector(problems: Problems, model: str, size: int | None) -> None:
+    """What is wrong whatever the samples are, so that it is told with everything else."""
+    from labelsieve.commands.models import check_name
+
+    problems.attempt(check_name, model)
+    problems.check(size is None or size >= SMALLEST_PICTURE, f"--size {size}: at least {SMALLEST_PICTURE} pixels")
 
 
 def resolve_selector(model: str, data: LabelledData, device: str, *, loss: str = "ce", protocol: str = "auto") -> str:

@@ -44,12 +44,22 @@ class TrainOptions:
     """Samples a step; default: 128, less for small data."""
 
     def check(self, problems: Problems) -> None:
+        from labelsieve.commands.models import check_name
+
         known = self.method in METHODS
         problems.check(known, f"--method {self.method!r} is not known: choose one of {', '.join(METHODS)}")
+        problems.attempt(check_name, self.network, option="--network", others=())
         if self.train_epochs is not None:
             problems.check(self.train_epochs >= 1, f"--train-epochs {self.train_epochs}: at least 1 is needed")
         if self.batch_size is not None:
             problems.check(self.batch_size >= 2, f"--batch-size {self.batch_size}: at least 2 are needed")
+
+
+def usual_epochs(samples: int, batch_size: int, device: str) -> int:
+    """Where none are asked for: the paper's on a GPU; elsewhere what a person waits for."""
+    from labelsieve.methods.robust_classifier import auto_epochs
+
+    return 200 if device == "cuda" else auto_epochs(samples, batch_size)
 
 
 def schedule_for(data: LabelledData, epochs: int) -> Schedule:
@@ -94,6 +104,22 @@ def _sets(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(selected), np.flatnonzero((verdict == "candidate") & ~selected)
 
 
+def told_samples(run: RunFolder, data: LabelledData, plan: Plan) -> str:
+    """How many samples it trains on, and why they are more than were selected."""
+    told = f"{len(plan.train):,} samples"
+    if plan.candidates is None:
+        return told
+    verdict = np.array([row.verdict for row in run.read_labels()])
+    back = plan.train[verdict[plan.train] != "selected"]
+    if not len(back):
+        return told
+    names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[back]))
+    return (
+        f"{told} ({len(plan.train) - len(back):,} selected, and all {len(back):,} labelled {names}: none of them was "
+        "selected, and the class would be lost)"
+    )
+
+
 def check_training(data: LabelledData, options: TrainOptions, device: str) -> None:
     """What would stop the training, told before the hours of a selection."""
     from labelsieve.commands.models import resolve_network
@@ -116,14 +142,14 @@ def run_training(
     from labelsieve.engine import train
     from labelsieve.engine.device import choose_device
     from labelsieve.methods import create
-    from labelsieve.methods.robust_classifier import auto_batch_size, auto_epochs
+    from labelsieve.methods.robust_classifier import auto_batch_size
 
     chosen = choose_device(device)
     reading = Reading.learn(data)
     network = resolve_network(options.network, reading.shape, len(data.classes), chosen.type, option="--network")
     factory = factory_of(network, reading.shape, len(data.classes))
     batch_size = options.batch_size or auto_batch_size(len(data))
-    epochs = options.train_epochs or (200 if chosen.type == "cuda" else auto_epochs(len(data), batch_size))
+    epochs = options.train_epochs or usual_epochs(len(data), batch_size, chosen.type)
     schedule, method = schedule_for(data, epochs), create(options.method)
     plan = plan_for(run, data, options.method, seed)
     method.check(plan, schedule.epochs)
@@ -138,7 +164,7 @@ def run_training(
     check_disk(run.path, factory, networks=method.networks)
     progress.note(
         f"{'going on with' if begun == 'resumed' else 'training'} {options.method}, {network}, {epochs} epochs of "
-        f"{len(plan.train):,} samples on {chosen}"
+        f"{told_samples(run, data, plan)} on {chosen}"
     )
     began = time.monotonic()
     store = reading.store(data, chosen, augment=True)
@@ -146,7 +172,8 @@ def run_training(
     total = method.epochs(schedule.epochs)
 
     def hint(seconds: float) -> str | None:
-        return training_hint(seconds, total, pictures=data.kind == "pictures") if chosen.type == "cpu" else None
+        side = min(reading.shape[1:]) if data.kind == "pictures" else None
+        return training_hint(seconds, total, side=side) if chosen.type == "cpu" else None
 
     with stopping.safe_points(), progress.epochs("training", total, hint=hint) as tell:
         try:

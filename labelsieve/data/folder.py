@@ -70,6 +70,7 @@ def load(
                 progress.note(f"class folder {name!r} holds no pictures: no such class in this run")
         if not labelled:
             flat = list(_pictures_below(root, root, skipped, deep=False))
+            stage.advance(len(flat))
             files += flat
             y += [-1] * len(flat)
     if not files:

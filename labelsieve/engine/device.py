@@ -41,3 +41,18 @@ def fastest_convolutions(device: torch.device) -> Iterator[None]:
         yield
     finally:
         cudnn.benchmark = before
+
+
+SMALL_STEP = 3e7  # multiply-adds of a forward pass: some milliseconds of one core
+
+
+@contextmanager
+def threads_for(multiply_adds: float) -> Iterator[None]:
+    """One thread for small steps on a CPU. Sharing them out brings nothing, and where the machine is busy otherwise the
+    threads wait for each other, for a hundred times what the step itself takes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if multiply_adds < SMALL_STEP else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from labelsieve.engine import parallel
 from labelsieve.engine.bundle import Factory, NetworkState, stackable
-from labelsieve.engine.device import fastest_convolutions
+from labelsieve.engine.device import fastest_convolutions, threads_for
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.method import Method, Plan
 from labelsieve.engine.schedule import Schedule
@@ -73,7 +73,8 @@ def train(
         try:
             lockstep = Lockstep(store, factory, piece, schedule, options, watch=watch, checkpoint=folder)
             # networks by themselves take batches of any width: too many shapes to try
-            with fastest_convolutions(store.device) if together else nullcontext():
+            choice = fastest_convolutions(store.device) if together else nullcontext()
+            with choice, threads_for(multiply_adds(lockstep)):
                 return lockstep.run(
                     deadline=deadline, stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds
                 )
@@ -91,6 +92,14 @@ def train(
         folder = checkpoint and (checkpoint if at_once is None else checkpoint / f"part{number}")
         results += run(piece, folder)
     return [_trained(training) for training in results]
+
+
+def multiply_adds(lockstep: Lockstep) -> float:
+    """Of a network's forward pass over a batch, where that is all there is to it: rows of numbers on a CPU."""
+    if lockstep.store.device.type != "cpu" or len(lockstep.store.shape) > 1:
+        return float("inf")
+    bundle = lockstep.bundles[0]
+    return bundle.flat.numel() / bundle.n * lockstep.options.batch_size
 
 
 def _pieces(work: list[tuple[Method, Plan]], at_once: int | None) -> list[list[tuple[Method, Plan]]]:

@@ -2,8 +2,9 @@
 
     RobustClassifier(random_state=0).fit(X, y).predict(X_new)
 
-Rows of numbers get a small MLP, pictures (uint8 [n, height, width, channels]) a small CNN, anything else the network of
-your `network` factory. Both steps train on the engine, on whatever device there is.
+Rows of numbers get a small MLP, texts become rows of numbers first, pictures (uint8 [n, height, width, channels]) get a
+small CNN, anything else the network of your `network` factory. Both steps train on the engine, on whatever device there
+is.
 """
 
 from __future__ import annotations
@@ -171,9 +172,30 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[most_likely]
 
     def _checked(self, X: Any, **fitting: Any) -> Any:
+        from labelsieve.selection.estimators import in_our_words
+
+        X = self._in_numbers(X, fitting=bool(fitting))
         pictures = getattr(X, "ndim", 2) == 4
         options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if pictures else {"dtype": np.float64}
-        return validate_data(self, X, reset=bool(fitting), **options, **fitting)
+        try:
+            return validate_data(self, X, reset=bool(fitting), **options, **fitting)
+        except ValueError as problem:
+            raise in_our_words(problem, X) from None
+
+    def _in_numbers(self, X: Any, *, fitting: bool) -> Any:
+        """Texts as the rows of numbers that `labelsieve run` trains on as well; anything else as it is."""
+        from labelsieve.data.text import TextFeatures
+        from labelsieve.selection.defaults import is_text
+
+        texts = is_text(X)
+        if fitting:
+            self._text_features = TextFeatures.learn(X) if texts else None
+        features = getattr(self, "_text_features", None)
+        if texts and features is None:
+            raise InputError("X: these are texts, but the classifier was fitted on numbers: give samples of that kind")
+        if features is not None and not texts:
+            raise InputError("X: the classifier was fitted on texts: give a list of strings")
+        return features.rows(X) if features is not None else X
 
     def _staged(self, X: Any, device: torch.device, *, fitted: bool = False) -> Store:
         if X.ndim == 4:

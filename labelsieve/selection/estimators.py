@@ -26,7 +26,6 @@ from labelsieve.selection.ncv import ncv_settings
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Trainer
 
-
 FAST = "fast"
 CLASSIFIERS = ("boosting", "forest", "logistic", "nearest", "neighbours", "svm", "tfidf", "trees")
 
@@ -61,7 +60,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     noise_ratio_, transition_matrix_ : share of wrong labels; T[i, j] = P(given label j | true class i).
     predicted_, probability_, loss_ : held-out prediction, probability of the given label, its cross-entropy.
     suspicion_ : 0..1, the probability that the label is wrong; sorting by it ranks the suspects.
-    suggested_ : the label to use: the predicted one where the given label is doubted, else the given one.
+    suggested_ : the predicted label where the given one is doubted, else the given one: it differs for the suspects.
     suggested_probability_ : that the predicted label is the true one (nan with protocol "paper", which judges nothing;
         `suspicion_` is then a rank only).
     iteration_ : in which iteration the verdict fell; 0 for candidates.
@@ -246,6 +245,8 @@ def _named_for(name: str, x: Any) -> Any:
     if is_text(x) != (name == "tfidf"):
         told = "does not read texts: choose 'tfidf'" if is_text(x) else "reads texts, not rows of numbers"
         raise InputError(f"estimator: {name!r} {told}")
+    if getattr(x, "ndim", 2) > 2:
+        raise InputError(f"estimator: {name!r} reads rows of numbers: give X.reshape(len(X), -1)")
     return named_classifier(name)
 
 
@@ -255,15 +256,16 @@ def in_our_words(problem: ValueError, x: Any) -> ValueError:
         return problem
     if "could not convert string to float" in str(problem):
         return InputError(
-            "X: it holds texts where numbers are needed; give a plain list of texts, or turn these columns into numbers "
-            "first (sklearn.preprocessing.OneHotEncoder)"
+            "X: it holds texts where numbers are needed; give a plain list of texts, or turn these columns into "
+            "numbers first (sklearn.preprocessing.OneHotEncoder)"
         )
     if "NaN" not in str(problem) and "infinity" not in str(problem):
         return problem
-    values = getattr(x, "data", None) if hasattr(x, "tocsr") else x
-    bad = ~np.isfinite(np.asarray(values, dtype=np.float64))
-    rows = np.unique(np.nonzero(bad)[0]) if bad.ndim > 1 else ()
-    where = f" in {len(rows):,} samples, the first is sample {rows[0]}" if len(rows) else ""
+    try:
+        rows = np.unique(np.nonzero(~np.isfinite(np.asarray(x, dtype=np.float64)))[0])
+        where = f" in {len(rows):,} samples, the first is sample {rows[0]}"
+    except (TypeError, ValueError, IndexError):  # sparse, or with None among the numbers
+        where = ""
     return InputError(
         f"X: it contains NaN or infinity{where}; fill these values (sklearn.impute.SimpleImputer) or drop the samples"
     )

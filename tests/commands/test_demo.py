@@ -34,4 +34,12 @@ def test_the_demo_shows_theory_measurement_and_gain(
     for name in ("run.json", "labels.csv", "summary.json", "report.html", "demo.png", "demo.svg"):
         assert (out / name).stat().st_size > 0
     assert run(["demo"]) == 0
-    assert "accuracy on clean digits" in capsys.readouterr().out
+    words = capsys.readouterr().out
+    assert "accuracy on clean digits" in words
+    # what the documentation says it prints
+    docs = Path(__file__).parents[2] / "docs" / "first-run.md"
+    quoted = docs.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0].splitlines()
+    assert len(quoted) == 8 and [line for line in quoted if line not in words.splitlines()] == []
+    readme = " ".join((docs.parents[1] / "README.md").read_text(encoding="utf-8").split())
+    told = (f"{100 * last[key]:.0f} %" for key in ("label_precision", "label_recall"))
+    assert "three iterations {} of the selected labels are right and {} of the right labels".format(*told) in readme

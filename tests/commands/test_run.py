@@ -137,6 +137,9 @@ def test_train_needs_a_selection_only_where_the_method_does(here: Path, capsys: 
         ("run t.csv --out run --network resnet32", "takes pictures"),
         ("run t.csv --out run --network nope", "--network 'nope' is not known"),
         ("run t.csv --out run --device cuda", "torch sees none here"),
+        ("run t.csv --out run --model frest --epochs 0 --device tpu", "--model 'frest' is not known"),
+        ("run t.csv --out run --network nope --epochs 0", "--network 'nope' is not known"),
+        ("run t.csv --out run --size -1 --epochs 0", "--size -1: at least 8 pixels; --epochs 0"),
         ("data fetch mnist --to x", "choose cifar10 or cifar100"),
         ("bench io --pictures 2", "at least 10"),
     ],
@@ -167,7 +170,48 @@ def test_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert found["stages"]["select"] == "not begun" and found["plan"]["total_seconds"] > 0 and found["disk_free"] > 0
     assert sorted(os.listdir(here)) == before
     assert run("run t.csv --out run --dry-run".split()) == 0
-    assert "at most" in capsys.readouterr().out
+    words = capsys.readouterr().out
+    assert "select with svm: at most" in words and "train mlp with incv-coteaching, 60 epochs: at most" in words
+
+
+def test_dry_run_times_what_the_run_would_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(here / "p.npz", x=rng.integers(0, 255, (40, 32, 32, 3), dtype=np.uint8), y=np.arange(40) % 2)
+    line = "run p.npz --out run --dry-run --device cpu --iterations 2 --repeats 2 --epochs 7 --method standard"
+    found = answer(capsys, line)
+    assert found["model"] == found["network"] == found["plan"]["selector"] == "small-cnn"
+    wanted = found["plan"]["wanted"]
+    assert wanted["iterations"] == (2 + 1) * 2 and wanted["selection_epochs"] == 7 and wanted["networks"] == 1
+    (here / "t.csv").write_text("text,label\n" + "good and fine,a\nbad and sad,b\n" * 20)
+    assert run("run t.csv --out run --dry-run".split()) == 0
+    words = capsys.readouterr().out
+    assert "select with tfidf: at most" in words and "then train mlp" in words and "in all: at most" in words
+
+
+def test_a_run_remembers_its_label_column(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv", n=60)
+    (here / "t.csv").write_text((here / "t.csv").read_text().replace("label", "kind", 1))
+    answer(capsys, "run t.csv --label-column kind --model logistic --iterations 1 --out run --train-epochs 5")
+    assert answer(capsys, "predict run t.csv --score")["accuracy"] > 0.5
+    assert run("predict run t.csv --score --label-column other --force".split()) == 2
+
+
+def test_train_reads_the_columns_that_the_selection_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"n{i},{('fig plum pear', 'zinc tin iron')[i % 2]},{'ab'[i % 2]}" for i in range(40)]
+    (here / "t.csv").write_text("\n".join(["number,body,label", *rows]))
+    answer(capsys, "select t.csv --text-column body --id-column number --iterations 1 --out run")
+    assert answer(capsys, "train run --train-epochs 2")["resumed"] == "new"
+
+
+def test_a_class_without_a_selected_sample_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.normal(5 * (i % 2)):.3f},{'ab'[i % 2]}" for i in range(60)]
+    rows += [f"{rng.normal(0):.3f},rare" for _ in range(3)]  # looks like a: none is confirmed
+    (here / "t.csv").write_text("\n".join(["x,label", *rows]))
+    assert run("run t.csv --model logistic --iterations 1 --train-epochs 2 --out run".split()) == 0
+    told = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("training incv-coteaching"))
+    selected = sum(row.verdict == "selected" for row in RunFolder("run").read_labels())
+    assert f"{selected + 3} samples ({selected} selected, and all 3 labelled 'rare': none of them was selected" in told
 
 
 def start(here: Path) -> subprocess.Popen[bytes]:

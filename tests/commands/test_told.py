@@ -6,24 +6,58 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labelsieve.cli import run
 from labelsieve.commands.models import make_trainer
 from labelsieve.commands.told import selection_hint, training_hint
 from labelsieve.execute.lockstep import EngineTrainer
 from labelsieve.progress import Progress
+from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Job, LabelledData
 
 
 def test_a_hint_only_where_it_takes_long() -> None:
-    assert selection_hint(1.0, 50, side=64) is None  # 5 trainings of 50 s
-    told = selection_hint(6.0, 50, side=64)
+    usual = INCVSettings()
+    assert selection_hint(1.0, 50, side=64, settings=usual) is None  # 5 trainings of 50 s
+    told = selection_hint(6.0, 50, side=64, settings=usual)
     assert told is not None and "about 5 min" in told and "--size 32 (the pictures have 64 pixels now)" in told
-    assert "--epochs 16" in told and "--iterations 2" in told and "\n" not in told
-    assert "--size" not in str(selection_hint(6.0, 50, side=28)) and "--size" not in str(
-        selection_hint(9, 50, side=None)
+    assert "--epochs 16" in told and "--iterations 2" in told and "up to 5 of them" in told and "\n" not in told
+    assert "less exact" in told
+    for side in (28, None):
+        assert "--size" not in str(selection_hint(6.0, 50, side=side, settings=usual))
+    assert training_hint(1.0, 60, side=64) is None
+    told = training_hint(10.0, 60, side=64)
+    assert told is not None and "a smaller --size" in told and "--train-epochs 20" in told and "less exact" in told
+    assert "--size" not in str(training_hint(10.0, 60, side=32)) and "--size" not in str(
+        training_hint(10.0, 60, side=None)
     )
-    assert training_hint(1.0, 60, pictures=True) is None
-    assert "a smaller --size" in str(training_hint(10.0, 60, pictures=True))
-    assert "--size" not in str(training_hint(10.0, 60, pictures=False))
+
+
+def test_what_was_asked_already_is_not_advised() -> None:
+    told = selection_hint(60.0, 10, side=32, settings=INCVSettings(n_iterations=2))
+    assert told is not None and "up to 3 of them" in told and told.count("--") == 2  # --model and --out
+    assert "up to 1 of them" in str(
+        selection_hint(60.0, 10, side=None, settings=INCVSettings(n_iterations=1, protocol="paper"))
+    )
+    assert "--train-epochs" not in str(training_hint(60.0, 12, side=None))
+
+
+@pytest.mark.parametrize(("line", "trainings"), [("--iterations 2", 3), ("--method ncv", 2)])
+def test_a_selection_says_how_many_trainings_it_has(
+    line: str,
+    trainings: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("labelsieve.commands.told.PATIENCE", 0.0)
+    x, y = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 3), dtype=np.uint8), np.arange(40) % 2
+    np.savez(tmp_path / "p.npz", x=x, y=y)
+    out = tmp_path / "run"
+    assert (
+        run(["select", str(tmp_path / "p.npz"), *line.split(), "--epochs", "2", "--device", "cpu", "--out", str(out)])
+        == 0
+    )
+    assert f"up to {trainings} of them; quicker, but less exact: another --model" in capsys.readouterr().err
 
 
 def test_each_training_of_a_selection_is_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

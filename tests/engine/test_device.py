@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from labelsieve.engine.device import choose_device, fastest_convolutions
+from labelsieve.engine.device import SMALL_STEP, choose_device, fastest_convolutions, threads_for
 from labelsieve.errors import InputError
 
 CUDA = torch.device("cuda")
@@ -36,3 +36,17 @@ def test_a_card_by_number_must_be_there(monkeypatch):
     assert choose_device("cuda:1") == torch.device("cuda", 1)
     with pytest.raises(InputError, match="there are 2 cards here, counted from cuda:0"):
         choose_device("cuda:2")
+
+
+def test_small_steps_have_one_thread_and_what_was_set_comes_back():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError), threads_for(SMALL_STEP / 2):
+            assert torch.get_num_threads() == 1
+            raise KeyError
+        with threads_for(SMALL_STEP):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -77,8 +77,21 @@ def test_a_plain_torch_loop_gives_the_same_weights(digits):
         torch.testing.assert_close(result.states[0][name], tensor, rtol=1e-4, atol=1e-5)
 
 
-def _mlp(inputs: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, 10))
+@pytest.mark.parametrize(("hidden", "threads"), [(32, 1), (20_000, 2)])
+def test_rows_through_a_small_network_take_one_thread(digits, hidden, threads):
+    x = digits[0].reshape(400, -1)[:, ::3].astype(np.float32) / 255
+    used: set[int] = set()
+    torch.set_num_threads(2)
+    train(
+        VectorStore(x, torch.device("cpu")), partial(_mlp, x.shape[1], hidden), Standard(),
+        [Plan("p", digits[1], np.arange(64), seed=3)], schedule=Schedule(1, ((0, 1e-2),)), batch_size=32,
+        progress=lambda _: used.add(torch.get_num_threads()),
+    )  # fmt: skip
+    assert used == {threads} and torch.get_num_threads() == 2
+
+
+def _mlp(inputs: int, hidden: int = 32) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, 10))
 
 
 @pytest.mark.parametrize("together", [True, False])

@@ -131,6 +131,34 @@ def test_bad_settings(settings, message):
         RobustClassifier(**settings).fit(x, y)
 
 
+def test_texts():
+    words = {"fruit": "apple pear plum cherry fig".split(), "metal": "iron zinc copper tin lead".split()}
+    rng = np.random.default_rng(0)
+    y = ["fruit", "metal"] * 60
+    texts = [" ".join(rng.choice(words[kind], 6)) for kind in y]
+    y[0], y[2], y[5] = "metal", "metal", "fruit"
+    model = RobustClassifier(random_state=0).fit(texts, y)
+    assert list(model.predict(["fig and plum", "zinc or tin"])) == ["fruit", "metal"]
+    assert not model.selected_[[0, 2, 5]].any()
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(texts), model.predict(texts))
+    with pytest.raises(InputError, match="fitted on texts"):
+        model.predict(np.zeros((2, 128)))
+    x, codes = make_blobs(40, centers=2, random_state=0)
+    model.set_params(method="standard", epochs=2).fit(x, codes)
+    with pytest.raises(InputError, match="fitted on numbers"):
+        model.predict(texts)
+
+
+def test_what_is_wrong_with_the_samples_is_said_in_our_words():
+    x, y = make_blobs(40, centers=2, random_state=0)
+    x[7, 1] = np.nan
+    with pytest.raises(InputError, match=r"NaN or infinity in 1 samples, the first is sample 7; fill .* or drop"):
+        RobustClassifier().fit(x, y)
+    with pytest.raises(InputError, match="holds texts where numbers are needed"):
+        RobustClassifier().fit([["red", "1"], ["blue", "2"]], [0, 1])
+
+
 def test_bad_data():
     x, _ = make_blobs(40, centers=2, random_state=0)
     with pytest.raises(InputError, match="one class only"):

@@ -18,7 +18,10 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labelsieve import metrics, noise, theory
+from labelsieve.commands.models import CLASSIFIERS
+from labelsieve.commands.models import classifier as command_line
 from labelsieve.errors import InputError
+from labelsieve.selection import estimators
 from labelsieve.selection.defaults import default_estimator, is_text
 from labelsieve.selection.estimators import INCV, NCV, RareClassWarning
 
@@ -201,7 +204,8 @@ def with_value(value):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (with_value(np.nan), "NaN"),
+        (with_value(np.nan), r"NaN or infinity in 1 samples, the first is sample 5; fill these values .* or drop"),
+        (lambda x, y: (csr_matrix(with_value(np.nan)(x, y)[0]), y), "NaN or infinity; fill"),
         (with_value(np.inf), "infinity"),
         (lambda x, y: (x, np.zeros(150)), "one class"),
         (lambda x, y: (x, y[:149]), "inconsistent numbers of samples"),
@@ -226,7 +230,8 @@ def test_bad_input_is_one_clear_line(change, word):
     ("arguments", "word"),
     [
         ({"estimator": LogisticRegression}, "estimator"),
-        ({"estimator": "svc"}, "estimator"),
+        ({"estimator": "svc"}, "'svc' is not known; by name go 'fast', 'boosting', 'forest'"),
+        ({"estimator": "tfidf"}, "'tfidf' reads texts"),
         ({"executor": "cloud"}, "executor"),
         ({"executor": 0}, "executor"),
         ({"random_state": -1}, "random_state"),
@@ -238,6 +243,36 @@ def test_bad_arguments_are_named(arguments, word):
     x, y = load_iris(return_X_y=True)
     with pytest.raises(InputError, match=word):
         INCV(**arguments).fit(x, y)
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "tfidf"])
+def test_the_command_lines_names(name):
+    x, true = load_wine(return_X_y=True)
+    by_name = NCV(name, random_state=0).fit(x, true)
+    assert np.array_equal(by_name.selected_, NCV(command_line(name), random_state=0).fit(x, true).selected_)
+
+
+def test_names_fit_the_samples():
+    assert estimators.CLASSIFIERS == CLASSIFIERS  # twice, so that the command line reads them without scikit-learn
+    texts = ["fig plum pear", "zinc tin iron"] * 20
+    incv = INCV("tfidf", random_state=0).fit(texts, [0, 1] * 20)
+    assert incv.selected_.all()
+    with pytest.raises(InputError, match="choose 'tfidf'"):
+        INCV("forest").fit(texts, [0, 1] * 20)
+    with pytest.raises(InputError, match="reshape"):
+        INCV("forest").fit(np.zeros((40, 8, 8, 3), dtype=np.uint8), [0, 1] * 20)
+
+
+@pytest.mark.parametrize("kind", ["ints", "strings"])
+def test_suggested_labels_are_the_users_own(kind):
+    x, true, given = digits(theory.symmetric(10, 0.3))
+    names = np.arange(10) + 5 if kind == "ints" else np.array([f"digit {i}" for i in range(10)])
+    incv = INCV(random_state=0).fit(x, names[given])
+    assert incv.suggested_.dtype == names[given].dtype and incv.suggested_.shape == given.shape
+    assert np.array_equal(incv.suggested_[incv.selected_], names[given][incv.selected_])
+    changed = incv.suggested_ != names[given]
+    assert np.array_equal(changed, ~incv.selected_ & (incv.predicted_ != names[given]))
+    assert np.mean(incv.suggested_ == names[true]) > 0.95 > np.mean(given == true)
 
 
 def test_network_factory_selects_and_a_network_is_refused():
