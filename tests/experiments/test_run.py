@@ -58,7 +58,7 @@ def test_every_item_has_its_table_and_figure(smoke: Path) -> None:
 
 def test_records_are_whole_and_agree(smoke: Path) -> None:
     found = list(records.walk(smoke))
-    assert len(found) == 8 + 4 + 1 + 28
+    assert len(found) == 7 + 4 + 1 + 28
     labels: dict[tuple[str, str], set[str]] = {}
     for record in found:
         records.load_arrays(smoke, record)
@@ -156,7 +156,7 @@ def test_stopped_and_taken_up_it_ends_the_same(
 
 def test_a_spent_budget_starts_nothing(tmp_path: Path) -> None:
     done = reproduce("theory", tmp_path, budget=0.0)
-    assert done["finished"] == 0 and len(done["left"]) == 8  # type: ignore[arg-type]
+    assert done["finished"] == 0 and len(done["left"]) == 7  # type: ignore[arg-type]
 
 
 def test_other_settings_are_other_cells_and_told(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_page_is_written_from_the_records(smoke: Path, tmp_path: Path) -> No
         assert item.title in text
     assert "A word about it." in text and text.rstrip().endswith("And here.")
     total = sum(r["seconds"] for r in records.walk(smoke)) / 60
-    assert f"| **in all** |  |  | 41 | {total / 41:.2f} |  | **{total:.1f}** |" in text
+    assert f"| **in all** |  |  | 40 | {total / 40:.2f} |  | **{total:.1f}** |" in text
     gaps = [r["results"]["gap"] for r in records.walk(smoke) if r["kind"] == "theory"]
     largest = max(abs(v) for gap in gaps for v in gap.values())
     assert f"**{largest:.3f}**" in text
