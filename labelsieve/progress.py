@@ -150,8 +150,8 @@ class Progress:
         self.every = every
         self.bar: Any = None
 
-    def note(self, text: str) -> None:
-        """One line a person should read; above the bar where there is one."""
+    def note(self, text: str, *, passing: bool = False) -> None:
+        """One line a person should read; above the bar where there is one. `passing`: of no interest afterwards."""
         if self.bar is not None:
             self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         elif not self.silent:
@@ -204,6 +204,25 @@ class Progress:
                 asked, shown = True, epoch
 
             yield tell
+
+
+class Overheard(Progress):
+    """Passes everything on and remembers what was said."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(silent=progress.silent, stream=progress.stream, every=progress.every)
+        self.progress = progress
+        self.said: list[str] = []
+
+    def note(self, text: str, *, passing: bool = False) -> None:
+        if not passing:
+            self.said.append(text)
+        self.progress.note(text, passing=passing)
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, *, unit: str = "") -> Iterator[Stage]:
+        with self.progress.stage(name, total, unit=unit) as stage:
+            yield stage
 
 
 def _shown(numbers: dict[str, float]) -> list[str]:

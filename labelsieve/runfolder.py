@@ -306,7 +306,7 @@ def summarise(
             str(name): dict(zip(VERDICTS, map(int, by_class[i]), strict=True)) for i, name in enumerate(data.classes)
         },
         "iterations": [dict(entry) for entry in selection.history],
-        "notes": list(selection.notes),
+        "notes": [*data.notes, *selection.notes],
     }
     if measured is not None:
         summary |= {f"measured_{name}": float(value) for name, value in measured.items()}

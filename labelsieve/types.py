@@ -43,6 +43,7 @@ class LabelledData:
     kind: Kind
     name: str = "data"
     skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()  # what is odd about it
 
     def __len__(self) -> int:
         return len(self.y)

@@ -120,7 +120,7 @@ def read_pictures(
     key = _key(files, ids, size) if staging is not None else ""
     staged = _staged(staging, key) if staging is not None else None
     if staged is not None:
-        progress.note(f"using the pictures staged in {staging}")
+        progress.note(f"using the pictures staged in {staging}", passing=True)
         x, failures = staged
     else:
         with warnings.catch_warnings():

@@ -9,6 +9,7 @@ digits           embedded
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import numpy as np
 from labelsieve.data.conflicts import Same, about_conflicts
 from labelsieve.data.labels import LabelFile, about_case, about_stripped, with_labels
 from labelsieve.errors import InputError
-from labelsieve.progress import Progress
+from labelsieve.progress import Overheard, Progress
 from labelsieve.types import LabelledData
 
 if TYPE_CHECKING:
@@ -48,11 +49,10 @@ def load_source(
     """Samples in input order. `labels` replaces the given labels; `labelled=False` reads samples to predict.
 
     `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read. What is
-    odd about the samples or their labels is told to `progress`.
+    odd about the samples or their labels is told to `progress`, and in the data's `notes`.
     """
-    progress = progress or Progress(silent=True)
-    # Nobody looks for what nobody is told.
-    same = Same() if labelled and not progress.silent else None
+    progress = Overheard(progress or Progress(silent=True))
+    same = Same() if labelled else None
     # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
     needs_labels = labelled and (labels is None or labels.partial)
     scheme = source.partition(":")[0]
@@ -106,7 +106,7 @@ def load_source(
         for note in (about_case(present), about_conflicts(data, same)):
             if note is not None:
                 progress.note(note)
-    return data
+    return replace(data, notes=tuple(progress.said))
 
 
 def check_classes(data: LabelledData) -> None:

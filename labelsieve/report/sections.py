@@ -49,7 +49,7 @@ def masthead(facts: Facts, *, made: str, version: str) -> Markup:
         parts.append(el("p", el("strong", "How far to trust this: "), facts.trust.rstrip(".") + ".", cls="trust"))
     if facts.notes:
         listed = el("ul", *(el("li", note) for note in facts.notes))
-        parts.append(el("details", el("summary", "Notes of the selection"), listed, cls="notes"))
+        parts.append(el("details", el("summary", "Notes on the data and the selection"), listed, cls="notes"))
     return el("header", *parts, figures(facts), contents(facts), cls="masthead")
 
 

@@ -13,6 +13,7 @@ from labelsieve.data.columns import Encoding, encode_table
 from labelsieve.data.labels import encode, read_label_file, true_codes, with_labels
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
+from labelsieve.progress import Progress
 
 
 def write(path: Path, text: str) -> str:
@@ -300,3 +301,11 @@ def test_hugging_face_pictures_and_tables(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"a": [1, 2], "label": [0, 1]}).save_to_disk(tmp_path / "table")
     data = load_source(f"hf:{tmp_path / 'table'}")
     assert data.kind == "table" and np.asarray(data.x).tolist() == [[1], [2]]
+
+
+def test_what_is_odd_about_the_data_stays_with_it(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    path.write_text("a,label\n" + "".join(f"{i},{' x' if i % 2 else 'y'}\n" for i in range(20)) + "n.a.,x\n")
+    data = load_source(str(path), progress=Progress(silent=True))
+    assert any("'n.a.'" in note for note in data.notes) and any("blanks" in note for note in data.notes)
+    assert data.classes == ("x", "y") and capsys.readouterr().err == ""
