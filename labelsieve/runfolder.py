@@ -29,7 +29,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.files import append_line, atomic_writer, lines_of, locked, write_json
-from labelsieve.types import SELECTED, VERDICTS, LabelledData, Selection
+from labelsieve.types import VERDICTS, LabelledData, Selection
 
 FORMAT = 1
 Progressed = Literal["new", "resumed", "done"]
@@ -339,10 +339,9 @@ def versions() -> dict[str, str]:
 
 
 def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any, ...]]:
-    names = [str(name) for name in data.classes]
+    names, doubted = [str(name) for name in data.classes], selection.doubted(data.y)
     for i in range(len(data)):
         given, predicted = int(data.y[i]), int(selection.predicted[i])
-        doubted = predicted >= 0 and predicted != given and selection.verdict[i] != SELECTED
         yield (
             data.ids[i],
             names[given],
@@ -352,7 +351,7 @@ def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any
             VERDICTS[selection.verdict[i]],
             int(selection.iteration[i]),
             _number(selection.suspicion[i]),
-            names[predicted] if doubted else "",
+            names[predicted] if doubted[i] else "",
         )
 
 

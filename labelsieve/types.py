@@ -140,3 +140,7 @@ class Selection:
     @property
     def removed(self) -> BoolArray:
         return np.asarray(self.verdict == REMOVED)
+
+    def doubted(self, given: IntArray) -> BoolArray:
+        """Samples with another label to consider, the predicted one: the suspects."""
+        return np.asarray((self.predicted >= 0) & (self.predicted != given) & (self.verdict != SELECTED))

@@ -138,8 +138,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         self.noise_ratio_ = selection.noise_ratio
         self.transition_matrix_ = selection.transition_matrix
         self.predicted_: NDArray[Any] = classes[selection.predicted]
-        doubted = ~selection.selected & (selection.predicted >= 0)
-        self.suggested_: NDArray[Any] = classes[np.where(doubted, selection.predicted, codes)]
+        self.suggested_: NDArray[Any] = classes[np.where(selection.doubted(codes), selection.predicted, codes)]
         self.probability_ = selection.probability
         self.loss_ = selection.loss
         self.suspicion_ = selection.suspicion

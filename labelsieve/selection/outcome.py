@@ -11,7 +11,7 @@ from labelsieve.selection.calibrate import calibrated_suspicion
 from labelsieve.selection.joint import can_invert
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
-from labelsieve.types import SELECTED, FloatArray, Selection
+from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, Selection
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,15 @@ class JudgedSelection(Selection):
     """A Selection that also says how likely each predicted label is the true one.
 
     Where predicted and given label differ, that is the suggested label; nan where nothing was judged (protocol
-    "paper", or too many classes for it), and `suspicion` is then the plain mean over a sample's looks.
+    "paper", or too many classes for it), and `suspicion` is then the plain mean over a sample's looks; nan too for the
+    labels of a class that could not be judged.
     """
 
     suggested_probability: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def doubted(self, given: IntArray) -> BoolArray:
+        unknown = np.isnan(self.suggested_probability)
+        return super().doubted(given) & (unknown.all() | ~unknown)
 
 
 def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -> float:
@@ -50,7 +55,7 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
         suspicion = calibrated_suspicion(state.suspicion, state.wrong, both=can_invert(state.transition))
         suspicion = np.where(state.unjudged, state.noise_ratio, suspicion)  # as wrong as any, and nothing to suggest
     # Selected is a sample exactly where predicted and given label are the same.
-    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * np.nan_to_num(state.share))
+    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.share)
     return JudgedSelection(
         verdict=state.verdict,
         iteration=state.iteration,

@@ -10,7 +10,7 @@ import numpy as np
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer
 from labelsieve.selection.outcome import JudgedSelection
-from labelsieve.types import SELECTED, LabelledData
+from labelsieve.types import LabelledData
 
 NAME = "suggestions.csv"
 COLUMNS = ("id", "label", "suspicion", "suggested", "probability")  # suspicion: of the label, probability: of suggested
@@ -18,8 +18,7 @@ COLUMNS = ("id", "label", "suspicion", "suggested", "probability")  # suspicion:
 
 def write_suggestions(path: Path, data: LabelledData, selection: JudgedSelection) -> None:
     """Nothing is written where the selection judged nothing (protocol "paper")."""
-    doubted = (selection.verdict != SELECTED) & (selection.predicted >= 0) & (selection.predicted != data.y)
-    rows = np.flatnonzero(doubted & ~np.isnan(selection.suggested_probability))
+    rows = np.flatnonzero(selection.doubted(data.y))
     if np.isnan(selection.suggested_probability).all():
         return
     with atomic_writer(path) as file:

@@ -204,8 +204,9 @@ def test_invariants(n, classes, skill, seed, remove, protocol, pattern):
     assert (selection.predicted[~selection.selected] != labels[~selection.selected]).all()
     assert ((selection.iteration == 0) == selection.candidate).all()
     assert ((selection.suspicion >= 0) & (selection.suspicion <= 1)).all()
-    likely = selection.suggested_probability
-    assert np.isnan(likely).all() if protocol == "paper" else ((likely >= 0) & (likely <= 1)).all()
+    likely, known = selection.suggested_probability, ~states[-1].unjudged | selection.selected
+    assert np.isnan(likely).all() if protocol == "paper" else ((likely[known] >= 0) & (likely[known] <= 1)).all()
+    assert np.isnan(likely[~known]).all()
     assert 0 <= selection.noise_ratio <= 1
     assert 0 <= selection.expected_precision <= 1 + 1e-9 and 0 <= selection.expected_recall <= 1
     assert selection.transition_matrix.sum(axis=1) == pytest.approx(np.ones(classes))
@@ -409,7 +410,8 @@ def test_labels_of_a_class_too_rare_to_be_predicted_are_not_judged():
     selection = drive(incv_steps(labels, 4, settings=settings, seed=0, names=list("abcd")), trainer)
     assert selection.candidate[rare].all() and not selection.removed[rare].any()
     assert np.allclose(selection.suspicion[rare], selection.noise_ratio)
-    assert (selection.suggested_probability[rare] == 0).all()
+    assert np.isnan(selection.suggested_probability[rare]).all() and not selection.doubted(labels)[rare].any()
+    assert selection.doubted(labels)[:80].all()
     assert selection.suspicion[:80].min() > selection.suspicion[rare].max()
     assert any("class 'd' (12 labels) is hardly ever predicted" in note for note in selection.notes)
     assert selection.expected_precision > 0.95
