@@ -22,7 +22,7 @@ from labelsieve.errors import InputError
 from labelsieve.export_folder import safe_name, write_folder
 from labelsieve.files import atomic_path, atomic_writer
 from labelsieve.report.columns import Columns, read_columns
-from labelsieve.report.facts import ignorance
+from labelsieve.report.facts import ignorance, outdone
 from labelsieve.report.samples import SourceTable, find_source, open_samples
 from labelsieve.review.book import DECISIONS, DROP, UNDECIDED, latest
 from labelsieve.runfolder import RunFolder
@@ -119,12 +119,14 @@ def export(
     if kind != "folder" and not force and os.path.lexists(target):
         raise InputError(f"{target} is there already: give another --to, or --force to write over it")
 
-    classes = folder.read_summary().get("classes")
+    summary = folder.read_summary()
+    classes = summary.get("classes")
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
     state, decided_label, lines = latest(folder, columns)
     suggestions, reason = read_suggestions(folder / NAME), ""
-    if undecided == "auto" and (reason := ignorance(folder.read_summary())):
-        undecided = "keep"  # a model that knows nothing suggests nothing
+    if undecided == "auto" and not (state != UNDECIDED).any():
+        reason = ignorance(summary) or (outdone(summary) if suggestions is not None else "")
+        undecided = "keep" if reason else "auto"  # a model that knows less than the labels suggests nothing
     outcome = corrected(columns, state, decided_label, undecided, suggestions)
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
     if what == "cleaned":

@@ -104,6 +104,20 @@ def test_suggestions_of_a_model_that_knows_nothing_are_not_taken(tmp_path, trust
     assert export(run, what="cleaned", to=tmp_path / "s.csv", undecided="suggested").changed > 0
 
 
+def test_a_classifier_that_is_worse_than_the_labels_changes_none(tmp_path):
+    run = runs.text(tmp_path)
+    lines = [f"{row.id},{row.label},{row.suspicion},{row.suggested},1.0" for row in suspects_of(run)]
+    (run / "suggestions.csv").write_text("\n".join(["id,label,suspicion,suggested,probability", *lines]) + "\n")
+    summary = run.read_summary()
+    for selected, changes in ((78, True), (70, False)):  # at a noise of 0.15 it is then wrong on 8 or 18 of 100
+        first = {"iteration": 1, "candidates": 100, "selected": selected}
+        run.write_summary(summary | {"noise_ratio": 0.15, "iterations": [first]})
+        done = export(run, to=tmp_path / f"{selected}.csv")
+        assert (done.changed > 0) == changes
+        assert ("wrong more often than the labels" in done.note) != changes
+    assert export(run, to=tmp_path / "all.csv", undecided="suggested").changed == len(lines)
+
+
 def test_selected_suspects_and_decisions(tmp_path):
     run = runs.text(tmp_path)
     first = decide(run)

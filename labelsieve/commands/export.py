@@ -34,7 +34,7 @@ def export(
     undecided
         Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestion,
         unless the given label is clearly likelier right, as long as there are no decisions at all; once there are, and
-        where the run says that it cannot tell the labels from random ones or the classifier is weak, it keeps them.
+        where the run knows too little (less than the labels, a line says so), it keeps them.
     link
         Fill the folder with links to the pictures instead of copies.
     raw

@@ -123,6 +123,18 @@ def ignorance(summary: Mapping[str, Any]) -> str:
     return WEAK if trust.startswith(WEAK) else ""
 
 
+def outdone(summary: Mapping[str, Any]) -> str:
+    """Why suggestions should not be taken unseen: what wrong labels do not explain of the disagreement in iteration 1
+    are the classifier's own mistakes, and where these are more, a disagreement speaks against the classifier."""
+    found = summary.get("iterations")
+    first = found[0] if isinstance(found, list) and found and isinstance(found[0], Mapping) else {}
+    ratio, agree, asked = map(number, (summary.get("noise_ratio"), first.get("selected"), first.get("candidates")))
+    if ratio is None or ratio >= 1 or agree is None or not asked:
+        return ""
+    mistakes = 1 - agree / asked / (1 - ratio)
+    return "the classifier is wrong more often than the labels are" if mistakes > ratio else ""
+
+
 def read_facts(run: RunFolder) -> Facts:
     summary = run.read_summary()
     classes = summary.get("classes")

@@ -12,7 +12,7 @@ import numpy as np
 from labelsieve.data.source import TABLES
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.columns import most_confused
-from labelsieve.report.facts import Facts, number
+from labelsieve.report.facts import Facts, number, outdone
 from labelsieve.report.html import Markup, count, el, percent, plural, shorten
 from labelsieve.types import VERDICTS
 
@@ -113,8 +113,9 @@ def what_next(facts: Facts) -> Markup:
     elif facts.decided:
         steps.append(el("li", el("strong", "All suspects are decided. "), "Nothing is left to review."))
     told = "Ids, columns and order stay as they were; the originals are not touched."
-    if facts.ignorance and not facts.decided:
-        told = f"No label is changed by itself, because {facts.ignorance}: decide on the suspects first. {told}"
+    why = facts.ignorance or (outdone(facts.summary) if facts.likely is not None else "")
+    if why and not facts.decided:
+        told = f"No label is changed by itself, because {why}: decide on the suspects first. {told}"
     data = facts.record.get("data") or {}
     source = str(data.get("source") or "SOURCE")
     if os.path.isdir(source):  # noqa: PTH112 - unlike Path's, it raises at no name
