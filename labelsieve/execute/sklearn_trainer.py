@@ -114,12 +114,15 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     """Train on `job.train`, score `job.score`."""
     if len(job.train) == 0:
         raise InputError(f"{job.name}: there is no sample to train on")
-    model, known = fit(estimator, take(x, job.train), job.labels[job.train], job.seed)
-    size = max(1, CHUNK_CELLS // len(known))
-    parts = [
-        reduce(job.labels[part], probabilities(model, take(x, part), known), known, classes)
-        for part in chunks(job.score, size)
-    ]
+    # Products of small float32 matrices raise "invalid value" now and then though all is finite in and out: the library
+    # behind them computes with what lies in its buffer. Whether what matters is finite, `reduce` sees.
+    with np.errstate(invalid="ignore"):
+        model, known = fit(estimator, take(x, job.train), job.labels[job.train], job.seed)
+        size = max(1, CHUNK_CELLS // len(known))
+        parts = [
+            reduce(job.labels[part], probabilities(model, take(x, part), known), known, classes)
+            for part in chunks(job.score, size)
+        ]
     if not parts:
         empty = np.zeros(0)
         return Scores(np.zeros(0, dtype=np.int64), empty, empty, empty)

@@ -131,3 +131,17 @@ def test_leaders_are_the_likeliest_classes_and_as_many_whatever_was_seen():
     wide = np.random.default_rng(0).dirichlet(np.ones(30), 50)
     found = reduce(np.zeros(50, dtype=np.int64), wide, np.arange(30), 30)
     assert np.array_equal(found.leaders, np.argsort(-wide, axis=1)[:, :4])
+
+
+class Invalid(Fixed):
+    """Its arithmetic raises the flag that float32 products raise now and then."""
+
+    def fit(self, X, y):
+        _ = np.array([np.inf], dtype=np.float32) - np.float32(np.inf)
+        return super().fit(X, y)
+
+
+def test_what_numpy_says_of_a_classifiers_own_arithmetic_is_not_passed_on(recwarn):
+    x = np.array([[0.7, 0.3], [0.2, 0.8], [0.4, 0.6]])
+    (scores,) = SklearnTrainer(x, Invalid(), 2).train_and_score([job([0, 1, 0], [0, 1], [2])])
+    assert scores.predicted.tolist() == [1] and not recwarn.list
