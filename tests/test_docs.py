@@ -12,10 +12,10 @@ import pytest
 
 import labelsieve
 from labelsieve.cli import COMMANDS, make_app
-from labelsieve.commands.models import CLASSIFIERS
 from labelsieve.methods import METHODS
 from labelsieve.models.catalog import MODELS
 from labelsieve.runfolder import Decision, LabelRow
+from labelsieve.selection.defaults import CLASSIFIERS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.glob("**/*.md"))

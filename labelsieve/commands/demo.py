@@ -88,8 +88,9 @@ def compare(
 ) -> dict[str, Any]:
     """Theory beside measurement, and what training on the selected labels gains."""
     from labelsieve import metrics, theory
-    from labelsieve.commands.models import classifier, rows
+    from labelsieve.commands.models import rows
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
+    from labelsieve.selection.defaults import named_classifier
     from labelsieve.selection.drive import drive
     from labelsieve.selection.incv import incv_steps
     from labelsieve.selection.ncv import ncv_steps
@@ -98,7 +99,7 @@ def compare(
     expected = theory.summary(theory.symmetric(10, RATIO))
     summary = run.read_summary()
     x, x_test = rows(train), rows(test)
-    memorising = SklearnTrainer(x, classifier(MEMORISING), 10)
+    memorising = SklearnTrainer(x, named_classifier(MEMORISING), 10)
     told = INCVSettings(protocol="paper", pattern="symmetric")
     first = drive(ncv_steps(given, 10, settings=told, seed=seed), memorising)
     selected = drive(incv_steps(given, 10, seed=seed), memorising).selected
@@ -111,7 +112,8 @@ def compare(
         return {"label_precision": precision, "label_recall": recall}
 
     def gain(name: str, chosen: BoolArray) -> dict[str, float]:
-        everything, trusted = classifier(name).fit(x, given), classifier(name).fit(x[chosen], given[chosen])
+        everything = named_classifier(name).fit(x, given)
+        trusted = named_classifier(name).fit(x[chosen], given[chosen])
         return {
             "everything": metrics.accuracy(test.y, everything.predict(x_test)),
             "selected": metrics.accuracy(test.y, trusted.predict(x_test)),

@@ -18,12 +18,11 @@ import numpy as np
 
 from labelsieve.commands.reading import CROP
 from labelsieve.errors import InputError
+from labelsieve.selection.defaults import CLASSIFIERS, KERNEL_SAMPLES, named_classifier
 from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
-
-CLASSIFIERS = ("boosting", "forest", "logistic", "nearest", "neighbours", "svm", "tfidf", "trees")
 
 
 def resolve(model: str, data: LabelledData, device: str) -> str:
@@ -35,8 +34,6 @@ def resolve(model: str, data: LabelledData, device: str) -> str:
             raise InputError(f"--model {model} does not read texts: choose tfidf, or package.module:Name")
         return "tfidf"
     if model == "auto" and data.kind == "table":
-        from labelsieve.selection.defaults import KERNEL_SAMPLES
-
         return "svm" if len(data) <= KERNEL_SAMPLES else "trees"
     if model in CLASSIFIERS:
         if model == "tfidf":
@@ -106,7 +103,7 @@ def make_trainer(
     made: Any = None
     factory: Callable[..., Any] | None = None
     if model in CLASSIFIERS:
-        made = classifier(model)
+        made = named_classifier(model)
     elif ":" in model:
         made, factory = from_name(model, len(data.classes))
     else:
@@ -134,12 +131,6 @@ def rows(data: LabelledData) -> Any:
     if data.kind != "pictures":
         return data.x if data.kind == "text" else np.asarray(data.x)
     return np.asarray(data.x, dtype=np.float32).reshape(len(data), -1) / 255
-
-
-def classifier(name: str) -> Any:
-    from labelsieve.selection.estimators import named_classifier
-
-    return named_classifier(name)
 
 
 def from_name(name: str, classes: int) -> tuple[Any, Callable[..., Any] | None]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.commands.models import CLASSIFIERS, classifier, factory_of, from_name, resolve_network, rows, shape
+from labelsieve.commands.models import factory_of, from_name, resolve_network, rows, shape
 from labelsieve.commands.selector import FAST
 from labelsieve.commands.training import usual_epochs
 from labelsieve.plan import Wanted, in_all, plan, some_of
+from labelsieve.selection.defaults import CLASSIFIERS, named_classifier
 from labelsieve.types import Job, LabelledData
 
 MOST_TRIED = 2_000  # samples that a classifier is timed on
@@ -47,7 +48,7 @@ def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]
         asked.network, shape(read, crop=asked.crop), len(data.classes), chosen.type, option="--network"
     )
     batch_size = asked.batch_size or auto_batch_size(n)
-    made: Any = classifier(asked.selector) if asked.selector in CLASSIFIERS else None
+    made: Any = named_classifier(asked.selector) if asked.selector in CLASSIFIERS else None
     if ":" in asked.selector:
         made, _ = from_name(asked.selector, len(data.classes))
     by_network = made is None and asked.selector != FAST

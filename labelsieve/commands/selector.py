@@ -35,8 +35,9 @@ def check_selector(problems: Problems, model: str, size: int | None) -> None:
 
 def resolve_selector(model: str, data: LabelledData, device: str, *, loss: str = "ce", protocol: str = "auto") -> str:
     """`auto` by the kind of data and the device; any other name, and the loss, is checked against it."""
-    from labelsieve.commands.models import CLASSIFIERS, resolve, shape
+    from labelsieve.commands.models import resolve, shape
     from labelsieve.execute.losses import check_loss
+    from labelsieve.selection.defaults import CLASSIFIERS
 
     check_loss(loss)
     if model == "auto" and protocol == "auto" and _small_on_a_gpu(data, device):

@@ -18,7 +18,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.local import check_executor
 from labelsieve.execute.losses import check_loss, method_of
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.selection.defaults import default_estimator, is_text
+from labelsieve.selection.defaults import CLASSIFIERS, default_estimator, is_text, named_classifier
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps, rare_classes
 from labelsieve.selection.inputs import check_samples, encode_labels
@@ -27,7 +27,6 @@ from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Trainer
 
 FAST = "fast"
-CLASSIFIERS = ("boosting", "forest", "logistic", "nearest", "neighbours", "svm", "tfidf", "trees")
 
 
 class RareClassWarning(UserWarning):
@@ -279,42 +278,3 @@ def draw_seed(random_state: Any) -> int:
     from sklearn.utils import check_random_state
 
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def named_classifier(name: str) -> Any:
-    """What `--model` on the command line calls so."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    if name in ("nearest", "neighbours"):
-        from sklearn.neighbors import KNeighborsClassifier
-
-        # The nearest one alone repeats its label, right or wrong: it memorises, as the theory assumes.
-        return (
-            KNeighborsClassifier(1) if name == "nearest" else make_pipeline(StandardScaler(), KNeighborsClassifier(10))
-        )
-    if name == "forest":
-        from sklearn.ensemble import RandomForestClassifier
-
-        return RandomForestClassifier(200)
-    if name == "boosting":
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier()
-    if name == "trees":
-        from sklearn.ensemble import ExtraTreesClassifier
-
-        return ExtraTreesClassifier(200, min_samples_leaf=3)
-    if name == "svm":
-        from sklearn.svm import SVC
-
-        return make_pipeline(StandardScaler(), SVC())
-    from sklearn.linear_model import LogisticRegression
-
-    if name == "logistic":
-        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(C=10, max_iter=1000)
-    )

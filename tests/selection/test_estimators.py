@@ -18,11 +18,8 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labelsieve import metrics, noise, theory
-from labelsieve.commands.models import CLASSIFIERS
-from labelsieve.commands.models import classifier as command_line
 from labelsieve.errors import InputError
-from labelsieve.selection import estimators
-from labelsieve.selection.defaults import default_estimator, is_text
+from labelsieve.selection.defaults import CLASSIFIERS, default_estimator, is_text, named_classifier
 from labelsieve.selection.estimators import INCV, NCV, RareClassWarning
 
 
@@ -249,11 +246,10 @@ def test_bad_arguments_are_named(arguments, word):
 def test_the_command_lines_names(name):
     x, true = load_wine(return_X_y=True)
     by_name = NCV(name, random_state=0).fit(x, true)
-    assert np.array_equal(by_name.selected_, NCV(command_line(name), random_state=0).fit(x, true).selected_)
+    assert np.array_equal(by_name.selected_, NCV(named_classifier(name), random_state=0).fit(x, true).selected_)
 
 
 def test_names_fit_the_samples():
-    assert estimators.CLASSIFIERS == CLASSIFIERS  # twice, so that the command line reads them without scikit-learn
     texts = ["fig plum pear", "zinc tin iron"] * 20
     incv = INCV("tfidf", random_state=0).fit(texts, [0, 1] * 20)
     assert incv.selected_.all()
