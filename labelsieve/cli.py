@@ -6,7 +6,6 @@ A command is one function in `commands/`, a line in COMMANDS adds it. Commands i
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -18,7 +17,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError
 
 import labelsieve
-from labelsieve import stopping
+from labelsieve import pipes, stopping
 from labelsieve.errors import FailedError, InputError
 
 COMMANDS = {
@@ -55,7 +54,12 @@ def make_app() -> App:
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line; the exit code. A reader of its words that goes away does not end the work."""
+    with pipes.unbroken():
+        return _run(tokens)
+
+
+def _run(tokens: Sequence[str]) -> int:
     setattr(warnings, "showwarning", _show_warning)  # noqa: B010
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -63,14 +67,11 @@ def run(tokens: Sequence[str]) -> int:
     try:
         command, bound = parse(make_app(), list(tokens))
         result = command(*bound.args, **bound.kwargs)
+        sys.stdout.flush()  # here a disk that took nothing is still a failure
     except InputError as problem:
         return _fail(2, str(problem))
     except FailedError as problem:
         return _fail(1, str(problem))
-    except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except stopping.Terminated:
         return _fail(143, "stopped; what was done is kept")
     except KeyboardInterrupt:

@@ -6,25 +6,29 @@ What is there already is written over only with `force`.
 
 from __future__ import annotations
 
-import csv
 import os
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.labels import OTHERS
+from labelsieve.data.leftout import EMPTY_TEXT, NO_LABEL
 from labelsieve.data.source import TABLES
+from labelsieve.data.spreadsheet import neutral as neutral
 from labelsieve.errors import InputError
+from labelsieve.export_csv import Dialect, write_csv
 from labelsieve.export_folder import safe_name, write_folder
-from labelsieve.files import atomic_path, atomic_writer
+from labelsieve.files import atomic_path
 from labelsieve.report.columns import Columns, read_columns
 from labelsieve.report.facts import ignorance, outdone
-from labelsieve.report.samples import SourceTable, find_source, open_samples
-from labelsieve.review.book import DECISIONS, DROP, UNDECIDED, latest
+from labelsieve.report.samples import open_samples
+from labelsieve.report.source_table import SourceTable, find_source, places
+from labelsieve.report.unchanged import read_skipped, trouble
+from labelsieve.review.book import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, latest
 from labelsieve.runfolder import RunFolder
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, VERDICTS, IntArray
@@ -106,6 +110,8 @@ def export(
     `raw` leaves cells as they are that a spreadsheet would run; `link` fills the folder with links instead of copies;
     `force` writes over a file, or a folder of class folders, that is there already.
     """
+    import pyarrow as pa
+
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
     if what not in WHATS:
         raise InputError(f"--what {what}: choose one of {', '.join(WHATS)}")
@@ -114,7 +120,7 @@ def export(
     record = folder.record()
     source = find_source(folder, str((record.get("data") or {}).get("source") or ""))
     target = Path(to) if to is not None else default_target(record, source, what)
-    kind = _kind(target)
+    kind = _kind(target, source)
     _spare_the_originals(target, folder, source)
     if kind != "folder" and not force and os.path.lexists(target):
         raise InputError(f"{target} is there already: give another --to, or --force to write over it")
@@ -122,6 +128,8 @@ def export(
     summary = folder.read_summary()
     classes = summary.get("classes")
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
+    if what != "decisions":
+        _check_unchanged(folder, columns)
     state, decided_label, lines = latest(folder, columns)
     suggestions, reason = read_suggestions(folder / NAME), ""
     if undecided == "auto" and not (state != UNDECIDED).any():
@@ -131,13 +139,15 @@ def export(
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
     if what == "cleaned":
         rows = np.flatnonzero(outcome.stays)
-    elif what == "selected":
-        rows = np.flatnonzero(outcome.stays & (columns.verdict == SELECTED))
+    elif what == "selected":  # by the run, or by a person, who knows better
+        trusted = (columns.verdict == SELECTED) | (state == KEEP) | (state == RELABEL)
+        rows = np.flatnonzero(outcome.stays & trusted)
     elif what == "suspects":
         rows = suspects
     else:
         rows = np.flatnonzero(state != UNDECIDED)
 
+    unjudged = 0
     if kind == "folder":
         if what == "decisions":
             raise InputError(f"decisions are a list: give --to a .csv or .parquet file, not {target}")
@@ -145,23 +155,42 @@ def export(
         samples = open_samples(folder, columns)
         write_folder(target, samples, columns, rows, labels, link=link, force=force)
     else:
+        typed = kind == "parquet"
         if what == "suspects":
             table = _suspects(columns, rows, state, decided_label, suggestions)
+            if _is_table(source):
+                own = _corrected_table(columns, rows, columns.label, source, record, typed=typed)
+                table = _beside(own, table, str((record.get("settings") or {}).get("id_column") or "id"))
         elif what == "decisions":
             table = _decisions(columns, rows, state, decided_label, lines)
+        elif what == "cleaned" and not outcome.stays.all() and not _is_table(source):
+            table = _corrected_table(columns, rows, outcome.label, source, record, typed=typed)
+            # Read beside the source, the file has to say that it leaves some out: what it lacks is a mistake else.
+            count = pa.array([int(np.sum(~outcome.stays))] * len(rows), pa.int64())
+            table = table.append_column(OTHERS, count)
         else:
-            table = _corrected_table(columns, rows, outcome.label, source, record, typed=kind == "parquet")
+            also = _not_judged(folder) if what == "cleaned" else []
+            table = _corrected_table(columns, rows, outcome.label, source, record, typed=typed, also=also)
+            unjudged = table.num_rows - len(rows)
         if kind == "parquet":
             import pyarrow.parquet as pq
 
             with atomic_path(target) as partial:
                 pq.write_table(table, partial)
         else:
-            _write_csv(target, table, raw=raw)
+            write_csv(target, table, raw=raw, dialect=_dialect(source, target, what))
     changes_labels = what in ("cleaned", "selected")
     changed = int(np.sum(outcome.label[rows] != columns.label[rows])) if changes_labels else 0
-    dropped = int(np.sum(~outcome.stays)) if changes_labels else 0
+    # Of the selected, only what the run would have put there can be missing from them.
+    among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
+    dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
     note = outcome.note if what == "cleaned" else ""
+    if unjudged:
+        told = f"{unjudged:,} rows that were not judged (skipped.csv) stay as they were"
+        note = f"{note}; {told}" if note else told
+    if what == "selected":
+        by_hand = int(np.sum(columns.verdict[rows] != SELECTED))
+        note = f"{by_hand:,} of them because of a decision" if by_hand else ""
     if note and reason:
         note += f", because {reason} (--undecided suggested takes the suggestions all the same)"
     return Exported(target, len(rows), changed, dropped, note)
@@ -175,14 +204,37 @@ def default_target(record: Mapping[str, Any], source: Path | None, what: What) -
         whole = what in ("cleaned", "selected") and data.get("kind") == "pictures"
         return Path(f"{safe_name(source.resolve().name)}-{what}{'' if whole else '.csv'}")
     suffix = ".parquet" if source is not None and source.suffix.lower() in PARQUET else ".csv"
+    if source is not None and source.suffix.lower() == ".tsv" and what != "decisions":
+        suffix = ".tsv"
     return Path(f"{name}-{what}{suffix}")
 
 
-def _kind(target: Path) -> Literal["csv", "parquet", "folder"]:
+def _is_table(source: Path | None) -> bool:
+    return source is not None and not source.is_dir() and source.suffix.lower() in TABLES
+
+
+def _check_unchanged(run: RunFolder, columns: Columns) -> None:
+    found = trouble(run, columns)
+    if found is not None and not found.gone:  # what needs a source that is gone says so itself
+        raise InputError(
+            f"{found.told}; labels could go to the wrong samples, so nothing is written: bring the source back as it "
+            "was, or select again with another --out"
+        )
+
+
+def _dialect(source: Path | None, target: Path, what: What) -> Dialect:
+    """The source's own, where its rows are written; tabs stay in files that are called after them."""
+    if source is None or not _is_table(source) or source.suffix.lower() in PARQUET or what == "decisions":
+        return Dialect("\t" if target.suffix.lower() == ".tsv" else ",")
+    own = Dialect.of(source)
+    return replace(own, delimiter=",") if own.delimiter == "\t" and target.suffix.lower() == ".csv" else own
+
+
+def _kind(target: Path, source: Path | None) -> Literal["csv", "parquet", "folder"]:
     suffix = target.suffix.lower()
     if target.is_dir():
         return "folder"
-    if suffix == ".csv":
+    if suffix == ".csv" or (suffix == ".tsv" and source is not None and source.suffix.lower() == ".tsv"):
         return "csv"
     if suffix in PARQUET:
         return "parquet"
@@ -202,9 +254,19 @@ def _spare_the_originals(target: Path, run: RunFolder, source: Path | None) -> N
 
 
 def _corrected_table(
-    columns: Columns, rows: IntArray, label: Any, source: Path | None, record: dict[str, Any], *, typed: bool
+    columns: Columns,
+    rows: IntArray,
+    label: Any,
+    source: Path | None,
+    record: dict[str, Any],
+    *,
+    typed: bool,
+    also: Sequence[str] = (),
 ) -> Any:
-    """The source's own table with its label column replaced; id and label where the source is not a table."""
+    """The source's own table with its label column replaced; id and label where the source is not a table.
+
+    Rows called as `also` says keep what they have, between the others.
+    """
     import pyarrow as pa
 
     names = np.array(columns.classes, dtype=object)[label[rows]].tolist()
@@ -219,11 +281,38 @@ def _corrected_table(
     if (at < 0).any():
         lost = columns.id(int(rows[int(np.argmin(at))]))
         raise InputError(f"{source} no longer has the sample {lost!r}: it changed since the run")
+    more = places(pa.array(also, pa.string()), original.row_ids()) if also else np.zeros(0, dtype=np.int64)
+    more = np.setdiff1d(more, [-1, *at.tolist()])
+    if len(more):
+        has_label = original.label in original.names
+        own = (
+            original.table.column(original.label).take(pa.array(more)).to_pylist() if has_label else [None] * len(more)
+        )
+        order = np.argsort(np.concatenate([at, more]), kind="stable")
+        every = [*names, *(None if cell is None else str(cell) for cell in own)]
+        at, names = np.concatenate([at, more])[order], [every[i] for i in order.tolist()]
     table = original.table.take(pa.array(at))
     column = _as_before(pa.array(names, pa.string()), table, original.label)
     if original.label in table.column_names:
         return table.set_column(table.column_names.index(original.label), original.label, column)
     return table.append_column(original.label, column)
+
+
+def _not_judged(run: RunFolder) -> list[str]:
+    """Rows that the run left out because there was nothing to judge: they are still the user's."""
+    return [id for id, reason in read_skipped(run) if reason in (NO_LABEL, EMPTY_TEXT)]
+
+
+def _beside(own: Any, found: Any, id_column: str) -> Any:
+    """The source's rows as they are, and what was found of them in columns to the right; the rows' numbers to the left
+    where nothing else names them."""
+    if id_column not in own.column_names and "path" not in own.column_names:
+        own = own.add_column(0, "id", found.column("id"))
+    for name in ("suspicion", "suggested", "suggested_probability", "verdict", "decision", "decided"):
+        free = name if name not in own.column_names else f"labelsieve_{name}"
+        if free not in own.column_names:
+            own = own.append_column(free, found.column(name))
+    return own
 
 
 def _as_before(names: Any, table: Any, label: str) -> Any:
@@ -288,29 +377,3 @@ def _numbers(values: Any) -> Any:
     import pyarrow as pa
 
     return pa.array([None if value != value else float(f"{value:.6g}") for value in values.tolist()], pa.float64())
-
-
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-RISKY = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-
-
-def neutral(cell: str) -> str:
-    """A cell that a spreadsheet would take for a formula gets an apostrophe in front; numbers stay numbers."""
-    if cell and cell[0] in RISKY and not NUMBER.fullmatch(cell):
-        return "'" + cell
-    return cell
-
-
-def _write_csv(target: Path, table: Any, *, raw: bool) -> None:
-    with atomic_writer(target) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(name if raw else neutral(name) for name in table.column_names)
-        for batch in table.to_batches(max_chunksize=50_000):
-            writer.writerows(_rows(batch, raw))
-
-
-def _rows(batch: Any, raw: bool) -> Iterator[tuple[str, ...]]:
-    listed = [["" if v is None else v if isinstance(v, str) else str(v) for v in c.to_pylist()] for c in batch.columns]
-    if not raw:
-        listed = [[neutral(cell) for cell in column] for column in listed]
-    return zip(*listed, strict=True)

@@ -115,7 +115,7 @@ def _acquire(path: Path, what: str) -> int:
         if elsewhere or not _try_lock(descriptor, owner):
             os.close(descriptor)
             # A process that was killed while it started another leaves its lock to that one for a moment.
-            if not elsewhere and owner and not _alive(owner["pid"]) and time.monotonic() < patience:
+            if not elsewhere and owner and not alive(owner["pid"]) and time.monotonic() < patience:
                 time.sleep(0.02)
                 continue
             who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
@@ -142,7 +142,7 @@ def _owner(descriptor: int) -> dict[str, Any] | None:
 
 def _try_lock(descriptor: int, owner: dict[str, Any] | None) -> bool:
     if sys.platform == "win32":
-        return owner is None or not _alive(owner["pid"])
+        return owner is None or not alive(owner["pid"])
     import fcntl
 
     try:
@@ -152,7 +152,8 @@ def _try_lock(descriptor: int, owner: dict[str, Any] | None) -> bool:
     return True
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Is there a process of this number on this machine?"""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -162,8 +162,11 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
 
 
 def _decode(codes: IntArray, names: NDArray[Any], given: NDArray[Any]) -> NDArray[Any]:
-    """Names of the codes in the labels' own type; text grows as wide as the longest class name."""
-    dtype = np.result_type(given.dtype, names.dtype) if given.dtype.kind in "US" else given.dtype
+    """Names of the codes in the labels' own type, or in a wider one that holds every class."""
+    dtype = given.dtype
+    narrow = dtype.kind in "iu" and len(names) > 0 and int(names.max()) > np.iinfo(dtype).max
+    if narrow or dtype.kind in "US":
+        dtype = np.result_type(dtype, names.dtype)
     return names.astype(dtype)[codes]
 
 

@@ -45,6 +45,7 @@ class Wanted:
     training_epochs: int = 200
     networks: int = 2  # of the robust method
     gpus: int = 1
+    selecting: int = 2  # networks of the selection at once: both halves of every split
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -91,8 +92,10 @@ def estimate(wanted: Wanted, measured: Measured, *, free: int, selecting: Measur
         # every pass reads every picture from disk again, decoded or, after staging, as it is
         epochs = wanted.iterations * wanted.selection_epochs + wanted.training_epochs
         seconds["decode again in every epoch, if not staged"] = n * epochs / measured.read
-    # weights, two moments and the running statistics of each network, newest checkpoint and the one before
-    state = 2 * 4 * 3 * parameters * networks
+    # weights and two moments of each network, newest checkpoint and the one before; those of the networks that select
+    # are gone after each round, before the next ones come
+    at_once = max(measured.parameters * networks, selecting.parameters * wanted.selecting * (wanted.iterations > 0))
+    state = 2 * 4 * 3 * at_once
     return {
         "seconds": seconds,
         **in_all(seconds),

@@ -28,10 +28,14 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from labelsieve.errors import InputError
-from labelsieve.files import append_line, atomic_writer, lines_of, locked, write_json
+from labelsieve.files import alive, append_line, atomic_writer, lines_of, locked, write_json
 from labelsieve.types import VERDICTS, LabelledData, Selection
 
 FORMAT = 1
+WRITTEN = (
+    "labels.csv", "summary.json", "suggestions.csv", "history.jsonl", "skipped.csv", "model.safetensors", "report.html",
+    "decisions.csv",
+)  # fmt: skip
 Progressed = Literal["new", "resumed", "done"]
 MOST_WHOLE = 1000  # classes whose transition matrix is written whole
 READ_WHOLE = 2**28  # bytes of samples that a fingerprint takes in; a quarter of a second
@@ -97,8 +101,9 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             with locked(self.path / "run.lock", what=f"run folder {self.path}"):
-                for left_by_a_crash in self.path.glob("**/.*.partial"):
-                    left_by_a_crash.unlink(missing_ok=True)
+                for partial in self.path.glob("**/.*.partial"):
+                    if _left_by_a_crash(partial):
+                        partial.unlink(missing_ok=True)
                 yield
         finally:
             if made:  # a source that could not be read leaves no empty folder behind
@@ -126,6 +131,8 @@ class RunFolder:
     ) -> Progressed:
         """Begin a stage, go on with it, or learn that it is done. What changed since it began is refused aloud."""
         record = self.record()
+        if not record:
+            self._refuse_foreign_files()
         asked = json.loads(json.dumps(dict(settings), default=str))
         about = describe(data, source) if data is not None else record.get("data")
         before = record.get("stages", {}).get(stage)
@@ -157,6 +164,14 @@ class RunFolder:
         if data is not None and data.skipped:
             self.write_skipped(data)
         return "new" if before is None else "resumed"
+
+    def _refuse_foreign_files(self) -> None:
+        """A run writes over files of its own only: in a folder without a run they are somebody's, maybe the source."""
+        foreign = [name for name in WRITTEN if (self.path / name).exists()]
+        if foreign:
+            raise InputError(
+                f"{self.path} holds {', '.join(foreign)} and no run: it would be written over. Give another --out"
+            )
 
     def finish(self, stage: str, **facts: Any) -> None:
         """Mark a stage done, with what is worth knowing about it (seconds, devices, files)."""
@@ -238,7 +253,7 @@ class RunFolder:
     def append_decision(self, id: str, decision: str, label: str = "") -> Decision:
         made = Decision(id, decision, label, _now())
         path = self.path / "decisions.csv"
-        if not path.exists():
+        if not _has_a_line(path):  # not there, or a full disk took no more than its name
             append_line(path, _csv_line(Decision._fields))
         append_line(path, _csv_line(made))
         return made
@@ -246,7 +261,8 @@ class RunFolder:
     def read_decisions(self) -> list[Decision]:
         """Every decision in the order it was made."""
         rows = csv.reader(lines_of(self.path / "decisions.csv"))
-        return [Decision(*row) for number, row in enumerate(rows) if number and len(row) == len(Decision._fields)]
+        made = [Decision(*row) for row in rows if len(row) == len(Decision._fields)]
+        return made[1:] if made and made[0] == Decision._fields else made
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -434,6 +450,25 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path} does not hold a JSON object")
     return content
+
+
+def _left_by_a_crash(partial: Path) -> bool:
+    """Whether nobody writes this file any more: its name ends in its writer's number (`files.atomic_path`).
+
+    Our own number is one that a process before us had, as happens in containers: we have only just come.
+    """
+    number = partial.name.removesuffix(".partial").rpartition(".")[2]
+    if not number.isdecimal() or len(number) > 9:
+        return True
+    return int(number) == os.getpid() or not alive(int(number))
+
+
+def _has_a_line(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except FileNotFoundError:
+        return False
 
 
 def _csv_line(cells: Iterable[Any]) -> str:

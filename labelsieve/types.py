@@ -26,7 +26,7 @@ VERDICTS = ("candidate", "selected", "removed")
 
 
 class Skipped(NamedTuple):
-    """A sample that could not be read, and why; it never stops a run."""
+    """A sample that is left out, and why (it cannot be read, has no label, no text): it never stops a run."""
 
     id: str
     reason: str

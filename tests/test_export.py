@@ -123,7 +123,10 @@ def test_selected_suspects_and_decisions(tmp_path):
     first = decide(run)
     labels = list(run.read_labels())
     export(run, what="selected", to=tmp_path / "s.csv")
-    assert [row["id"] for row in rows_of(tmp_path / "s.csv")] == [row.id for row in labels if row.verdict == "selected"]
+    trusted = {row.id: row.label for row in labels if row.verdict == "selected"}
+    trusted |= {first[0].id: first[0].label, first[1].id: first[1].suggested, first[2].id: first[2].suggested}
+    selected = [(row["id"], row["label"]) for row in rows_of(tmp_path / "s.csv")]
+    assert selected == [(row.id, trusted[row.id]) for row in labels if row.id in trusted]
     export(run, what="suspects", to=tmp_path / "u.csv")
     suspects = rows_of(tmp_path / "u.csv")
     assert [row["id"] for row in suspects] == [row.id for row in suspects_of(run)]
@@ -158,6 +161,7 @@ def test_whole_number_labels_stay_whole_numbers_in_parquet(tmp_path):
     labels = pa.array([int(row["label"]) for row in rows])
     pq.write_table(pa.table({"area": [float(row["area m2"]) for row in rows], "label": labels}), tmp_path / "h.parquet")
     run.update(data={**run.record()["data"], "source": str(tmp_path / "h.parquet")})
+    runs.as_read(run)
     export(run, what="cleaned", to=tmp_path / "c.parquet")
     assert str(pq.read_table(tmp_path / "c.parquet").schema.field("label").type) == "int64"
 
@@ -199,7 +203,8 @@ def test_pictures_that_are_not_files_are_written(tmp_path):
     run = runs.table(tmp_path, n=6)
     x = np.random.default_rng(0).integers(0, 255, (6, 9, 9, 3), dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=x, y=np.array([0, 1, 0, 1, 0, 1]))
-    run.update(data={**run.record()["data"], "source": str(tmp_path / "a.npz"), "kind": "pictures"})
+    about = {"source": str(tmp_path / "a.npz"), "kind": "pictures", "fingerprint": None}
+    run.update(data={**run.record()["data"], **about})
     export(run, what="cleaned", to=tmp_path / "out", undecided="keep")
     written = {path.stem: path for path in (tmp_path / "out").glob("*/*.png")}
     with Image.open(written["4"]) as picture:
@@ -356,7 +361,8 @@ def test_force_never_removes_the_originals(tmp_path):
         "path,label\n" + "".join(f"photos/all/{i}.png,{'ab'[i % 2]}\n" for i in range(4))
     )
     run = runs.table(tmp_path, n=4)
-    run.update(data={**run.record()["data"], "source": str(tmp_path / "list.csv"), "kind": "pictures"})
+    about = {"source": str(tmp_path / "list.csv"), "kind": "pictures", "fingerprint": None}
+    run.update(data={**run.record()["data"], **about})
     text = (run / "labels.csv").read_text().splitlines()
     renamed = [text[0], *(f"photos/all/{i}.png," + line.split(",", 1)[1] for i, line in enumerate(text[1:]))]
     (run / "labels.csv").write_text("\n".join(renamed) + "\n")
@@ -389,3 +395,157 @@ def test_suspects_say_how_likely_their_suggestion_is_right(tmp_path):
     (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{line}\n")
     export(run, what="suspects", to=tmp_path / "s.csv")
     assert rows_of(tmp_path / "s.csv")[0]["suggested_probability"] == "0.875"
+
+
+def test_a_folder_called_like_a_formula_can_be_looked_at_again(tmp_path):
+    run = runs.pictures(tmp_path, n=8, classes=("+plus", "=same"))
+    export(run, to=tmp_path / "cleaned.csv", undecided="keep")
+    assert {row["id"][:2] for row in rows_of(tmp_path / "cleaned.csv")} == {"'+", "'="}
+    again = load_source(str(tmp_path / "shapes"), labels=read_label_file(tmp_path / "cleaned.csv"))
+    assert again.classes == ("+plus", "=same")
+    assert [again.classes[code] for code in again.y] == [id.partition("/")[0] for id in again.ids.tolist()]
+
+
+def test_a_table_with_ids_that_are_numbers_or_times_is_exported(tmp_path):
+    import pyarrow as pa
+
+    pq.write_table(pa.table({"id": [0.0, 1.0, 2.5], "a": [1, 2, 3], "label": ["x", "y", "x"]}), tmp_path / "t.parquet")
+    data = load_source(str(tmp_path / "t.parquet"))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "t.parquet"))
+    export(run, to=tmp_path / "c.parquet", undecided="keep")
+    assert pq.read_table(tmp_path / "c.parquet").equals(pq.read_table(tmp_path / "t.parquet"))
+
+
+def shuffled(path):
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([head, *sorted(lines)]) + "\n")
+
+
+def test_a_source_in_another_order_is_not_written_under(tmp_path):
+    run = runs.table(tmp_path)
+    before = (tmp_path / "homes.csv").read_text()
+    shuffled(tmp_path / "homes.csv")
+    for what in ("cleaned", "selected", "suspects"):
+        with pytest.raises(InputError, match=r"homes.csv changed since .* another --out"):
+            export(run, what=what, to=tmp_path / "c.csv")
+    # Labels that fit by chance do not make it the same rows: the cells of two rows of one label are swapped.
+    head, *lines = before.splitlines()
+    labels = [line.split(",")[3] for line in lines]
+    other = labels.index(labels[0], 1)
+    lines[0], lines[other] = lines[other], lines[0]
+    (tmp_path / "homes.csv").write_text("\n".join([head, *lines]) + "\n")
+    with pytest.raises(InputError, match="rows, or their order"):
+        export(run, to=tmp_path / "c.csv")
+    assert not (tmp_path / "c.csv").exists()
+    export(run, what="decisions", to=tmp_path / "d.csv")  # needs no source
+    (tmp_path / "homes.csv").write_text(before)
+    assert export(run, to=tmp_path / "c.csv").rows == 60
+
+
+def test_a_class_that_was_renamed_in_the_source_is_not_renamed_back(tmp_path):
+    run = runs.text(tmp_path)
+    source = tmp_path / "mails.csv"
+    source.write_text(source.read_text().replace(",payment,", ",billing,"))
+    with pytest.raises(InputError, match="was 'payment' and is 'billing' now"):
+        export(run, to=tmp_path / "c.csv")
+
+
+def test_labels_from_a_file_that_is_gone_do_not_make_another_source(tmp_path):
+    run = runs.text(tmp_path, n=30)
+    source = tmp_path / "mails.csv"
+    given = {row.id: row.label for row in run.read_labels()}
+    (tmp_path / "given.csv").write_text("id,label\n" + "".join(f"{id},{label}\n" for id, label in given.items()))
+    source.write_text(source.read_text().replace(",payment,", ",other,"))  # the source's own labels do not count
+    record = run.record()
+    about = load_source(str(source), labels=read_label_file(tmp_path / "given.csv"))
+    run.update(
+        settings={**record["settings"], "labels": str(tmp_path / "given.csv")},
+        data={**record["data"], "fingerprint": runs.fingerprint(about)},
+    )
+    (tmp_path / "given.csv").unlink()
+    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 30
+    assert {row["id"]: row["label"] for row in rows_of(tmp_path / "c.csv")} == given
+    source.write_text(source.read_text().replace("parcel", "letter"))
+    with pytest.raises(InputError, match="changed since"):
+        export(run, to=tmp_path / "d.csv")
+
+
+def test_labels_beside_their_source_say_how_many_were_dropped(tmp_path):
+    run = runs.pictures(tmp_path)
+    first = decide(run)
+    done = export(run, to=tmp_path / "c.csv")
+    assert (done.rows, done.dropped) == (47, 1)
+    cleaned = {row["id"]: (row["label"], row["others_dropped"]) for row in rows_of(tmp_path / "c.csv")}
+    assert len(cleaned) == 47 and first[3].id not in cleaned and cleaned[first[1].id] == (first[1].suggested, "1")
+    data = load_source(str(tmp_path / "shapes"), labels=read_label_file(tmp_path / "c.csv"))
+    assert len(data) == 47 and (first[3].id, "dropped") in [tuple(one) for one in data.skipped]
+    named = dict(zip(data.ids.tolist(), (data.classes[code] for code in data.y), strict=True))
+    assert named[first[1].id] == first[1].suggested
+    assert export(run, what="selected", to=tmp_path / "s.csv").dropped == 0  # it was never selected
+    assert "others_dropped" not in rows_of(tmp_path / "s.csv")[0]
+
+
+def test_a_person_adds_to_the_selected_and_takes_from_them(tmp_path):
+    run = runs.text(tmp_path)
+    first = decide(run)
+    chosen = next(row for row in run.read_labels() if row.verdict == "selected")
+    run.append_decision(chosen.id, "drop")
+    done = export(run, what="selected", to=tmp_path / "s.csv")
+    count = sum(row.verdict == "selected" for row in run.read_labels())
+    assert (done.rows, done.changed, done.dropped) == (count - 1 + 3, 2, 1)
+    assert done.note == "3 of them because of a decision"
+    ids = [row["id"] for row in rows_of(tmp_path / "s.csv")]
+    assert first[0].id in ids and chosen.id not in ids and first[3].id not in ids
+
+
+def test_suspects_of_a_table_are_its_own_rows(tmp_path):
+    run = runs.text(tmp_path)
+    original = {row["id"]: row for row in rows_of(tmp_path / "mails.csv")}
+    export(run, what="suspects", to=tmp_path / "s.csv")
+    found, expected = rows_of(tmp_path / "s.csv"), suspects_of(run)
+    assert list(found[0])[:4] == ["id", "label", "text", "lang"]
+    assert list(found[0])[4:] == ["suspicion", "suggested", "suggested_probability", "verdict", "decision", "decided"]
+    for row, known in zip(found, expected, strict=True):
+        assert {name: row[name] for name in original[known.id]} == original[known.id]
+        assert row["suggested"] == known.suggested
+    (tmp_path / "t").mkdir()
+    export(runs.table(tmp_path / "t"), what="suspects", to=tmp_path / "t.csv")
+    assert list(rows_of(tmp_path / "t.csv")[0])[:3] == ["id", "rooms", "area m2"]  # the row's number names it
+
+
+@pytest.mark.parametrize(("delimiter", "end", "mark"), [(";", "\r\n", "\ufeff"), ("\t", "\n", ""), (",", "\r\n", "")])
+def test_what_is_written_looks_like_its_source(tmp_path, delimiter, end, mark):
+    run = runs.text(tmp_path)
+    source = tmp_path / ("mails.tsv" if delimiter == "\t" else "mails.csv")
+    with (tmp_path / "mails.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    (tmp_path / "mails.csv").unlink()
+    with source.open("w", newline="", encoding="utf-8") as file:
+        file.write(mark)
+        csv.writer(file, delimiter=delimiter, lineterminator=end).writerows(rows)
+    run.update(data={**run.record()["data"], "source": str(source)})
+    runs.as_read(run)
+    done = export(run, to=tmp_path / f"out{source.suffix}", undecided="keep")
+    assert done.path.read_bytes() == source.read_bytes()
+    assert default_target(run.record(), source, "cleaned").suffix == source.suffix
+    if delimiter == "\t":
+        export(run, to=tmp_path / "out.csv", undecided="keep")
+        assert rows_of(tmp_path / "out.csv")[0]["id"] == "mail-0000"
+    else:
+        with pytest.raises(InputError, match=r"a \.csv or \.parquet file"):
+            export(run, to=tmp_path / "out.tsv")
+
+
+def test_rows_that_were_not_judged_stay_in_the_table(tmp_path):
+    source = tmp_path / "t.csv"
+    said = [f"the {'cat' if i % 2 else 'dog'} of house {i} is here" for i in range(20)]
+    rows = [[said[i], "ab"[i % 2]] for i in range(20)]
+    rows[3][1], rows[7][0], rows[0][1] = "", "  ", ""
+    with source.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([["text", "label"], *rows])
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert (tmp_path / "c.csv").read_text() == source.read_text()
+    assert done.rows == 17 and "3 rows that were not judged" in done.note
+    assert export(run, what="selected", to=tmp_path / "s.csv").note == ""

@@ -92,6 +92,12 @@ def test_text_grows_to_hold_the_new_name() -> None:
     assert set(noisy.tolist()) == {"elephant"}
 
 
+def test_numbers_grow_to_hold_the_new_class() -> None:
+    drawn = noise.corrupt(np.full(2000, 255, dtype=np.uint8), theory.pair(300, 0.5), 0)
+    assert set(drawn.tolist()) == {255, 256}
+    assert noise.corrupt(np.zeros(9, dtype=np.int8), theory.pair(100, 0.5), 0).dtype == np.int8  # all fit
+
+
 def test_classes_give_the_order_of_the_rows() -> None:
     labels = np.array(["b", "a"] * 10)
     noisy = noise.corrupt(labels, [[0, 1, 0], [0, 1, 0], [0, 0, 1]], 0, classes=["b", "c", "a"])

@@ -54,6 +54,11 @@ def test_the_network_that_selects_has_its_own_speed() -> None:
     assert found["seconds"]["selection, training"] == 20.0 and found["seconds"]["selection, scoring"] == 4.0
     assert found["seconds"]["robust training"] == 600.0
     assert estimate(wanted, fast, selecting=slow, free=10_000_000)["disk_bytes"] == found["disk_bytes"]
+    # three splits: six networks at once, whose checkpoints are gone before the next round and the training
+    many = estimate(replace(wanted, selecting=6), slow, selecting=slow, free=10_000_000)
+    assert many["disk_bytes"]["checkpoints"] == 2 * 4 * 3 * 1_000 * 6
+    alone = estimate(replace(wanted, selecting=6, iterations=0), slow, free=10_000_000)
+    assert alone["disk_bytes"] == found["disk_bytes"]
     nothing = estimate(replace(wanted, iterations=0), slow, free=10_000_000)
     assert nothing["total_seconds"] == 600.0
 

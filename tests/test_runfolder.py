@@ -88,6 +88,16 @@ def test_a_stage_begins_goes_on_and_is_done(tmp_path: Path) -> None:
     assert "broken.jpg,damaged" in (run / "skipped.csv").read_text()
 
 
+def test_files_of_others_are_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("my only data")
+    run = RunFolder(tmp_path)
+    with pytest.raises(InputError, match=r"holds labels\.csv and no run.*another --out"):
+        run.start("select", settings={}, data=three_samples())
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
+    (tmp_path / "labels.csv").rename(tmp_path / "mine.csv")
+    assert run.start("select", settings={}, data=three_samples()) == "new"  # other files lie where they lie
+
+
 def test_changes_under_a_resume_are_refused_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = three_samples()
     run = RunFolder(tmp_path)
@@ -171,6 +181,37 @@ def test_decisions_survive_any_name(tmp_path_factory: pytest.TempPathFactory, na
     assert len(made) == len(names)
     for decision, (id, _) in zip(made, names, strict=True):
         assert decision.id == id.encode("utf-8", "replace").decode().replace("\r", " ").replace("\n", " ")
+
+
+@pytest.mark.parametrize("left", ["", "id,deci"])
+def test_a_full_disk_at_the_first_decision_costs_no_decision(tmp_path: Path, left: str) -> None:
+    run = RunFolder(tmp_path)
+    (run / "decisions.csv").write_text(left)  # what a refused header leaves, or a crash within it
+    run.append_decision("a", "keep", "cat")
+    run.append_decision("b", "drop")
+    assert [made.id for made in run.read_decisions()] == ["a", "b"]
+    assert (run / "decisions.csv").read_text().startswith("id,decision,label,time\na,keep,cat,")
+
+
+def test_decisions_without_a_header_are_all_read(tmp_path: Path) -> None:
+    (tmp_path / "decisions.csv").write_text("a,keep,cat,t\nb,drop,,t\n")
+    assert [made.id for made in RunFolder(tmp_path).read_decisions()] == ["a", "b"]
+
+
+def test_what_others_are_writing_is_left_alone(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    theirs, dead = tmp_path / f".report.html.{child.pid}.partial", tmp_path / "checkpoints" / ".a.999999999.partial"
+    dead.parent.mkdir()
+    odd = [tmp_path / name for name in (".x.partial", f".x.{'9' * 30}.partial", f".y.{os.getpid()}.partial")]
+    for path in (theirs, dead, *odd):
+        path.write_text("half")
+    try:
+        with RunFolder(tmp_path).lock():
+            assert theirs.exists() and not any(path.exists() for path in (dead, *odd))
+    finally:
+        child.communicate(b"\n")
+    with RunFolder(tmp_path).lock():
+        assert not theirs.exists()
 
 
 def test_lines_of_a_file_that_is_not_there(tmp_path: Path) -> None:

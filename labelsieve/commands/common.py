@@ -76,6 +76,17 @@ def check_seed(problems: Problems, common: Common) -> None:
     problems.check(0 <= common.seed < 2**32, f"--seed {common.seed} is outside 0..2^32-1")
 
 
+def check_target(problems: Problems, option: str, target: Path, *, source: str, force: bool, usual: str) -> None:
+    """A file to write: nothing that is there is written over unless --force says so, and the source never."""
+    if target.is_dir():
+        problems.check(False, f"{option} {target} is a folder: give a file, such as {target / usual}")
+    elif target.is_file() and Path(source).exists() and target.samefile(source):
+        problems.check(False, f"{option} {target} is the source, which is never changed: give another file")
+    elif not force:
+        fine = not target.exists()
+        problems.check(fine, f"{target} is there already: give another {option}, or --force to write over it")
+
+
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Aligned lines: the first column to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Problems, check_seed, percent
+from labelsieve.commands.common import Common, Flag, Problems, check_seed, check_target, percent
+from labelsieve.commands.source import SourceOptions
 
 
 def corrupt(
@@ -16,7 +17,8 @@ def corrupt(
     pattern: str = "symmetric",
     ratio: float = 0.4,
     matrix: Path | None = None,
-    label_column: str = "label",
+    force: Flag = False,
+    reading: SourceOptions = SourceOptions(),
     common: Common = Common(),
 ) -> None:
     """Write labels.csv with id, label (some of them wrong) and true.
@@ -33,13 +35,12 @@ def corrupt(
         Share of labels that are redrawn, 0 to 1.
     matrix
         A transition matrix instead: .csv, .json or .npy, rows in the order of the classes.
-    label_column
-        Name of the column with the labels.
+    force
+        Write over the file that is there already.
     """
     import numpy as np
 
     from labelsieve import metrics, noise
-    from labelsieve.data.source import load_source
     from labelsieve.errors import InputError
     from labelsieve.files import atomic_writer
     from labelsieve.theory import PATTERNS
@@ -49,9 +50,9 @@ def corrupt(
     problems.check(0 <= ratio <= 1, f"--ratio {ratio} is outside 0..1")
     known = (*PATTERNS, "instance")
     problems.check(pattern in known, f"--pattern {pattern!r} is not known: choose one of {', '.join(known)}")
-    problems.check(not out.is_dir(), f"--out {out} is a folder: give a file, such as {out / 'labels.csv'}")
+    check_target(problems, "--out", out, source=source, force=force, usual="labels.csv")
     transition = problems.attempt(noise.load_matrix, matrix) if matrix is not None else None
-    data = problems.attempt(load_source, source, label_column=label_column, progress=common.progress())
+    data = problems.attempt(reading.read, source, progress=common.progress())
     problems.stop_if_any()
     assert data is not None
     rng = np.random.default_rng(common.seed)

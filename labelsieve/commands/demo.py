@@ -40,6 +40,7 @@ def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> N
     run = problems.attempt(RunFolder, out)
     problems.stop_if_any()
     assert run is not None
+    check_own(run, common.seed)
     began = time.monotonic()
     train, test, true = make_data(run / "data", common.seed)
     given = np.array([row["label"] for row in _rows(run / "data" / "labels.csv")], dtype=np.int64)
@@ -58,6 +59,23 @@ def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> N
     result["seconds"] = round(time.monotonic() - began, 1)
     common.say(*describe(result, out))
     common.answer({"run": out, **result})
+
+
+def check_own(run: RunFolder, seed: int) -> None:
+    """Before anything is written: a folder with another run, or another seed's, would lose its data."""
+    from labelsieve.commands.source import absolute
+    from labelsieve.errors import InputError
+
+    record = run.record()
+    before = (record.get("data") or {}).get("source")
+    if before is not None and before != absolute(run / "data" / "train.npz"):
+        raise InputError(f"{run.path} holds a run of {before}: give another --out")
+    selected = record.get("stages", {}).get("select")
+    if selected is not None and selected["settings"].get("seed") != seed:
+        was = selected["settings"].get("seed")
+        raise InputError(f"{run.path} was begun differently: seed was {was}, now {seed}. Give another --out")
+    if not record and (run / "data").exists():
+        raise InputError(f"{run / 'data'} is there already, and is no demo's: give another --out")
 
 
 def make_data(folder: Path, seed: int) -> tuple[LabelledData, LabelledData, IntArray]:

@@ -27,10 +27,12 @@ def export(
     run
         A run folder, made by `select` or `run`.
     what
-        cleaned: all samples with corrected labels; selected: only the trusted ones; suspects: the most suspicious
-        first; decisions: what was decided.
+        cleaned: all samples with corrected labels; selected: only those that the run or a person trusts;
+        suspects: the most suspicious first, with their own cells where the source is a table; decisions: what was
+        decided.
     to
-        A .csv or .parquet file, or a folder (pictures only); default: here, after the source, as fruit-cleaned.csv.
+        A .csv or .parquet file (of a .tsv also a .tsv), or a folder (pictures only); default: here, after the source,
+        as fruit-cleaned.csv.
     undecided
         Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestion,
         unless the given label is clearly likelier right, as long as there are no decisions at all; once there are, and

@@ -73,7 +73,7 @@ def _check_fits(factory: Callable[..., Any], state: dict[str, torch.Tensor]) -> 
 
 
 def save(path: Path, model: Model) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save as to_bytes
     from torch import as_tensor
 
     tensors = {
@@ -92,7 +92,8 @@ def save(path: Path, model: Model) -> None:
         "encoding": model.reading.encoding.to_json() if model.reading.encoding is not None else None,
     }
     with atomic_path(path) as partial:
-        save_file(tensors, partial, metadata={"format": FORMAT, "about": json.dumps(about, default=str)})
+        # Not `save_file`: that makes files that nobody else may read.
+        partial.write_bytes(to_bytes(tensors, metadata={"format": FORMAT, "about": json.dumps(about, default=str)}))
 
 
 def load(path: Path, *, network: str | None = None) -> Model:

@@ -18,7 +18,7 @@ import numpy as np
 
 from labelsieve.commands.reading import CROP
 from labelsieve.errors import InputError
-from labelsieve.selection.defaults import CLASSIFIERS, KERNEL_SAMPLES, named_classifier
+from labelsieve.selection.defaults import CLASSIFIERS, EDGES, default_name, named_classifier
 from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:
@@ -34,10 +34,12 @@ def resolve(model: str, data: LabelledData, device: str) -> str:
             raise InputError(f"--model {model} does not read texts: choose tfidf, or package.module:Name")
         return "tfidf"
     if model == "auto" and data.kind == "table":
-        return "svm" if len(data) <= KERNEL_SAMPLES else "trees"
+        return default_name(len(data), data.x.shape[1])
     if model in CLASSIFIERS:
         if model == "tfidf":
             raise InputError(f"--model tfidf reads texts, not {data.kind}")
+        if model == EDGES and data.kind != "pictures":
+            raise InputError("--model edges reads pictures, not rows of a table: choose another, or auto")
         return model
     return resolve_network(model, shape(data), len(data.classes), device, others=("fast", *CLASSIFIERS))
 
@@ -103,7 +105,7 @@ def make_trainer(
     made: Any = None
     factory: Callable[..., Any] | None = None
     if model in CLASSIFIERS:
-        made = named_classifier(model)
+        made = named_classifier(model, len(data))
     elif ":" in model:
         made, factory = from_name(model, len(data.classes))
     else:
@@ -112,7 +114,7 @@ def make_trainer(
         return _engine_trainer(data, factory, epochs=epochs, device=device, checkpoint=checkpoint, progress=progress)
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
 
-    return SklearnTrainer(rows(data), made, len(data.classes), workers)
+    return SklearnTrainer(rows(data, model), made, len(data.classes), workers)
 
 
 def shape(data: LabelledData, *, crop: int = CROP) -> tuple[int, ...]:
@@ -126,10 +128,14 @@ def shape(data: LabelledData, *, crop: int = CROP) -> tuple[int, ...]:
     return (data.x.shape[1],)
 
 
-def rows(data: LabelledData) -> Any:
+def rows(data: LabelledData, model: str = "") -> Any:
     """What a scikit-learn classifier reads."""
     if data.kind != "pictures":
         return data.x if data.kind == "text" else np.asarray(data.x)
+    if model == EDGES:
+        from labelsieve.data.edges import edge_features
+
+        return edge_features(data.x)
     return np.asarray(data.x, dtype=np.float32).reshape(len(data), -1) / 255
 
 

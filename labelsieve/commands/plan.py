@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from labelsieve.commands.common import Common, Problems, check_seed, table
+from labelsieve.commands.source import SourceOptions, check_size
+
+if TYPE_CHECKING:
+    from labelsieve.types import LabelledData
 
 
 def plan(
@@ -21,7 +28,9 @@ def plan(
     samples: int | None = None,
     seconds: float = 10.0,
     device: str = "auto",
-    label_column: str = "label",
+    labels: Path | None = None,
+    pixels: Annotated[int | None, Parameter(name="--size")] = None,
+    reading: SourceOptions = SourceOptions(),
     common: Common = Common(),
 ) -> None:
     """Time, memory and disk of a run, from a short measurement on this machine of what the run would use.
@@ -50,10 +59,12 @@ def plan(
         How long to measure.
     device
         auto, cpu, cuda or mps.
-    label_column
-        Name of the column with the labels.
+    labels
+        A CSV of id and label: replaces the source's labels.
+    pixels
+        Pictures become squares of so many pixels.
     """
-    from labelsieve.data.source import load_source
+    from labelsieve.commands.selector import check_picture_size
     from labelsieve.models.catalog import MODELS
 
     problems = Problems()
@@ -65,13 +76,14 @@ def plan(
     problems.check(samples is None or samples >= 1, f"--samples {samples} is less than 1")
     problems.check(seconds > 0, f"--seconds {seconds} is not more than 0")
     problems.check(model in MODELS, f"--model {model!r} is not known: choose one of {', '.join(MODELS)}")
-    data = problems.attempt(load_source, source, label_column=label_column, progress=common.progress())
+    check_picture_size(problems, pixels)
+    data = problems.attempt(_read, source, labels, pixels, reading, common)
     problems.stop_if_any()
     assert data is not None
     from labelsieve.commands.planning import Asked, not_measured, plan_run
     from labelsieve.commands.selector import epochs_of, resolve_selector
 
-    selector = resolve_selector("auto", data, device) if model == "auto" else model
+    selector = resolve_selector("auto", data, device, epochs=epochs, samples=samples) if model == "auto" else model
     asked = Asked(
         selector, model, rounds=iterations + 1, epochs=epochs_of(selector, epochs), train_epochs=train_epochs,
         batch_size=batch_size, samples=samples, gpus=gpus, crop=crop, seconds=seconds,
@@ -99,6 +111,16 @@ def plan(
         f"The data: {found['data']}. Takes longest: {found['bottleneck']}{not_measured(found)}.",
     )
     common.answer(found)
+
+
+def _read(source: str, labels: Path | None, pixels: int | None, reading: SourceOptions, common: Common) -> LabelledData:
+    """As `select` would."""
+    from labelsieve.data.labels import read_label_file
+
+    file = read_label_file(labels) if labels is not None else None
+    data = reading.read(source, labels=file, size=pixels, progress=common.progress())
+    check_size(data, pixels)
+    return data
 
 
 def _timed(found: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from labelsieve.commands.models import factory_of, from_name, resolve_network, r
 from labelsieve.commands.selector import FAST
 from labelsieve.commands.training import usual_epochs
 from labelsieve.plan import Wanted, in_all, plan, some_of
-from labelsieve.selection.defaults import CLASSIFIERS, named_classifier
+from labelsieve.selection.defaults import CLASSIFIERS, EDGES, named_classifier
 from labelsieve.types import Job, LabelledData
 
 MOST_TRIED = 2_000  # samples that a classifier is timed on
@@ -48,13 +48,14 @@ def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]
         asked.network, shape(read, crop=asked.crop), len(data.classes), chosen.type, option="--network"
     )
     batch_size = asked.batch_size or auto_batch_size(n)
-    made: Any = named_classifier(asked.selector) if asked.selector in CLASSIFIERS else None
+    made: Any = named_classifier(asked.selector, n) if asked.selector in CLASSIFIERS else None
     if ":" in asked.selector:
         made, _ = from_name(asked.selector, len(data.classes))
     by_network = made is None and asked.selector != FAST
     wanted = Wanted(
         n, asked.rounds * asked.repeats if by_network else 0, asked.epochs,
         asked.train_epochs or usual_epochs(n, batch_size, chosen.type), asked.networks, asked.gpus,
+        2 * asked.repeats,
     )  # fmt: skip
     found = plan(
         read, wanted, model=network, selector=asked.selector if by_network else None, make=factory_of, device=chosen,
@@ -91,11 +92,11 @@ def seconds_of(data: LabelledData, made: Any, samples: int, name: str) -> float 
     order = np.random.default_rng(0).permutation(len(some))
     half = len(some) // 2
     job = Job("trial", some.y, np.sort(order[:half]), np.sort(order[half:]), seed=0)
-    trainer = SklearnTrainer(rows(some), made, len(data.classes))
+    trainer = SklearnTrainer(rows(some, name), made, len(data.classes))
     began = time.perf_counter()
     trainer.train_and_score([job])
     # a kernel machine compares all samples with each other, and so do neighbours
-    growth = 2 if name in ("svm", "nearest", "neighbours") else 1
+    growth = 2 if name in ("svm", EDGES, "nearest", "neighbours") else 1
     return float((time.perf_counter() - began) * max(1.0, samples / len(some)) ** growth)
 
 

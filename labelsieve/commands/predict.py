@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from labelsieve.commands.common import Common, Flag, Problems, percent
+from labelsieve.commands.common import Common, Flag, Problems, check_target, percent
+from labelsieve.commands.source import SourceOptions
+
+if TYPE_CHECKING:
+    from labelsieve.data.columns import Encoding
 
 
 def predict(
@@ -18,12 +24,13 @@ def predict(
     device: str = "auto",
     network: str | None = None,
     score: Flag = False,
-    root: Path | None = None,
-    label_column: str | None = None,
     force: Flag = False,
+    reading: SourceOptions = SourceOptions(),
     common: Common = Common(),
 ) -> None:
     """Write id, predicted and probability of every sample of SOURCE to FILE.csv. Labels in SOURCE are not needed.
+
+    Where --root and the names of columns are not given they are those of the run.
 
     Parameters
     ----------
@@ -41,38 +48,27 @@ def predict(
         The package.module:Name that the model was trained with, where it was: code is only imported when you name it.
     score
         SOURCE has labels that are right: say how many predictions agree with them.
-    root
-        Where the relative paths in a CSV begin; default: beside it.
-    label_column
-        Name of the column with the labels, where there is one: it is no feature. Default: what it was in the run.
     force
         Write over the file that is there already.
     """
     import numpy as np
 
     from labelsieve.commands import modelfile
-    from labelsieve.data.source import load_source
     from labelsieve.files import atomic_writer
     from labelsieve.runfolder import RunFolder
 
     problems = Problems()
-    problems.check(not to.is_dir(), f"--to {to} is a folder: give a file, such as {to / 'predictions.csv'}")
-    itself = to.is_file() and Path(source).exists() and to.samefile(source)
-    problems.check(not itself, f"--to {to} is the source, which is never changed: give another file")
-    if not (force or itself or to.is_dir()):
-        problems.check(not to.exists(), f"{to} is there already: give another --to, or --force to write over it")
+    check_target(problems, "--to", to, source=source, force=force, usual="predictions.csv")
     folder = problems.attempt(RunFolder.existing, run)
     problems.stop_if_any()
     assert folder is not None
     model = modelfile.load(folder / "model.safetensors", network=network)
     pictures = model.reading.kind == "pictures"
-    data = load_source(
+    data = reading.as_in(folder.record().get("settings", {})).read(
         source,
         labelled=score,
-        label_column=label_column or folder.record().get("settings", {}).get("label_column") or "label",
-        root=root,
         size=(model.reading.shape[1], model.reading.shape[2]) if pictures else None,
-        encoding=model.reading.encoding,
+        encoding=_renamed(model.reading.encoding, reading.text_column),
         progress=common.progress(),
     )
     found = model.probabilities(data, device=device)
@@ -92,7 +88,7 @@ def predict(
         accuracy = metrics.accuracy(labels, np.array(names, dtype=object)[best])
     common.say(
         f"{to}: {len(data):,} predictions"
-        + (f", {len(data.skipped):,} samples could not be read" if data.skipped else "")
+        + (f", {len(data.skipped):,} samples were left out" if data.skipped else "")
         + (f", accuracy {percent(accuracy)}" if accuracy is not None else "")
     )
     common.answer(
@@ -104,3 +100,11 @@ def predict(
             "accuracy": accuracy,
         }
     )
+
+
+def _renamed(encoding: Encoding | None, text_column: str | None) -> Encoding | None:
+    """How the run read its columns, with its texts in a column of another name where one was given."""
+    if encoding is None or text_column is None:
+        return encoding
+    columns = (replace(column, name=text_column) if column.form == "text" else column for column in encoding.columns)
+    return replace(encoding, columns=tuple(columns))

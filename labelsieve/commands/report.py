@@ -22,7 +22,7 @@ def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> N
     problems = Problems()
     problems.check(0 <= suspects <= 2000, f"--suspects {suspects} is outside 0..2000")
     problems.stop_if_any()
-    path = write_report(run, most=suspects)
+    path = write_report(run, most=suspects, note=common.progress().note)
     size = path.stat().st_size
     common.say(f"{path} ({size / 1e6:.1f} MB)" if size >= 1e6 else f"{path} ({size / 1e3:.0f} kB)")
     common.answer({"report": path, "bytes": size})

@@ -49,7 +49,7 @@ def review(
             webbrowser.open(address)
 
     try:
-        serve(run, port=port, host=host, ready=ready)
+        serve(run, port=port, host=host, ready=ready, note=common.progress().note)
     except KeyboardInterrupt as stopped:
         if type(stopped) is not KeyboardInterrupt:
             raise

@@ -62,7 +62,7 @@ def run(
     with folder.lock():
         with one_first():
             data = selecting.load(source, file, folder / "staged", progress)
-        check_training(data, training, selecting.device)
+        check_training(folder, data, training, selecting.device)
         selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common)
         trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)
         if folder.state("report") != "done" or not (folder / "report.html").is_file():
@@ -104,13 +104,15 @@ def say_what_would_happen(
     from labelsieve.commands.planning import Asked, not_measured, plan_run
     from labelsieve.commands.selector import epochs_of, resolve_selector
     from labelsieve.commands.told import rounds
+    from labelsieve.commands.training import paper_batch_size
     from labelsieve.methods import create
 
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data = selecting.load(source, file, Path(scratch), common.progress())
         model = resolve_selector(
-            selecting.model, data, selecting.device, loss=selecting.loss, protocol=selecting.protocol
-        )
+            selecting.model, data, selecting.device, loss=selecting.loss, protocol=selecting.protocol,
+            epochs=selecting.epochs,
+        )  # fmt: skip
         states = {stage: folder.state(stage) or "not begun" for stage in ("select", "train", "report")}
         volume = folder.path if folder.path.exists() else folder.path.absolute().parent
         while not volume.exists():
@@ -118,7 +120,8 @@ def say_what_would_happen(
         asked = Asked(
             model, training.network, rounds=rounds(settings), repeats=settings.repeats,
             epochs=epochs_of(model, selecting.epochs), train_epochs=training.train_epochs,
-            batch_size=training.batch_size, networks=create(training.method).networks,
+            batch_size=training.batch_size or (paper_batch_size(len(data)) if selecting.protocol == "paper" else None),
+            networks=create(training.method).networks,
         )  # fmt: skip
         found = plan_run(data, asked, device=selecting.device)
         result: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from labelsieve.commands.common import (
     percent,
     table,
 )
+from labelsieve.commands.source import SourceOptions, absolute, absolute_source, check_size
 
 if TYPE_CHECKING:
     from labelsieve.data.labels import LabelFile
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class SelectOptions:
+class SelectOptions(SourceOptions):
     """Options of the selection, in `select` and in `run`."""
 
     iterations: int = 4
@@ -40,9 +40,9 @@ class SelectOptions:
     """Of each training of the selection, where the model is a network: 50, or 10 of the fast one."""
 
     model: str = "auto"
-    """auto; boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees; fast (small pictures, on a GPU), mlp,
-small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2; package.module:Name of a scikit-learn classifier
-or a torch factory."""
+    """auto; boosting, forest, logistic, nearest, neighbours, svm, tfidf, trees; edges (pictures, quick without a GPU),
+fast (small pictures, on a GPU), mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2;
+package.module:Name of a scikit-learn classifier or a torch factory."""
 
     loss: str = "ce"
     """What the selection's networks minimise: ce, or gce (generalised cross-entropy: learns doubtful labels late)."""
@@ -71,18 +71,6 @@ or a torch factory."""
     size: int | None = None
     """Pictures become squares of so many pixels."""
 
-    root: Path | None = None
-    """Where the relative paths in a CSV begin; default: beside it."""
-
-    label_column: str = "label"
-    """Name of the column with the labels."""
-
-    text_column: str | None = None
-    """Name of the column with the texts, where it is not called text; the other columns are left out."""
-
-    id_column: str = "id"
-    """Name of the column with the samples' ids."""
-
     workers: int = 1
     """Processes for scikit-learn classifiers."""
 
@@ -110,12 +98,9 @@ or a torch factory."""
         return settings, problems.attempt(read_label_file, self.labels) if self.labels is not None else None
 
     def load(self, source: str, file: LabelFile | None, staging: Path, progress: Progress) -> LabelledData:
-        from labelsieve.data.source import load_source
-
-        return load_source(
-            source, labels=file, label_column=self.label_column, text_column=self.text_column,
-            id_column=self.id_column, root=self.root, size=self.size, staging=staging, progress=progress,
-        )  # fmt: skip
+        data = self.read(source, labels=file, size=self.size, staging=staging, progress=progress)
+        check_size(data, self.size)
+        return data
 
     def record(self, data: LabelledData, *, method: str, model: str, seed: int) -> dict[str, Any]:
         """What a resumed selection must have in common with the one that was begun. Where it runs is no part of it."""
@@ -124,14 +109,15 @@ or a torch factory."""
         record = {
             "method": method, "iterations": self.iterations, "epochs": epochs_of(model, self.epochs), "model": model,
             "seed": seed, "remove_ratio": self.remove_ratio, "protocol": self.protocol, "pattern": self.pattern,
-            "size": self.size, "label_column": self.label_column, "labels": _absolute(self.labels),
-            "root": _absolute(self.root),
+            "size": self.size, "label_column": self.label_column or "label",
+            "labels": None if self.labels is None else absolute(self.labels),
+            "root": None if self.root is None else absolute(self.root),
         }  # fmt: skip
         # Only where it was asked for, or found: runs begun before these options were there go on.
         texts = self.text_column or getattr(getattr(data.x, "encoding", None), "text", None)
         chosen = {
             "loss": (self.loss, "ce"), "repeats": (self.repeats, 1), "text_column": (texts, None),
-            "id_column": (self.id_column, "id"),
+            "id_column": (self.id_column or "id", "id"),
         }  # fmt: skip
         return record | {name: value for name, (value, default) in chosen.items() if value != default}
 
@@ -199,10 +185,13 @@ def select_stage(
     """Select into a locked run folder; how it began (new, resumed, done) and the model."""
     from labelsieve.commands.selecting import run_selection
     from labelsieve.commands.selector import FAST, cluster_selector, epochs_of, make_selector, resolve_selector
+    from labelsieve.commands.training import check_disk
     from labelsieve.data.labels import true_codes
 
     progress = common.progress()
-    model = resolve_selector(options.model, data, options.device, loss=options.loss, protocol=options.protocol)
+    model = resolve_selector(
+        options.model, data, options.device, loss=options.loss, protocol=options.protocol, epochs=options.epochs
+    )
     settings = settings.for_fast_network() if model == FAST else settings
     asked = options.record(data, method=method, model=model, seed=common.seed)
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
@@ -220,6 +209,8 @@ def select_stage(
     if options.executor == "local":
         workers = options.workers if options.workers > 1 else None
         trainer = make_selector(data, model, workers=workers, **asked_of)
+        if hasattr(trainer, "factory"):  # networks: both halves of every split at once
+            check_disk(run.path, trainer.factory, networks=2 * settings.repeats)
     else:
         trainer = cluster_selector(data, model, options.executor, **asked_of)
     true = true_codes(data, file) if file is not None else None
@@ -236,7 +227,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
     lines = [
         f"{n:,} samples: {counts['selected']:,} selected, {counts['candidate']:,} candidates, "
         f"{counts['removed']:,} removed"
-        + (f", {summary['skipped']:,} could not be read (skipped.csv)" if summary["skipped"] else "")
+        + (f", {summary['skipped']:,} left out (skipped.csv)" if summary["skipped"] else "")
     ]
     unknown = bool(ignorance(summary))  # the notes say why
     header = ["", "expected", "measured"] if "measured_noise_ratio" in summary else ["", "expected"]
@@ -248,16 +239,9 @@ def describe(summary: dict[str, Any]) -> list[str]:
     ):
         row = [name, "not known" if unknown else _percent(summary[key])]
         rows.append([*row, _percent(summary[f"measured_{key}"])] if len(header) == 3 else row)
+    if "measured_samples" in summary:
+        header[2] = f"measured on {summary['measured_samples']:,.0f}"  # not all have a true label
     return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"])]
-
-
-def absolute_source(source: str) -> str:
-    """A file or folder by its whole path, so that later commands find it from anywhere."""
-    return os.path.abspath(source) if source != "digits" and Path(source).exists() else source  # noqa: PTH100
-
-
-def _absolute(path: Path | None) -> str | None:
-    return os.path.abspath(path) if path is not None else None  # noqa: PTH100
 
 
 def _percent(value: float | None) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import time
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labelsieve import metrics, stopping
+from labelsieve.data.labels import NO_TRUE
 from labelsieve.files import atomic_path
 from labelsieve.types import IntArray, Job, LabelledData, Scores, Selection, Trainer
 
@@ -28,12 +31,14 @@ if TYPE_CHECKING:
 class Remembering:
     """A trainer whose answers are kept: a selection taken up again trains only what it has not yet been answered.
 
-    An answer is known by everything it depends on, so that a file of another question is never taken for it.
+    An answer is known by everything it depends on, so that a file of another question is never taken for it. Once it
+    is kept, the networks it came from are not needed any more: `networks`, where their checkpoints lie, is emptied.
     """
 
     trainer: Trainer
     folder: Path
     progress: Progress
+    networks: Path | None = None
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         answers = [self._recall(job) for job in jobs]
@@ -43,7 +48,12 @@ class Remembering:
             for i, scores in zip(missing, self.trainer.train_and_score([jobs[i] for i in missing]), strict=True):
                 self._keep(jobs[i], scores)
                 answers[i] = scores
+            self.forget_networks()
         return [answer for answer in answers if answer is not None]
+
+    def forget_networks(self) -> None:
+        if self.networks is not None:
+            shutil.rmtree(self.networks, ignore_errors=True)
 
     def _path(self, job: Job) -> Path:
         digest = hashlib.sha256(json.dumps([job.name, job.seed, job.keep_best]).encode())
@@ -75,13 +85,16 @@ def _told(name: str, trainings: int) -> str:
 
 
 def measure(selection: Selection, data: LabelledData, true: IntArray) -> dict[str, float]:
-    """What the true labels say of a selection."""
-    return {
-        "noise_ratio": metrics.noise_ratio(data.y, true),
-        "label_precision": metrics.label_precision(selection.selected, data.y, true),
-        "label_recall": metrics.label_recall(selection.selected, data.y, true),
-        "auroc": metrics.auroc(data.y != true, np.nan_to_num(selection.suspicion, nan=0.5)),
+    """What the true labels say of a selection, and of how many samples where some have none."""
+    known = true != NO_TRUE
+    selected, given, true = selection.selected[known], data.y[known], true[known]
+    found = {
+        "noise_ratio": metrics.noise_ratio(given, true),
+        "label_precision": metrics.label_precision(selected, given, true),
+        "label_recall": metrics.label_recall(selected, given, true),
+        "auroc": metrics.auroc(given != true, np.nan_to_num(selection.suspicion[known], nan=0.5)),
     }
+    return found if known.all() else found | {"samples": len(true)}
 
 
 def run_selection(
@@ -105,7 +118,9 @@ def run_selection(
     steps: Any = incv_steps if method == "incv" else ncv_steps
     if hasattr(trainer, "expect"):  # networks say how long it takes
         trainer.expect(settings if method == "incv" else ncv_settings(settings))
-    remembering = Remembering(trainer, run.checkpoints / "select", progress)
+    if hasattr(trainer, "on_history"):
+        trainer.on_history = partial(tell_epochs, run)
+    remembering = Remembering(trainer, run.checkpoints / "select", progress, run.checkpoints / "networks")
     with stopping.safe_points():
         try:
             selection: JudgedSelection = drive(
@@ -118,13 +133,26 @@ def run_selection(
                 raise stopping.reason() from None
             run.fail("select", str(problem))
             raise
-    run.rewind_history(lambda entry: entry.get("stage") != "select")
-    for entry in selection.history:
-        run.append_history({"stage": "select", **entry})
-    write_suggestions(run / NAME, data, selection)
-    run.write_selection(data, selection, measured=measure(selection, data, true) if true is not None else None)
-    run.finish("select", seconds=round(time.monotonic() - began, 3))
+        remembering.forget_networks()  # what a kill just after the last answer left
+        run.rewind_history(lambda entry: entry.get("stage") != "select" or "epoch" in entry)
+        for entry in selection.history:
+            run.append_history({"stage": "select", **entry})
+        write_suggestions(run / NAME, data, selection)
+        run.write_selection(data, selection, measured=measure(selection, data, true) if true is not None else None)
+        run.finish("select", seconds=round(time.monotonic() - began, 3))
+        if stopping.requested():  # during the last trainings: what follows the selection is not begun
+            raise stopping.reason()
     return selection
+
+
+def tell_epochs(run: RunFolder, lines: Sequence[dict[str, Any]]) -> None:
+    """The epochs of a request's networks to history.jsonl. What a killed process told of the same ones goes first."""
+    if not lines:  # a classifier has none
+        return
+    trainings = {line["training"] for line in lines}
+    run.rewind_history(lambda entry: entry.get("stage") != "select" or entry.get("training") not in trainings)
+    for line in lines:
+        run.append_history({"stage": "select", **line})
 
 
 @dataclass(frozen=True)

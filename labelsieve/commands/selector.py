@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FAST = "fast"
 SMALLEST, LARGEST = 24, 64  # pixels a side of pictures that `auto` gives to it
 FEWEST = 5000  # of them: ten epochs of fewer are too few steps to learn
+MOST_EDGES, LEAST_EDGES = 5000, 16  # pictures, and pixels a side, that `auto` gives to `edges` without a GPU
 SMALLEST_PICTURE = 8  # pixels a side; the largest depends on the source
 EPOCHS = 50  # the paper's, of every network but the fast one
 
@@ -30,18 +31,36 @@ def check_selector(problems: Problems, model: str, size: int | None) -> None:
     from labelsieve.commands.models import check_name
 
     problems.attempt(check_name, model)
+    check_picture_size(problems, size)
+
+
+def check_picture_size(problems: Problems, size: int | None) -> None:
     problems.check(size is None or size >= SMALLEST_PICTURE, f"--size {size}: at least {SMALLEST_PICTURE} pixels")
 
 
-def resolve_selector(model: str, data: LabelledData, device: str, *, loss: str = "ce", protocol: str = "auto") -> str:
-    """`auto` by the kind of data and the device; any other name, and the loss, is checked against it."""
+def resolve_selector(
+    model: str,
+    data: LabelledData,
+    device: str,
+    *,
+    loss: str = "ce",
+    protocol: str = "auto",
+    epochs: int | None = None,
+    samples: int | None = None,
+) -> str:
+    """`auto` by the kind of data and the device; any other name, and the loss, is checked against it.
+
+    Who gives epochs or a loss wants a network. `samples`: of how many `data` are only some.
+    """
     from labelsieve.commands.models import resolve, shape
     from labelsieve.execute.losses import check_loss
-    from labelsieve.selection.defaults import CLASSIFIERS
+    from labelsieve.selection.defaults import CLASSIFIERS, EDGES
 
     check_loss(loss)
     if model == "auto" and protocol == "auto" and _small_on_a_gpu(data, device):
         model = FAST
+    if model == "auto" and (protocol, loss, epochs) == ("auto", "ce", None) and _few_on_a_cpu(data, device, samples):
+        model = EDGES
     if model != FAST:
         model = resolve(model, data, device)
         check_loss(loss, network=model not in CLASSIFIERS)
@@ -52,9 +71,21 @@ def resolve_selector(model: str, data: LabelledData, device: str, *, loss: str =
         what = "texts" if data.kind == "text" else "rows of a table"
         raise InputError(f"--model fast takes pictures, these samples are {what}: choose another, or auto")
     if not isinstance(data.x, np.ndarray):
-        raise InputError("--model fast takes small pictures of one size: give --size 32, or choose another model")
+        raise InputError(
+            f"--model fast takes small pictures that lie in memory, those of {data.name} are read when they are needed"
+            ": choose another model"
+        )
     check_pictures(shape(data))
     return FAST
+
+
+def _few_on_a_cpu(data: LabelledData, device: str, samples: int | None) -> bool:
+    """Where a small network selects no better than `edges` and takes far longer: benchmarks/few-pictures.md."""
+    if data.kind != "pictures" or (samples or len(data)) > MOST_EDGES or min(data.x.shape[1:3]) < LEAST_EDGES:
+        return False
+    from labelsieve.engine.device import choose_device
+
+    return choose_device(device).type == "cpu"
 
 
 def _small_on_a_gpu(data: LabelledData, device: str) -> bool:

@@ -30,7 +30,7 @@ def selection_hint(seconds: float, epochs: int, *, side: int | None, settings: I
     ways += [f"--epochs {epochs // 3}"] if epochs // 3 >= FEWEST_EPOCHS else []
     ways += [f"--iterations {FEWEST_ITERATIONS}"] if settings.n_iterations > FEWEST_ITERATIONS else []
     return f"a training like this takes about {in_words(each)}, a selection has up to {trainings} of them; " + _quicker(
-        [*ways, "another --model"]
+        [*ways, "another --model" if side is None else "--model edges"]
     )
 
 

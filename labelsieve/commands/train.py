@@ -102,21 +102,18 @@ def branch(run: RunFolder, out: RunFolder) -> None:
 
 def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = None) -> LabelledData:
     """The samples of a run, read again as its selection read them; refused where they changed since."""
+    from labelsieve.commands.source import SourceOptions
     from labelsieve.data.labels import read_label_file
-    from labelsieve.data.source import load_source
     from labelsieve.runfolder import fingerprint
 
     record = run.record()
     about, settings = record.get("data"), record.get("settings", {})
     if about is None or not about.get("source"):
         raise InputError(f"{run.path} does not say where its samples are: run `labelsieve select` first")
-    data = load_source(
+    reading = SourceOptions().as_in(settings)
+    data = reading.read(
         about["source"],
         labels=read_label_file(settings["labels"]) if settings.get("labels") else None,
-        label_column=settings.get("label_column") or "label",
-        text_column=settings.get("text_column"),
-        id_column=settings.get("id_column") or "id",
-        root=Path(settings["root"]) if settings.get("root") else None,
         size=settings.get("size"),
         staging=staging or run / "staged",
         progress=progress,

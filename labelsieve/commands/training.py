@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from labelsieve.runfolder import RunFolder
 
 METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
+PAPER_BATCH = 128
 WORST_RATIO = 0.95  # an estimate of all noise would keep nothing
 
 
@@ -60,6 +62,26 @@ def usual_epochs(samples: int, batch_size: int, device: str) -> int:
     from labelsieve.methods.robust_classifier import auto_epochs
 
     return 200 if device == "cuda" else auto_epochs(samples, batch_size)
+
+
+def paper_batch_size(samples: int) -> int:
+    """128, as in table 1; of fewer samples, all of them."""
+    return max(2, min(PAPER_BATCH, samples))
+
+
+def paper_settings(run: RunFolder, method: str, epochs: int, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a method's settings with --protocol paper differ from its own: E_0 by the authors' rule.
+
+    Table 1's cells have the rule of the sets' sizes, which gives the same E_0 in all its four columns.
+    """
+    from labelsieve.methods.incv_coteaching import authors_warmup
+    from labelsieve.selection.settings import ASYMMETRIC
+
+    if method != "incv-coteaching" or not (run / "labels.csv").is_file():
+        return {}
+    ratio = float(run.read_summary()["noise_ratio"] or 0.0)
+    pattern = "pair" if told.get("pattern") in ASYMMETRIC else "symmetric"  # not told is symmetric, as for selecting
+    return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=ratio)}
 
 
 def schedule_for(data: LabelledData, epochs: int) -> Schedule:
@@ -120,16 +142,22 @@ def told_samples(run: RunFolder, data: LabelledData, plan: Plan) -> str:
     )
 
 
-def check_training(data: LabelledData, options: TrainOptions, device: str) -> None:
+def check_training(run: RunFolder, data: LabelledData, options: TrainOptions, device: str) -> None:
     """What would stop the training, told before the hours of a selection."""
-    from labelsieve.commands.models import resolve_network
+    from labelsieve.commands import models
+    from labelsieve.commands.models import factory_of, resolve_network
     from labelsieve.commands.reading import Reading
     from labelsieve.engine.device import choose_device
+    from labelsieve.methods import create
 
     chosen = choose_device(device)
-    if options.network != "auto":
-        shape = Reading.learn(data).shape
-        resolve_network(options.network, shape, len(data.classes), chosen.type, option="--network")
+    # What texts become is long to learn, and the network that `auto` takes for them is small.
+    if run.state("train") == "done" or (data.kind == "text" and options.network == "auto"):
+        return
+    shape = Reading.learn(data).shape if data.kind == "text" else models.shape(data)
+    network = resolve_network(options.network, shape, len(data.classes), chosen.type, option="--network")
+    factory = factory_of(network, shape, len(data.classes))
+    check_disk(run.path, factory, networks=create(options.method).networks)
 
 
 def run_training(
@@ -148,9 +176,12 @@ def run_training(
     reading = Reading.learn(data)
     network = resolve_network(options.network, reading.shape, len(data.classes), chosen.type, option="--network")
     factory = factory_of(network, reading.shape, len(data.classes))
-    batch_size = options.batch_size or auto_batch_size(len(data))
+    told = run.record().get("stages", {}).get("select", {}).get("settings", {})
+    paper = told.get("protocol") == "paper"
+    batch_size = options.batch_size or (paper_batch_size if paper else auto_batch_size)(len(data))
     epochs = options.train_epochs or usual_epochs(len(data), batch_size, chosen.type)
-    schedule, method = schedule_for(data, epochs), create(options.method)
+    schedule = schedule_for(data, epochs)
+    method = create(options.method, **(paper_settings(run, options.method, epochs, told) if paper else {}))
     plan = plan_for(run, data, options.method, seed)
     method.check(plan, schedule.epochs)
     asked = {
@@ -175,24 +206,28 @@ def run_training(
         side = min(reading.shape[1:]) if data.kind == "pictures" else None
         return training_hint(seconds, total, side=side) if chosen.type == "cpu" else None
 
-    with stopping.safe_points(), progress.epochs("training", total, hint=hint) as tell:
+    with stopping.safe_points():
         try:
-            (result,) = train(
-                store, factory, method, [plan], schedule=schedule, batch_size=batch_size,
-                checkpoint=run.checkpoints / "train", checkpoint_seconds=2.0, stop=stopping.requested, progress=tell,
-            )  # fmt: skip
+            with progress.epochs("training", total, hint=hint) as tell:
+                (result,) = train(
+                    store, factory, method, [plan], schedule=schedule, batch_size=batch_size,
+                    checkpoint=run.checkpoints / "train", checkpoint_seconds=2.0, stop=stopping.requested,
+                    progress=tell, classes=len(data.classes),
+                )  # fmt: skip
         except Exception as problem:
             if stopping.requested():
                 raise stopping.reason() from None
             run.fail("train", str(problem))
             raise
-    for entry in result.history:
-        run.append_history({"stage": "train", **entry})
-    modelfile.save(
-        run / "model.safetensors",
-        modelfile.Model(network, data.classes, reading, result.states, options.method),
-    )
-    run.finish("train", seconds=round(time.monotonic() - began, 3))
+        for entry in result.history:
+            run.append_history({"stage": "train", **entry})
+        modelfile.save(
+            run / "model.safetensors",
+            modelfile.Model(network, data.classes, reading, result.states, options.method),
+        )
+        run.finish("train", seconds=round(time.monotonic() - began, 3))
+        if stopping.requested():  # in the last epoch: what follows the training is not begun
+            raise stopping.reason()
     return begun
 
 

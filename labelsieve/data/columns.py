@@ -20,6 +20,7 @@ from labelsieve.errors import InputError
 
 MOST_LEVELS = 50
 MOST_WORDS = 20  # for a missing number that are remembered
+LARGEST = float(np.finfo(np.float32).max)
 
 Note = Callable[[str], None]
 Place = Callable[[int], str]  # where a person finds a row
@@ -42,7 +43,7 @@ class Column:
     levels: tuple[str, ...] = ()
     others: bool = False  # does a column stand for every other level
     form: Literal["", "date", "text"] = ""  # a number that was written as a date; words that a model reads by itself
-    origin: float = 0.0  # the day that is 0: float32 has no room for minutes since 1970
+    origin: float = 0.0  # the day or number that is 0: float32 has no room for seconds or minutes since 1970
     missing: tuple[str, ...] = ()  # words among the numbers that say there is none
 
     @property
@@ -108,6 +109,10 @@ class TableX:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.matrix, dtype=dtype, copy=copy)
 
+    def subset(self, rows: Any) -> TableX:
+        """Some of the samples, read as all of them were."""
+        return TableX(self.matrix[rows], self.encoding, self.table.take(rows))
+
     def row(self, i: int) -> dict[str, Any]:
         """One sample as it was written, for a person to look at."""
         return {name: self.table.column(name)[i].as_py() for name in self.table.column_names}
@@ -121,7 +126,7 @@ def encode_table(
     `note` is told what a person may want to know, `place` names a row for it.
     """
     if encoding is None:
-        encoding = _learn_all(table, where, note)
+        encoding = _learn_all(table, where, note, place)
     lacking = [column.name for column in encoding.columns if column.name not in table.column_names]
     if lacking:
         raise InputError(f"{where} lacks the columns {', '.join(lacking)} that the model was trained with")
@@ -137,10 +142,10 @@ def encode_table(
     return TableX(matrix, encoding, table.select([column.name for column in encoding.columns]))
 
 
-def _learn_all(table: Any, where: str, note: Note) -> Encoding:
+def _learn_all(table: Any, where: str, note: Note, place: Place) -> Encoding:
     columns, ids = [], []
     for name in table.column_names:
-        column = _learn(name, table.column(name), where)
+        column = _learn(name, table.column(name), where, place)
         if column is None:
             ids.append(name)
         else:
@@ -155,18 +160,17 @@ def _learn_all(table: Any, where: str, note: Note) -> Encoding:
     return Encoding(tuple(columns))
 
 
-def _learn(name: str, values: Any, where: str) -> Column | None:
+def _learn(name: str, values: Any, where: str, place: Place) -> Column | None:
     """What a column is; None where it is an id."""
     numbers = read_numbers(values)
     if numbers is not None:
-        known = _finite(numbers, name, where)
+        known = _fitting(_finite(numbers, name, where), name, where, place)
         known = known[~np.isnan(known)]
         median = float(np.median(known)) if len(known) else 0.0
         gaps, missing = len(known) < len(numbers.values), numbers.words[:MOST_WORDS]
-        if numbers.form == "number":
-            return Column(name, "number", median=median, gaps=gaps, missing=missing)
-        origin = float(np.floor(median))
-        return Column(name, "number", form="date", median=median - origin, gaps=gaps, origin=origin, missing=missing)
+        form: Literal["", "date"] = "date" if numbers.form == "date" else ""
+        origin = float(np.floor(median)) if form else _origin(known)
+        return Column(name, "number", form=form, median=median - origin, gaps=gaps, origin=origin, missing=missing)
     if _are_ids(values):
         return None
     levels, counts = np.unique(_texts(values), return_counts=True)
@@ -175,6 +179,21 @@ def _learn(name: str, values: Any, where: str) -> Column | None:
     # Ties by name, so that the choice does not hang on the order of the rows.
     kept = np.lexsort((levels, -counts))[: MOST_LEVELS - 1]
     return Column(name, "category", levels=tuple(sorted(levels[kept].tolist())), others=True)
+
+
+def _origin(known: NDArray[np.float64]) -> float:
+    """What to take off numbers before they become float32: the middle one, where that keeps more of them apart."""
+    if np.array_equal(known.astype(np.float32), known):
+        return 0.0
+    middle = float(np.partition(known, len(known) // 2)[len(known) // 2])  # one of them: whole numbers stay whole
+    if np.abs(known - middle).max() > LARGEST:
+        return 0.0
+    if np.array_equal(known, np.floor(known)):
+        plain, moved = (int(np.sum(v.astype(np.float32) == v)) for v in (known, known - middle))
+        return middle if moved > plain else 0.0
+    # Of very many decimals some always fall together: only where clearly fewer would, it is worth another scale.
+    plain, moved = (len(np.unique(v.astype(np.float32))) for v in (known, known - middle))
+    return middle if moved > 1.1 * plain else 0.0
 
 
 def _are_ids(values: Any) -> bool:
@@ -196,6 +215,19 @@ def _finite(numbers: Numbers, name: str, where: str) -> NDArray[np.float64]:
     return numbers.values
 
 
+def _fitting(values: NDArray[np.float64], name: str, where: str, place: Place) -> NDArray[np.float64]:
+    """`values`, which must all be finite in float32 as well."""
+    with np.errstate(invalid="ignore"):  # gaps are nan
+        large = np.abs(values) > LARGEST
+    if large.any():
+        row = int(large.argmax())
+        raise InputError(
+            f"{where}, {place(row)}: column {name!r} holds {values[row]:g}, which is too large: "
+            f"at most {LARGEST:.1e} can be read"
+        )
+    return values
+
+
 def _texts(values: Any) -> list[str]:
     # A gap and an empty cell are the same to whoever wrote the file.
     return ["" if value is None else str(value) for value in values.to_pylist()]
@@ -210,7 +242,7 @@ def _fill_numbers(out: NDArray[np.float32], column: Column, values: Any, where: 
         raise InputError(f"{where}: column {column.name!r} holds {held} where the model was trained with {form}s")
     if len(numbers.odd):
         note(_about_odd(column.name, numbers, place))
-    found = _finite(numbers, column.name, where) - column.origin
+    found = _fitting(_finite(numbers, column.name, where) - column.origin, column.name, where, place)
     gaps = np.isnan(found)
     out[:, 0] = np.where(gaps, column.median, found)
     if column.gaps:

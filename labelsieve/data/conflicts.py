@@ -108,7 +108,7 @@ def _keys(data: LabelledData) -> IntArray | None:
     """A hash of each sample; None where that would take long."""
     if data.kind == "text":
         # Nothing written is not the same thing written twice.
-        return np.fromiter((hash(str(text)) if text else 0 for text in data.x), np.int64, len(data))
+        return np.fromiter((hash(str(text)) if str(text).strip() else 0 for text in data.x), np.int64, len(data))
     if data.kind == "table":
         return _row_keys(data.x)
     x = data.x

@@ -6,7 +6,6 @@ GPU. `picture_store` decides; both answers give the same batches, pixel for pixe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelsieve.data import memory
 from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, PictureSequence, Pixels, cut, decode_many, grey
 from labelsieve.data.stage import Staged
 from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop, finish, window_keys
@@ -148,9 +148,7 @@ def free_memory(device: torch.device) -> int:
     """Bytes that can still be had there."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 4 * 2**30
+    return memory.available()
 
 
 def pixel_bytes(pictures: Pictures | Staged) -> int:

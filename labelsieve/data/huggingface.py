@@ -9,9 +9,10 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from labelsieve.data.columns import Encoding, Note, by_row
+from labelsieve.data.columns import Encoding, Note, by_row, silence
 from labelsieve.data.features import read_features
-from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids
+from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
+from labelsieve.data.leftout import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -27,6 +28,7 @@ def load(
     spec: str,
     *,
     labelled: bool = True,
+    judged: bool = True,
     text_column: str | None = None,
     id_column: str = "id",
     size: Size = None,
@@ -53,15 +55,19 @@ def load(
     name = Path(where).name
     pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
     if pictures and text_column is None:
-        return _pictures(
+        data = _pictures(
             rows, pictures[0], y, classes, ids, where=where, name=name, size=size, staging=staging, progress=progress
         )
+        return without_label(data, progress.note) if labelled else data
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
     if not plain:
         raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
     table = rows.with_format("arrow").select_columns(plain)[:]
     x, kind = read_features(table, where=spec, text_column=text_column, encoding=encoding, note=progress.note)
-    return LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
+    data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
+    if judged:
+        data = without_blank(data, by_row, progress.note)
+    return without_label(data, progress.note) if labelled else data
 
 
 def _open(where: str, options: dict[str, str]) -> Any:
@@ -102,17 +108,32 @@ def _labels(
     if label not in names:
         if labelled or wanted:
             raise InputError(f"{spec} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME")
-        return np.full(len(rows), -1, dtype=np.int64), (), None
+        return *unlabelled(len(rows)), None
+    try:
+        return *_codes(rows, label, label in typed, spec, labelled, note if labelled else silence), label
+    except InputError:
+        if labelled:
+            raise
+        return *unlabelled(len(rows)), label
+
+
+def _codes(
+    rows: Any, label: str, typed: bool, spec: str, labelled: bool, note: Note
+) -> tuple[IntArray, tuple[Any, ...]]:
+    """Codes, -1 where a label is missing, and classes."""
     values, count = stripped(rows.with_format(None)[label][:])
-    missing = [i for i, value in enumerate(values) if value is None or value == "" or (label in typed and value < 0)]
-    if missing:
+    missing = [i for i, value in enumerate(values) if value in (None, "") or (typed and value < 0)]
+    if missing and (not labelled or too_many(missing, len(values))):
         raise about_missing(spec, missing, by_row)
     if count:
         note(about_stripped(count))
-    if label in typed:
-        return np.asarray(values, dtype=np.int64), tuple(rows.features[label].names), label
-    y, classes = encode(values, where=f"{spec}: {label}")
-    return y, classes, label
+    if typed:
+        codes = [-1 if value is None else value for value in values]
+        return np.asarray(codes, dtype=np.int64), tuple(rows.features[label].names)
+    y, _ = unlabelled(len(values))
+    there = np.setdiff1d(np.arange(len(values)), missing)
+    y[there], classes = encode([values[row] for row in there.tolist()], where=f"{spec}: {label}")
+    return y, classes
 
 
 def _pictures(

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.cells import NUMBER
+from labelsieve.data.leftout import DROPPED, leave_out
+from labelsieve.data.spreadsheet import neutral, plain
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
+if TYPE_CHECKING:
+    from labelsieve.data.conflicts import Same
+
 FEW = 5  # examples in one line
+OTHERS = "others_dropped"
+NO_TRUE = -2  # where a file does not say what a sample truly is
 
 
 def encode(labels: Sequence[Any] | NDArray[Any], *, where: str = "labels") -> tuple[IntArray, tuple[Any, ...]]:
@@ -25,9 +33,11 @@ def encode(labels: Sequence[Any] | NDArray[Any], *, where: str = "labels") -> tu
         raise InputError(f"{where}: expected one label a sample, got shape {values.shape}")
     if values.dtype.kind == "f":
         raise InputError(f"{where}: the labels are decimal numbers; classes must be names or whole numbers")
+    if values.dtype.kind == "S":
+        values = decoded(values, where=where)
     if values.dtype.kind == "O":
         values = np.array([str(value) for value in values.tolist()])
-    if values.dtype.kind not in "USbiu":
+    if values.dtype.kind not in "Ubiu":
         raise InputError(f"{where}: labels must be names or whole numbers, not {values.dtype}")
     names, codes = np.unique(values, return_inverse=True)
     classes = names.tolist()
@@ -39,6 +49,19 @@ def encode(labels: Sequence[Any] | NDArray[Any], *, where: str = "labels") -> tu
     return codes.astype(np.int64), tuple(classes)
 
 
+def decoded(values: NDArray[Any], *, where: str) -> NDArray[np.str_]:
+    """Texts that were stored as bytes."""
+    try:
+        return np.asarray(np.char.decode(values, "utf-8"), dtype=np.str_)
+    except UnicodeDecodeError:
+        raise InputError(f"{where} holds bytes that are not UTF-8") from None
+
+
+def unlabelled(n: int) -> tuple[IntArray, tuple[Any, ...]]:
+    """Codes and classes of samples whose labels are not there, or are not needed and no labels."""
+    return np.full(n, -1, dtype=np.int64), ()
+
+
 def _is_integer(text: str) -> bool:
     return re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text) is not None
 
@@ -47,11 +70,12 @@ def first_decimal(labels: Iterable[str]) -> int | None:
     """Where a column of numbers stops being whole: the index of its first decimal; None where it is fine."""
     found: int | None = None
     for i, label in enumerate(labels):
-        try:
-            float(label)
-        except ValueError:
+        if label.lower() in ("nan", "inf", "-inf"):  # written among decimals as well as a name of its own
+            continue
+        if not NUMBER.fullmatch(label):
             return None
-        if found is None and not _is_integer(label.strip()):
+        # Zero-padded codes and numbers of any length are names: a dot or an exponent makes a decimal.
+        if found is None and any(mark in label for mark in ".eE"):
             found = i
     return found
 
@@ -66,14 +90,18 @@ def about_stripped(count: int) -> str:
     return f"{count:,} label{'s' * (count > 1)} had blanks at the ends, which do not count"
 
 
-def about_missing(path: Path | str, missing: Sequence[int], place: Callable[[int], str]) -> InputError:
+def about_missing(
+    path: Path | str, missing: Sequence[int], place: Callable[[int], str], *, hint: str = ""
+) -> InputError:
     """What is raised for missing labels: how many, where the first few are (`place` names one), and what to do."""
     if len(missing) == 1:
-        return InputError(f"{path}, {place(missing[0])}: the label is missing; fill it in or leave the sample out")
+        return InputError(
+            f"{path}, {place(missing[0])}: the label is missing; fill it in or leave the sample out{hint}"
+        )
     what, _, _ = place(missing[0]).partition(" ")
     few = ", ".join(place(row).rpartition(" ")[2] for row in missing[:FEW]) + ", ..." * (len(missing) > FEW)
     return InputError(
-        f"{path}: {len(missing):,} labels are missing ({what}s {few}); fill them in or leave these samples out"
+        f"{path}: {len(missing):,} labels are missing ({what}s {few}); fill them in or leave these samples out{hint}"
     )
 
 
@@ -87,9 +115,14 @@ def about_case(classes: Iterable[Any]) -> str | None:
     return f"classes {'; '.join(found[:FEW])} differ only in case{more}" if found else None
 
 
+def id_texts(ids: Iterable[Any]) -> list[str]:
+    """Ids of any type as they are written down; whoever looks for one has to write it the same way."""
+    return [str(id) for id in ids]
+
+
 def unique_ids(ids: Iterable[Any], *, where: str, line: int | None = None) -> NDArray[np.str_]:
     """Ids as text; a second one of the same name is refused. `line` is the first one's, where they come from lines."""
-    texts = [str(id) for id in ids]
+    texts = id_texts(ids)
     if len(set(texts)) != len(texts):
         seen: dict[str, int] = {}
         for i, text in enumerate(texts):
@@ -102,9 +135,11 @@ def unique_ids(ids: Iterable[Any], *, where: str, line: int | None = None) -> ND
 
 @dataclass(frozen=True)
 class LabelFile:
-    """A CSV of id, label and optionally true. Only `metrics` may be shown `true`.
+    """A CSV of id, label and optionally true, cell by cell. Only `metrics` may be shown `true`, where it is given.
 
-    With a column `decision` it is what `export --what decisions` writes: samples it does not name keep their labels.
+    With a column `decision` it is what `export --what decisions` writes: samples it does not name keep their labels,
+    and those it drops are left out. `export --what cleaned` leaves out the dropped ones and says in each row how many
+    they are (`OTHERS`). Any other sample that a file lacks is a mistake: half a file must not pass for all of it.
     """
 
     path: Path
@@ -112,6 +147,8 @@ class LabelFile:
     true: dict[str, str] | None
     partial: bool = False
     stripped: int = 0  # labels that had blanks at their ends
+    dropped: frozenset[str] = frozenset()  # ids of samples to leave out
+    others: int = 0  # samples to leave out that it does not name
 
 
 def read_label_file(path: Path | str) -> LabelFile:
@@ -119,6 +156,8 @@ def read_label_file(path: Path | str) -> LabelFile:
     labels: dict[str, str] = {}
     true: dict[str, str] = {}
     missing: list[int] = []
+    dropped: set[str] = set()
+    others: set[str] = set()
     blanks = 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -131,6 +170,7 @@ def read_label_file(path: Path | str) -> LabelFile:
                     raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(header)[:300]}")
             id_at, label_at = header.index("id"), header.index("label")
             true_at = header.index("true") if "true" in header else None
+            others_at = header.index(OTHERS) if OTHERS in header else None
             decision_at = header.index("decision") if "decision" in header else None
             for row in rows:
                 if not row:
@@ -138,56 +178,95 @@ def read_label_file(path: Path | str) -> LabelFile:
                 if len(row) != len(header):
                     raise InputError(f"{path}, line {rows.line_num}: {len(row)} cells where {len(header)} are expected")
                 id, label = row[id_at], row[label_at].strip()
+                others.add("0" if others_at is None else row[others_at])
                 blanks += label != row[label_at]
-                if id in labels:
+                if id in labels or id in dropped:
                     raise InputError(f"{path}, line {rows.line_num}: the id {id!r} was there before; ids must differ")
                 if decision_at is not None and row[decision_at] == "drop":
-                    raise InputError(
-                        f"{path}, line {rows.line_num}: {id!r} was dropped, and labels cannot leave samples out; "
-                        "`export --what cleaned` writes a source without them"
-                    )
+                    dropped.add(id)
+                    continue
                 if label == "":
                     missing.append(rows.line_num)
                 labels[id] = label
-                if true_at is not None:
+                if true_at is not None and row[true_at].strip():
                     true[id] = row[true_at].strip()
     except FileNotFoundError:
         raise InputError(f"{path} is not there") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is not a CSV file in UTF-8 ({error})") from None
-    if not labels:
+    if not labels and not dropped:
         raise InputError(f"{path} holds no labels below its first line")
     if missing:
         raise about_missing(path, missing, lambda line: f"line {line}")
+    if len(others) > 1 or not all(re.fullmatch("[0-9]{1,15}", cell) for cell in others):
+        raise InputError(
+            f"{path}: the column {OTHERS} must hold one number, the same in every row; leave it out if unsure"
+        )
     partial = decision_at is not None
-    return LabelFile(path, labels, true if true_at is not None else None, partial=partial, stripped=blanks)
+    given = true if true_at is not None else None
+    count = int(others.pop())
+    return LabelFile(path, labels, given, partial=partial, stripped=blanks, dropped=frozenset(dropped), others=count)
 
 
-def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:
-    """The same samples with the file's labels. Classes that the source lacks follow the source's own."""
+def with_labels(data: LabelledData, file: LabelFile, same: Same | None = None) -> LabelledData:
+    """The same samples with the file's labels, less those it drops. Classes that the source lacks follow its own."""
+    missing = lacking(data, file)
+    if file.others and len(missing) == file.others:
+        file = replace(file, dropped=file.dropped | set(missing))
+    gone = {row: DROPPED for row, id in enumerate(data.ids.tolist()) if _is_named(id, file.dropped)}
+    data = leave_out(data, gone, same)
     ids = data.ids.tolist()
+    labels = _by_id(file.labels, ids)
     if file.partial:
         own = {id: str(data.classes[code]) for id, code in zip(ids, data.y.tolist(), strict=True)}
-        file = replace(file, labels=own | file.labels)
-    missing = [id for id in ids if id not in file.labels]
+        labels = own | labels
+    missing = lacking(data, file)
     if missing:
         more = f" and of {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        raise InputError(f"{file.path} has no label of the sample {missing[0]!r}{more}")
-    unknown = file.labels.keys() - set(ids) - {skipped.id for skipped in data.skipped}
+        said = f"; it says that {file.others:,} were dropped" if file.others else ""
+        raise InputError(f"{file.path} has no label of the sample {missing[0]!r}{more}{said}")
+    named = {*ids, *(skipped.id for skipped in data.skipped)}
+    unknown = [id for id in (*file.labels, *file.dropped) if id not in named and plain(id) not in named]
     if unknown:
         raise InputError(f"{file.path} names {len(unknown):,} ids that {data.name} lacks, such as {min(unknown)!r}")
     code = {str(name): i for i, name in enumerate(data.classes)}
     classes = list(data.classes)
-    for name in sorted({file.labels[id] for id in ids} - code.keys()):
+    labels = {id: _class(label, code) for id, label in labels.items()}
+    for name in sorted({labels[id] for id in ids} - code.keys()):
         code[name] = len(classes)
         classes.append(name)
-    y = np.array([code[file.labels[id]] for id in ids], dtype=np.int64)
+    y = np.array([code[labels[id]] for id in ids], dtype=np.int64)
     return replace(data, y=y, classes=tuple(classes))
 
 
+def lacking(data: LabelledData, file: LabelFile) -> list[str]:
+    """Samples that a file should name and does not."""
+    if file.partial:
+        return []
+    ids = [str(id) for id in data.ids.tolist()]
+    return [id for id in ids if not _is_named(id, file.labels) and not _is_named(id, file.dropped)]
+
+
+def _is_named(id: str, names: Container[str]) -> bool:
+    return id in names or neutral(id) in names
+
+
 def true_codes(data: LabelledData, file: LabelFile) -> IntArray | None:
-    """True labels as codes of the data's classes (-1: a class nobody labels with); None where the file has none."""
-    if file.true is None:
+    """True labels as codes of the data's classes (-1: a class nobody labels with; `NO_TRUE`: the file does not say);
+    None where the file has none."""
+    ids = data.ids.tolist()
+    true = _by_id(file.true or {}, ids)
+    if not true:
         return None
-    code = {str(name): i for i, name in enumerate(data.classes)}
-    return np.array([code.get(file.true[id], -1) for id in data.ids.tolist()], dtype=np.int64)
+    code = {str(name): i for i, name in enumerate(data.classes)} | {"": NO_TRUE}
+    return np.array([code.get(_class(true.get(id, ""), code), -1) for id in ids], dtype=np.int64)
+
+
+def _by_id(cells: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
+    """What a file says of the samples; our own exports keep ids from being taken for formulas."""
+    keys = ((id, id if id in cells else neutral(id)) for id in ids)
+    return {id: cells[key] for id, key in keys if key in cells}
+
+
+def _class(label: str, known: Mapping[str, int]) -> str:
+    return label if label in known else plain(label)

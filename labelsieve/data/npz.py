@@ -11,13 +11,15 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.labels import about_stripped, encode, stripped, unique_ids
+from labelsieve.data.columns import by_row, silence
+from labelsieve.data.labels import about_missing, about_stripped, decoded, encode, stripped, unique_ids, unlabelled
+from labelsieve.data.leftout import too_many, without_blank, without_label
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, Kind, LabelledData
 
 
-def load(path: Path, *, labelled: bool = True, progress: Progress | None = None) -> LabelledData:
+def load(path: Path, *, labelled: bool = True, judged: bool = True, progress: Progress | None = None) -> LabelledData:
     """x: [n, d] numbers, [n, H, W] or [n, H, W, 1|3] bytes as pictures, or [n] texts. y: one label a sample."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -37,6 +39,8 @@ def load(path: Path, *, labelled: bool = True, progress: Progress | None = None)
         raise InputError(f"{path} is not a readable .npz archive ({str(error)[:300]})") from None
     for name, array in arrays.items():
         _check_text(array, f"{path}: {name}")
+        if array.dtype.kind == "S":
+            arrays[name] = decoded(array, where=f"{path}: {name}")
     x = arrays["x"]
     if x.ndim == 0 or len(x) == 0:
         raise InputError(f"{path} holds no samples")
@@ -46,20 +50,40 @@ def load(path: Path, *, labelled: bool = True, progress: Progress | None = None)
     if "y" in arrays and len(arrays["y"]) != len(x):
         raise InputError(f"{path}: x has {len(x)} samples but y has {len(arrays['y'])} labels")
     x, kind = _samples(x, path)
-    y, classes = _labels(arrays["y"], path, progress) if "y" in arrays else (np.full(len(x), -1), ())
+    y, classes = unlabelled(len(x))
+    if "y" in arrays:
+        try:
+            y, classes = _labels(arrays["y"], path, labelled, progress if labelled else None)
+        except InputError:
+            if labelled:
+                raise
     ids = unique_ids(arrays["ids"].tolist() if "ids" in arrays else range(len(x)), where=str(path))
     if len(ids) != len(x):
         raise InputError(f"{path}: x has {len(x)} samples but ids has {len(ids)}")
-    return LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
+    data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
+    note = progress.note if progress is not None else silence
+    if judged:
+        data = without_blank(data, by_row, note)
+    return without_label(data, note) if labelled else data
 
 
-def _labels(y: NDArray[np.generic], path: Path, progress: Progress | None) -> tuple[IntArray, tuple[Any, ...]]:
+def _labels(
+    y: NDArray[np.generic], path: Path, labelled: bool, progress: Progress | None
+) -> tuple[IntArray, tuple[Any, ...]]:
+    """Codes, -1 where a label is missing, and classes."""
+    codes, _ = unlabelled(len(y))
+    missing: list[int] = []
     if y.dtype.kind == "U":
         bare, count = stripped(y.tolist())
         if count and progress is not None:
             progress.note(about_stripped(count))
         y = np.array(bare)
-    return encode(y, where=f"{path}: y")
+        missing = np.flatnonzero(y == "").tolist()
+        if missing and (not labelled or too_many(missing, len(y))):
+            raise about_missing(path, missing, by_row)
+    there = np.setdiff1d(np.arange(len(y)), missing)
+    codes[there], classes = encode(y[there], where=f"{path}: y")
+    return codes, classes
 
 
 def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:

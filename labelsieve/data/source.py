@@ -9,6 +9,7 @@ digits           embedded
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelsieve.data.conflicts import Same, about_conflicts
-from labelsieve.data.labels import LabelFile, about_case, about_stripped, with_labels
+from labelsieve.data.labels import LabelFile, about_case, about_stripped, lacking, with_labels
+from labelsieve.data.leftout import NO_LABEL, about_left_out, leave_out
 from labelsieve.errors import InputError
 from labelsieve.progress import Overheard, Progress
 from labelsieve.types import LabelledData
@@ -25,11 +27,19 @@ if TYPE_CHECKING:
     from labelsieve.data.columns import Encoding
     from labelsieve.data.pictures import Size
 
+BUILT_IN = ("digits",)
+SCHEMES = ("cifar10", "cifar100", "cifar10n", "webvision", "hf")
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+FEW = 20  # samples of which each may well have a class of its own, to try something out
 KNOWN = (
     "a folder of class folders, a .csv, .tsv, .parquet or .npz file, cifar10:DIR, cifar100:DIR, cifar10n:DIR, "
     "webvision:DIR, hf:NAME_OR_DIR or digits"
 )
+
+
+def is_path(source: str) -> bool:
+    """Does it name a file or folder? A folder that is called as a built-in source is ./digits."""
+    return source not in BUILT_IN and source.partition(":")[0] not in SCHEMES
 
 
 def load_source(
@@ -54,51 +64,25 @@ def load_source(
     progress = Overheard(progress or Progress(silent=True))
     same = Same() if labelled else None
     # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
-    needs_labels = labelled and (labels is None or labels.partial)
-    scheme = source.partition(":")[0]
-    path = Path(source)
-    if source == "digits":  # a folder of that name is ./digits
-        from labelsieve.data import digits
+    needs_labels, judged = labelled and (labels is None or labels.partial), labelled
 
-        data = digits.load()
-    elif scheme in ("cifar10", "cifar100", "cifar10n"):
-        from labelsieve.data import cifar
-
-        data = cifar.load(source)
-    elif scheme == "webvision":
-        from labelsieve.data import webvision
-
-        data = webvision.load(source, size=size)
-    elif scheme == "hf":
-        from labelsieve.data import huggingface
-
-        data = huggingface.load(
-            source, labelled=needs_labels, text_column=text_column, id_column=id_column, size=size, staging=staging,
-            encoding=encoding, progress=progress,
+    def read(*, labelled: bool, progress: Progress, same: Same | None) -> LabelledData:
+        return _read(
+            source, labelled=labelled, judged=judged, label_column=label_column, text_column=text_column,
+            id_column=id_column, root=root, size=size, staging=staging, encoding=encoding, progress=progress, same=same,
         )  # fmt: skip
-    elif path.is_dir():
-        from labelsieve.data import folder
 
-        data = folder.load(path, labelled=needs_labels, size=size, staging=staging, progress=progress, same=same)
-    elif path.is_file() and path.suffix.lower() == ".npz":
-        from labelsieve.data import npz
-
-        data = npz.load(path, labelled=needs_labels, progress=progress)
-    elif path.is_file() and path.suffix.lower() in TABLES:
-        from labelsieve.data import table
-
-        data = table.load(
-            path, label_column=label_column, text_column=text_column, id_column=id_column, labelled=needs_labels,
-            root=root, size=size, staging=staging, encoding=encoding, progress=progress, same=same,
-        )  # fmt: skip
-    elif path.is_file():
-        raise InputError(f"{source} is no kind of file that can be read: give {KNOWN}")
-    else:
-        raise InputError(f"{source} is not there: give {KNOWN}")
+    data = read(labelled=needs_labels, progress=progress, same=same)
     if labels is not None:
-        data = with_labels(data, labels)
+        missing = lacking(data, labels)
+        if missing and not needs_labels:
+            data = _without_any_label(data, missing, read, same, progress)
+        before = len(data)
+        data = with_labels(data, labels, same)
         if labels.stripped:
             progress.note(f"{labels.path}: {about_stripped(labels.stripped)}")
+        if len(data) < before:
+            progress.note(f"left out because {labels.path} says that they were dropped: {before - len(data):,} samples")
     if labelled:
         check_classes(data)
     if same is not None:
@@ -109,8 +93,88 @@ def load_source(
     return replace(data, notes=tuple(progress.said))
 
 
+def _without_any_label(
+    data: LabelledData, missing: Sequence[str], read: Callable[..., LabelledData], same: Same | None, progress: Progress
+) -> LabelledData:
+    """Less the samples that a file of labels lacks because the source has no label of theirs either."""
+    if data.kind == "pictures":  # to ask again is to decode again
+        return data
+    try:
+        own = read(labelled=True, progress=Progress(silent=True), same=None)
+    except InputError:
+        return data
+    none = {skipped.id for skipped in own.skipped if skipped.reason == NO_LABEL} & set(missing)
+    if not none:
+        return data
+    rows = {row: NO_LABEL for row, id in enumerate(data.ids.tolist()) if id in none}
+    progress.note(about_left_out("a label", list(rows), lambda row: f"id {data.ids[row]}"))
+    return leave_out(data, rows, same)
+
+
+def _read(
+    source: str,
+    *,
+    labelled: bool,
+    judged: bool,
+    label_column: str,
+    text_column: str | None,
+    id_column: str,
+    root: Path | None,
+    size: Size,
+    staging: Path | None,
+    encoding: Encoding | None,
+    progress: Progress,
+    same: Same | None,
+) -> LabelledData:
+    """A source by its kind."""
+    scheme = source.partition(":")[0]
+    path = Path(source)
+    if source in BUILT_IN:
+        from labelsieve.data import digits
+
+        return digits.load()
+    if scheme in ("cifar10", "cifar100", "cifar10n"):
+        from labelsieve.data import cifar
+
+        return cifar.load(source)
+    if scheme == "webvision":
+        from labelsieve.data import webvision
+
+        return webvision.load(source, size=size)
+    if scheme == "hf":
+        from labelsieve.data import huggingface
+
+        return huggingface.load(
+            source, labelled=labelled, judged=judged, text_column=text_column, id_column=id_column, size=size,
+            staging=staging, encoding=encoding, progress=progress,
+        )  # fmt: skip
+    if path.is_dir():
+        from labelsieve.data import folder
+
+        return folder.load(path, labelled=labelled, size=size, staging=staging, progress=progress, same=same)
+    if path.is_file() and path.suffix.lower() == ".npz":
+        from labelsieve.data import npz
+
+        return npz.load(path, labelled=labelled, judged=judged, progress=progress)
+    if path.is_file() and path.suffix.lower() in TABLES:
+        from labelsieve.data import table
+
+        return table.load(
+            path, label_column=label_column, text_column=text_column, id_column=id_column, labelled=labelled,
+            judged=judged, root=root, size=size, staging=staging, encoding=encoding, progress=progress, same=same,
+        )  # fmt: skip
+    if path.is_file():
+        raise InputError(f"{source} is no kind of file that can be read: give {KNOWN}")
+    raise InputError(f"{source} is not there: give {KNOWN}")
+
+
 def check_classes(data: LabelledData) -> None:
     present = np.unique(data.y)
     if len(present) < 2:
         only = f" ({data.classes[int(present[0])]!r})" if len(present) and present[0] >= 0 else ""
         raise InputError(f"{data.name} has one class only{only}: there is nothing to tell apart")
+    if len(data) >= FEW and 2 * len(present) > len(data):
+        raise InputError(
+            f"{data.name} has {len(present)} classes for {len(data)} samples, too few of each to learn from; if these "
+            "are ids or texts, name the column with the labels: --label-column"
+        )

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import Encoding, Note
+from labelsieve.data.columns import Encoding, Note, silence
 from labelsieve.data.features import read_features
-from labelsieve.data.labels import about_missing, about_stripped, encode, first_decimal, stripped, unique_ids
+from labelsieve.data.labels import (
+    about_missing,
+    about_stripped,
+    encode,
+    first_decimal,
+    stripped,
+    unique_ids,
+    unlabelled,
+)
+from labelsieve.data.leftout import NO_LABEL, about_left_out, too_many, without_blank
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
-from labelsieve.types import LabelledData
+from labelsieve.types import LabelledData, Skipped
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from labelsieve.data.conflicts import Same
     from labelsieve.data.pictures import Size
     from labelsieve.types import IntArray
 
 # Never features: `true` would let a model see the answers.
 NOT_FEATURES = ("id", "true")
+LONGEST_CELL = 2**31 - 1  # a C long on every system
 
 
 def load(
@@ -34,6 +48,7 @@ def load(
     text_column: str | None = None,
     id_column: str = "id",
     labelled: bool = True,
+    judged: bool = True,
     root: Path | None = None,
     size: Size = None,
     staging: Path | None = None,
@@ -41,7 +56,10 @@ def load(
     progress: Progress | None = None,
     same: Same | None = None,
 ) -> LabelledData:
-    """A table as samples. `root` is where relative paths of pictures begin (default: the file's folder)."""
+    """A table as samples. `root` is where relative paths of pictures begin (default: the file's folder).
+
+    `labelled` leaves out rows without a label, `judged` those whose text is empty; a prediction has an answer for both.
+    """
     progress = progress or Progress(silent=True)
     is_csv = path.suffix.lower() not in (".parquet", ".pq")
     if encoding is not None and encoding.text is not None:
@@ -60,12 +78,28 @@ def load(
             f"{path} has no column {id_column!r} for --id-column: its columns are {', '.join(names)[:300]}"
         )
     lines = _Lines(path if is_csv else None)
-    y, classes = _labels(table, label_column, path, lines, progress.note)
-    rest = table.drop_columns([name for name in {label_column, id_column, *NOT_FEATURES} if name in names])
+    try:
+        y, classes, missing = _labels(table, label_column, path, lines, progress.note if labelled else silence)
+    except InputError:
+        if labelled:
+            raise
+        y, classes, missing = *unlabelled(table.num_rows), []
+    everything = table.num_rows
 
-    def ids(default: Any) -> Any:
+    def all_ids(default: Any) -> NDArray[np.str_]:
         values = table.column(id_column).to_pylist() if id_column in names else default
         return unique_ids(values, where=str(path), line=2 if is_csv and lines.plain() else None)
+
+    if not labelled and missing:
+        y, classes, missing = *unlabelled(everything), []
+    kept = np.setdiff1d(np.arange(everything), missing)
+    rest = table.drop_columns([name for name in {label_column, id_column, *NOT_FEATURES} if name in names])
+    if missing:
+        progress.note(about_left_out("a label", missing, lines.name))
+        y, rest = y[kept], rest.take(kept)
+
+    def skipped(ids: NDArray[np.str_]) -> tuple[Skipped, ...]:
+        return tuple(Skipped(str(ids[row]), NO_LABEL) for row in missing)
 
     if "path" in names and text_column is None:
         from labelsieve.data.pictures import read_pictures, safe_path
@@ -73,47 +107,63 @@ def load(
         written = [str(value or "") for value in table.column("path").to_pylist()]
         base = root if root is not None else path.parent
         files = []
-        for row, name in enumerate(written):
+        for row, name in ((row, written[row]) for row in kept.tolist()):
             file = safe_path(base, name)
             if file is None:
                 raise InputError(f"{path}, {lines.name(row)}: {name[:200]!r} leads outside {base}; give --root")
             if not os.path.isfile(file):  # noqa: PTH113 - unlike Path's, it never raises
                 raise InputError(f"{path}, {lines.name(row)}: the file {name[:200]!r} is not there")
             files.append(file)
-        return read_pictures(
-            files, y, classes, ids(written), name=path.stem, size=size, staging=staging, progress=progress, same=same
+        ids = all_ids(written)
+        data = read_pictures(
+            files, y, classes, ids[kept], name=path.stem, size=size, staging=staging, progress=progress, same=same
         )
+        return replace(data, skipped=(*skipped(ids), *data.skipped))
     if not rest.column_names:
         raise InputError(f"{path} has only the label: it needs a column path or text, or columns of features")
+
+    def place(row: int) -> str:
+        return lines.name(int(kept[row]))
+
     x, kind = read_features(
-        rest, where=str(path), text_column=text_column, encoding=encoding, note=progress.note, place=lines.name
+        rest, where=str(path), text_column=text_column, encoding=encoding, note=progress.note, place=place
     )
-    return LabelledData(x=x, y=y, classes=classes, ids=ids(range(len(x))), kind=kind, name=path.stem)
+    ids = all_ids(range(everything))
+    data = LabelledData(x, y, classes, ids[kept], kind, name=path.stem, skipped=skipped(ids))
+    return without_blank(data, place, progress.note) if judged else data
 
 
-def _labels(table: Any, name: str, path: Path, lines: _Lines, note: Note) -> tuple[IntArray, tuple[Any, ...]]:
+def _labels(
+    table: Any, name: str, path: Path, lines: _Lines, note: Note
+) -> tuple[IntArray, tuple[Any, ...], list[int]]:
+    """Codes, classes, and the rows whose label is missing: their code is -1."""
     import pyarrow as pa
 
     if name not in table.column_names:
-        return np.full(table.num_rows, -1, dtype=np.int64), ()
+        return *unlabelled(table.num_rows), []
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     values, count = stripped(column.to_pylist())
     missing = [row for row, value in enumerate(values) if value is None or value == ""]
-    if missing:
-        raise about_missing(path, missing, lines.name)
+    if missing and too_many(missing, len(values)):
+        raise about_missing(path, missing, lines.name, hint=", or name another column with --label-column")
     if count:
         note(about_stripped(count))
-    decimal = first_decimal(values) if pa.types.is_string(column.type) else None
+    there = [row for row, value in enumerate(values) if value is not None and value != ""]
+    known = [values[row] for row in there]
+    decimal = first_decimal(known) if pa.types.is_string(column.type) else None
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         decimal = 0
     if decimal is not None:
         raise InputError(
-            f"{path}, {lines.name(decimal)}: the label {values[decimal]} is a decimal number; "
+            f"{path}, {lines.name(there[decimal])}: the label {known[decimal]} is a decimal number; "
             "classes must be names or whole numbers"
         )
-    return encode(values, where=f"{path}: {name}")
+    codes, classes = encode(known, where=f"{path}: {name}")
+    y, _ = unlabelled(len(values))
+    y[there] = codes
+    return y, classes, missing
 
 
 class _Lines:
@@ -137,13 +187,23 @@ class _Lines:
     def _starts(self) -> list[int]:
         assert self.path is not None
         starts, before = [], 0
-        with self.path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        with _long_cells(), self.path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
             rows = csv.reader(file, delimiter=_delimiter(self.path))
             for row in rows:
                 if row:
                     starts.append(before + 1)
                 before = rows.line_num
         return starts[1:]
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Arrow reads a cell of any length; the csv module has to be told."""
+    before = csv.field_size_limit(LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _delimiter(path: Path) -> str:
@@ -162,7 +222,7 @@ def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
         raise InputError(f"{path} is empty")
     try:
         delimiter = _delimiter(path)
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with _long_cells(), path.open(newline="", encoding="utf-8-sig") as file:
             header = next(csv.reader(file, delimiter=delimiter), [])
         repeated = {name for name in header if header.count(name) > 1}
         if repeated:
@@ -181,7 +241,7 @@ def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
 
 def _what_is_wrong(path: Path, error: Exception) -> str:
     """Arrow counts rows of its own; a person counts lines."""
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+    with _long_cells(), path.open(newline="", encoding="utf-8", errors="replace") as file:
         rows = csv.reader(file, delimiter=_delimiter(path))
         try:
             width, before = None, 0

@@ -53,10 +53,11 @@ class Lockstep:
         *,
         watch: Store | None = None,
         checkpoint: Path | None = None,
+        classes: int | None = None,
     ) -> None:
         self.store, self.factory, self.schedule, self.options = store, factory, schedule, options
         self.watch, self.checkpoint_folder = watch, checkpoint
-        self.classes = int(max(int(plan.labels.max()) for _, plan in work)) + 1
+        self.classes = classes or int(max(int(plan.labels.max()) for _, plan in work)) + 1
         self.trainings = [Training(plan, method, method.epochs(schedule.epochs)) for method, plan in work]
         for training in self.trainings:
             training.method.check(training.plan, training.epochs)

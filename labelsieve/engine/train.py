@@ -54,6 +54,7 @@ def train(
     together: bool | None = None,
     capture: bool = True,
     at_once: int | None = None,
+    classes: int | None = None,
 ) -> list[Trained]:
     """Train every plan, with one method or one method a plan; one result a plan, in order.
 
@@ -61,6 +62,7 @@ def train(
     that was stopped (`budget` seconds spent, `stop()` true, a kill) goes on from its last finished epoch when called
     again with the same arguments. `together` stacks the networks in one module (default: on a GPU, where the factory
     allows it), `at_once` limits how many networks that are; a device that runs out of memory is asked for half as many.
+    `classes`: those the networks tell apart, where the last of them may have no label.
     """
     methods = [method] * len(plans) if isinstance(method, Method) else list(method)
     work = list(zip(methods, plans, strict=True))
@@ -71,7 +73,9 @@ def train(
 
     def run(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
         try:
-            lockstep = Lockstep(store, factory, piece, schedule, options, watch=watch, checkpoint=folder)
+            lockstep = Lockstep(
+                store, factory, piece, schedule, options, watch=watch, checkpoint=folder, classes=classes
+            )
             # networks by themselves take batches of any width: too many shapes to try
             choice = fastest_convolutions(store.device) if together else nullcontext()
             with choice, threads_for(multiply_adds(lockstep)):

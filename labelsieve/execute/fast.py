@@ -27,7 +27,7 @@ def check_pictures(shape: Sequence[int], *, widths: Sequence[int] = WIDTHS) -> N
     if min(shape[1:]) < least:
         raise InputError(
             f"model fast needs pictures of {least} pixels a side, these have {shape[1]} x {shape[2]}: enlarge them"
-            f" with --size {least}, or choose small-cnn"
+            f" (--size {least} does, where they are files), or choose small-cnn"
         )
 
 

@@ -17,7 +17,7 @@ from labelsieve.types import Job, Scores
 
 def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
     """An array onto the device: pictures (uint8, 4 axes) or rows of numbers, standardised."""
-    x = np.asarray(x)
+    x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)  # networks read sparse rows as dense ones
     if x.ndim == 4 and x.dtype == np.uint8:
         return stage_pictures(x, device, augment=augment)
     rows = x.reshape(len(x), -1).astype(np.float32)
@@ -35,7 +35,6 @@ class EngineTrainer:
         *,
         classes: int,
         epochs: int = 50,
-        seed: int = 0,
         device: str | torch.device = "auto",
         schedule: Schedule | None = None,
         method: Method | None = None,
@@ -46,7 +45,7 @@ class EngineTrainer:
         from labelsieve.methods.standard import Standard
 
         self.store: Store = x if hasattr(x, "batch") else stage(x, choose_device(str(device)))
-        self.factory, self.classes, self.seed = factory, classes, seed
+        self.factory, self.classes = factory, classes
         self.schedule = schedule or Schedule.incv_50(epochs)
         self.method = method or Standard()
         self.batch_size, self.checkpoint, self.options = batch_size, checkpoint, options
@@ -59,7 +58,8 @@ class EngineTrainer:
         folder = self.checkpoint and self.checkpoint / "+".join(plan.name.replace("/", "-") for plan in plans)[:100]
         results = train(
             self.store, self.factory, self.method, plans,
-            schedule=self.schedule, batch_size=self.batch_size, checkpoint=folder, **self.options,
+            schedule=self.schedule, batch_size=self.batch_size, checkpoint=folder, classes=self.classes,
+            **self.options,
         )  # fmt: skip
         if self.on_history is not None:
             self.on_history([line for result in results for line in result.history])

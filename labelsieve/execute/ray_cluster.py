@@ -136,12 +136,15 @@ class RayTrainer:
         self.pool, self.checkpoint = pool, Path(checkpoint).absolute()
         pool.check_shared(self.checkpoint)
         self.task = pool.share(partial(_train_and_score, data, build))
+        self.on_history: Callable[[list[dict[str, Any]]], None] | None = None  # as an engine's trainer has it
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         count = min(len(jobs), self.pool.gpus or len(jobs))
         groups = [list(jobs[start::count]) for start in range(count)]
         answers = self.pool.map(self.task, [(group, self.checkpoint / group_name(group)) for group in groups])
-        return [answers[i % count][i // count] for i in range(len(jobs))]
+        if self.on_history is not None:
+            self.on_history([line for _, lines in answers for line in lines])
+        return [answers[i % count][0][i // count] for i in range(len(jobs))]
 
 
 def group_name(jobs: Sequence[Job]) -> str:
@@ -162,14 +165,20 @@ def _call(task: Callable[[Any], Any], item: Any) -> Any:
     return task(item)
 
 
-def _train_and_score(data: Any, build: Build, item: tuple[Sequence[Job], Path]) -> list[Scores]:
+def _train_and_score(
+    data: Any, build: Build, item: tuple[Sequence[Job], Path]
+) -> tuple[list[Scores], list[dict[str, Any]]]:
+    """One answer a job, and the epochs of the networks they came from."""
     jobs, folder = item
     # Arrays out of the object store are read-only; torch wants to be allowed to write into what it wraps.
     own = [replace(job, labels=job.labels.copy(), train=job.train.copy(), score=job.score.copy()) for job in jobs]
     trainer = build(data, checkpoint=folder)
     if isinstance(getattr(trainer, "options", None), dict):  # an engine's: with every epoch stored, no more can be lost
         trainer.options["checkpoint_seconds"] = 0.0  # type: ignore[attr-defined]
-    return trainer.train_and_score(own)
+    lines: list[dict[str, Any]] = []
+    if hasattr(trainer, "on_history"):
+        trainer.on_history = lines.extend
+    return trainer.train_and_score(own), lines
 
 
 def _look(token: str, node: str) -> bool:

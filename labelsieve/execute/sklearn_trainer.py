@@ -87,7 +87,7 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
     of_given = np.where(at >= 0, probability[rows, at], 0.0)
     best = probability.argmax(axis=1)
     loss = -np.log(np.clip(of_given, SMALLEST, 1.0))
-    found = likeliest(probability)
+    found = likeliest(probability, best)
     leaders, shares = known[found], np.take_along_axis(probability, found, axis=1)
     lacking = np.setdiff1d(np.arange(classes), known)[: max(0, min(LEADERS, classes) - leaders.shape[1])]
     return Scores(
@@ -97,12 +97,14 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
     )  # fmt: skip
 
 
-def likeliest(probability: FloatArray) -> IntArray:
-    """The columns of each row's largest values, largest first."""
+def likeliest(probability: FloatArray, best: IntArray) -> IntArray:
+    """The columns of each row's largest values, largest first: `best`, also where others are as large."""
     count = min(LEADERS, probability.shape[1])
     found = np.argpartition(-probability, count - 1, axis=1)[:, :count]
     order = np.argsort(-np.take_along_axis(probability, found, axis=1), axis=1, kind="stable")
-    return np.asarray(np.take_along_axis(found, order, axis=1))
+    ordered = np.asarray(np.take_along_axis(found, order, axis=1))
+    again = np.where(ordered[:, 1:] == best[:, None], ordered[:, :1], ordered[:, 1:])  # it and the first change places
+    return np.hstack([best[:, None], again])
 
 
 def chunks(index: IntArray, size: int) -> Iterator[IntArray]:

@@ -187,6 +187,7 @@ def train_cells(cells: list[Cell], room: Room, folder: Path) -> None:
             stop=room.out_of_time,
             progress=room.teller(f"{len(cells)} cells from {first.id} on"),
             capture=room.capture,
+            classes=room.bench.classes,
         )
     finally:
         seconds = spent + time.monotonic() - began

@@ -63,7 +63,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     method: a name of `labelsieve.methods.METHODS`; `method_settings` is a dict of its settings.
     network: a factory of torch modules, called without arguments, that map a batch to logits; None for a small one.
-    n_iterations, remove_ratio: INCV's. noise_ratio: of the given labels, where known; else INCV estimates it.
+    n_iterations, remove_ratio: INCV's. noise_ratio: of the given labels, for `coteaching` (None: INCV estimates it);
+    `incv-coteaching` asks INCV how noisy the samples are that it selected.
     epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half the epochs.
     together: whether the networks of a method with two predict together (their mean) or the first alone.
 
@@ -142,7 +143,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan = Plan(name=method.name, labels=given, seed=seed, **plan_sets)
         result = train(
             store, factory, method, [plan],
-            schedule=self._schedule(epochs), batch_size=batch_size, together=True,
+            schedule=self._schedule(epochs), batch_size=batch_size, together=True, classes=classes,
         )[0]  # fmt: skip
         self.method_ = method
         self.history_ = result.history

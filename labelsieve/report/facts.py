@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from labelsieve.runfolder import RunFolder
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
+NOT_JUDGED = "its labels are not judged"  # in the selection's note on a class
 # How the selection's trust sentence begins when it knows nothing, or next to nothing.
 RANDOM, WEAK = "not distinguishable from random", "the classifier is weak"
 
@@ -28,7 +29,8 @@ class Facts:
     columns: Columns
     suspects: IntArray  # rows, the most suspicious first
     pairs: dict[tuple[int, int], int]  # suspects labelled i and suggested j
-    decided: int
+    decided: int  # of the suspects
+    touched: bool  # has anybody decided on any sample: then only what was decided changes
     likely: Mapping[str, float] | None  # probability of the label suggested, by id; None: suspicion is a rank only
 
     @property
@@ -123,6 +125,14 @@ def ignorance(summary: Mapping[str, Any]) -> str:
     return WEAK if trust.startswith(WEAK) else ""
 
 
+def unjudged(summary: Mapping[str, Any], classes: Sequence[str]) -> list[int]:
+    """Codes of classes whose labels the selection did not judge, where it said so itself."""
+    notes = summary.get("notes")
+    said = [str(note) for note in notes if NOT_JUDGED in str(note)] if isinstance(notes, list) else []
+    starts = [(f"class {name!r} (", f"class {name} (") for name in classes] if said else []
+    return [code for code, start in enumerate(starts) if any(note.startswith(start) for note in said)]
+
+
 def outdone(summary: Mapping[str, Any]) -> str:
     """Why suggestions should not be taken unseen: what wrong labels do not explain of the disagreement in iteration 1
     are the classifier's own mistakes, and where these are more, a disagreement speaks against the classifier."""
@@ -141,6 +151,7 @@ def read_facts(run: RunFolder) -> Facts:
     columns = read_columns(run / "labels.csv", classes if isinstance(classes, list) else ())
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
     last = {made.id: made.decision for made in run.read_decisions()}
+    made = {id for id, decision in last.items() if decision != "undo"}
     return Facts(
         run=run.path,
         record=run.record(),
@@ -149,7 +160,8 @@ def read_facts(run: RunFolder) -> Facts:
         columns=columns,
         suspects=suspects,
         pairs=pair_counts(columns, suspects),
-        decided=sum(decision != "undo" for decision in last.values()),
+        decided=len(made.intersection(columns.ids.take(suspects).to_pylist())) if made else 0,
+        touched=bool(made),
         likely=read_suggestions(run / NAME),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -48,7 +49,7 @@ def render_report(facts: Facts, samples: Samples, *, most: int = MOST, made: dat
         el("a", "Skip to the content", href="#next", cls="skip"),
         el(
             "div",
-            sections.masthead(facts, made=when, version=__version__),
+            sections.masthead(facts, made=when, version=__version__, notice=samples.notice),
             el(
                 "main",
                 sections.what_next(facts),
@@ -66,11 +67,15 @@ def render_report(facts: Facts, samples: Samples, *, most: int = MOST, made: dat
     return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
 
 
-def write_report(run: str | Path | RunFolder, *, most: int = MOST) -> Path:
-    """Write RUN/report.html, old or new but never half."""
+def write_report(
+    run: str | Path | RunFolder, *, most: int = MOST, note: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Write RUN/report.html, old or new but never half. `note` is told where the source is not what it was."""
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
     facts = read_facts(folder)
     samples = open_samples(folder, facts.columns)
+    if samples.notice:
+        note(samples.notice)
     path = folder / "report.html"
     write_text(path, render_report(facts, samples, most=most))
     return path

@@ -5,13 +5,11 @@ Nothing is read before it is shown, and nothing shown is the original bytes: a p
 
 from __future__ import annotations
 
-import csv
 import io
-import os
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,14 @@ from numpy.typing import NDArray
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
+from labelsieve.report.source_table import SourceTable as SourceTable
+from labelsieve.report.source_table import find_source as find_source
+from labelsieve.report.unchanged import trouble
 from labelsieve.runfolder import RunFolder
-from labelsieve.types import IntArray, Kind
+from labelsieve.types import Kind
 
 TINY = 64  # pictures up to this side keep every pixel
+GONE, CHANGED = "the source is not there", "the source changed: another sample may have this number now"
 NOT_SHOWN = ("id", "true")  # `true` is for metrics alone
 
 
@@ -60,6 +62,7 @@ class Samples:
 
     kind: Kind
     look: Callable[[int], Any]
+    notice: str = ""  # what is wrong with all of them, to be said once
 
     def show(self, row: int, *, side: int = 1000) -> Sample:
         try:
@@ -119,28 +122,36 @@ def render(picture: Any, side: int) -> Picture:
 
 
 def open_samples(run: RunFolder, columns: Columns) -> Samples:
-    """The samples behind a run's rows. A source that is gone is said at each sample."""
+    """The samples behind a run's rows. That the source is gone or changed is in `notice`; a sample that may be another
+    one by now is not shown."""
+    found = trouble(run, columns)
+    if found is None:
+        return _open(run, columns)
+    if found.gone or found.numbered:
+        kind = (run.record().get("data") or {}).get("kind", "table")
+        return Samples(kind, _nothing(GONE if found.gone else CHANGED), notice=found.told)
+    return replace(_open(run, columns), notice=found.told)
+
+
+def _nothing(reason: str) -> Callable[[int], Any]:
+    def look(row: int) -> Any:
+        raise InputError(reason)
+
+    return look
+
+
+def _open(run: RunFolder, columns: Columns) -> Samples:
     data = run.record().get("data") or {}
     settings = run.record().get("settings") or {}
     source, kind = str(data.get("source") or ""), data.get("kind", "table")
     path = find_source(run, source)
-    if path is not None and path.is_dir() and ":" not in source:
+    if path is not None and path.is_dir():
         return Samples("pictures", _from_files(path, columns.id))
     if path is not None and path.suffix.lower() in TABLES:
         return _from_table(SourceTable.read(path, settings), columns)
     if source == "digits":
         kind = "pictures"
-    return Samples(kind, _from_loader(source if path is None or ":" in source else str(path), settings))
-
-
-def find_source(run: RunFolder, source: str) -> Path | None:
-    """The source's file or folder: as it was named, or from where the run folder lies."""
-    if not source:
-        return None
-    for base in (Path(), run.path.resolve().parent):
-        if os.path.exists(base / source):  # noqa: PTH110 - unlike Path's, it raises at no name
-            return base / source
-    return None
+    return Samples(kind, _from_loader(source if path is None else str(path), settings, columns.id))
 
 
 def _from_files(root: Path, name: Callable[[int], str]) -> Callable[[int], Any]:
@@ -155,72 +166,6 @@ def _from_files(root: Path, name: Callable[[int], str]) -> Callable[[int], Any]:
         return open_checked(path)
 
     return look
-
-
-@dataclass(frozen=True)
-class SourceTable:
-    """A source's table with every cell as it was written, and which column is what."""
-
-    path: Path
-    table: Any  # pyarrow; strings where the file is CSV
-    label: str
-    root: Path
-    text: str = "text"
-    id: str = "id"
-
-    @classmethod
-    def read(cls, path: Path, settings: dict[str, Any], *, typed: bool = False) -> SourceTable:
-        """With `typed`, columns of numbers are numbers; without, every cell is the text that was written."""
-        import pyarrow as pa
-        import pyarrow.csv as pc
-        import pyarrow.parquet as pq
-
-        root = settings.get("root")
-        label = str(settings.get("label_column") or "label")
-        named = {"text": str(settings.get("text_column") or "text"), "id": str(settings.get("id_column") or "id")}
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return cls(path, pq.read_table(path), label, Path(root) if root else path.parent, **named)
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-        delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
-        parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        try:
-            names = ("id", "path", "text", "true", label, *named.values()) if typed else _header(path, delimiter)
-            table = pc.read_csv(
-                path,
-                parse_options=parse,
-                convert_options=pc.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-                ),
-            )
-        except pa.ArrowInvalid as problem:
-            raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        return cls(path, table, label, Path(root) if root else path.parent, **named)
-
-    @property
-    def names(self) -> list[str]:
-        return [str(name) for name in self.table.column_names]
-
-    def rows_of(self, columns: Columns) -> IntArray:
-        """The table's row of each sample: by id, by path, else by number. -1 where the row is gone."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        wanted = (self.id, "path") if self.text == "text" else (self.id,)  # named texts win over paths
-        named = next((name for name in wanted if name in self.names), None)
-        if named is None:
-            own: Any = pa.array(np.arange(self.table.num_rows)).cast(pa.string())
-        else:
-            own = self.table.column(named).cast(pa.string()).combine_chunks()
-        if len(own) == len(columns) and own.equals(columns.ids):
-            return np.arange(len(columns))
-        found = pc.index_in(columns.ids, value_set=own).fill_null(-1)
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _header(path: Path, delimiter: str) -> list[str]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return next(csv.reader(file, delimiter=delimiter), [])
 
 
 def _from_table(source: SourceTable, columns: Columns) -> Samples:
@@ -240,9 +185,10 @@ def _from_table(source: SourceTable, columns: Columns) -> Samples:
     return Samples("table", lambda row: {name: table.column(name)[at(row)].as_py() for name in shown})
 
 
-def _from_loader(source: str, settings: dict[str, Any]) -> Callable[[int], Any]:
-    """Sources that are not plain files: loaded whole at the first look."""
+def _from_loader(source: str, settings: dict[str, Any], name: Callable[[int], str]) -> Callable[[int], Any]:
+    """Sources that are not plain files: loaded whole at the first look, as the run read them, labels aside."""
     loaded: list[Any] = []
+    place: dict[str, int] = {}  # a run may have left some samples out
     lock = threading.Lock()
 
     def look(row: int) -> Any:
@@ -254,10 +200,24 @@ def _from_loader(source: str, settings: dict[str, Any]) -> Callable[[int], Any]:
 
                 if not source:
                     raise InputError("this run does not say where its samples came from")
-                loaded.append(load_source(source))
+                root = settings.get("root")
+                loaded.append(
+                    load_source(
+                        source,
+                        labelled=False,
+                        label_column=settings.get("label_column") or "label",
+                        text_column=settings.get("text_column"),
+                        id_column=settings.get("id_column") or "id",
+                        root=Path(root) if root else None,
+                        size=settings.get("size"),
+                    )
+                )
+                place.update((id, i) for i, id in enumerate(loaded[0].ids.tolist()))
         data = loaded[0]
-        if row >= len(data):
+        named = name(0) in place  # else the source has other names for its samples by now, in the order they had
+        if row >= len(data) if not named else name(row) not in place:
             raise InputError("the source no longer has this sample")
+        row = place[name(row)] if named else row
         if hasattr(data.x, "row"):
             return data.x.row(row)
         if hasattr(data.x, "path") and callable(data.x.path):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.data.source import TABLES
+from labelsieve.data.source import TABLES, is_path
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.columns import most_confused
 from labelsieve.report.facts import Facts, number, outdone
@@ -41,10 +41,12 @@ def table(heads: list[tuple[str, bool]], rows: list[list[object]], *, caption: s
     return el("div", inner, cls="scroll", tabindex=0, role="region", aria_label=caption or heads[0][0])
 
 
-def masthead(facts: Facts, *, made: str, version: str) -> Markup:
+def masthead(facts: Facts, *, made: str, version: str, notice: str = "") -> Markup:
     first, second = facts.headline()
     brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.title}"), el("span", made), cls="brand")
     parts: list[object] = [brand, el("h1", first), el("p", second, cls="lead")]
+    if notice:
+        parts.append(el("p", el("strong", "The source: "), notice.rstrip(".") + ".", cls="trust", role="alert"))
     if facts.trust:
         parts.append(el("p", el("strong", "How far to trust this: "), facts.trust.rstrip(".") + ".", cls="trust"))
     if facts.notes:
@@ -79,7 +81,7 @@ def figures(facts: Facts) -> Markup:
             shown.append((told, percent(expected), small))
     skipped = summary.get("skipped")
     if isinstance(skipped, int) and skipped:
-        shown.append(("could not be read", count(skipped), "listed in skipped.csv"))
+        shown.append(("left out", count(skipped), "listed in skipped.csv"))
     return el(
         "dl",
         *(
@@ -112,14 +114,14 @@ def what_next(facts: Facts) -> Markup:
         steps.append(el("li", el("strong", "Decide on the suspects. "), el("code", f"labelsieve review {run}"), told))
     elif facts.decided:
         steps.append(el("li", el("strong", "All suspects are decided. "), "Nothing is left to review."))
-    told = "Ids, columns and order stay as they were; the originals are not touched."
-    why = facts.ignorance or (outdone(facts.summary) if facts.likely is not None else "")
-    if why and not facts.decided:
-        told = f"No label is changed by itself, because {why}: decide on the suspects first. {told}"
     data = facts.record.get("data") or {}
     source = str(data.get("source") or "SOURCE")
-    if os.path.isdir(source):  # noqa: PTH112 - unlike Path's, it raises at no name
+    told = "Ids, columns and order stay as they were; the originals are not touched."
+    if is_path(source) and os.path.isdir(source):  # noqa: PTH112 - unlike Path's, it raises at no name
         told = "With a folder's name instead of cleaned.csv: copies of the pictures in the right class folders."
+    why = facts.ignorance or (outdone(facts.summary) if facts.likely is not None else "")
+    if why and not facts.touched:
+        told = f"No label is changed by itself, because {why}: decide on the suspects first. {told}"
     steps.append(
         el(
             "li",
@@ -158,13 +160,20 @@ def what_next(facts: Facts) -> Markup:
 
 
 def _again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """A corrected table is a source of its own; other sources keep their samples and get the labels beside them."""
-    if not source.lower().endswith(TABLES):
-        return f"{shlex.quote(source)} --labels cleaned.csv"
+    """A corrected table is a source of its own; other sources keep their samples and get the labels beside them. Both
+    are read as the run read them."""
     settings = record.get("settings") or {}
-    label, root = str(settings.get("label_column") or "label"), settings.get("root") or os.path.dirname(source)  # noqa: PTH120
-    again = "cleaned.csv" if label == "label" else f"cleaned.csv --label-column {shlex.quote(label)}"
-    return again if data.get("kind") != "pictures" else f"{again} --root {shlex.quote(str(root) or '.')}"
+    is_table = source.lower().endswith(TABLES)
+    words = ["cleaned.csv"] if is_table else [source, "--labels", "cleaned.csv"]
+    usual = {"label_column": "label", "text_column": "text", "id_column": "id"}
+    for name, default in usual.items():
+        if settings.get(name) not in (None, "", default):
+            words += [f"--{name.replace('_', '-')}", str(settings[name])]
+    if is_table and data.get("kind") == "pictures":
+        words += ["--root", str(settings.get("root") or os.path.dirname(source) or ".")]  # noqa: PTH120
+    if settings.get("size") is not None:
+        words += ["--size", str(settings["size"])]
+    return shlex.join(words)
 
 
 def mistakes(facts: Facts) -> Markup:

@@ -6,7 +6,7 @@ import base64
 
 from labelsieve.report.facts import Facts
 from labelsieve.report.html import Markup, el, percent, plural, shorten
-from labelsieve.report.samples import Missing, Picture, Row, Samples, Text
+from labelsieve.report.samples import CHANGED, GONE, Missing, Picture, Row, Samples, Text
 from labelsieve.report.sections import section
 
 MOST = 200
@@ -18,8 +18,11 @@ MOST_CELLS = 24
 
 def suspects(facts: Facts, samples: Samples, *, most: int = MOST) -> Markup:
     found = facts.suspects[:most]
-    if not len(found):
+    if not len(facts.suspects):
         return section("suspects", "Suspects", el("p", "There are none: every label agrees with its sample."))
+    if not len(found):
+        told = f"None is shown here, as was asked for. {plural(len(facts.suspects), 'suspect')} in all: see labels.csv."
+        return section("suspects", "Suspects", el("p", told))
     spent = 0
     cards: list[Markup] = []
     for row in found.tolist():
@@ -66,7 +69,8 @@ def _card(facts: Facts, row: int, seen: object) -> Markup:
         el("p", f"id {shorten(columns.id(row), 120)}", cls="id"),
         cls="about",
     )
-    return el("li", _look(seen, given, other), about, cls="suspect")
+    said_above = isinstance(seen, Missing) and seen.reason in (GONE, CHANGED)
+    return el("li", "" if said_above else _look(seen, given, other), about, cls="suspect")
 
 
 def _look(seen: object, given: str, other: str) -> Markup:

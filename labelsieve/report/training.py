@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from labelsieve.report.charts import dash, line_chart
 from labelsieve.report.curves import curves
 from labelsieve.report.facts import Facts, number
-from labelsieve.report.html import Markup, count, el, percent
+from labelsieve.report.html import Markup, count, el, percent, plural
 from labelsieve.report.sections import section, table
 
 MOST_NAMES = 24
@@ -18,7 +18,7 @@ def learning(facts: Facts) -> Markup:
     charts = curves(facts.history)
     by_iteration = iterations(facts)
     if not charts:
-        told = "The model of this run has no epochs, so there are no curves over them."
+        told = "No epochs of a network are on record in this run, so there are no curves over them."
         return section("curves", "Learning curves", el("p", told, cls="quiet"), by_iteration)
     drawn = []
     for i, (quantity, lines) in enumerate(charts.items()):
@@ -79,8 +79,10 @@ def theory(facts: Facts) -> Markup:
     if "measured_auroc" in summary:
         meaning = "chance that a wrong label ranks as more suspicious than a right one (AUROC)"
         rows.append(row("auroc", "ranking", meaning))
+    of = number(summary.get("measured_samples"))  # only where not all have a true label
+    whose = "this run" if of is None else f"{plural(int(of), 'sample')} of this run"
     why = (
-        "The true labels of this run are known, so the last column was measured with them; nothing else saw them."
+        f"The true labels of {whose} are known, so the last column was measured with them; nothing else saw them."
         if known
         else "Measured values need true labels, which this run was not given."
     )

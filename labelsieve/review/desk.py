@@ -11,6 +11,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.report.columns import most_confused, pair_counts, read_columns
+from labelsieve.report.facts import WEAK, ignorance, unjudged
 from labelsieve.report.samples import Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.book import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, Book, Made
 from labelsieve.review.neighbours import Neighbours
@@ -38,6 +39,8 @@ class Desk:
         self.queues = Queues(self.columns)
         self.samples = open_samples(run, self.columns)
         self.neighbours_of = Neighbours(self.columns, self.samples)
+        self.ignorance = ignorance(summary)
+        self.unjudged = frozenset(unjudged(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
         self.likely = read_suggestions(run / NAME)  # None: suspicion ranks, and is no probability
         self._matrix_lock = threading.Lock()
@@ -50,10 +53,21 @@ class Desk:
             "folder": self.run.path.name,
             "command": shlex.quote(str(self.run.path)),  # the run in a command that can be copied
             "judged": self.likely is not None,
+            "warnings": self.warnings(),
+            "bulk": not self.ignorance,
             "samples": len(self.columns),
             "suspects": len(self.suspects),
             "classes": list(self.columns.classes),
         }
+
+    def warnings(self) -> list[str]:
+        """What a person should know before the first sample."""
+        told = [self.samples.notice] if self.samples.notice else []
+        if self.ignorance == WEAK:
+            told.append("the classifier is weak: it misses whole classes, so many suspects and suggestions are wrong")
+        elif self.ignorance:
+            told.append(f"{self.ignorance}: suspects and suggestions are little better than guesses")
+        return [f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in told]
 
     def items(self, wanted: Filter, at: int, count: int) -> dict[str, Any]:
         rows = self.queues.rows(wanted)
@@ -85,6 +99,7 @@ class Desk:
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
             "likely": (self.likely or {}).get(columns.id(row)),
+            "judged": int(columns.label[row]) not in self.unjudged,
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),
             "content": seen,
@@ -164,6 +179,8 @@ class Desk:
         """Take the suggestion of the first `count` undecided samples of the queue."""
         if count < 1:
             raise InputError("accept at least one")
+        if self.ignorance:
+            raise InputError(f"{self.ignorance}: suggestions are not accepted unseen")
         rows = self.queues.rows(wanted)
         has_one = (self.columns.suggested[rows] >= 0) & (self.columns.suggested[rows] != self.columns.label[rows])
         waiting = rows[~self.book.decided[rows] & has_one]

@@ -14,6 +14,7 @@ from labelsieve.files import locked
 from labelsieve.runfolder import RunFolder
 
 PORT = 8765
+ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # every address of this machine, and the one a browser can ask for
 
 
 def is_loopback(host: str) -> bool:
@@ -27,13 +28,27 @@ def is_loopback(host: str) -> bool:
 
 def names_of(host: str, port: int) -> set[str]:
     """What a browser may call the page: the address it was given, and this machine's own names for itself."""
-    names = {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
+    names = {"127.0.0.1", "localhost", "[::1]", in_address(host)}
     if not is_loopback(host):
-        names |= {f"{host}:{port}", f"{socket.gethostname()}:{port}"}
-        if host in ("0.0.0.0", "::"):
-            with_port = (f"{address}:{port}" for address in _own_addresses())
-            names |= set(with_port)
-    return names
+        names.add(socket.gethostname())
+        if host in ANY:
+            names |= {in_address(address) for address in _own_addresses()}
+    return {f"{name}:{port}" for name in names}
+
+
+def in_address(host: str) -> str:
+    """As a browser writes it: an IPv6 address in brackets, at its shortest; for every address of this machine its own.
+
+    >>> in_address("::"), in_address("2001:DB8:0::1"), in_address("192.168.1.5")
+    ('[::1]', '[2001:db8::1]', '192.168.1.5')
+    """
+    if host in ANY:
+        return ANY[host]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return f"[{address.compressed}]" if address.version == 6 else host
 
 
 def bound(host: str, port: int | None) -> socket.socket:
@@ -64,8 +79,10 @@ def serve(
     host: str = "127.0.0.1",
     token: str | None = None,
     ready: Callable[[str], None] = print,
+    note: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until interrupted. `ready` gets the address, which holds the token, once the page answers."""
+    """Serve until interrupted. `ready` gets the address, which holds the token, once the page answers; `note` is told
+    what a person should know before."""
     try:
         import uvicorn
 
@@ -77,6 +94,8 @@ def serve(
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
     with _alone(folder):
         desk = Desk(folder)
+        for warning in desk.warnings():
+            note(warning)
         listener = bound(host, port)
         actual = int(listener.getsockname()[1])
         token = token or secrets.token_urlsafe(24)
@@ -85,8 +104,7 @@ def serve(
             app, log_level="warning", access_log=False, server_header=False, lifespan="off", ws="none",
             timeout_graceful_shutdown=2,
         )  # fmt: skip
-        shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host
-        address = f"http://{shown}:{actual}/?token={token}"
+        address = f"http://{in_address(host)}:{actual}/?token={token}"
 
         class Announcing(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -118,7 +136,7 @@ def _alone(run: RunFolder) -> Iterator[None]:
 
 def _own_addresses() -> list[str]:
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+        found = socket.getaddrinfo(socket.gethostname(), None)
     except OSError:
         return []
     return sorted({str(entry[4][0]) for entry in found})

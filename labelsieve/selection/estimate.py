@@ -31,6 +31,7 @@ BOOTSTRAP_DRAWS = 400
 # its mistakes may hide some noise, above the second one should doubt that the noise is the same.
 NOTICEABLE_ERROR, SUSPICIOUS_ERROR = 0.10, 0.25
 HARDLY = 10  # labels of a class for each time it is predicted
+SMALL_SHARE = 0.1  # of all labels: a class whose labels one can leave unjudged and still speak of the rest
 WIDE_INTERVAL = 0.05  # half the width of the interval above which the number alone says too little
 
 
@@ -129,11 +130,23 @@ def by_chance(joint: FloatArray) -> bool:
 
 
 def hardly_predicted(predicted: IntArray, given: IntArray, classes: int) -> IntArray:
-    """Codes of classes with so few labels that they may be too rare to be learnt, and hardly ever predicted: what a
-    classifier does not know it cannot judge. (Of a class with more labels the whole estimate speaks: `weak`.)"""
+    """Codes of classes with few labels, or few beside the others, that are hardly ever predicted: what a classifier
+    does not know it cannot judge. (Of a class with more labels the whole estimate speaks: `weak`.)"""
     labelled, found = (np.bincount(codes[codes >= 0], minlength=classes) for codes in (given, predicted))
-    rare = (labelled > 0) & (labelled < 2 * CONFIDENT_LEAST)
+    rare = (labelled > 0) & ((labelled < 2 * CONFIDENT_LEAST) | (labelled <= SMALL_SHARE * labelled.sum()))
     return np.flatnonzero(rare & (HARDLY * found <= labelled))
+
+
+def without_unknown_classes(
+    scores: Sequence[Scores], given: Sequence[IntArray], classes: int
+) -> tuple[list[Scores], list[IntArray]]:
+    """Samples whose label and prediction are both of classes that the classifier knows: only these tell noise."""
+    unknown = hardly_predicted(np.concatenate([s.predicted for s in scores]), np.concatenate(given), classes)
+    known = [~np.isin(y, unknown) & ~np.isin(s.predicted, unknown) for s, y in zip(scores, given, strict=True)]
+    if len(unknown) == 0 or not any(part.any() for part in known):
+        return list(scores), list(given)
+    picked = [s.take(np.flatnonzero(part)) for s, part in zip(scores, known, strict=True)]
+    return picked, [y[part] for y, part in zip(given, known, strict=True)]
 
 
 def percent(share: float) -> str:
@@ -203,6 +216,8 @@ def estimate_from_scores(
     names: Sequence[Any] | None = None,
 ) -> NoiseEstimate:
     """The estimate from scores of both halves, whoever made them; `held_out` tells whether there is anything to it."""
+    told = None if held_out is None else _joint(held_out, given, classes)
+    scores, given = without_unknown_classes(scores, given, classes)
     counts = sum(
         (confident_counts(s, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
     )
@@ -229,7 +244,7 @@ def estimate_from_scores(
             joint,
             prior,
             ratio,
-            None if held_out is None else _joint(held_out, given, classes),
+            told,
             between=(low, upper),
             names=names,
         ),

@@ -41,6 +41,7 @@ def check_samples(estimator: Any, X: Any, y: Any) -> Any:
     from sklearn.utils.validation import check_consistent_length, validate_data
 
     inner = estimator.estimator
+    refuse_holes_among_texts(X)
     if is_text(X):
         check_consistent_length(X, y)
         return X
@@ -59,7 +60,22 @@ def check_samples(estimator: Any, X: Any, y: Any) -> Any:
     return validate_data(estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2)
 
 
+def refuse_holes_among_texts(X: Any) -> None:
+    """A sequence of texts and of nothing is no sequence of texts, and would be taken for a broken table."""
+    if isinstance(X, (str, bytes)) or getattr(X, "ndim", 1) != 1 or (hasattr(X, "dtype") and X.dtype.kind not in "OUT"):
+        return
+    values = list(X) if hasattr(X, "__len__") else []
+    if any(isinstance(value, str) for value in values):
+        missing = np.flatnonzero(is_missing(np.array([*values, None], dtype=object))[:-1])
+        if len(missing):
+            raise InputError(
+                f"X: {len(missing)} texts are missing, the first at sample {missing[0]}; drop these samples"
+            )
+
+
 def check_frame(frame: Any, *, allow_nan: bool) -> None:
+    if len(frame.columns) == 1 and is_text(frame[frame.columns[0]]):
+        raise InputError(f"X: a table of one column of texts; give the column itself, X[{frame.columns[0]!r}]")
     for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
         if getattr(dtype, "kind", "O") == "f":
             column = np.asarray(frame[name])

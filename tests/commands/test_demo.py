@@ -35,6 +35,10 @@ def test_the_demo_shows_theory_measurement_and_gain(
         assert (out / name).stat().st_size > 0
     assert run(["demo"]) == 0
     words = capsys.readouterr().out
+    data = {path: path.read_bytes() for path in (out / "data").iterdir()}
+    assert run(["demo", "--seed", "1"]) == 2
+    assert "labelsieve-demo was begun differently: seed was 0, now 1" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (out / "data").iterdir()} == data
     assert "accuracy on clean digits" in words
     # what the documentation says it prints
     docs = Path(__file__).parents[2] / "docs" / "first-run.md"
@@ -43,3 +47,18 @@ def test_the_demo_shows_theory_measurement_and_gain(
     readme = " ".join((docs.parents[1] / "README.md").read_text(encoding="utf-8").split())
     told = (f"{100 * last[key]:.0f} %" for key in ("label_precision", "label_recall"))
     assert "three iterations {} of the selected labels are right and {} of the right labels".format(*told) in readme
+
+
+def test_the_demo_takes_no_folder_that_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.npz").write_text("mine")
+    assert run(["demo", "--out", "."]) == 2
+    assert "data is there already, and is no demo's" in capsys.readouterr().err
+    assert (tmp_path / "data" / "train.npz").read_text() == "mine"
+    RunFolder("other").update(data={"source": "/somewhere/t.csv"}, stages={})
+    assert run(["demo", "--out", "other"]) == 2
+    assert "other holds a run of /somewhere/t.csv" in capsys.readouterr().err
+    assert not (tmp_path / "other" / "data").exists()

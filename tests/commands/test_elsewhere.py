@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,9 @@ def test_as_tasks_of_a_ray_cluster(here: list[dict[str, str]], tmp_path: Path) -
     done = run([*SELECT, "--out", str(tmp_path / "run"), "--executor", "ray"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert rows(tmp_path / "run") == here
+    lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    told = [(line["training"], line["epoch"]) for line in lines if "epoch" in line]
+    assert len(told) == len(set(told)) and {("incv-1-1", 3), ("incv-1-2", 1)} <= set(told)
 
 
 def test_on_two_processes_under_torchrun(here: list[dict[str, str]], tmp_path: Path) -> None:

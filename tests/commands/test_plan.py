@@ -20,7 +20,7 @@ def test_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) -> None
     words = capsys.readouterr().out
     assert "1,797 samples, 2 such devices, at most:" in words
     for part in (
-        "selection with svm",
+        "selection with forest",
         "robust training of mlp",
         "memory, device",
         "disk, checkpoints",
@@ -35,13 +35,13 @@ def test_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_what_a_run_would_use_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a CPU a run trains small-cnn on small pictures, 20 to 60 epochs, not resnet32 for 200."""
+    """On a CPU a run looks at pictures with `edges` and trains small-cnn, 20 to 60 epochs, not resnet32 for 200."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 255, (40, 32, 32, 3), dtype=np.uint8), np.arange(40) % 2
     np.savez(tmp_path / "p.npz", x=x, y=y)
     plan(str(tmp_path / "p.npz"), seconds=0.2, device="cpu")
     words = capsys.readouterr().out
-    assert "selection with small-cnn, 50 epochs: " in words
+    assert "selection with edges" in words
     assert "robust training of small-cnn, 60 epochs: " in words
     plan(str(tmp_path / "p.npz"), model="resnet20", epochs=3, train_epochs=4, seconds=0.2, device="cpu",
          common=Common(json=True))  # fmt: skip

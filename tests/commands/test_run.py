@@ -55,6 +55,8 @@ def test_a_table_from_noisy_labels_to_predictions(here: Path, capsys: pytest.Cap
     table(here / "t.csv")
     found = answer(capsys, "run t.csv --out run --train-epochs 10")
     assert found["stages"] == {"select": "new", "train": "new"} and found["counts"]["selected"] > 100
+    # Who may read one may read all, and predict: the writer of safetensors keeps its files to itself.
+    assert len({(here / "run" / name).stat().st_mode for name in ("labels.csv", "model.safetensors")}) == 1
     for name in ("labels.csv", "summary.json", "report.html", "model.safetensors", "history.jsonl"):
         assert (here / "run" / name).stat().st_size > 0
     record = RunFolder("run").record()
@@ -171,7 +173,7 @@ def test_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert sorted(os.listdir(here)) == before
     assert run("run t.csv --out run --dry-run".split()) == 0
     words = capsys.readouterr().out
-    assert "select with svm: at most" in words and "train mlp with incv-coteaching, 60 epochs: at most" in words
+    assert "select with forest: at most" in words and "train mlp with incv-coteaching, 60 epochs: at most" in words
 
 
 def test_dry_run_times_what_the_run_would_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

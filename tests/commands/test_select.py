@@ -53,10 +53,26 @@ def test_corrupt_writes_what_it_says(here: Path, capsys: pytest.CaptureFixture[s
     assert abs(len(wrong) / 1797 - 0.3) < 4 * (0.21 / 1797) ** 0.5
     assert all(int(row["label"]) == (int(row["true"]) + 1) % 10 for row in wrong)
     first = (here / "l.csv").read_text()
-    answer(capsys, "corrupt digits --pattern pair --ratio 0.3 --seed 5 --out l.csv")
+    answer(capsys, "corrupt digits --pattern pair --ratio 0.3 --seed 5 --out l.csv --force")
     assert (here / "l.csv").read_text() == first
-    answer(capsys, "corrupt digits --pattern pair --ratio 0.3 --seed 6 --out l.csv")
+    answer(capsys, "corrupt digits --pattern pair --ratio 0.3 --seed 6 --out l.csv --force")
     assert (here / "l.csv").read_text() != first
+
+
+def test_corrupt_writes_over_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blobs(here / "t.csv")
+    before = (here / "t.csv").read_text()
+    (here / "l.csv").write_text("mine\n")
+    for out, options, said in (
+        ("t.csv", "", "--out t.csv is the source, which is never changed"),
+        ("t.csv", "--force", "--out t.csv is the source, which is never changed"),
+        ("l.csv", "", "l.csv is there already: give another --out, or --force"),
+        (".", "--force", "--out . is a folder: give a file, such as labels.csv"),
+    ):
+        assert run(f"corrupt t.csv --ratio 0.2 --out {out} {options}".split()) == 2
+        assert said in capsys.readouterr().err
+    assert (here / "t.csv").read_text() == before and (here / "l.csv").read_text() == "mine\n"
+    assert run("corrupt t.csv --ratio 0.2 --out l.csv --force".split()) == 0
 
 
 def test_corrupt_by_matrix_and_by_instance(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,10 +80,10 @@ def test_corrupt_by_matrix_and_by_instance(here: Path, capsys: pytest.CaptureFix
     (here / "m.csv").write_text("1,0\n1,0\n")
     answer(capsys, "corrupt t.csv --matrix m.csv --out l.csv")
     assert {row["label"] for row in rows_of(here / "l.csv")} == {"cat"}
-    assert answer(capsys, "corrupt t.csv --pattern instance --ratio 0.25 --out l.csv")["wrong"] == pytest.approx(
+    assert answer(capsys, "corrupt t.csv --pattern instance --ratio 0.25 --out i.csv")["wrong"] == pytest.approx(
         0.25, abs=0.15
     )
-    assert run("corrupt digits --matrix m.csv --out l.csv".split()) == 2
+    assert run("corrupt digits --matrix m.csv --out d.csv".split()) == 2
     assert "is for 2 classes, digits has 10" in capsys.readouterr().err
 
 

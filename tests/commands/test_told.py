@@ -57,7 +57,7 @@ def test_a_selection_says_how_many_trainings_it_has(
         run(["select", str(tmp_path / "p.npz"), *line.split(), "--epochs", "2", "--device", "cpu", "--out", str(out)])
         == 0
     )
-    assert f"up to {trainings} of them; quicker, but less exact: another --model" in capsys.readouterr().err
+    assert f"up to {trainings} of them; quicker, but less exact: --model edges" in capsys.readouterr().err
 
 
 def test_each_training_of_a_selection_is_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,3 +106,34 @@ def test_a_damaged_encoding_is_refused(wrong: dict[str, object]) -> None:
     entry = Encoding((Column("a", "number"),)).to_json()[0]
     with pytest.raises(ValueError, match="not one of a table"):
         Encoding.from_json([{**entry, **wrong}])
+
+
+@pytest.mark.parametrize("scale", [1, 0.25])
+def test_large_numbers_that_differ_little_are_told_apart(tmp_path: Path, scale: float) -> None:
+    """Seconds since 1970: float32 knows every 128th of them."""
+    rows = [f"{(1_700_000_000 + 40 * (i % 2) + i // 2) * scale},{'xy'[i % 2]}" for i in range(40)]
+    data, _ = load(tmp_path / "t.csv", ["t,label", *rows])
+    x = np.asarray(data.x)[:, 0]
+    assert len(np.unique(x)) == 40 and x[data.y == 0].max() < x[data.y == 1].min()
+    new, _ = load(tmp_path / "n.csv", ["t", rows[7].partition(",")[0], "NA"], labelled=False, encoding=kept(data))
+    assert np.asarray(new.x)[:, 0].tolist() == [x[7], np.float32(kept(data).columns[0].median)]
+
+
+def test_numbers_that_float32_holds_stay_as_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{i + 1_000_000},{area:.1f},{draw},{'xy'[i % 2]}" for i, (area, draw) in enumerate(rng.random((60, 2)))]
+    data, _ = load(tmp_path / "t.csv", ["a,b,c,label", *rows])
+    assert [column.origin for column in data.x.encoding.columns] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("cell", ["1e39", "-1e39", "1e308"])
+def test_a_number_too_large_for_float32_is_named(tmp_path: Path, cell: str) -> None:
+    rows = ["a,label", *numbers()]
+    encoding = kept(load(tmp_path / "t.csv", rows)[0])
+    rows[8] = f"{cell},y"
+    with pytest.raises(InputError, match=r"t\.csv, line 9: column 'a' holds -?1e\+\d+, which is too large"):
+        load(tmp_path / "t.csv", rows)
+    with pytest.raises(InputError, match=r"n\.csv, line 3: column 'a' holds .* too large"):
+        load(tmp_path / "n.csv", ["a", "1", cell], labelled=False, encoding=encoding)
+    far = ["a,label", *(f"{sign}3e38,x" for sign in ("", "-", "")), "1.1,y"]
+    assert np.isfinite(np.asarray(load(tmp_path / "f.csv", far)[0].x)).all()

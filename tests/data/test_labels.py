@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelsieve.data.labels import read_label_file
+from labelsieve.data.labels import NO_TRUE, encode, read_label_file, true_codes
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -32,10 +32,29 @@ def test_a_label_file_without_decisions_must_name_every_sample(tmp_path: Path) -
         load_source(source(tmp_path), labels=read_label_file(tmp_path / "labels.csv"))
 
 
-def test_dropped_samples_are_pointed_to_the_cleaned_export(tmp_path: Path) -> None:
+def test_dropped_samples_are_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "decisions.csv").write_text("id,label,decision\nc,,drop\n")
-    with pytest.raises(InputError, match=r"line 2: 'c' was dropped.*--what cleaned"):
-        read_label_file(tmp_path / "decisions.csv")
+    lines = io.StringIO()
+    file = read_label_file(tmp_path / "decisions.csv")
+    data = load_source(source(tmp_path), labels=file, progress=Progress(stream=lines))
+    assert data.ids.tolist() == ["a", "b"] and [tuple(one) for one in data.skipped] == [("c", "dropped")]
+    assert "decisions.csv says that they were dropped: 1 samples" in lines.getvalue() and len(data.x) == 2
+    (tmp_path / "decisions.csv").write_text("id,label,decision\nz,,drop\n")
+    with pytest.raises(InputError, match="names 1 ids that"):
+        load_source(source(tmp_path), labels=read_label_file(tmp_path / "decisions.csv"))
+
+
+def test_a_label_file_may_lack_as_many_samples_as_it_says(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("id,label,others_dropped\na,x,1\nb,y,1\n")
+    data = load_source(source(tmp_path), labels=read_label_file(tmp_path / "labels.csv"))
+    assert data.ids.tolist() == ["a", "b"] and [tuple(one) for one in data.skipped] == [("c", "dropped")]
+    (tmp_path / "labels.csv").write_text("id,label,others_dropped\na,x,1\n")  # half a file
+    with pytest.raises(InputError, match="no label of the sample 'b' and of 1 more; it says that 1 were dropped"):
+        load_source(source(tmp_path), labels=read_label_file(tmp_path / "labels.csv"))
+    for cells in ("a,x,1\nb,y,2\n", "a,x,\n", "a,x,-1\n"):
+        (tmp_path / "labels.csv").write_text("id,label,others_dropped\n" + cells)
+        with pytest.raises(InputError, match="others_dropped must hold one number"):
+            read_label_file(tmp_path / "labels.csv")
 
 
 def test_blanks_at_the_ends_of_labels_do_not_count(tmp_path: Path) -> None:
@@ -65,8 +84,9 @@ def test_classes_that_differ_only_in_case_are_told_and_kept(tmp_path: Path) -> N
 
 def test_missing_labels_are_counted_and_the_first_lines_named(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("a,label\n" + "1,x\n2,\n3,y\n" * 7)
-    with pytest.raises(InputError, match=r"7 labels are missing \(lines 3, 6, 9, 12, 15, \.\.\.\); fill them in"):
+    path.write_text("a,label\n" + "1,x\n2,\n3,\n4,y\n" * 4)
+    message = r"8 labels are missing \(lines 3, 4, 7, 8, 11, \.\.\.\); fill them in.*--label-column"
+    with pytest.raises(InputError, match=message):
         load_source(str(path))
     path.write_text("a,label\n1,x\n2,  \n")
     with pytest.raises(InputError, match=r"line 3: the label is missing; fill it in or leave the sample out"):
@@ -74,3 +94,149 @@ def test_missing_labels_are_counted_and_the_first_lines_named(tmp_path: Path) ->
     (tmp_path / "labels.csv").write_text("id,label\na,\nb,x\nc,\n")
     with pytest.raises(InputError, match=r"2 labels are missing \(lines 2, 4\)"):
         read_label_file(tmp_path / "labels.csv")
+
+
+def test_a_few_rows_without_a_label_are_left_out_by_name(tmp_path: Path) -> None:
+    path, lines = tmp_path / "t.csv", io.StringIO()
+    path.write_text("a,label\n" + "1,x\n2,\n3,y\n" * 7)
+    data = load_source(str(path), progress=Progress(stream=lines))
+    assert "7 rows without a label are left out: lines 3, 6, 9, 12, 15, ...\n" in lines.getvalue()
+    assert data.ids.tolist() == [str(i) for i in range(21) if i % 3 != 1]  # still the rows of the file
+    assert data.x[:, 0].tolist() == [1, 3] * 7 and [data.classes[code] for code in data.y] == ["x", "y"] * 7
+    assert data.skipped[0] == ("1", "no label") and len(data.skipped) == 7
+    assert len(load_source(str(path), labelled=False)) == 21  # to predict, every row counts
+    # A file of labels that was made from these samples need not know the others.
+    names = [f"{id},{data.classes[code]}\n" for id, code in zip(data.ids.tolist(), data.y.tolist(), strict=True)]
+    (tmp_path / "labels.csv").write_text("id,label\n" + "".join(names))
+    again = load_source(str(path), labels=read_label_file(tmp_path / "labels.csv"))
+    assert again.ids.tolist() == data.ids.tolist() and len(again.skipped) == 7
+    (tmp_path / "labels.csv").write_text("id,label\n" + "".join(names[1:]))
+    with pytest.raises(InputError, match="no label of the sample '0'"):
+        load_source(str(path), labels=read_label_file(tmp_path / "labels.csv"))
+
+
+def test_what_has_no_label_in_a_data_set_is_left_out(tmp_path: Path) -> None:
+    import datasets
+
+    rows = {"a": [1, 2, 3], "label": ["x", None, "y"]}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    data = load_source(f"hf:{tmp_path / 'saved'}")
+    assert data.ids.tolist() == ["0", "2"] and data.skipped[0] == ("1", "no label")
+    np.savez(tmp_path / "d.npz", x=np.eye(3), y=np.array(["x", "", "y"]))
+    data = load_source(str(tmp_path / "d.npz"))
+    assert data.ids.tolist() == ["0", "2"] and data.skipped[0] == ("1", "no label") and data.classes == ("x", "y")
+    np.savez(tmp_path / "d.npz", x=np.eye(3), y=np.array(["x", "", ""]))
+    with pytest.raises(InputError, match="2 labels are missing"):
+        load_source(str(tmp_path / "d.npz"))
+
+
+def test_empty_texts_are_left_out_and_nobody_compares_them(tmp_path: Path) -> None:
+    path, lines = tmp_path / "t.csv", io.StringIO()
+    path.write_text('text,label\nhello there,x\n"  ",x\nbye now,y\n"\t",y\n,y\n')
+    data = load_source(str(path), progress=Progress(stream=lines))
+    assert data.x.tolist() == ["hello there", "bye now"] and data.ids.tolist() == ["0", "2"]
+    assert [tuple(one) for one in data.skipped] == [("1", "empty text"), ("3", "empty text"), ("4", "empty text")]
+    assert "3 rows without a text are left out: lines 3, 5, 6\n" in lines.getvalue()
+    assert "occur more than once" not in lines.getvalue()
+    assert len(load_source(str(path), labelled=False)) == 5
+
+
+@pytest.mark.parametrize("cells", ["x,,", "0.5,1.5,2", ",,"])
+def test_labels_that_are_not_needed_are_not_judged(tmp_path: Path, cells: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,a,label\n" + "".join(f"{i},{i},{cell}\n" for i, cell in enumerate(cells.split(","))))
+    data = load_source(str(path), labelled=False)
+    assert data.y.tolist() == [-1, -1, -1] and data.classes == () and data.x.shape == (3, 1)
+    (tmp_path / "labels.csv").write_text("id,label\n0,p\n1,q\n2,p\n")
+    data = load_source(str(path), labels=read_label_file(tmp_path / "labels.csv"))
+    assert data.y.tolist() == [0, 1, 0] and data.classes == ("p", "q")
+    with pytest.raises(InputError, match=r"missing|decimal"):
+        load_source(str(path))
+
+
+def test_labels_that_are_not_needed_are_not_judged_elsewhere(tmp_path: Path) -> None:
+    import datasets
+
+    (tmp_path / "labels.csv").write_text("id,label\n0,p\n1,q\n")
+    file = read_label_file(tmp_path / "labels.csv")
+    datasets.Dataset.from_dict({"a": [1, 2], "label": ["x", None]}).save_to_disk(tmp_path / "saved")
+    np.savez(tmp_path / "d.npz", x=np.eye(2), y=np.array([0.5, np.nan]))
+    for source in (f"hf:{tmp_path / 'saved'}", str(tmp_path / "d.npz")):
+        data = load_source(source, labelled=False)
+        assert data.y.tolist() == [-1, -1] and data.classes == () and len(data.x) == 2
+        assert load_source(source, labels=file).classes == ("p", "q")
+        with pytest.raises(InputError, match=r"missing|decimal"):
+            load_source(source)
+
+
+@pytest.mark.parametrize(
+    "names", [("00", "01"), ("1_000", "2_000"), ("inf", "nan"), ("1" * 20, "2" * 20), ("1.5", "x")]
+)
+def test_names_of_digits_are_no_decimals(tmp_path: Path, names: tuple[str, str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,label\n" + "".join(f"{i},{names[i % 2]}\n" for i in range(4)))
+    assert load_source(str(path)).classes == names
+
+
+@pytest.mark.parametrize("second", ["2.0", "2.", ".5", "2e3", "-2E-3"])
+def test_a_dot_or_an_exponent_makes_a_decimal(tmp_path: Path, second: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"a,label\n1,01\n2,nan\n3,{second}\n")
+    with pytest.raises(InputError, match=r"line 4: the label .* is a decimal number"):
+        load_source(str(path))
+
+
+def test_bytes_are_texts(tmp_path: Path) -> None:
+    path = tmp_path / "d.npz"
+    names = np.array(["kätzchen".encode(), b"dog ", b"dog"])
+    np.savez(path, x=np.array([b"one", b"two", b"three"]), y=names, ids=np.array([b"p", b"q", b"r"]))
+    data = load_source(str(path))
+    assert data.classes == ("dog", "kätzchen") and data.x.tolist() == ["one", "two", "three"]
+    assert data.ids.tolist() == ["p", "q", "r"]
+    assert encode(names)[1] == ("dog", "dog ", "kätzchen") and encode([b"10", b"9"])[1] == (9, 10)
+    np.savez(path, x=np.eye(2), y=np.array([b"\xff", b"a"]))
+    with pytest.raises(InputError, match="y holds bytes that are not UTF-8"):
+        load_source(str(path))
+
+
+def test_a_blank_true_label_is_no_true_label(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("id,label,true\na,apple,apple\nb,pear, \nc,apple,plum\n")
+    file = read_label_file(tmp_path / "labels.csv")
+    true = true_codes(load_source(source(tmp_path), labels=file), file)
+    assert true is not None and true.tolist() == [0, NO_TRUE, -1]
+    (tmp_path / "labels.csv").write_text("id,label,true\na,apple,\nb,pear,\nc,apple,\n")
+    file = read_label_file(tmp_path / "labels.csv")
+    assert true_codes(load_source(source(tmp_path), labels=file), file) is None
+
+
+def test_true_labels_beside_decisions_are_of_some_samples(tmp_path: Path) -> None:
+    (tmp_path / "decisions.csv").write_text("id,label,decision,true\nc,pear,class,pear\n")
+    file = read_label_file(tmp_path / "decisions.csv")
+    true = true_codes(load_source(source(tmp_path), labels=file), file)
+    assert true is not None and true.tolist() == [NO_TRUE, NO_TRUE, 1]
+
+
+def test_ids_and_labels_that_an_export_made_harmless_are_known_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,a,label\n+p,1,=x\n'-q,2,'-y\nr,3,=x\n")  # the second is called so by its owner
+    (tmp_path / "labels.csv").write_text("id,label,true\n'+p,'-y,'=x\n'-q,'=x,'-y\nr,'@new,\n")
+    file = read_label_file(tmp_path / "labels.csv")
+    data = load_source(str(path), labels=file)
+    assert [data.classes[code] for code in data.y] == ["'-y", "=x", "@new"]
+    true = true_codes(data, file)
+    assert true is not None and [data.classes[code] for code in true[:2]] == ["=x", "'-y"]
+    (tmp_path / "decisions.csv").write_text("id,label,decision\n'+p,'-y,class\n")
+    data = load_source(str(path), labels=read_label_file(tmp_path / "decisions.csv"))
+    assert [data.classes[code] for code in data.y] == ["'-y", "'-y", "=x"]
+
+
+def test_a_very_long_cell_does_not_hide_what_is_wrong(tmp_path: Path) -> None:
+    path, long = tmp_path / "t.csv", "word " * 30_000
+    path.write_text(f"text,label\n{long},x\nshort,\n")
+    with pytest.raises(InputError, match="line 3: the label is missing"):
+        load_source(str(path))
+    path.write_text(f"text,label\n{long},x\nshort,y,z\n")
+    with pytest.raises(InputError, match="line 3: 3 cells where the first line has 2"):
+        load_source(str(path))
+    path.write_text(f"text,label\n{long},x\nshort,y\n")
+    assert load_source(str(path)).x.tolist() == [long, "short"]

@@ -181,6 +181,7 @@ def test_true_and_id_are_no_features(tmp_path: Path) -> None:
         ("label,a,a\nx,1,2\n", "line 1: the column 'a' is there twice"),
         ("label\nx\ny\n", "has only the label"),
         ("label,a\nx,1\nx,2\n", r"one class only \('x'\)"),
+        ("label,a\n" + "".join(f"T-{i},{i % 3}\n" for i in range(20)), r"20 classes for 20 samples.*--label-column"),
         ("label,a\nx,1\ny,inf\n", "column 'a' is infinite in row 2"),
         ("label,path\nx,a.jpg\n", "line 2: the file 'a.jpg' is not there"),
         ("label,path\nx,../../etc/passwd\n", "line 2: '../../etc/passwd' leads outside"),

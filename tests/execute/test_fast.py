@@ -37,7 +37,7 @@ def test_who_may_come_in() -> None:
     check_pictures((3, 4, 4), widths=(24, 32))
     with pytest.raises(InputError, match="takes pictures, not rows"):
         check_pictures((64,))
-    with pytest.raises(InputError, match="8 pixels a side, these have 8 x 6: enlarge them with --size 8"):
+    with pytest.raises(InputError, match=r"8 pixels a side, these have 8 x 6: enlarge them \(--size 8 does"):
         FastTrainer(np.zeros((20, 8, 6, 3), dtype=np.uint8), classes=2, device="cpu")
 
 
@@ -74,7 +74,9 @@ def test_auto_chooses_it_for_many_small_pictures_on_a_gpu(monkeypatch: pytest.Mo
 
     assert chosen(5000, 32, "cuda") == "fast"
     assert chosen(5000, 32, "cuda", "paper") == chosen(4999, 32, "cuda") == "resnet32"
-    assert chosen(5000, 16, "cuda") == chosen(5000, 32, "cpu") == "small-cnn"
+    assert chosen(5000, 16, "cuda") == chosen(5001, 32, "cpu") == chosen(40, 32, "cpu", "paper") == "small-cnn"
+    assert chosen(5000, 32, "cpu") == chosen(40, 16, "cpu") == "edges"
+    assert chosen(40, 8, "cpu") == "small-cnn"
     assert INCVSettings().for_fast_network().checkpoint == "last"
     for told in (INCVSettings(protocol="paper"), INCVSettings(checkpoint="best-until-2")):
         assert told.for_fast_network() == told
@@ -102,7 +104,7 @@ def test_the_command_line_takes_it_for_pictures_only(
     for source, words in (
         ("digits", "rows of a table"),
         ("t.csv", "these samples are texts"),
-        ("small.npz", "6 x 6: enlarge them with --size 8"),
+        ("small.npz", "6 x 6: enlarge them (--size 8 does, where they are files)"),
     ):
         assert run(f"select {source} --model fast --out no".split()) == 2
         assert words in capsys.readouterr().err

@@ -141,6 +141,15 @@ class Invalid(Fixed):
         return super().fit(X, y)
 
 
+def test_the_predicted_class_leads_also_where_others_are_as_likely():
+    rng = np.random.default_rng(0)
+    probability = rng.multinomial(4, np.full(8, 1 / 8), size=500) / 4  # a forest of four trees: ties everywhere
+    scores = reduce(np.zeros(500, dtype=np.int64), probability, np.arange(8), 8)
+    assert (scores.leaders[:, 0] == scores.predicted).all()
+    assert (np.take_along_axis(probability, scores.leaders.astype(int), 1) == scores.shares).all()
+    assert all(len(set(row)) == len(row) for row in scores.leaders.tolist())
+
+
 def test_what_numpy_says_of_a_classifiers_own_arithmetic_is_not_passed_on(recwarn):
     x = np.array([[0.7, 0.3], [0.2, 0.8], [0.4, 0.6]])
     (scores,) = SklearnTrainer(x, Invalid(), 2).train_and_score([job([0, 1, 0], [0, 1], [2])])

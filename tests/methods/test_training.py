@@ -64,6 +64,16 @@ def same(a, b, device):
             torch.testing.assert_close(one[key], other[key], **tolerance)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_the_last_class_may_have_no_sample(name, data):
+    """A folder whose pictures cannot be read: the networks know the class, the labels do not."""
+    x, true = data
+    plan = plan_of(np.minimum(true, CLASSES - 2), 0)
+    plan.labels[plan.labels == CLASSES - 1] = 0
+    (result,) = trained(name, x, [plan], "cpu", classes=CLASSES)
+    assert len(result.history) >= EPOCHS
+
+
 class After:
     """Asks to stop when it has been asked `times` times."""
 

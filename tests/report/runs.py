@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.runfolder import RunFolder
+from labelsieve.data.source import load_source
+from labelsieve.runfolder import RunFolder, fingerprint
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, LabelledData, Selection
 
 SHAPES = ("circle", "square", "triangle", "star")
@@ -76,6 +77,13 @@ def write_run(path: Path, data: LabelledData, true: Any, source: str, *, seed: i
     return run
 
 
+def as_read(run: RunFolder) -> RunFolder:
+    """The fingerprint that a selection of the source would have left."""
+    about = run.record()["data"]
+    run.update(data={**about, "fingerprint": fingerprint(load_source(about["source"]))})
+    return run
+
+
 def draw(shape: str, rng: np.random.Generator, side: int) -> Any:
     from PIL import Image, ImageDraw
 
@@ -131,7 +139,7 @@ def text(folder: Path, *, n: int = 60, classes: tuple[str, ...] = tuple(SENTENCE
         writer.writerows([f"mail-{i:04d}", classes[given[i]], said[i], "en"] for i in range(n))
     ids = np.array([f"mail-{i:04d}" for i in range(n)])
     data = LabelledData(np.array(said, dtype=object), given, classes, ids, "text", name="mails")
-    return write_run(folder / "run", data, true, str(folder / "mails.csv"))
+    return as_read(write_run(folder / "run", data, true, str(folder / "mails.csv")))
 
 
 def table(folder: Path, *, n: int = 60, classes: tuple[str, ...] = ("flat", "house", "shop")) -> RunFolder:
@@ -147,7 +155,7 @@ def table(folder: Path, *, n: int = 60, classes: tuple[str, ...] = ("flat", "hou
             town = ["Aarau", "Bern", ""][i % 3]
             writer.writerow([rooms, f"{area:.1f}", town, classes[given[i]], f"{i:05d}", classes[true[i]]])
     data = LabelledData(rng.random((n, 3)), given, classes, np.array([str(i) for i in range(n)]), "table", name="homes")
-    return write_run(folder / "run", data, true, str(folder / "homes.csv"))
+    return as_read(write_run(folder / "run", data, true, str(folder / "homes.csv")))
 
 
 def million(folder: Path, *, n: int = 1_000_000, c: int = 100) -> RunFolder:

@@ -88,6 +88,44 @@ def test_decisions_count_in_what_to_do_next(runs, tmp_path):
     assert f"{len(facts.suspects) - 2} suspects left, 2 decided." in html
 
 
+def test_decisions_on_other_samples_decide_no_suspect(runs, tmp_path):
+    run = runs.text(tmp_path)
+    suspects = len(read_facts(run).suspects)
+    others = [row.id for row in run.read_labels() if row.verdict == "selected"]
+    assert len(others) > suspects
+    for id in others:
+        run.append_decision(id, "drop")
+    facts = read_facts(run)
+    html = write_report(run).read_text(encoding="utf-8")
+    assert facts.decided == 0 and facts.touched
+    assert f"{suspects} suspects left." in html and "All suspects are decided" not in html
+
+
+def test_asking_for_no_suspects_does_not_mean_there_are_none(runs, tmp_path):
+    run = runs.text(tmp_path)
+    html = write_report(run, most=0).read_text(encoding="utf-8")
+    assert "There are none" not in html and '<li class="suspect">' not in html
+    assert f"None is shown here, as was asked for. {len(read_facts(run).suspects)} suspects in all" in html
+
+
+def test_a_folder_is_told_as_well_why_no_label_changes_by_itself(runs, tmp_path):
+    run = runs.pictures(tmp_path)
+    summary = run.read_summary()
+    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
+    run.write_summary(summary)
+    html = write_report(run).read_text(encoding="utf-8")
+    assert "No label is changed by itself, because the classifier is weak" in html and "right class folders" in html
+    run.append_decision(next(row.id for row in run.read_labels() if row.verdict == "selected"), "drop")
+    assert "No label is changed by itself" not in write_report(run).read_text(encoding="utf-8")  # as export has it
+
+
+def test_true_labels_of_some_samples_are_said_to_be_so(runs, tmp_path):
+    run = runs.text(tmp_path)
+    assert "The true labels of this run are known" in write_report(run).read_text(encoding="utf-8")
+    run.write_summary(run.read_summary() | {"measured_samples": 30.0})
+    assert "The true labels of 30 samples of this run are known" in write_report(run).read_text(encoding="utf-8")
+
+
 def test_what_to_do_next_can_be_copied(runs, tmp_path):
     """Each command is of this run: nothing has to be filled in but the new samples."""
     for make in (runs.text, runs.pictures):
@@ -110,6 +148,65 @@ def test_the_second_look_at_a_table_of_pictures_names_its_columns() -> None:
     again = _again("/data/list.csv", data, {"settings": settings})
     assert again == "cleaned.csv --label-column 'what it is' --root /data"
     assert _again("t.parquet", {"kind": "table"}, {}) == "cleaned.csv"
+
+
+def test_the_second_look_reads_as_the_first_did() -> None:
+    columns = {"label_column": "category", "text_column": "body", "id_column": "ticket", "size": None, "root": None}
+    again = _again("/data/m2.csv", {"kind": "text"}, {"settings": columns})
+    assert again == "cleaned.csv --label-column category --text-column body --id-column ticket"
+    settings = {"label_column": "label", "size": 32, "root": None}
+    assert _again("/my pets", {"kind": "pictures"}, {"settings": settings}) == (
+        "'/my pets' --labels cleaned.csv --size 32"
+    )
+    again = _again("l.csv", {"kind": "pictures"}, {"settings": {**settings, "root": "/data/pets"}})
+    assert again == "cleaned.csv --root /data/pets --size 32"
+
+
+def test_the_commands_of_a_second_look_work_after_a_drop(runs, tmp_path):
+    """What the report says is done word by word, with a picture folder, whose labels lie beside it."""
+    import shlex
+
+    from labelsieve.data.labels import read_label_file
+    from labelsieve.data.source import load_source
+    from labelsieve.export import export
+
+    run = runs.pictures(tmp_path)
+    run.append_decision(next(row.id for row in run.read_labels() if row.suggested), "drop")
+    html = write_report(run).read_text(encoding="utf-8")
+    command = next(c for c in re.findall(r"<code>(labelsieve [^<]+)</code>", html) if "--labels" in c)
+    words = shlex.split(command)
+    export(run, what="cleaned", to=tmp_path / "cleaned.csv")
+    data = load_source(words[2], labels=read_label_file(tmp_path / words[words.index("--labels") + 1]))
+    assert len(data) == 47 and len(data.skipped) == 1
+
+
+def test_a_source_that_changed_is_said_once_and_no_other_row_is_shown(runs, tmp_path):
+    run = runs.table(tmp_path)
+    said = []
+    assert "changed since" not in write_report(run, note=said.append).read_text(encoding="utf-8") and not said
+    head, *lines = (tmp_path / "homes.csv").read_text().splitlines()
+    (tmp_path / "homes.csv").write_text("\n".join([head, *lines[::-1]]) + "\n")
+    html = write_report(run, note=said.append).read_text(encoding="utf-8")
+    assert html.count("changed since") == 1 and len(said) == 1 and "homes.csv changed since" in said[0]
+    assert "<dt>rooms</dt>" not in html and 'class="suspect"' in html
+
+
+def test_a_source_that_is_gone_is_said_once(runs, tmp_path):
+    run = runs.text(tmp_path)
+    (tmp_path / "mails.csv").rename(tmp_path / "elsewhere.csv")
+    said = []
+    html = write_report(run, note=said.append).read_text(encoding="utf-8")
+    assert html.count("is not there") == 1 and said == [
+        f"{tmp_path}/mails.csv is not there any more: its samples cannot be shown"
+    ]
+
+
+def test_rows_with_ids_are_shown_beside_the_notice(runs, tmp_path):
+    run = runs.text(tmp_path)
+    source = tmp_path / "mails.csv"
+    source.write_text(source.read_text().replace(",payment,", ",billing,"))
+    html = write_report(run).read_text(encoding="utf-8")
+    assert html.count("changed since") == 1 and "<blockquote>" in html
 
 
 def test_a_run_that_was_not_selected_is_said(tmp_path):

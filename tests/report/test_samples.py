@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from labelsieve.report.columns import read_columns
-from labelsieve.report.samples import Missing, Picture, Row, Samples, Text, open_samples, render
+from labelsieve.report.samples import Missing, Picture, Row, Samples, Text, find_source, open_samples, render
+from labelsieve.runfolder import RunFolder
 
 
 def opened(run):
@@ -91,7 +92,7 @@ def test_sources_that_are_arrays(runs, tmp_path, source):
         x = np.random.default_rng(0).integers(0, 255, (6, 9, 9, 3), dtype=np.uint8)
         np.savez(tmp_path / "a.npz", x=x, y=np.array([0, 1, 0, 1, 0, 1]))
         source = str(tmp_path / "a.npz")
-    run.update(data={**run.record()["data"], "source": source, "kind": "pictures"})
+    run.update(data={**run.record()["data"], "source": source, "kind": "pictures", "fingerprint": None})
     shown = opened(run)[0].show(5)
     assert isinstance(shown, Picture)
     if source == "digits":
@@ -119,3 +120,68 @@ def test_a_looking_that_fails_oddly_is_a_missing_sample():
         raise ZeroDivisionError
 
     assert Samples("pictures", look).show(0) == Missing("cannot be shown (ZeroDivisionError)")
+
+
+@pytest.mark.parametrize("kind", ["float", "time", "int", "null"])
+def test_rows_of_a_parquet_file_are_found_by_ids_of_any_type(runs, tmp_path, kind):
+    from datetime import datetime
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from labelsieve.data.source import load_source
+
+    ids = {
+        "float": [0.0, 1.5, 2.0, 1e20],
+        "time": [datetime(2024, 1, 1, 10, second) for second in range(4)],
+        "int": [3, 2, 1, 0],
+        "null": ["a", None, "c", "d"],
+    }[kind]
+    source = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": ids, "a": [5, 6, 7, 8], "label": ["x", "y", "x", "y"]}), source)
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    samples, _ = opened(run)
+    assert [samples.show(row) for row in range(4)] == [Row((("a", str(value)),)) for value in (5, 6, 7, 8)]
+    pq.write_table(pa.table({"id": ids[::-1], "a": [8, 7, 6, 5], "label": ["y", "x", "y", "x"]}), source)
+    samples, _ = opened(run)
+    assert [samples.show(row) for row in range(4)] == [Row((("a", str(value)),)) for value in (5, 6, 7, 8)]
+
+
+def test_a_run_folder_called_as_its_source_is_not_the_source(runs, tmp_path, monkeypatch):
+    runs.table(tmp_path, n=6)
+    (tmp_path / "run").rename(tmp_path / "digits")
+    run = RunFolder.existing(tmp_path / "digits")
+    run.update(data={**run.record()["data"], "source": "digits"})
+    for here in ("/", tmp_path):  # from there, digits is a folder
+        monkeypatch.chdir(here)
+        assert find_source(run, "digits") is None and isinstance(opened(run)[0].show(5), Picture)
+    monkeypatch.chdir("/")
+    (tmp_path / "photos").mkdir()
+    assert find_source(run, "photos") == tmp_path / "photos"
+    assert find_source(RunFolder(tmp_path / "photos"), "photos") is None
+    (tmp_path / "hf:x").mkdir()
+    assert find_source(run, "hf:x") is None
+
+
+def test_arrays_without_labels_are_shown(runs, tmp_path):
+    run = runs.table(tmp_path, n=6)
+    np.savez(tmp_path / "a.npz", x=np.arange(12.0).reshape(6, 2))
+    run.update(data={**run.record()["data"], "source": str(tmp_path / "a.npz"), "fingerprint": None})
+    assert opened(run)[0].show(5) == Row((("x0", "10"), ("x1", "11")))
+
+
+def test_what_is_loaded_is_loaded_as_the_run_did(runs, tmp_path):
+    import datasets
+
+    rows = {
+        "body": [f"a text of number {i}" for i in range(6)],
+        "more": [f"some other words here {i}" for i in range(6)],
+    }
+    datasets.Dataset.from_dict(rows | {"key": list("abcdef"), "label": ["x", "y"] * 3}).save_to_disk(tmp_path / "saved")
+    run = runs.text(tmp_path, n=6)
+    run.update(
+        data={**run.record()["data"], "source": f"hf:{tmp_path / 'saved'}"},
+        settings={"text_column": "body", "id_column": "key", "labels": "elsewhere.csv"},
+    )
+    assert opened(run)[0].show(4) == Text("a text of number 4")

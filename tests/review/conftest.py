@@ -35,13 +35,13 @@ def million_run(tmp_path_factory):
 class Server:
     """`labelsieve review` in a process that can be killed."""
 
-    def __init__(self, run: Path, log: Path, port: int = 0) -> None:
+    def __init__(self, run: Path, log: Path, port: int = 0, host: str = "127.0.0.1") -> None:
         code = "import sys; from labelsieve.review import serve; "
-        code += "serve(sys.argv[1], port=int(sys.argv[2]), token='secret-token')"
+        code += "serve(sys.argv[1], port=int(sys.argv[2]), host=sys.argv[3], token='secret-token')"
         self.log = log
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-u", "-c", code, str(run), str(port)],
+                [sys.executable, "-u", "-c", code, str(run), str(port), host],
                 stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
         self.address = self._address()
@@ -72,8 +72,8 @@ class Server:
 def serve(tmp_path):
     started = []
 
-    def start(run, port=0):
-        server = Server(run.path, tmp_path / f"server-{len(started)}.log", port)
+    def start(run, port=0, host="127.0.0.1"):
+        server = Server(run.path, tmp_path / f"server-{len(started)}.log", port, host)
         started.append(server)
         return server
 

@@ -7,6 +7,7 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
+from labelsieve.errors import InputError
 from labelsieve.review.app import make_app
 from labelsieve.review.desk import Desk
 from labelsieve.review.queue import Filter
@@ -39,6 +40,42 @@ def client(run):
 def stranger(client):
     client.headers.pop("X-Labelsieve-Token", None)
     return client
+
+
+@pytest.mark.parametrize("trust", ["the classifier is weak: ...", "not distinguishable from random: ..."])
+def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_path, trust):
+    run = runs.pictures(tmp_path, n=16)
+    assert Desk(run).start()["warnings"] == [] and Desk(run).start()["bulk"]
+    summary = run.read_summary()
+    summary["iterations"][0]["estimate"]["trust"] = trust
+    run.write_summary(summary)
+    desk = Desk(run)
+    assert desk.start()["bulk"] is False
+    assert ("weak" if "weak" in trust else "random") in desk.start()["warnings"][0]
+    with pytest.raises(InputError, match="not accepted unseen"):
+        desk.accept_top(Filter(), 3, window="one")
+    assert not run.read_decisions()
+
+
+def test_labels_that_were_not_judged_have_no_percentage(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=16)
+    note = "class 'star' (3 labels) is hardly ever predicted: its labels are not judged, and stay"
+    run.write_summary(run.read_summary() | {"notes": [note]})
+    desk = Desk(run)
+    judged = {desk.columns.classes[item["given"]]: item["judged"] for item in map(desk.item, range(16))}
+    assert judged == {"circle": True, "square": True, "triangle": True, "star": False}
+
+
+def test_a_source_that_changed_or_went_is_told_before_the_first_sample(runs, tmp_path):
+    run = runs.table(tmp_path)
+    assert Desk(run).start()["warnings"] == []
+    head, *lines = (tmp_path / "homes.csv").read_text().splitlines()
+    (tmp_path / "homes.csv").write_text("\n".join([head, *lines[::-1]]) + "\n")
+    desk = Desk(run)
+    assert "homes.csv changed since" in desk.start()["warnings"][0]
+    assert desk.item(0)["content"]["kind"] == "missing"
+    (tmp_path / "homes.csv").unlink()
+    assert "homes.csv is not there" in Desk(run).start()["warnings"][0]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -194,6 +194,27 @@ def test_two_windows_do_not_overwrite_each_other(runs, tmp_path, serve, visit):
     assert [d.decision for d in run.read_decisions()] == ["keep", "drop"]
 
 
+def test_a_weak_classifier_is_said_and_nothing_is_accepted_unseen(runs, tmp_path, serve, visit):
+    run = runs.text(tmp_path)
+    page = visit(serve(run).address)
+    assert not page.locator("#banner").is_visible() and page.locator("#open-bulk").is_visible()
+    page.close()
+    (tmp_path / "weak").mkdir()
+    weak = runs.text(tmp_path / "weak")
+    summary = weak.read_summary()
+    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
+    names = summary["classes"]
+    summary["notes"] = [f"class {n!r} (9 labels) is hardly ever predicted: its labels are not judged" for n in names]
+    weak.write_summary(summary)
+    page = visit(serve(weak).address)
+    assert "The classifier is weak" in page.locator("#banner").text_content() and page.locator("#banner").is_visible()
+    assert not page.locator("#open-bulk").is_visible()
+    page.keyboard.press("a")
+    assert not page.locator("#bulk").is_visible()
+    numbers = page.locator("#numbers").text_content()
+    assert numbers.startswith("Not judged") and "%" not in numbers and page.trouble == []
+
+
 def test_the_matrix_opens_its_samples_and_the_top_is_accepted(runs, tmp_path, serve, visit):
     run = runs.table(tmp_path)
     server = serve(run)

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.review.server import bound, is_loopback, names_of
+from labelsieve.review.server import bound, in_address, is_loopback, names_of
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,23 @@ def test_what_is_this_machine(host, own):
 def test_the_names_the_page_answers_to():
     assert names_of("127.0.0.1", 80) == {"127.0.0.1:80", "localhost:80", "[::1]:80"}
     assert "192.168.1.5:80" in names_of("192.168.1.5", 80)
+    assert "[2001:db8::1]:80" in names_of("2001:DB8:0::1", 80)
+
+
+@pytest.mark.parametrize("host", ["::", "::1", "0.0.0.0"])
+def test_the_printed_address_is_one_the_page_answers_to(host):
+    assert f"{in_address(host)}:80" in names_of(host, 80)
+    assert in_address(host) in ("[::1]", "127.0.0.1")
+
+
+def test_on_every_address_the_printed_one_works(runs, tmp_path, serve):
+    try:
+        bound("::", 0).close()
+    except InputError:
+        pytest.skip("no IPv6 here")
+    server = serve(runs.text(tmp_path, n=12), host="::")
+    with urllib.request.urlopen(server.address) as answer:
+        assert answer.status == 200
 
 
 def test_a_taken_port_is_said_and_the_usual_one_is_not_insisted_on():

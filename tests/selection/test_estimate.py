@@ -187,6 +187,19 @@ def test_classes_that_are_hardly_predicted_are_those_with_few_labels():
     assert hardly_predicted(predicted, given, 4).tolist() == [1]
 
 
+@pytest.mark.parametrize("labels", [38, 42, 90])
+def test_a_small_class_that_is_never_predicted_spoils_nothing(labels):
+    given = np.repeat(np.arange(4), [300, 300, 300, labels])
+    predicted = np.where(given == 3, np.arange(len(given)) % 3, given)
+    given[:900:10] = (given[:900:10] + 1) % 3  # a tenth is wrong
+    confidence = np.random.default_rng(0).uniform(0.6, 1, len(given))
+    found = estimate_from_scores([scores(predicted, confidence)], [given], 4, seed=0, method="test")
+    assert hardly_predicted(predicted, given, 4).tolist() == [3]
+    assert found.ratio == pytest.approx(0.1, abs=0.04) and found.upper_bound < 0.18
+    assert not found.trust.startswith(("the classifier is weak", "too few"))
+    assert found.transition[:3, 3].max() < 0.01
+
+
 def test_what_is_printed_as_most_is_no_less_than_the_interval():
     given = np.r_[np.zeros(30, dtype=int), np.ones(30, dtype=int)]
     given[[3, 40, 41]] = 1 - given[[3, 40, 41]]

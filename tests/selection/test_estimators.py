@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, load_iris, load_wine
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -148,10 +148,50 @@ def test_texts_sparse_frames_and_missing_values():
 
 
 def test_default_grows_with_the_data():
-    assert "svc" in default_estimator(np.zeros((10, 2))).named_steps
-    assert default_estimator(np.zeros((6000, 2))).min_samples_leaf == 3
-    assert default_estimator(np.zeros((100_000, 1))).min_samples_leaf == 5
+    small, large = (default_estimator(np.zeros((n, 2))) for n in (10, 100_000))
+    assert isinstance(small, RandomForestClassifier) and isinstance(large, RandomForestClassifier)
+    assert (small.min_samples_leaf, large.min_samples_leaf) == (1, 5)
+    assert "svc" in default_estimator(np.zeros((10, 101))).named_steps
+    wide = default_estimator(np.zeros((6000, 101)))
+    assert isinstance(wide, ExtraTreesClassifier) and wide.min_samples_leaf == 3
     assert "tfidfvectorizer" in default_estimator(["a text"]).named_steps
+
+
+def test_default_does_not_take_hard_for_wrong():
+    """Clean labels that a third of the columns decide by a rule: a smooth classifier misses it and cries wolf."""
+    x = np.random.default_rng(0).uniform(-1, 1, (900, 6))
+    true = ((x[:, 0] > 0) * 2 + (x[:, 1] * x[:, 2] > 0)).astype(int)
+    forest, smooth = (INCV(name, random_state=0, n_iterations=1).fit(x, true) for name in (None, "svm"))
+    assert (forest.predicted_ == true).mean() > (smooth.predicted_ == true).mean() + 0.05
+    assert (forest.suspicion_ > 0.5).mean() < 0.03 and forest.noise_ratio_ < 0.03
+
+
+def test_object_labels_with_a_class_of_one_sample():
+    x = np.random.default_rng(0).normal(size=(41, 3))
+    y = np.array(["a", "b"] * 20 + ["rare"], dtype=object)
+    with pytest.warns(RareClassWarning, match="'rare'"):
+        INCV(random_state=0, n_iterations=1).fit(x, y)
+
+
+def test_missing_texts_are_counted_and_named():
+    labels = ["x", "y"] * 20
+    for texts in (["a b", None] * 20, np.array(["a b", float("nan")] * 20, dtype=object)):
+        with pytest.raises(InputError, match="20 texts are missing, the first at sample 1"):
+            INCV().fit(texts, labels)
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InputError, match="20 texts are missing"):
+        INCV().fit(pandas.Series(["a b", None] * 20), labels)
+    with pytest.raises(InputError, match=r"give the column itself, X\['body'\]"):
+        INCV().fit(pandas.DataFrame({"body": ["a b", "c"] * 20}), labels)
+
+
+def test_a_network_reads_sparse_rows():
+    from torch import nn
+
+    x = np.random.default_rng(0).normal(size=(60, 5))
+    x[:, 0] += np.repeat([-3, 3], 30)
+    found = INCV(lambda: nn.Linear(5, 2), random_state=0, epochs=3, n_iterations=1, device="cpu")
+    assert len(found.fit(csr_matrix(x), np.repeat([0, 1], 30)).selected_) == 60
 
 
 def test_same_seed_same_answer_on_any_number_of_workers():
@@ -227,7 +267,7 @@ def test_bad_input_is_one_clear_line(change, word):
     ("arguments", "word"),
     [
         ({"estimator": LogisticRegression}, "estimator"),
-        ({"estimator": "svc"}, "'svc' is not known; by name go 'fast', 'boosting', 'forest'"),
+        ({"estimator": "svc"}, "'svc' is not known; by name go 'fast', 'boosting', 'edges', 'forest'"),
         ({"estimator": "tfidf"}, "'tfidf' reads texts"),
         ({"executor": "cloud"}, "executor"),
         ({"executor": 0}, "executor"),
@@ -242,7 +282,7 @@ def test_bad_arguments_are_named(arguments, word):
         INCV(**arguments).fit(x, y)
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "tfidf"])
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name not in ("tfidf", "edges")])
 def test_the_command_lines_names(name):
     x, true = load_wine(return_X_y=True)
     by_name = NCV(name, random_state=0).fit(x, true)

@@ -59,7 +59,7 @@ def evil_table(folder: Path):
         csv.writer(file).writerows(
             [[EVIL[0], EVIL[1], *rows[0][2:]], *([EVIL[1], EVIL[0], *row[2:]] for row in rows[1:])]
         )
-    return run
+    return runs.as_read(run)
 
 
 def evil_pictures(folder: Path):

@@ -194,6 +194,7 @@
   });
 
   function openBulk() {
+    if (!state.bulk) return;
     $("bulk-told").textContent = `Takes the suggestion of the first samples in this queue that are not decided. ${state.left.toLocaleString("en")} are left, the most suspicious first.`;
     $("bulk-count").max = String(Math.max(state.left, 1));
     $("bulk-count").value = String(Math.max(1, Math.min(state.left, 20)));
@@ -257,7 +258,9 @@
 
   inTurn(async () => {
     const start = await Talk.get("/api/start");
-    Object.assign(state, { names: start.classes, kind: start.kind, name: start.command, judged: start.judged });
+    Object.assign(state, { names: start.classes, kind: start.kind, name: start.command, judged: start.judged, bulk: start.bulk });
+    Show.banner(start.warnings);
+    $("open-bulk").hidden = $("help-bulk").hidden = !start.bulk;
     $("run-name").textContent = start.name === start.folder ? start.name : `${start.name}, run ${start.folder}`;
     document.title = `${start.name} – review – labelsieve`;
     for (const id of ["given", "suggested"]) $(id).append(...start.classes.map((name, code) => Show.el("option", { value: String(code), text: name })));

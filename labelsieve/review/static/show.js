@@ -77,6 +77,7 @@ const Show = (() => {
 
   // How likely the labels are right, where the run judged that; else how suspicious, and what the model says.
   function numbers(item, names, judged) {
+    if (!item.judged) return [`Not judged, ${item.verdict}`, `${names[item.given]} is hardly ever predicted: the model cannot tell`];
     if (item.suspicion === null) return [`Suspicion unknown, ${item.verdict}`];
     const parts = judged
       ? [`${percent(item.suspicion)} likely wrong, ${item.verdict}`]
@@ -128,6 +129,11 @@ const Show = (() => {
     $("notice").textContent = text || "";
   }
 
+  function banner(sentences) {
+    $("banner").hidden = !sentences.length;
+    $("banner").textContent = sentences.join("\n");
+  }
+
   function matrix(answer, names, open) {
     const cells = new Map(answer.cells.map(([given, suggested, count, left]) => [`${given} ${suggested}`, { given, suggested, count, left }]));
     const most = Math.max(1, ...answer.cells.map((cell) => cell[3]));
@@ -146,5 +152,5 @@ const Show = (() => {
       + (answer.hidden > 0 && answer.classes.length ? ` The ${answer.classes.length} most confused classes are shown.` : "");
   }
 
-  return { $, el, item, end, progress, saved, notice, stamp, neighbours, matrix };
+  return { $, el, item, end, progress, saved, notice, banner, stamp, neighbours, matrix };
 })();

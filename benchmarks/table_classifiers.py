@@ -1,0 +1,196 @@
+"""Which classifier should look for wrong labels in a table, when the user names none: INCV told nothing, with each.
+
+    .venv/bin/python benchmarks/table_classifiers.py [--rdatasets DIR]      about 10 minutes of one core
+
+DIR is the folder `csv` of Rdatasets (github.com/vincentarelbundock/Rdatasets; the package `pydataset` holds the same
+files): nine real tables more, most of them hard, so that a classifier that takes hard for wrong is found out. Without
+it only scikit-learn's tables and made ones are measured. Labels as they come count as right; noise is planted in them.
+Writes table-classifiers.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
+
+from labelsieve import INCV, metrics, noise, theory
+from labelsieve.data.source import load_source
+from labelsieve.selection.defaults import WIDE_COLUMNS
+
+HERE = Path(__file__).parent
+CLASSIFIERS = ("svm", "forest", "trees", "logistic", "boosting")
+FOR_WIDE = CLASSIFIERS[:-1]  # boosting takes minutes for each of hundreds of columns
+NOISE = (("symmetric", 0.0), ("symmetric", 0.2), ("symmetric", 0.4), ("pair", 0.3))
+TWO_CLASSES_MOST = 0.3  # of two classes 0.4 leaves hardly anything to learn from a few hundred rows
+ROWS, FEWEST = 1_500, 12  # of a table; of a class
+# File, label, columns that are ids or tell the label by themselves.
+REAL: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "breast biopsies": (("MASS/biopsy",), "class", ("ID",)),
+    "diabetes (Pima)": (("MASS/Pima.tr", "MASS/Pima.te"), "type", ()),
+    "glass fragments": (("MASS/fgl",), "type", ()),
+    "fishing modes": (("Ecdat/Fishing",), "mode", ("price", "catch")),
+    "votes in Chile": (("car/Chile",), "vote", ()),
+    "kinds of cars": (("ggplot2/mpg",), "class", ("model",)),
+    "cuts of diamonds": (("ggplot2/diamonds",), "cut", ()),
+    "brands of crackers": (("Ecdat/Cracker",), "choice", ("id",)),
+    "women at work": (("Ecdat/Mroz",), "work", ("hoursw", "hearnw", "wagew")),
+}
+
+
+class Case(NamedTuple):
+    name: str
+    x: Any
+    true: Any
+
+
+class Outcome(NamedTuple):
+    case: str
+    wide: bool
+    classifier: str
+    ratio: float
+    found: float  # F1 of the right labels among the selected
+    flagged: float  # F1 of the wrong labels among those with suspicion > 0.5
+    auroc: float
+    error: float  # of the noise ratio
+    alarms: float  # share flagged
+    seconds: float
+
+
+def real(folder: Path) -> Iterator[Case]:
+    """Read as `labelsieve run` reads a CSV."""
+    for name, (files, label, dropped) in REAL.items():
+        rows = [row for file in files for row in csv.DictReader((folder / f"{file}.csv").open(encoding="utf-8"))]
+        size = Counter(row[label] for row in rows)
+        rows = [row for row in rows if row[label] not in ("", "NA") and size[row[label]] >= FEWEST]
+        rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))[:ROWS]]
+        columns = [column for column in rows[0] if column and column not in dropped]
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "table.csv"
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, columns, extrasaction="ignore")
+                writer.writeheader()
+                writer.writerows(rows)
+            data = load_source(str(path), label_column=label)
+            yield Case(name, np.asarray(data.x, dtype=np.float64), np.asarray(data.y))
+
+
+def bundled() -> Iterator[Case]:
+    for name, load in (("digits", load_digits), ("wine", load_wine), ("breast cancer", load_breast_cancer)):
+        yield Case(name, *load(return_X_y=True))
+    yield Case("iris", *load_iris(return_X_y=True))
+    yield Case(
+        "made: clusters",
+        *make_classification(
+            900, 20, n_informative=8, n_redundant=4, n_classes=4, class_sep=1.2, flip_y=0, weights=[0.4, 0.35, 0.2],
+            random_state=0,
+        ),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (1500, 6))
+    yield Case("made: rules", x, ((x[:, 0] > 0) * 2 + (x[:, 1] * x[:, 2] > 0)).astype(int))
+    category, number = np.eye(8)[rng.integers(0, 8, 1200)], rng.normal(size=(1200, 3))
+    label = (category[:, :3].sum(1) > 0) + 2 * (number[:, 0] + category[:, 4] * 2 > 0.3)
+    yield Case("made: categories and numbers", np.hstack([category, number]), label.astype(int))
+    # Wide: what a network makes of a sample, a little of the class in each of many columns.
+    centres = rng.normal(size=(6, 384))
+    label = rng.integers(0, 6, 1500)
+    x = 4 * (centres / np.linalg.norm(centres, axis=1, keepdims=True))[label] + rng.normal(size=(1500, 384))
+    yield Case("made: 384 weak columns", x, label)
+    x, label = load_digits(return_X_y=True)
+    x = np.maximum(x / 16 @ (rng.normal(size=(64, 256)) / 8) + rng.normal(size=256) / 10, 0)
+    yield Case("digits through a random layer", x, label)
+
+
+def agreement(found: Any, wanted: Any) -> float:
+    """F1."""
+    return float(2 * (found & wanted).sum() / max(1, found.sum() + wanted.sum()))
+
+
+def measure(case: Case, pattern: str, ratio: float, seed: int) -> Iterator[Outcome]:
+    classes = int(case.true.max()) + 1
+    given = np.asarray(noise.corrupt(case.true, theory.matrix(pattern, classes, ratio), np.random.default_rng(seed)))
+    wrong = given != case.true
+    wide = case.x.shape[1] > WIDE_COLUMNS
+    for classifier in FOR_WIDE if wide else CLASSIFIERS:
+        began = time.process_time()
+        model = INCV(classifier, random_state=seed).fit(case.x, given)
+        yield Outcome(
+            case.name, wide, classifier, ratio,
+            agreement(model.selected_, ~wrong), agreement(model.suspicion_ > 0.5, wrong),
+            metrics.auroc(wrong, model.suspicion_) if wrong.any() else float("nan"),
+            abs(model.noise_ratio_ - float(wrong.mean())), float((model.suspicion_ > 0.5).mean()),
+            time.process_time() - began,
+        )  # fmt: skip
+
+
+def means(outcomes: list[Outcome]) -> list[str]:
+    """One line a classifier."""
+    columns = ("F1 of the selected", "F1 of the flagged", "AUROC", "error of the noise ratio", "clean: noise read as")
+    heads = ["classifier", *columns, "clean: flagged", "seconds"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for classifier in dict.fromkeys(o.classifier for o in outcomes):
+        noisy = [o for o in outcomes if o.classifier == classifier and o.ratio > 0]
+        clean = [o for o in outcomes if o.classifier == classifier and o.ratio == 0]
+        values = [np.mean([getattr(o, name) for o in noisy]) for name in ("found", "flagged", "auroc", "error")]
+        values += [np.mean([getattr(o, name) for o in clean]) for name in ("error", "alarms")]
+        seconds = np.mean([o.seconds for o in noisy])
+        lines.append(f"| {classifier} | " + " | ".join(f"{value:.3f}" for value in values) + f" | {seconds:.1f} |")
+    return lines
+
+
+def page(outcomes: list[Outcome], command: str) -> str:
+    narrow, wide = ([o for o in outcomes if o.wide == kind] for kind in (False, True))
+    cases = list(dict.fromkeys(o.case for o in outcomes))
+    detail = [f"| data | {' | '.join(CLASSIFIERS)} |", "|---|" + "---|" * len(CLASSIFIERS)]
+    for case in cases:
+        cells = []
+        for classifier in CLASSIFIERS:
+            own = [o for o in outcomes if o.case == case and o.classifier == classifier]
+            auroc = np.mean([o.auroc for o in own if o.ratio > 0]) if own else 0.0
+            cells.append(f"{auroc:.3f}, {next(o.alarms for o in own if o.ratio == 0):.3f}" if own else "")
+        detail.append(f"| {case} | {' | '.join(cells)} |")
+    settings = ", ".join(f"{pattern} {ratio}" for pattern, ratio in NOISE if ratio)
+    return "\n".join([
+        "# Classifiers that look for wrong labels in tables", "",
+        f"`{command}`", "",
+        f"INCV, told nothing, with each classifier of `--model`; planted noise: {settings} (of two",
+        f"classes: symmetric {TWO_CLASSES_MOST} instead of 0.4, no pair noise). Labels as they come count as",
+        "right; where they are hard to tell, what is flagged of clean ones is a false alarm. Seconds of one processor.",
+        "",
+        f"## Tables: {len({o.case for o in narrow})} of them, means", "", *means(narrow), "",
+        f"## Wide arrays, more than {WIDE_COLUMNS} columns: {len({o.case for o in wide})}, means", "", *means(wide), "",
+        "## One by one: AUROC over the noisy ones, share flagged of the clean one", "", *detail, "",
+    ])  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rdatasets", type=Path, help="the folder `csv` of Rdatasets")
+    parser.add_argument("--out", type=Path, default=HERE / "table-classifiers.md")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    cases = [*(real(options.rdatasets) if options.rdatasets else ()), *bundled()]
+    outcomes: list[Outcome] = []
+    for case in cases:
+        two = int(case.true.max()) == 1
+        for number, (pattern, ratio) in enumerate(NOISE):
+            if two and pattern == "pair":
+                continue
+            outcomes += measure(case, pattern, min(ratio, TWO_CLASSES_MOST) if two else ratio, number)
+        print(case.name, case.x.shape, f"{sum(o.seconds for o in outcomes):.0f} s so far", flush=True)
+    command = ".venv/bin/python benchmarks/table_classifiers.py" + (" --rdatasets DIR" if options.rdatasets else "")
+    options.out.write_text(page(outcomes, command), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""How SOURCE is read: the options that every command with one has, and what of them a run remembers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from cyclopts import Parameter
+
+from labelsieve.errors import InputError
+
+if TYPE_CHECKING:
+    from labelsieve.types import LabelledData
+
+Options = TypeVar("Options", bound="SourceOptions")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SourceOptions:
+    """Options of `select`, `run`, `plan`, `corrupt` and `predict`; what is not given is as usual, or as in a run."""
+
+    root: Path | None = None
+    """Where the relative paths in a CSV begin, where that is not beside it."""
+
+    label_column: str | None = None
+    """Name of the column with the labels, where it is not called label."""
+
+    text_column: str | None = None
+    """Name of the column with the texts, where it is not called text; the other columns are left out."""
+
+    id_column: str | None = None
+    """Name of the column with the samples' ids, where it is not called id."""
+
+    def as_in(self: Options, settings: Mapping[str, Any]) -> Options:
+        """What was not given as a run's settings have it."""
+        found: dict[str, Any] = {}
+        for name in ("root", "label_column", "text_column", "id_column"):
+            kept = settings.get(name)
+            if getattr(self, name) is None and isinstance(kept, str) and kept:
+                found[name] = Path(kept) if name == "root" else kept
+        return replace(self, **found)
+
+    def read(self, source: str, **how: Any) -> LabelledData:
+        """`load_source` with these options."""
+        from labelsieve.data.source import load_source
+
+        return load_source(
+            source, root=self.root, label_column=self.label_column or "label", text_column=self.text_column,
+            id_column=self.id_column or "id", **how,
+        )  # fmt: skip
+
+
+def check_size(data: LabelledData, size: int | None) -> None:
+    """Raise InputError where --size did nothing: samples that are no pictures, or pictures that lie in an array."""
+    if size is None:
+        return
+    if data.kind != "pictures":
+        what = "texts" if data.kind == "text" else "rows of a table"
+        raise InputError(f"--size {size} is for pictures, the samples of {data.name} are {what}: leave it out")
+    if isinstance(data.x, np.ndarray) and data.x.shape[1:3] != (size, size):
+        sides = " x ".join(map(str, data.x.shape[1:3]))
+        raise InputError(
+            f"--size {size} is for pictures in files, those of {data.name} lie in an array of {sides} pixels: "
+            "leave it out, or resize the array"
+        )
+
+
+def absolute_source(source: str) -> str:
+    """A file or folder by its whole path, also behind cifar10: and the like: later commands find it from anywhere."""
+    from labelsieve.data.source import BUILT_IN, is_path
+
+    if is_path(source):
+        return absolute(source) if Path(source).exists() else source
+    if source in BUILT_IN:
+        return source
+    scheme, _, rest = source.partition(":")
+    folder, mark, query = rest.partition("?")
+    return f"{scheme}:{absolute(folder)}{mark}{query}" if folder and Path(folder).exists() else source
+
+
+def absolute(path: str | Path) -> str:
+    """Links stay what they are, unlike with Path.resolve."""
+    return os.path.abspath(path)  # noqa: PTH100

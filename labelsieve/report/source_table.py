@@ -1,0 +1,119 @@
+"""A run's source found again, and its table with every cell as it was written."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelsieve.data.cells import is_text
+from labelsieve.data.labels import id_texts
+from labelsieve.data.source import is_path
+from labelsieve.errors import InputError
+from labelsieve.report.columns import Columns
+from labelsieve.runfolder import RunFolder
+from labelsieve.types import IntArray
+
+
+def find_source(run: RunFolder, source: str) -> Path | None:
+    """The source's file or folder: as it was named, or from where the run folder lies. None where it is gone, or never
+    was one; never the run folder, which may well be called as its source is."""
+    if not source or not is_path(source):
+        return None
+    own = run.path.resolve()
+    for base in (Path(), own.parent):
+        if os.path.exists(base / source) and (base / source).resolve() != own:  # noqa: PTH110 - raises at no name
+            return base / source
+    return None
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A source's table with every cell as it was written, and which column is what."""
+
+    path: Path
+    table: Any  # pyarrow; strings where the file is CSV
+    label: str
+    root: Path
+    text: str = "text"
+    id: str = "id"
+
+    @classmethod
+    def read(cls, path: Path, settings: dict[str, Any], *, typed: bool = False) -> SourceTable:
+        """With `typed`, columns of numbers are numbers; without, every cell is the text that was written."""
+        import pyarrow as pa
+        import pyarrow.csv as pc
+        import pyarrow.parquet as pq
+
+        root = settings.get("root")
+        label = str(settings.get("label_column") or "label")
+        named = {"text": str(settings.get("text_column") or "text"), "id": str(settings.get("id_column") or "id")}
+        if path.suffix.lower() in (".parquet", ".pq"):
+            try:
+                return cls(path, pq.read_table(path), label, Path(root) if root else path.parent, **named)
+            except (pa.ArrowInvalid, OSError) as problem:
+                raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+            first = file.readline()
+        delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
+        parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        try:
+            names = ("id", "path", "text", "true", label, *named.values()) if typed else _header(path, delimiter)
+            table = pc.read_csv(
+                path,
+                parse_options=parse,
+                convert_options=pc.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+                ),
+            )
+        except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error) as problem:
+            raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
+        return cls(path, table, label, Path(root) if root else path.parent, **named)
+
+    @property
+    def names(self) -> list[str]:
+        return [str(name) for name in self.table.column_names]
+
+    @property
+    def named(self) -> str | None:
+        """The column that names the samples; None where a row's number does."""
+        wanted = (self.id, "path") if self.text == "text" else (self.id,)  # named texts win over paths
+        return next((name for name in wanted if name in self.names), None)
+
+    def row_ids(self) -> Any:
+        """What each row is called: its id, its path, else its number."""
+        import pyarrow as pa
+
+        named = self.named
+        if named is None:
+            own: Any = pa.array(np.arange(self.table.num_rows)).cast(pa.string())
+        else:
+            column = self.table.column(named)
+            # Arrow writes texts and whole numbers as Python does, only faster.
+            fast = not column.null_count and (pa.types.is_integer(column.type) or is_text(column.type))
+            own = column.cast(pa.string()).combine_chunks() if fast else pa.array(id_texts(column.to_pylist()))
+        return own
+
+    def rows_of(self, columns: Columns) -> IntArray:
+        """The table's row of each sample: -1 where the row is gone."""
+        own = self.row_ids()
+        if len(own) == len(columns) and own.equals(columns.ids):
+            return np.arange(len(columns))
+        return places(columns.ids, own)
+
+
+def places(ids: Any, among: Any) -> IntArray:
+    """Where each id stands, -1 where it does not."""
+    import pyarrow.compute as pc
+
+    found = pc.index_in(ids, value_set=among).fill_null(-1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _header(path: Path, delimiter: str) -> list[str]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return next(csv.reader(file, delimiter=delimiter), [])

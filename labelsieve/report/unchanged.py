@@ -1,0 +1,141 @@
+"""Is the source still what a run read? Whoever shows its samples or writes its rows asks first.
+
+Rows and arrays are read again as the run read them, and their fingerprint compared; of a table of pictures only the ids
+and labels are, as decoding them all would take too long. A folder's pictures are known by their names, and data sets
+that others publish do not change.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelsieve.data.source import TABLES, is_path
+from labelsieve.errors import InputError
+from labelsieve.report.columns import Columns
+from labelsieve.report.source_table import SourceTable, find_source
+from labelsieve.runfolder import RunFolder
+
+CLOCKS = 2.0  # seconds that two clocks, or a file's and the time of day, may differ
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What keeps a run and its source apart."""
+
+    told: str
+    gone: bool = False
+    numbered: bool = False  # rows are known by their number alone: another one may stand in their place
+
+
+def trouble(run: RunFolder, columns: Columns) -> Trouble | None:
+    """None where the source is there and still what it was, or where that cannot be asked."""
+    record = run.record()
+    about: dict[str, Any] = record.get("data") or {}
+    source = str(about.get("source") or "")
+    if not source or not is_path(source):
+        return None
+    path = find_source(run, source)
+    if path is None:
+        return Trouble(f"{source} is not there any more: its samples cannot be shown", gone=True)
+    suffix = path.suffix.lower()
+    if path.is_dir() or not about.get("fingerprint") or suffix not in (*TABLES, ".npz") or _untouched(path, record):
+        return None
+    by_number, how = True, ""
+    try:
+        table = SourceTable.read(path, record.get("settings") or {}) if suffix in TABLES else None
+        by_number = table is None or table.named is None
+        how = _difference(table, columns, record) if table is not None else ""
+        # The fingerprint has the last word, unless another version may have read the rows differently.
+        if (about.get("kind") != "pictures" or table is None) and _same_version(record):
+            same = _same_rows(run, path, columns, record)
+            how = "" if same else how or "its rows, or their order, are not what they were"
+    except InputError as problem:
+        how = how or str(problem)
+    if not how:
+        return None
+    return Trouble(f"{source} changed since {run.path} was begun: {how}", numbered=by_number)
+
+
+def _untouched(path: Path, record: dict[str, Any]) -> bool:
+    """Nobody wrote, renamed or copied the file since the run read it: reading a million rows again is spared."""
+    began = (record.get("stages") or {}).get("select", {}).get("started")
+    try:
+        since = datetime.fromisoformat(began).timestamp()
+    except (TypeError, ValueError):
+        return False
+    about = path.stat()
+    return max(about.st_mtime, about.st_ctime) < since - CLOCKS
+
+
+def _difference(table: SourceTable, columns: Columns, record: dict[str, Any]) -> str:
+    """The first sample that is gone, or has another label; else how many rows there are."""
+    at = table.rows_of(columns)
+    if (at < 0).any():
+        return f"it no longer has the sample {columns.id(int(np.argmin(at)))!r}"
+    settings = record.get("settings") or {}
+    if not settings.get("labels") and table.label in table.names:
+        cells = table.table.column(table.label).take(at).to_pylist()
+        now = np.array([str(cell).strip() for cell in cells], dtype=object)
+        before = np.array([*columns.classes, ""], dtype=object)[columns.label]
+        other = np.flatnonzero(now != before)
+        if len(other):
+            first = int(other[0])
+            return f"the label of {columns.id(first)!r} was {before[first]!r} and is {now[first]!r} now"
+    read = len(columns) + int((record.get("data") or {}).get("skipped") or 0)
+    if table.table.num_rows != read:
+        return f"it has {table.table.num_rows:,} rows, and had {read:,}"
+    return ""
+
+
+def _same_version(record: dict[str, Any]) -> bool:
+    from labelsieve import __version__
+
+    return bool((record.get("versions") or {}).get("labelsieve") == __version__)
+
+
+def _same_rows(run: RunFolder, path: Path, columns: Columns, record: dict[str, Any]) -> bool:
+    from labelsieve.data.labels import LabelFile
+    from labelsieve.data.source import load_source
+    from labelsieve.runfolder import fingerprint
+
+    settings = record.get("settings") or {}
+    files: list[LabelFile | None] = [None]
+    if settings.get("labels"):
+        # That file may have changed or gone since: what it said is in labels.csv, what it left out in skipped.csv.
+        names = [str(columns.name(code)) for code in columns.label.tolist()]
+        said = dict(zip(columns.ids.to_pylist(), names, strict=True))
+        kept = LabelFile(
+            Path(str(settings["labels"])), said, None, dropped=frozenset(id for id, _ in read_skipped(run))
+        )
+        files = [kept, LabelFile(kept.path, said, None, partial=True, dropped=kept.dropped)]
+    root = settings.get("root")
+    for labels in files:
+        data = load_source(
+            str(path),
+            labels=labels,
+            label_column=str(settings.get("label_column") or "label"),
+            text_column=settings.get("text_column"),
+            id_column=str(settings.get("id_column") or "id"),
+            root=Path(root) if root else None,
+            size=settings.get("size"),
+        )
+        if fingerprint(data) == record["data"]["fingerprint"]:
+            return True
+    return False
+
+
+def read_skipped(run: RunFolder) -> list[tuple[str, str]]:
+    """Ids and reasons of what a run left out."""
+    try:
+        with (run / "skipped.csv").open(newline="", encoding="utf-8") as file:
+            return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
+    except FileNotFoundError:
+        return []
+    except (ValueError, csv.Error) as problem:
+        raise InputError(f"{run / 'skipped.csv'} is damaged: {problem}") from None

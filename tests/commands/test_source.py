@@ -1,0 +1,122 @@
+"""The options of reading a source: the same in five commands, remembered by a run, refused where they do nothing."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.cli import make_app, run
+from labelsieve.commands.source import SourceOptions, absolute_source, check_size
+from labelsieve.data.make_webvision import make
+from labelsieve.errors import InputError
+from labelsieve.runfolder import RunFolder
+from labelsieve.types import LabelledData
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def ids_of(path: Path) -> list[str]:
+    with path.open(newline="") as file:
+        return [row["id"] for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("command", ["select", "run", "plan", "corrupt", "predict"])
+def test_five_commands_have_the_same_ones(command: str) -> None:
+    names = {argument.name for argument in make_app()[command].assemble_argument_collection()}
+    assert {"--root", "--label-column", "--text-column", "--id-column"} <= names
+
+
+def test_what_is_not_given_is_as_in_a_run() -> None:
+    settings = {"label_column": "kind", "id_column": "key", "root": "/pictures", "text_column": None, "seed": 3}
+    assert SourceOptions(id_column="id").as_in(settings) == SourceOptions(Path("/pictures"), "kind", None, "id")
+    assert SourceOptions().as_in({"label_column": ["odd"], "root": 3}) == SourceOptions()
+
+
+def test_predict_reads_new_rows_as_the_run_read_its_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"k{i},{rng.normal(5 * (i % 2)):.3f},{'ab'[i % 2]}" for i in range(60)]
+    (here / "t.csv").write_text("\n".join(["key,x,kind", *rows]))
+    line = "run t.csv --id-column key --label-column kind --model logistic --iterations 1 --train-epochs 2 --out run"
+    assert run(line.split()) == 0
+    (here / "new.csv").write_text("key,x\nk7,0.1\nk9,5.2\n")
+    assert run("predict run new.csv --to p.csv".split()) == 0
+    assert ids_of(here / "p.csv") == ["k7", "k9"]
+    (here / "other.csv").write_text("number,x\nn1,0.1\nn2,5.2\n")
+    assert run("predict run other.csv --to q.csv --id-column number".split()) == 0
+    assert ids_of(here / "q.csv") == ["n1", "n2"]
+    capsys.readouterr()
+    assert run("predict run other.csv --to r.csv".split()) == 2
+    assert "no column 'key' for --id-column" in capsys.readouterr().err
+
+
+def test_the_advised_text_column_is_there_to_be_given(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("fig and plum and pear {}", "zinc and tin and iron {}")
+    rows = [f"n{i},{words[i % 2].format(i)},{words[1 - i % 2].format(i)},{'ab'[i % 2]}" for i in range(40)]
+    (here / "t.csv").write_text("\n".join(["number,body,title,label", *rows]))
+    for line in ("corrupt t.csv --out l.csv", "plan t.csv --seconds 0.2 --device cpu"):
+        assert run(line.split()) == 2
+        assert "name one with --text-column" in capsys.readouterr().err
+        assert run([*line.split(), "--text-column", "body", "--id-column", "number"]) == 0
+    assert ids_of(here / "l.csv")[:2] == ["n0", "n1"]
+    assert run("run t.csv --text-column body --id-column number --iterations 1 --train-epochs 2 --out run".split()) == 0
+    (here / "new.csv").write_text("number,words\n1,fig and pear\n2,zinc and tin\n")
+    assert run("predict run new.csv --to p.csv --text-column words".split()) == 0
+    assert ids_of(here / "p.csv") == ["1", "2"]
+
+
+def test_plan_takes_labels_from_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "t.csv").write_text("id,x\n" + "".join(f"s{i},{i % 2 + i / 100}\n" for i in range(40)))
+    (here / "l.csv").write_text("id,label\n" + "".join(f"s{i},{'ab'[i % 2]}\n" for i in range(40)))
+    assert run("plan t.csv --labels l.csv --seconds 0.2 --device cpu --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["wanted"]["samples"] == 40
+
+
+def test_a_source_is_found_from_anywhere(here: Path) -> None:
+    (here / "cifar").mkdir()
+    (here / "t.csv").write_text("")
+    assert absolute_source("t.csv") == f"{here}/t.csv"
+    assert absolute_source("cifar10:cifar") == f"cifar10:{here}/cifar"
+    assert absolute_source("cifar10n:cifar?labels=worse&split=test") == f"cifar10n:{here}/cifar?labels=worse&split=test"
+    for whole in ("digits", "hf:imdb", "hf:imdb?split=test", "webvision:", "nowhere.csv", f"hf:{here}/cifar"):
+        assert absolute_source(whole) == whole
+
+
+def test_a_scheme_s_folder_is_absolute_in_the_record(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(here / "wv", classes=2, train=8, validation=1, side=32, wrong=0.0)
+    line = "select webvision:wv?classes=2&side=16 --model small-cnn --epochs 1 --iterations 1 --device cpu --out run"
+    assert run(line.split()) == 0
+    assert run("select webvision:wv?classes=2 --size 16 --model fast --out no".split()) == 2
+    assert "are read when they are needed: choose another model" in capsys.readouterr().err  # no --size can help
+    assert RunFolder("run").record()["data"]["source"] == f"webvision:{here}/wv?classes=2&side=16"
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert run("train ../run --train-epochs 1 --network small-cnn --device cpu".split()) == 0
+
+
+def pictures(side: int) -> LabelledData:
+    x = np.zeros((4, side, side, 3), dtype=np.uint8)
+    return LabelledData(x, np.arange(4) % 2, ("a", "b"), np.array(list("0123")), "pictures", name="p")
+
+
+def test_a_size_that_does_nothing_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_size(pictures(16), None)
+    check_size(pictures(16), 16)
+    with pytest.raises(InputError, match="--size 8 is for pictures in files, those of p lie in an array of 16 x 16"):
+        check_size(pictures(16), 8)
+    np.savez(here / "p.npz", x=np.zeros((20, 6, 6, 3), dtype=np.uint8), y=np.arange(20) % 2)
+    for line in ("select p.npz --size 8 --model fast --out run", "run p.npz --size 8 --out run", "plan p.npz --size 8"):
+        assert run(line.split()) == 2
+        assert "lie in an array of 6 x 6 pixels: leave it out, or resize the array" in capsys.readouterr().err
+    assert not (here / "run").exists()
+    assert run("select digits --size 8 --out run".split()) == 2
+    assert "--size 8 is for pictures, the samples of digits are rows of a table" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from PIL import Image
+
+from labelsieve.data.source import load_source
+from labelsieve.report.columns import read_columns
+from labelsieve.report.unchanged import trouble
+
+
+def found(run):
+    return trouble(run, read_columns(run / "labels.csv", run.read_summary()["classes"]))
+
+
+def test_a_table_of_pictures_is_known_by_its_ids_and_labels(runs, tmp_path):
+    for i in range(6):
+        Image.new("RGB", (8, 8), (40 * i, 0, 0)).save(tmp_path / f"{i}.png")
+    source = tmp_path / "list.csv"
+    lines = ["path,label", *(f"{i}.png,{'ab'[i % 2]}" for i in range(6))]
+    source.write_text("\n".join(lines) + "\n")
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    assert found(run) is None
+    source.write_text("\n".join([*lines[:6], "5.png,c"]) + "\n")
+    assert found(run).told.endswith("the label of '5.png' was 'b' and is 'c' now") and not found(run).numbered
+    source.write_text("\n".join([*lines, "0.png,a"]) + "\n")
+    assert found(run).told.endswith("it has 7 rows, and had 6")
+    source.write_text("\n".join(lines[:6]) + "\n")
+    assert found(run).told.endswith("it no longer has the sample '5.png'")
+
+
+def test_an_array_is_known_by_its_content(runs, tmp_path):
+    source, x, y = tmp_path / "a.npz", np.arange(12.0).reshape(6, 2), np.array([0, 1] * 3)
+    np.savez(source, x=x, y=y)
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    assert found(run) is None
+    np.savez(source, x=x[::-1], y=y)
+    assert found(run).numbered and "rows, or their order" in found(run).told
+    source.write_bytes(b"no archive")
+    assert found(run).numbered and "changed since" in found(run).told
+
+
+def test_a_table_that_cannot_be_read_any_more_is_a_changed_one(runs, tmp_path):
+    run = runs.text(tmp_path)
+    for damaged in (b"\xff\xfe\x00id", b"id,label\nmail-0000,a,b,c\n", b""):
+        (tmp_path / "mails.csv").write_bytes(damaged)
+        assert found(run).numbered and "changed since" in found(run).told  # no sample of it is shown
+    (tmp_path / "t.parquet").write_bytes(b"no table")
+    run.update(data={**run.record()["data"], "source": str(tmp_path / "t.parquet")})
+    assert found(run).numbered and "changed since" in found(run).told
+
+
+def test_what_another_version_read_is_compared_by_ids_and_labels(runs, tmp_path):
+    run = runs.text(tmp_path)
+    run.update(versions={"labelsieve": "0.0"}, data={**run.record()["data"], "fingerprint": "read in another way"})
+    assert found(run) is None
+    source = tmp_path / "mails.csv"
+    source.write_text(source.read_text().replace(",praise,", ",thanks,"))
+    assert "was 'praise' and is 'thanks' now" in found(run).told
+
+
+def test_rows_that_the_run_left_out_do_not_make_it_another_source(runs, tmp_path):
+    source = tmp_path / "t.csv"
+    source.write_text("text,label\n" + "".join(f"{'' if i == 4 else f'text {i} is'},{'ab'[i % 2]}\n" for i in range(9)))
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    assert len(data.skipped) == 1 and found(run) is None
+
+
+def test_sources_that_nobody_can_ask(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    assert found(run) is None  # a folder's pictures are known by their names
+    (tmp_path / "shapes").rename(tmp_path / "moved")
+    assert found(run).gone
+    run.update(data={**run.record()["data"], "source": "digits"})
+    assert found(run) is None
+
+
+def test_a_file_that_nobody_touched_is_not_read_again(runs, tmp_path):
+    run = runs.text(tmp_path)
+    record = run.record()
+    later = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()
+    stages = {"select": {**record["stages"]["select"], "started": later}}
+    run.update(stages=stages, data={**record["data"], "fingerprint": "of other rows"})
+    assert found(run) is None
+    (tmp_path / "mails.csv").rename(tmp_path / "elsewhere.csv")  # as old as it was, and yet another file
+    (tmp_path / "elsewhere.csv").rename(tmp_path / "mails.csv")
+    run.update(stages={"select": {**stages["select"], "started": record["stages"]["select"]["started"]}})
+    assert "changed since" in found(run).told
