@@ -69,10 +69,19 @@ def test_all_mistakes_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> No
         assert option in line
     arguments = (
         "select digits --out run --method odd --iterations 0 --remove-ratio q --epochs 0 --protocol no --labels no.csv"
+        " --root nowhere"
     )
     assert run(arguments.split()) == 2
     line = one_line(capsys)
-    for part in ("--method", "n_iterations", "--remove-ratio", "--epochs", "no.csv is not there"):
+    for part in (
+        "--method",
+        "--iterations:",
+        "--remove-ratio",
+        "--epochs",
+        "--protocol:",
+        "no.csv is not there",
+        "--root nowhere is",
+    ):
         assert part in line
     assert not Path("run").exists()
 

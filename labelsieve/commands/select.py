@@ -87,14 +87,12 @@ package.module:Name of a scikit-learn classifier or a torch factory."""
         problems.check(known, f"--device {self.device!r} is not known: choose auto, cpu, cuda or mps")
         problems.check(self.loss in LOSSES, f"--loss {self.loss!r} is not known: choose ce or gce")
         ratio = problems.attempt(_number_or_auto, self.remove_ratio)
-        settings = problems.attempt(
-            INCVSettings,
-            n_iterations=self.iterations,
-            remove_ratio="auto" if ratio is None else ratio,
-            pattern=self.pattern,
-            repeats=self.repeats,
-            protocol=self.protocol,
-        )
+        problems.check(self.root is None or self.root.is_dir(), f"--root {self.root} is not a folder")
+        asked: dict[str, Any] = {
+            "n_iterations": self.iterations, "remove_ratio": "auto" if ratio is None else ratio,
+            "pattern": self.pattern, "repeats": self.repeats, "protocol": self.protocol,
+        }  # fmt: skip
+        settings = problems.attempt(INCVSettings, **asked) if _each_is_fine(problems, asked) else None
         return settings, problems.attempt(read_label_file, self.labels) if self.labels is not None else None
 
     def load(self, source: str, file: LabelFile | None, staging: Path, progress: Progress) -> LabelledData:
@@ -246,6 +244,22 @@ def describe(summary: dict[str, Any]) -> list[str]:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else percent(value)
+
+
+def _each_is_fine(problems: Problems, asked: dict[str, Any]) -> bool:
+    """Every setting by itself, so that all that are wrong are told, by the names they have on the command line."""
+    from labelsieve.errors import InputError
+    from labelsieve.selection.settings import INCVSettings
+
+    fine = True
+    for name, value in asked.items():
+        try:
+            INCVSettings(**{name: value})
+        except InputError as problem:
+            option = "--iterations" if name == "n_iterations" else f"--{name.replace('_', '-')}"
+            problems.check(False, str(problem).replace(f"{name}:", f"{option}:", 1))
+            fine = False
+    return fine
 
 
 def _number_or_auto(text: str) -> Any:

@@ -293,8 +293,8 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
 def which_epoch(best_until: int) -> str:
     """In words."""
     if best_until < 1:
-        return "the last epoch selects"
-    return f"the best epoch selects up to iteration {best_until}, then the last one"
+        return "a network's last epoch selects"
+    return f"a network's best epoch selects up to iteration {best_until}, then its last one"
 
 
 def best_of_both(
