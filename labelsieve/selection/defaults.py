@@ -68,7 +68,8 @@ def named_classifier(name: str, samples: int = 0) -> Any:
     if name == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
-        return RandomForestClassifier(100, min_samples_leaf=max(1, samples // LEAF_SHARE))
+        # Leaves of one sample repeat single wrong labels.
+        return RandomForestClassifier(100, min_samples_leaf=max(2, samples // LEAF_SHARE))
     if name == "boosting":
         from sklearn.ensemble import HistGradientBoostingClassifier
 

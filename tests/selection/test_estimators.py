@@ -150,7 +150,7 @@ def test_texts_sparse_frames_and_missing_values():
 def test_default_grows_with_the_data():
     small, large = (default_estimator(np.zeros((n, 2))) for n in (10, 100_000))
     assert isinstance(small, RandomForestClassifier) and isinstance(large, RandomForestClassifier)
-    assert (small.min_samples_leaf, large.min_samples_leaf) == (1, 5)
+    assert (small.min_samples_leaf, large.min_samples_leaf) == (2, 5)
     assert "svc" in default_estimator(np.zeros((10, 101))).named_steps
     wide = default_estimator(np.zeros((6000, 101)))
     assert isinstance(wide, ExtraTreesClassifier) and wide.min_samples_leaf == 3
