@@ -1,7 +1,7 @@
 """The classifier that is used when none is given, by what the samples are.
 
 Texts: TF-IDF and logistic regression. Sparse: logistic regression. Tables: a random forest. On the real and made tables
-of benchmarks/table-classifiers.md it selects best, reads the noise best and cries wolf least on clean but hard ones.
+of benchmarks/table-classifiers.md it selects and ranks best, and cries wolf least on clean but hard ones.
 Wide arrays, as networks' features are, tell little in each column and much in all: there a support vector machine is
 better by far, while it is a matter of seconds; then extremely randomised trees.
 """
