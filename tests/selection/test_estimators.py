@@ -158,7 +158,7 @@ def test_default_grows_with_the_data():
 
 
 def test_default_does_not_take_hard_for_wrong():
-    """Clean labels that a third of the columns decide by a rule: a smooth classifier misses it and cries wolf."""
+    """Clean labels that half of the columns decide by a rule: a smooth classifier misses it and cries wolf."""
     x = np.random.default_rng(0).uniform(-1, 1, (1500, 6))
     true = ((x[:, 0] > 0) * 2 + (x[:, 1] * x[:, 2] > 0)).astype(int)
     forest, smooth = (INCV(name, random_state=0, n_iterations=1).fit(x, true) for name in (None, "svm"))
