@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from labelsieve.data.labels import OTHERS
 from labelsieve.data.leftout import EMPTY_TEXT, NO_LABEL
 from labelsieve.data.source import TABLES
-from labelsieve.data.spreadsheet import neutral as neutral
 from labelsieve.errors import InputError
 from labelsieve.export_csv import Dialect, write_csv
 from labelsieve.export_folder import safe_name, write_folder

@@ -7,15 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
-from labelsieve.export import default_target, export, neutral
-from labelsieve.export_folder import Names, safe_name
+from labelsieve.export import default_target, export
 
 _spec = importlib.util.spec_from_file_location("export_runs", Path(__file__).parent / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
@@ -224,39 +221,6 @@ def test_names_that_would_escape_are_made_safe(tmp_path):
     folders = sorted(path.name for path in (tmp_path / "out" / "inner").iterdir())
     assert folders == ["_", "_.._evil", "_etc_passwd", "a_b_c"] and set(tmp_path.parent.glob("*")) == there
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["inner"]
-
-
-@given(st.text())
-def test_any_name_is_one_harmless_part_of_a_path(name):
-    safe = safe_name(name)
-    assert safe and safe not in (".", "..") and not set(safe) & set('/\\:*?"<>|\0\n\r\t') and not safe.startswith(".")
-    assert len(safe.encode()) <= 151 and Path("x", safe).name == safe
-    assert safe_name("con.txt") == "_con.txt" and safe_name("NUL") == "_NUL"
-
-
-@given(st.lists(st.sampled_from(["a.png", "A.PNG", "a/.png", "b", "B", "b-2", ""]), max_size=12))
-def test_names_are_given_once_whatever_the_case(wanted):
-    names = Names()
-    taken = [names.take(name).casefold() for name in wanted]
-    assert len(set(taken)) == len(taken)
-
-
-@pytest.mark.parametrize(
-    ("cell", "written"),
-    [("=1+1", "'=1+1"), ("+A1", "'+A1"), ("-2+3", "'-2+3"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"),
-     ("\r=1", "'\r=1"), ("＝1", "'＝1"), ("-1.5", "-1.5"), ("+3e-7", "+3e-7"), ("-.5", "-.5"),
-     ("a=b", "a=b"), ("", ""), ("-", "'-")],
-)  # fmt: skip
-def test_cells_that_a_spreadsheet_would_run(cell, written):
-    assert neutral(cell) == written
-
-
-def test_formulas_are_neutralised_unless_raw(tmp_path):
-    run = runs.text(tmp_path, classes=("=HYPERLINK(1)", "payment", "praise"))
-    export(run, what="cleaned", to=tmp_path / "safe.csv")
-    export(run, what="cleaned", to=tmp_path / "raw.csv", raw=True)
-    assert {row["label"][0] for row in rows_of(tmp_path / "safe.csv")} == {"'", "p"}
-    assert {row["label"][0] for row in rows_of(tmp_path / "raw.csv")} == {"=", "p"}
 
 
 def test_the_originals_and_the_run_are_out_of_reach(tmp_path):
@@ -511,29 +475,6 @@ def test_suspects_of_a_table_are_its_own_rows(tmp_path):
     (tmp_path / "t").mkdir()
     export(runs.table(tmp_path / "t"), what="suspects", to=tmp_path / "t.csv")
     assert list(rows_of(tmp_path / "t.csv")[0])[:3] == ["id", "rooms", "area m2"]  # the row's number names it
-
-
-@pytest.mark.parametrize(("delimiter", "end", "mark"), [(";", "\r\n", "\ufeff"), ("\t", "\n", ""), (",", "\r\n", "")])
-def test_what_is_written_looks_like_its_source(tmp_path, delimiter, end, mark):
-    run = runs.text(tmp_path)
-    source = tmp_path / ("mails.tsv" if delimiter == "\t" else "mails.csv")
-    with (tmp_path / "mails.csv").open(newline="") as file:
-        rows = list(csv.reader(file))
-    (tmp_path / "mails.csv").unlink()
-    with source.open("w", newline="", encoding="utf-8") as file:
-        file.write(mark)
-        csv.writer(file, delimiter=delimiter, lineterminator=end).writerows(rows)
-    run.update(data={**run.record()["data"], "source": str(source)})
-    runs.as_read(run)
-    done = export(run, to=tmp_path / f"out{source.suffix}", undecided="keep")
-    assert done.path.read_bytes() == source.read_bytes()
-    assert default_target(run.record(), source, "cleaned").suffix == source.suffix
-    if delimiter == "\t":
-        export(run, to=tmp_path / "out.csv", undecided="keep")
-        assert rows_of(tmp_path / "out.csv")[0]["id"] == "mail-0000"
-    else:
-        with pytest.raises(InputError, match=r"a \.csv or \.parquet file"):
-            export(run, to=tmp_path / "out.tsv")
 
 
 def test_rows_that_were_not_judged_stay_in_the_table(tmp_path):

@@ -102,19 +102,18 @@ def branch(run: RunFolder, out: RunFolder) -> None:
 
 def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = None) -> LabelledData:
     """The samples of a run, read again as its selection read them; refused where they changed since."""
-    from labelsieve.commands.source import SourceOptions
     from labelsieve.data.labels import read_label_file
+    from labelsieve.data.source import as_read, load_source
     from labelsieve.runfolder import fingerprint
 
     record = run.record()
     about, settings = record.get("data"), record.get("settings", {})
     if about is None or not about.get("source"):
         raise InputError(f"{run.path} does not say where its samples are: run `labelsieve select` first")
-    reading = SourceOptions().as_in(settings)
-    data = reading.read(
+    data = load_source(
         about["source"],
+        **as_read(settings),
         labels=read_label_file(settings["labels"]) if settings.get("labels") else None,
-        size=settings.get("size"),
         staging=staging or run / "staged",
         progress=progress,
     )

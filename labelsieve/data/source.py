@@ -9,10 +9,10 @@ digits           embedded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -166,6 +166,16 @@ def _read(
     if path.is_file():
         raise InputError(f"{source} is no kind of file that can be read: give {KNOWN}")
     raise InputError(f"{source} is not there: give {KNOWN}")
+
+
+def as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How a run's settings have `load_source` read its source."""
+    root = settings.get("root")
+    return {
+        "label_column": str(settings.get("label_column") or "label"), "text_column": settings.get("text_column"),
+        "id_column": str(settings.get("id_column") or "id"), "root": Path(root) if root else None,
+        "size": settings.get("size"),
+    }  # fmt: skip
 
 
 def check_classes(data: LabelledData) -> None:

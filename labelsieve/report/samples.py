@@ -196,22 +196,11 @@ def _from_loader(source: str, settings: dict[str, Any], name: Callable[[int], st
 
         with lock:
             if not loaded:
-                from labelsieve.data.source import load_source
+                from labelsieve.data.source import as_read, load_source
 
                 if not source:
                     raise InputError("this run does not say where its samples came from")
-                root = settings.get("root")
-                loaded.append(
-                    load_source(
-                        source,
-                        labelled=False,
-                        label_column=settings.get("label_column") or "label",
-                        text_column=settings.get("text_column"),
-                        id_column=settings.get("id_column") or "id",
-                        root=Path(root) if root else None,
-                        size=settings.get("size"),
-                    )
-                )
+                loaded.append(load_source(source, labelled=False, **as_read(settings)))
                 place.update((id, i) for i, id in enumerate(loaded[0].ids.tolist()))
         data = loaded[0]
         named = name(0) in place  # else the source has other names for its samples by now, in the order they had

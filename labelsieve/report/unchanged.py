@@ -101,7 +101,7 @@ def _same_version(record: dict[str, Any]) -> bool:
 
 def _same_rows(run: RunFolder, path: Path, columns: Columns, record: dict[str, Any]) -> bool:
     from labelsieve.data.labels import LabelFile
-    from labelsieve.data.source import load_source
+    from labelsieve.data.source import as_read, load_source
     from labelsieve.runfolder import fingerprint
 
     settings = record.get("settings") or {}
@@ -114,17 +114,8 @@ def _same_rows(run: RunFolder, path: Path, columns: Columns, record: dict[str, A
             Path(str(settings["labels"])), said, None, dropped=frozenset(id for id, _ in read_skipped(run))
         )
         files = [kept, LabelFile(kept.path, said, None, partial=True, dropped=kept.dropped)]
-    root = settings.get("root")
     for labels in files:
-        data = load_source(
-            str(path),
-            labels=labels,
-            label_column=str(settings.get("label_column") or "label"),
-            text_column=settings.get("text_column"),
-            id_column=str(settings.get("id_column") or "id"),
-            root=Path(root) if root else None,
-            size=settings.get("size"),
-        )
+        data = load_source(str(path), labels=labels, **as_read(settings))
         if fingerprint(data) == record["data"]["fingerprint"]:
             return True
     return False

@@ -37,7 +37,7 @@ from labelsieve.selection.outcome import JudgedSelection, finish
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.shared_rows import rows_to_one
-from labelsieve.selection.state import INCVState
+from labelsieve.selection.state import NOT_JUDGED, INCVState
 from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, label_right, unmixed
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
 
@@ -212,7 +212,7 @@ def measured(
     state = with_measured_noise(with_judgement(state, given, estimate), estimate, settings)
     for code in np.unique(given[state.unjudged]).tolist():
         named, labels_of_it = names[code] if names is not None else code, int(np.sum(given == code))
-        note = f"class {named!r} ({labels_of_it} labels) is hardly ever predicted: its labels are not judged, and stay"
+        note = f"class {named!r} ({labels_of_it} labels) is hardly ever predicted: {NOT_JUDGED}, and stay"
         state = replace(state, notes=(*state.notes, note))
     if unmixes:
         note = "mistakes prefer some classes: what networks predict is corrected for it before it selects"

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from labelsieve.errors import InputError
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray
 
+NOT_JUDGED = "its labels are not judged"  # in the note on a class, by which the pages know it again
+
 
 @dataclass(frozen=True)
 class INCVState:
