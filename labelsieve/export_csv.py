@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from labelsieve.data.spreadsheet import neutral
+from labelsieve.data.table import delimiter_of
 from labelsieve.files import atomic_writer
 
-DELIMITERS = (",", "\t", ";")
 BATCH = 50_000  # rows at a time
 
 
@@ -26,9 +26,7 @@ class Dialect:
     def of(cls, source: Path) -> Dialect:
         with source.open("rb") as file:
             first = file.readline()
-        text = first.decode("utf-8-sig", "replace")
-        delimiter = next((one for one in DELIMITERS if one in text), ",")
-        return cls(delimiter, "\r\n" if first.endswith(b"\r\n") else "\n", first.startswith(codecs.BOM_UTF8))
+        return cls(delimiter_of(source), "\r\n" if first.endswith(b"\r\n") else "\n", first.startswith(codecs.BOM_UTF8))
 
 
 def write_csv(target: Path, table: Any, *, raw: bool, dialect: Dialect) -> None:

@@ -188,7 +188,7 @@ class _Lines:
         assert self.path is not None
         starts, before = [], 0
         with _long_cells(), self.path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-            rows = csv.reader(file, delimiter=_delimiter(self.path))
+            rows = csv.reader(file, delimiter=delimiter_of(self.path))
             for row in rows:
                 if row:
                     starts.append(before + 1)
@@ -206,7 +206,7 @@ def _long_cells() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _delimiter(path: Path) -> str:
+def delimiter_of(path: Path) -> str:
     """Tab or semicolon where the first line has no comma but those."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         first = file.readline()
@@ -221,7 +221,7 @@ def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty")
     try:
-        delimiter = _delimiter(path)
+        delimiter = delimiter_of(path)
         with _long_cells(), path.open(newline="", encoding="utf-8-sig") as file:
             header = next(csv.reader(file, delimiter=delimiter), [])
         repeated = {name for name in header if header.count(name) > 1}
@@ -242,7 +242,7 @@ def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
 def _what_is_wrong(path: Path, error: Exception) -> str:
     """Arrow counts rows of its own; a person counts lines."""
     with _long_cells(), path.open(newline="", encoding="utf-8", errors="replace") as file:
-        rows = csv.reader(file, delimiter=_delimiter(path))
+        rows = csv.reader(file, delimiter=delimiter_of(path))
         try:
             width, before = None, 0
             for row in rows:

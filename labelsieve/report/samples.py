@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
-from labelsieve.report.source_table import SourceTable as SourceTable
-from labelsieve.report.source_table import find_source as find_source
+from labelsieve.report.source_table import SourceTable, find_source
 from labelsieve.report.unchanged import trouble
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import Kind

@@ -13,6 +13,7 @@ import numpy as np
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import id_texts
 from labelsieve.data.source import is_path
+from labelsieve.data.table import delimiter_of
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
 from labelsieve.runfolder import RunFolder
@@ -57,9 +58,7 @@ class SourceTable:
                 return cls(path, pq.read_table(path), label, Path(root) if root else path.parent, **named)
             except (pa.ArrowInvalid, OSError) as problem:
                 raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-            first = file.readline()
-        delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
+        delimiter = delimiter_of(path)
         parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
             names = ("id", "path", "text", "true", label, *named.values()) if typed else _header(path, delimiter)

@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from labelsieve.report.columns import read_columns
-from labelsieve.report.samples import Missing, Picture, Row, Samples, Text, find_source, open_samples, render
+from labelsieve.report.samples import Missing, Picture, Row, Samples, Text, open_samples, render
+from labelsieve.report.source_table import find_source
 from labelsieve.runfolder import RunFolder
 
 
