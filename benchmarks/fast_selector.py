@@ -6,7 +6,8 @@
 
 Writes fast-selector.json and the page fast-selector.md beside it; runs with other settings are added to what is there.
 Every selection runs alone, as a user's would, and is timed from its first training to its last verdict; the pictures
-are on the device before. Protocol `auto` is told nothing, `paper` the pattern. Needs torch and numpy.
+are on the device before. Protocol `auto` is told nothing, `paper` the pattern. Needs torch and numpy, and where git
+cannot tell the commit LABELSIEVE_COMMIT.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from labelsieve.experiments.bench import Bench, open_bench, synthetic
 from labelsieve.experiments.evaluate import selection_results
 from labelsieve.experiments.noise_estimate import given_labels
 from labelsieve.experiments.paper import FIGURE_4
-from labelsieve.experiments.records import device_name, versions
+from labelsieve.experiments.records import commit, device_name, versions
 from labelsieve.experiments.settings import TABLE_1, Noise
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
@@ -114,7 +115,7 @@ def page(runs: list[dict[str, Any]]) -> str:
         text += (
             f"## {repeats} split{'s' * (repeats > 1)} an iteration, {iterations} iterations\n\n"
             f"{run['data']}, {run['device']}, torch {run['versions']['torch']}; {run['schedule']['epochs']} epochs,"
-            f" batch {run['batch_size']}, seed {run['seed']}. On clean labels:"
+            f" batch {run['batch_size']}, seed {run['seed']}; commit {run['commit'][:7]}. On clean labels:"
             f" {100 * clean['test_accuracy']:.2f} % on the test pictures.\n\n"
             "| noise | true ratio | read as | seconds | " + " | ".join(str(1 + k) for k in range(iterations))
             + " | ResNet-32 | paper |\n" + "|---" * (6 + iterations) + "|\n"
@@ -200,6 +201,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "data": bench.name,
         "device": device_name(str(trainer.store.device)),
         "versions": versions(),
+        "commit": commit(),
         "schedule": trainer.schedule.settings(),
         "batch_size": args.batch_size,
         "widths": list(args.widths),

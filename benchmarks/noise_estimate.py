@@ -3,9 +3,11 @@
     python3 benchmarks/noise_estimate.py --data DIR                     ResNet-32: about 6 minutes on an H200
     python3 benchmarks/noise_estimate.py --data DIR --model fast        the fast selector: about 2 minutes
     python3 benchmarks/noise_estimate.py --small                        synthetic pictures, a CPU, half a minute
+    python3 benchmarks/noise_estimate.py --draw                         the page again, from the JSON
 
-Writes noise-estimate.json and noise-estimate.md to --out. Needs torch and numpy. A run that was stopped keeps the
-trainings of a finished phase (f, then g) in --work and goes on from there.
+Writes noise-estimate.json and noise-estimate.md to --out. Needs torch and numpy, and where git cannot tell the commit
+LABELSIEVE_COMMIT. A run that was stopped keeps the trainings of a finished phase (f, then g) in --work and goes on from
+there.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from labelsieve.experiments.bench import open_bench, synthetic
 from labelsieve.experiments.noise_estimate import SETTINGS, measure, page, trainer_for
-from labelsieve.experiments.records import device_name, versions
+from labelsieve.experiments.records import commit, device_name, versions
 
 HERE = Path(__file__).parent
 
@@ -36,9 +39,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/noise-estimate"), help="kept answers")
     parser.add_argument("--out", type=Path, default=HERE, help="folder of the JSON and the page")
     parser.add_argument("--small", action="store_true", help="synthetic pictures on a CPU")
+    parser.add_argument("--draw", action="store_true", help="the page alone, from the JSON in --out")
     args = parser.parse_args(arguments)
-    checkpoint = args.checkpoint or ("last" if args.model == "fast" else "auto")
     name = "noise-estimate" if args.model == "resnet32" else f"noise-estimate-{args.model}"
+    stored = args.out / f"{name}.json"
+    if not args.draw:
+        args.out.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps(measured(args), indent=1) + "\n")
+    text = drawn(json.loads(stored.read_text()))
+    stored.with_suffix(".md").write_text(text)
+    print(text)
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """What the page is drawn from."""
     if args.small:
         bench = synthetic(classes=10, samples=600, test_samples=10, mistakes=0)
         model = "fast" if args.model == "fast" else "small"
@@ -51,8 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
             args.model, bench, args.work, device=args.device, epochs=args.epochs, batch_size=args.batch_size
         )
     settings = (SETTINGS[0], SETTINGS[1], SETTINGS[-1]) if args.small else SETTINGS
-    result = measure(bench, trainer, settings=settings, seed=args.seed, checkpoint=checkpoint)
-    result |= {
+    checkpoint = args.checkpoint or ("last" if args.model == "fast" else "auto")
+    return measure(bench, trainer, settings=settings, seed=args.seed, checkpoint=checkpoint) | {
         "data": bench.name,
         "model": args.model,
         "seed": args.seed,
@@ -62,16 +76,18 @@ def main(arguments: list[str] | None = None) -> None:
         "method": {"name": trainer.method.name, **trainer.method.settings()},
         "device": device_name(str(trainer.store.device)),
         "versions": versions(),
+        "commit": commit(),
     }
-    command = f"`python3 benchmarks/noise_estimate.py --data DIR --model {args.model}`"
+
+
+def drawn(result: dict[str, Any]) -> str:
+    """The page."""
     what = (
-        f"{bench.name}, {trainer.model}, {trainer.schedule.epochs} epochs, {result['device']}:"
-        f" {result['training_seconds']:.0f} s of training for {len(settings)} settings"
+        f"{result['data']}, {result['model']}, {result['schedule']['epochs']} epochs, {result['device']}, commit"
+        f" {result['commit'][:7]}: {result['training_seconds']:.0f} s of training for {len(result['rows'])} settings"
     )
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (args.out / f"{name}.md").write_text(page(result, command=command, what=what))
-    print(page(result, command=command, what=what))
+    command = f"`python3 benchmarks/noise_estimate.py --data DIR --model {result['model']}`"
+    return page(result, command=command, what=what)
 
 
 if __name__ == "__main__":

@@ -342,6 +342,8 @@ measured on the drawn labels. HOC is simplified (labelsieve/experiments/peer_est
 
 {detections}
 
+{ranks}
+
 Expected calibration error of the probability, by setting: {calibration}.
 
 ## Clean labels
@@ -393,8 +395,31 @@ def page(result: dict[str, Any], *, command: str, what: str) -> str:
         ratios=estimates(lambda e: f"{e['ratio']:.3f} ({e['error']:.3f})", "error"),
         matrices=estimates(lambda e: f"{e['row_error']:.3f}", "row_error"),
         detections=_markdown(["setting", *tools], detections),
+        ranks=ranks([row for row in rows if row["noise_ratio"] > 0]),
         calibration="; ".join(calibration),
         clean="\n".join(f"- {line}" for line in clean) or "not measured",
+    )
+
+
+def ranks(rows: Sequence[dict[str, Any]]) -> str:
+    """How the probability orders labels beside cleanlab's score, which may see one network or our average of two."""
+
+    def lead(row: dict[str, Any], *others: str) -> float:
+        aurocs = {tool: found["auroc"] for tool, found in row["detection"].items()}
+        return aurocs["labelsieve, probability > 0.5"] - max(aurocs[f"cleanlab, {other}"] for other in others)
+
+    def told(leads: dict[str, float]) -> str:
+        behind = [f"{setting} by {-found:.4f}" for setting, found in leads.items() if found <= 0]
+        return f"higher in {len(leads) - len(behind)} of {len(leads)} settings" + (
+            f", not at {', '.join(behind)}" if behind else ""
+        )
+
+    alone = told({row["setting"]: lead(row, "f", "g") for row in rows})
+    both = told({row["setting"]: lead(row, "f and g") for row in rows})
+    return (
+        "AUROC of labelsieve's probability beside cleanlab's score on one network, `f` or `g`: "
+        f"{alone}. On `f and g`, the average that labelsieve itself makes of the two: {both}. Where mistakes are "
+        "spread evenly over the classes there is no noise to undo, and both order labels by nearly the same average."
     )
 
 

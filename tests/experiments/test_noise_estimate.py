@@ -12,7 +12,15 @@ import torch
 
 from labelsieve import metrics, noise, theory
 from labelsieve.experiments.bench import synthetic
-from labelsieve.experiments.noise_estimate import calibration_error, given_labels, measure, page, row_error, trainer_for
+from labelsieve.experiments.noise_estimate import (
+    calibration_error,
+    given_labels,
+    measure,
+    page,
+    ranks,
+    row_error,
+    trainer_for,
+)
 from labelsieve.experiments.peer_estimators import (
     calibrated_joint,
     confident_issues,
@@ -138,6 +146,16 @@ def test_a_measurement_keeps_what_it_trained(model, tmp_path):
     assert "| symmetric-0.3 |" in text and "Share flagged" in text
     row = result["rows"][1]
     assert row["estimates"]["Eq. 4"]["error"] == abs(row["estimates"]["Eq. 4"]["ratio"] - row["noise_ratio"])
+
+
+def test_ranks_tell_where_cleanlab_orders_better():
+    def row(setting, *aurocs):
+        tools = ("labelsieve, probability > 0.5", "cleanlab, f", "cleanlab, g", "cleanlab, f and g")
+        return {"setting": setting, "detection": {t: {"auroc": a} for t, a in zip(tools, aurocs, strict=True)}}
+
+    text = ranks([row("symmetric-0.2", 0.95, 0.9, 0.94, 0.96), row("pair-0.4", 0.97, 0.8, 0.98, 0.9)])
+    assert "`f` or `g`: higher in 1 of 2 settings, not at pair-0.4 by 0.0100." in text
+    assert "of the two: higher in 1 of 2 settings, not at symmetric-0.2 by 0.0100." in text
 
 
 @pytest.mark.parametrize("script", ["fast_selector", "noise_estimate"])
