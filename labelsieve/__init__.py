@@ -1,6 +1,7 @@
 """Finds the wrong labels in your data and trains networks that do not learn them.
 
-    from labelsieve import INCV, NCV, RobustClassifier, select_clean, label_suspicion, theory, noise, metrics
+    from labelsieve import INCV, NCV, RobustClassifier, find_wrong_labels, select_clean, label_suspicion
+    from labelsieve import theory, noise, metrics
 
 Each name is imported when it is first asked for, so that `import labelsieve` costs nothing.
 """
@@ -16,6 +17,7 @@ _HOME = {
     "INCV": "labelsieve.selection.estimators",
     "NCV": "labelsieve.selection.estimators",
     "RobustClassifier": "labelsieve.methods.robust_classifier",
+    "find_wrong_labels": "labelsieve.selection.stored",
     "select_clean": "labelsieve.scoring",
     "label_suspicion": "labelsieve.scoring",
     "InputError": "labelsieve.errors",
@@ -28,6 +30,7 @@ __all__ = [
     "InputError",
     "RobustClassifier",
     "__version__",
+    "find_wrong_labels",
     "label_suspicion",
     "metrics",
     "noise",
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from labelsieve.methods.robust_classifier import RobustClassifier
     from labelsieve.scoring import label_suspicion, select_clean
     from labelsieve.selection.estimators import INCV, NCV
+    from labelsieve.selection.stored import find_wrong_labels
 
 
 def __getattr__(name: str) -> Any:

@@ -50,6 +50,7 @@ class Exported:
     changed: int  # labels that differ from the given ones
     dropped: int  # samples left out because someone (or `undecided`) said so
     note: str
+    apostrophes: int = 0  # cells that a spreadsheet would have taken for formulas
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,7 @@ def export(
     summary = folder.read_summary()
     classes = summary.get("classes")
     columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
-    if what != "decisions":
-        _check_unchanged(folder, columns)
+    grown = _check_unchanged(folder, columns) if what != "decisions" else ""
     state, decided_label, lines = latest(folder, columns)
     suggestions, reason = read_suggestions(folder / NAME), ""
     if undecided == "auto" and not (state != UNDECIDED).any():
@@ -146,7 +146,7 @@ def export(
     else:
         rows = np.flatnonzero(state != UNDECIDED)
 
-    unjudged = 0
+    unjudged = apostrophes = 0
     if kind == "folder":
         if what == "decisions":
             raise InputError(f"decisions are a list: give --to a .csv or .parquet file, not {target}")
@@ -177,22 +177,32 @@ def export(
             with atomic_path(target) as partial:
                 pq.write_table(table, partial)
         else:
-            write_csv(target, table, raw=raw, dialect=_dialect(source, target, what))
+            apostrophes = write_csv(target, table, raw=raw, dialect=_dialect(source, target, what))
     changes_labels = what in ("cleaned", "selected")
     changed = int(np.sum(outcome.label[rows] != columns.label[rows])) if changes_labels else 0
     # Of the selected, only what the run would have put there can be missing from them.
     among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    note = outcome.note if what == "cleaned" else ""
-    if unjudged:
-        told = f"{unjudged:,} rows that were not judged (skipped.csv) stay as they were"
-        note = f"{note}; {told}" if note else told
+    notes = []
+    if what == "cleaned" and outcome.note:
+        why = f", because {reason} (--undecided suggested takes the suggestions all the same)" if reason else ""
+        notes.append(outcome.note + why)
     if what == "selected":
         by_hand = int(np.sum(columns.verdict[rows] != SELECTED))
-        note = f"{by_hand:,} of them because of a decision" if by_hand else ""
-    if note and reason:
-        note += f", because {reason} (--undecided suggested takes the suggestions all the same)"
-    return Exported(target, len(rows), changed, dropped, note)
+        notes += [f"{by_hand:,} of them because of a decision"] * (by_hand > 0)
+    if unjudged:
+        notes.append(f"{unjudged:,} rows that were not judged (skipped.csv) stay as they were")
+    notes += [told for told in (grown, _about_apostrophes(apostrophes)) if told]
+    return Exported(target, len(rows), changed, dropped, "; ".join(notes), apostrophes)
+
+
+def _about_apostrophes(count: int) -> str:
+    if not count:
+        return ""
+    cells, them, formulas = ("cell", "it", "a formula") if count == 1 else ("cells", "them", "formulas")
+    return (
+        f"{count:,} {cells} got an apostrophe so that no spreadsheet takes {them} for {formulas}; --raw leaves {them}"
+    )
 
 
 def default_target(record: Mapping[str, Any], source: Path | None, what: What) -> Path:
@@ -212,13 +222,17 @@ def _is_table(source: Path | None) -> bool:
     return source is not None and not source.is_dir() and source.suffix.lower() in TABLES
 
 
-def _check_unchanged(run: RunFolder, columns: Columns) -> None:
+def _check_unchanged(run: RunFolder, columns: Columns) -> str:
+    """A word on samples that came since; whatever else changed is refused."""
     found = trouble(run, columns)
-    if found is not None and not found.gone:  # what needs a source that is gone says so itself
-        raise InputError(
-            f"{found.told}; labels could go to the wrong samples, so nothing is written: bring the source back as it "
-            "was, or select again with another --out"
-        )
+    if found is None or found.gone:  # what needs a source that is gone says so itself
+        return ""
+    if found.only_more:
+        return found.told
+    raise InputError(
+        f"{found.told}; labels could go to the wrong samples, so nothing is written: bring the source back as it "
+        "was, or select again with another --out"
+    )
 
 
 def _dialect(source: Path | None, target: Path, what: What) -> Dialect:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
-from collections.abc import Iterator
+import operator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,19 +29,28 @@ class Dialect:
         return cls(delimiter_of(source), "\r\n" if first.endswith(b"\r\n") else "\n", first.startswith(codecs.BOM_UTF8))
 
 
-def write_csv(target: Path, table: Any, *, raw: bool, dialect: Dialect) -> None:
-    """Cells that a spreadsheet would run are made harmless, unless `raw`."""
+def write_csv(target: Path, table: Any, *, raw: bool, dialect: Dialect) -> int:
+    """Cells that a spreadsheet would run are made harmless, unless `raw`: how many were."""
     with atomic_writer(target) as file:
         if dialect.mark:
             file.write("\ufeff")
         writer = csv.writer(file, delimiter=dialect.delimiter, lineterminator=dialect.end)
-        writer.writerow(name if raw else neutral(name) for name in table.column_names)
+        header, count = _harmless(table.column_names, raw)
+        writer.writerow(header)
         for batch in table.to_batches(max_chunksize=BATCH):
-            writer.writerows(_rows(batch, raw))
+            columns = [_harmless(_texts(column), raw) for column in batch.columns]
+            writer.writerows(zip(*(cells for cells, _ in columns), strict=True))
+            count += sum(changed for _, changed in columns)
+    return count
 
 
-def _rows(batch: Any, raw: bool) -> Iterator[tuple[str, ...]]:
-    listed = [["" if v is None else v if isinstance(v, str) else str(v) for v in c.to_pylist()] for c in batch.columns]
-    if not raw:
-        listed = [[neutral(cell) for cell in column] for column in listed]
-    return zip(*listed, strict=True)
+def _texts(column: Any) -> list[str]:
+    return ["" if v is None else v if isinstance(v, str) else str(v) for v in column.to_pylist()]
+
+
+def _harmless(cells: list[str], raw: bool) -> tuple[list[str], int]:
+    """The cells, and how many of them are not what they were."""
+    if raw:
+        return cells, 0
+    safe = [neutral(cell) for cell in cells]
+    return safe, sum(map(operator.ne, cells, safe))

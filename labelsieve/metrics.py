@@ -49,7 +49,8 @@ def class_label_recall(
 
 def noise_ratio(given: ArrayLike, true: ArrayLike) -> float:
     """The share of wrong labels."""
-    return 1.0 - accuracy(given, true)
+    left, right = _same_length(("given", given), ("true", true))
+    return 1.0 - _share(int((left == right).sum()), len(left))
 
 
 def accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
@@ -68,7 +69,8 @@ def confusion(
 ) -> FloatArray:
     """The paper's M, M[i, j] = P(predicted j | true i); counts with `normalize=False`.
 
-    Classes are codes 0..c-1, or the `classes` given. A row without samples is nan in M.
+    Classes are codes 0..c-1 where `c` is given, or the `classes` given, or else the values that occur, sorted. A row
+    without samples is nan in M.
     """
     left, right = _same_length(("true", true), ("predicted", predicted))
     if c is None and classes is None:

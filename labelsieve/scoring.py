@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
-from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
+from labelsieve.types import LEADERS, BoolArray, FloatArray, IntArray, Scores
 
 # A chunk stays in the processor's cache while it is checked, searched and read; larger ones are slower, not faster.
 CHUNK_BYTES = 512 * 1024
@@ -33,7 +33,7 @@ def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike
 
     Columns of `pred_probs` are the labels 0..c-1, or `classes`, or the sorted distinct labels where those are text.
     """
-    given, probs = _check(labels, pred_probs, classes)
+    given, probs = checked(labels, pred_probs, classes)
     selected = np.empty(len(probs), dtype=np.bool_)
     for rows, codes, block in _chunks(given, probs):
         np.equal(block.argmax(axis=1), codes, out=selected[rows])
@@ -42,7 +42,7 @@ def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike
 
 def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> FloatArray:
     """How likely each given label is wrong, 0..1; at least 1/2 exactly where `select_clean` is False."""
-    given, probs = _check(labels, pred_probs, classes)
+    given, probs = checked(labels, pred_probs, classes)
     suspicion = np.empty(len(probs))
     for rows, codes, block in _chunks(given, probs):
         predicted, probability, confidence = _look_up(block, codes)
@@ -51,13 +51,26 @@ def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayL
 
 
 def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> Scores:
-    """The four numbers a sample that selection works with; an impossible given label has a large but finite loss."""
-    given, probs = _check(labels, pred_probs, classes)
-    n = len(probs)
+    """What selection works with, a few numbers a sample; an impossible given label has a large but finite loss."""
+    given, probs = checked(labels, pred_probs, classes)
+    n, kept = len(probs), min(LEADERS, probs.shape[1])
     predicted, probability, confidence = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
+    leaders, shares = np.empty((n, kept), dtype=np.int32), np.empty((n, kept), dtype=np.float32)
     for rows, codes, block in _chunks(given, probs):
         predicted[rows], probability[rows], confidence[rows] = _look_up(block, codes)
-    return Scores(predicted, probability, confidence, loss_of(probability))
+        found = likeliest(block, predicted[rows])
+        leaders[rows], shares[rows] = found, np.take_along_axis(block, found, axis=1)
+    return Scores(predicted, probability, confidence, loss_of(probability), leaders=leaders, shares=shares)
+
+
+def likeliest(probability: NDArray[Any], best: IntArray) -> IntArray:
+    """The columns of each row's largest values, largest first: `best`, also where others are as large."""
+    count = min(LEADERS, probability.shape[1])
+    found = np.argpartition(-probability, count - 1, axis=1)[:, :count]
+    order = np.argsort(-np.take_along_axis(probability, found, axis=1), axis=1, kind="stable")
+    ordered = np.asarray(np.take_along_axis(found, order, axis=1))
+    again = np.where(ordered[:, 1:] == best[:, None], ordered[:, :1], ordered[:, 1:])  # it and the first change places
+    return np.hstack([best[:, None], again])
 
 
 def suspicion_from_scores(
@@ -178,7 +191,8 @@ class _Releaser:
 # ---------------------------------------------------------------- checks
 
 
-def _check(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
+def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The labels as columns of the probabilities, and those as an array; what is in them is checked chunk by chunk."""
     probs = np.asanyarray(pred_probs)
     if probs.dtype.kind not in "fiub":
         raise InputError("pred_probs: expected numbers")
@@ -198,6 +212,16 @@ def _check(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) 
     if classes is not None or given.dtype.kind not in "iub":
         given = _encode(given, probs.shape[1], classes)
     return given, probs
+
+
+def class_names(labels: ArrayLike, columns: int, classes: ArrayLike | None) -> NDArray[Any]:
+    """What the columns of the probabilities stand for, as the labels write it."""
+    given = np.asarray(labels)
+    if classes is not None:
+        return np.asarray(classes)
+    if given.dtype.kind not in "iubf":
+        return np.unique(given)
+    return np.arange(columns).astype(given.dtype)
 
 
 def _encode(given: NDArray[Any], c: int, classes: ArrayLike | None) -> IntArray:

@@ -7,6 +7,7 @@ True labels are in none of them: `metrics` alone ever sees those.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -87,6 +88,13 @@ class Scores:
     def arrays(self) -> dict[str, Any]:
         """What it holds, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+    def sha256(self) -> str:
+        """What they are known by."""
+        found = hashlib.sha256()
+        for name, value in self.arrays().items():
+            found.update(name.encode() + np.ascontiguousarray(value).tobytes())
+        return found.hexdigest()
 
     def take(self, rows: IntArray | slice) -> Scores:
         return Scores(**{name: value[rows] for name, value in self.arrays().items()})

@@ -40,7 +40,8 @@ def export(
     link
         Fill the folder with links to the pictures instead of copies.
     raw
-        Leave CSV cells as they are that a spreadsheet would run as formulas.
+        Leave CSV cells as they are that a spreadsheet would run as formulas; else they get an apostrophe in front,
+        and a line says how many did.
     force
         Write over the file, or the folder of class folders, that is there already.
     """
@@ -58,6 +59,7 @@ def export(
             "rows": done.rows,
             "changed": done.changed,
             "dropped": done.dropped,
+            "apostrophes": done.apostrophes,
             "note": done.note,
         }
     )

@@ -44,6 +44,7 @@ class Model:
         from labelsieve.engine.schedule import Schedule
 
         chosen = choose_device(device)
+        _check_pictures(self.reading, data)
         factory = factory_of(self.name, self.reading.shape, len(self.classes))
         for state in self.states:
             _check_fits(factory, state)
@@ -58,6 +59,18 @@ class Model:
             if chosen.type == "cuda":
                 torch.cuda.empty_cache()
         return found / len(self.states)
+
+
+def _check_pictures(reading: Reading, data: LabelledData) -> None:
+    """Pictures that lie in memory keep their size and their channels; files are brought to the model's."""
+    if reading.kind != "pictures" or data.kind != "pictures" or not isinstance(data.x, np.ndarray):
+        return
+    channels, height, width = reading.shape
+    if (there := data.x.shape[1:]) != (height, width, channels):
+        raise InputError(
+            f"{data.name} has pictures of {there[0]} x {there[1]} pixels and {there[2]} channels, the model was "
+            f"trained on {height} x {width} and {channels}"
+        )
 
 
 def _check_fits(factory: Callable[..., Any], state: dict[str, torch.Tensor]) -> None:

@@ -7,10 +7,8 @@ classifier class or any function that returns a torch network.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ import numpy as np
 
 from labelsieve.commands.reading import CROP
 from labelsieve.errors import InputError
+from labelsieve.named import imported
 from labelsieve.selection.defaults import CLASSIFIERS, EDGES, default_name, named_classifier
 from labelsieve.types import LabelledData, Trainer
 
@@ -34,7 +33,9 @@ def resolve(model: str, data: LabelledData, device: str) -> str:
             raise InputError(f"--model {model} does not read texts: choose tfidf, or package.module:Name")
         return "tfidf"
     if model == "auto" and data.kind == "table":
-        return default_name(len(data), data.x.shape[1])
+        # A column of names is many once it is numbers, and still one that somebody wrote.
+        written = getattr(getattr(data.x, "encoding", None), "columns", ())
+        return default_name(len(data), len(written) or data.x.shape[1])
     if model in CLASSIFIERS:
         if model == "tfidf":
             raise InputError(f"--model tfidf reads texts, not {data.kind}")
@@ -85,6 +86,9 @@ def factory_of(model: str, shape: tuple[int, ...], classes: int) -> Callable[...
         _, factory = from_name(model, classes)
         if factory is None:
             raise InputError(f"{model} is a classifier, not a network")
+        from labelsieve.engine.factory import check_factory
+
+        check_factory(factory, shape, classes, name=model)
         return factory
     from labelsieve.models.catalog import create
 
@@ -111,7 +115,9 @@ def make_trainer(
     else:
         factory = factory_of(model, shape(data), len(data.classes))
     if factory is not None:
-        return _engine_trainer(data, factory, epochs=epochs, device=device, checkpoint=checkpoint, progress=progress)
+        return _engine_trainer(
+            data, factory, model, epochs=epochs, device=device, checkpoint=checkpoint, progress=progress
+        )
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
 
     return SklearnTrainer(rows(data, model), made, len(data.classes), workers)
@@ -141,23 +147,27 @@ def rows(data: LabelledData, model: str = "") -> Any:
 
 def from_name(name: str, classes: int) -> tuple[Any, Callable[..., Any] | None]:
     """(classifier, None) or (None, factory) for package.module:Name."""
-    module, _, attribute = name.partition(":")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # a module beside the data is found, as with `python -m`
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as problem:
-        raise InputError(f"--model {name}: {problem}") from None
+    found = imported(name, what="--model")
     if hasattr(found, "fit"):
-        return (found() if isinstance(found, type) else found), None
+        from labelsieve.selection.estimators import check_classifier
+
+        classifier = found() if isinstance(found, type) else found
+        try:
+            check_classifier(classifier)
+        except InputError as problem:
+            raise InputError(str(problem).replace("estimator:", f"--model {name}:", 1)) from None
+        return classifier, None
     if not callable(found):
         raise InputError(f"--model {name} is neither a classifier nor a function that makes a network")
+    if hasattr(found, "state_dict") and not isinstance(found, type):
+        raise InputError(f"--model {name} is a network itself: name a function that makes one for a number of classes")
     return None, partial(found, classes)
 
 
 def _engine_trainer(
     data: LabelledData,
     factory: Callable[..., Any],
+    name: str,
     *,
     epochs: int,
     device: str,
@@ -178,6 +188,6 @@ def _engine_trainer(
         x = picture_store(x, choose_device(device), crop=shape(data)[1])
     return ToldTrainer(
         x, factory, told=progress or Progress(silent=True), side=shape(data)[1] if data.kind == "pictures" else None,
-        classes=len(data.classes), epochs=epochs, device=device, checkpoint=checkpoint,
+        classes=len(data.classes), epochs=epochs, device=device, checkpoint=checkpoint, name=name,
         stop=stopping.requested, checkpoint_seconds=5.0,
     )  # fmt: skip

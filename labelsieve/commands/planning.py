@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve.commands.models import factory_of, from_name, resolve_network, rows, shape
-from labelsieve.commands.selector import FAST
+from labelsieve.commands.selector import FAST, STORED
 from labelsieve.commands.training import usual_epochs
 from labelsieve.plan import Wanted, in_all, plan, some_of
 from labelsieve.selection.defaults import CLASSIFIERS, EDGES, named_classifier
@@ -51,7 +51,7 @@ def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]
     made: Any = named_classifier(asked.selector, n) if asked.selector in CLASSIFIERS else None
     if ":" in asked.selector:
         made, _ = from_name(asked.selector, len(data.classes))
-    by_network = made is None and asked.selector != FAST
+    by_network = made is None and asked.selector not in (FAST, STORED)
     wanted = Wanted(
         n, asked.rounds * asked.repeats if by_network else 0, asked.epochs,
         asked.train_epochs or usual_epochs(n, batch_size, chosen.type), asked.networks, asked.gpus,
@@ -65,6 +65,7 @@ def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]
         taken: float | None = found["seconds"]["selection, training"] + found["seconds"]["selection, scoring"]
     else:
         one = seconds_of(data, made, n, asked.selector) if made is not None else None
+        one = 0.0 if asked.selector == STORED else one
         taken = None if one is None else 2 * asked.rounds * asked.repeats * one
         trained = {name: value for name, value in found["seconds"].items() if not name.startswith("selection")}
         found["seconds"] = ({} if taken is None else {"selection": taken}) | trained

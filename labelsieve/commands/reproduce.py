@@ -65,7 +65,8 @@ def reproduce(
     json
         One JSON object on stdout instead of words.
     """
-    from labelsieve.experiments.run import listing, wish_from
+    from labelsieve.experiments.asked import check_asked
+    from labelsieve.experiments.run import listing
     from labelsieve.experiments.run import reproduce as run
 
     if item == "list":
@@ -79,7 +80,10 @@ def reproduce(
         if not json:
             print(line, file=sys.stderr, flush=True)
 
-    wish = wish_from(seeds=seeds or str(seed), methods=methods, settings=settings, epochs=epochs)
+    wish = check_asked(
+        [item], scale=scale, budget=budget, lockstep=lockstep, device=device, executor=executor,
+        seeds=str(seed) if seeds is None else seeds, methods=methods, settings=settings, epochs=epochs,
+    )  # fmt: skip
     done = run(
         item,
         data=data,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labelsieve.commands.common import Common, Problems, beside_others, check_seed, folder_for, one_first
-from labelsieve.commands.select import SelectOptions, check_method, describe, select_stage
+from labelsieve.commands.select import SelectOptions, check_method, describe, predictions_of, select_stage
 from labelsieve.commands.training import TrainOptions
 
 
@@ -88,6 +88,14 @@ def run(
     )
 
 
+def on_a_card(found: dict[str, Any], device: str) -> str:
+    """How much memory of its own a GPU gives, where there is one."""
+    from labelsieve.commands.plan import size
+    from labelsieve.engine.device import choose_device
+
+    return "" if choose_device(device).type == "cpu" else f" and on the device {size(found['device_bytes'])}"
+
+
 def say_what_would_happen(
     source: str,
     folder: Any,
@@ -102,17 +110,21 @@ def say_what_would_happen(
 
     from labelsieve.commands.plan import duration, size
     from labelsieve.commands.planning import Asked, not_measured, plan_run
-    from labelsieve.commands.selector import epochs_of, resolve_selector
+    from labelsieve.commands.selector import STORED, epochs_of, resolve_selector
     from labelsieve.commands.told import rounds
     from labelsieve.commands.training import paper_batch_size
     from labelsieve.methods import create
 
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data = selecting.load(source, file, Path(scratch), common.progress())
-        model = resolve_selector(
-            selecting.model, data, selecting.device, loss=selecting.loss, protocol=selecting.protocol,
-            epochs=selecting.epochs,
-        )  # fmt: skip
+        if selecting.predictions is not None:
+            model = STORED
+            predictions_of(selecting.predictions, data)
+        else:
+            model = resolve_selector(
+                selecting.model, data, selecting.device, loss=selecting.loss, protocol=selecting.protocol,
+                epochs=selecting.epochs,
+            )  # fmt: skip
         states = {stage: folder.state(stage) or "not begun" for stage in ("select", "train", "report")}
         volume = folder.path if folder.path.exists() else folder.path.absolute().parent
         while not volume.exists():
@@ -138,7 +150,7 @@ def say_what_would_happen(
             f"then train {found['model']} with {training.method}, {epochs} epochs: at most "
             f"{duration(found['seconds']['robust training'])}",
             f"in all: at most {duration(found['total_seconds'])}{not_measured(found)}",
-            f"memory: {size(found['host_bytes'])} and on the device {size(found['device_bytes'])}",
+            f"memory: {size(found['host_bytes'])}" + on_a_card(found, selecting.device),
             f"disk: {size(sum(found['disk_bytes'].values()))} into {folder.path}, {size(result['disk_free'])} are free",
         )
         common.answer(result)

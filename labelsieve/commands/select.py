@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
     from labelsieve.selection.settings import INCVSettings
-    from labelsieve.types import LabelledData
+    from labelsieve.selection.stored import StoredPredictions
+    from labelsieve.types import LabelledData, Trainer
 
 
 @Parameter(name="*")
@@ -49,6 +50,10 @@ package.module:Name of a scikit-learn classifier or a torch factory."""
 
     repeats: int = 1
     """Random splits in each iteration, whose predictions are averaged: better, for so many times the cost."""
+
+    predictions: Path | None = None
+    """Out-of-sample probabilities that you have, instead of training anything: an .npy or .npz (pred_probs), or a .csv
+or .parquet with a column for each class and an id."""
 
     remove_ratio: str = "auto"
     """Samples removed for each one selected: a number, or auto."""
@@ -86,6 +91,8 @@ package.module:Name of a scikit-learn classifier or a torch factory."""
         known = self.device.split(":")[0] in ("auto", "cpu", "cuda", "mps")
         problems.check(known, f"--device {self.device!r} is not known: choose auto, cpu, cuda or mps")
         problems.check(self.loss in LOSSES, f"--loss {self.loss!r} is not known: choose ce or gce")
+        if self.predictions is not None and (needless := self._needless()):
+            problems.check(False, f"--predictions: nothing is trained or removed, leave out {', '.join(needless)}")
         ratio = problems.attempt(_number_or_auto, self.remove_ratio)
         problems.check(self.root is None or self.root.is_dir(), f"--root {self.root} is not a folder")
         asked: dict[str, Any] = {
@@ -94,6 +101,14 @@ package.module:Name of a scikit-learn classifier or a torch factory."""
         }  # fmt: skip
         settings = problems.attempt(INCVSettings, **asked) if _each_is_fine(problems, asked) else None
         return settings, problems.attempt(read_label_file, self.labels) if self.labels is not None else None
+
+    def _needless(self) -> list[str]:
+        """Options that say something of trainings, where predictions take their place."""
+        usual = {
+            "model": "auto", "epochs": None, "loss": "ce", "repeats": 1, "remove_ratio": "auto", "executor": "local",
+            "protocol": "auto", "iterations": 4,
+        }  # fmt: skip
+        return [f"--{name.replace('_', '-')}" for name, value in usual.items() if getattr(self, name) != value]
 
     def load(self, source: str, file: LabelFile | None, staging: Path, progress: Progress) -> LabelledData:
         data = self.read(source, labels=file, size=self.size, staging=staging, progress=progress)
@@ -116,6 +131,7 @@ package.module:Name of a scikit-learn classifier or a torch factory."""
         chosen = {
             "loss": (self.loss, "ce"), "repeats": (self.repeats, 1), "text_column": (texts, None),
             "id_column": (self.id_column or "id", "id"),
+            "predictions": (None if self.predictions is None else absolute(self.predictions), None),
         }  # fmt: skip
         return record | {name: value for name, (value, default) in chosen.items() if value != default}
 
@@ -182,38 +198,69 @@ def select_stage(
 ) -> tuple[str, str]:
     """Select into a locked run folder; how it began (new, resumed, done) and the model."""
     from labelsieve.commands.selecting import run_selection
-    from labelsieve.commands.selector import FAST, cluster_selector, epochs_of, make_selector, resolve_selector
-    from labelsieve.commands.training import check_disk
+    from labelsieve.commands.selector import FAST, STORED, resolve_selector
     from labelsieve.data.labels import true_codes
+    from labelsieve.execute.sklearn_trainer import SklearnTrainer
+    from labelsieve.selection.stored import stored_settings
 
     progress = common.progress()
-    model = resolve_selector(
-        options.model, data, options.device, loss=options.loss, protocol=options.protocol, epochs=options.epochs
-    )
-    settings = settings.for_fast_network() if model == FAST else settings
+    stored = None if options.predictions is None else predictions_of(options.predictions, data)
+    if stored is not None:
+        model, method, settings = STORED, "ncv", stored_settings(settings)
+    else:
+        model = resolve_selector(
+            options.model, data, options.device, loss=options.loss, protocol=options.protocol, epochs=options.epochs
+        )
+        settings = settings.for_fast_network() if model == FAST else settings
     asked = options.record(data, method=method, model=model, seed=common.seed)
+    if stored is not None:
+        asked["predictions_sha256"] = stored.scores.sha256()
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
     if begun == "done":
         progress.note(f"{run.path}: the selection is done already")
         return begun, model
+    who = f"model {model}" if stored is None else f"predictions from {options.predictions}"
     progress.note(
-        f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, model {model}"
+        f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {who}"
         + (", going on where it was stopped" if begun == "resumed" else "")
     )
-    asked_of: dict[str, Any] = {
-        "epochs": epochs_of(model, options.epochs), "loss": options.loss, "device": options.device,
-        "checkpoint": run.checkpoints / "networks", "progress": progress,
-    }  # fmt: skip
-    if options.executor == "local":
-        workers = options.workers if options.workers > 1 else None
-        trainer = make_selector(data, model, workers=workers, **asked_of)
-        if hasattr(trainer, "factory"):  # networks: both halves of every split at once
-            check_disk(run.path, trainer.factory, networks=2 * settings.repeats)
-    else:
-        trainer = cluster_selector(data, model, options.executor, **asked_of)
+    trainer = stored or trainer_of(run, data, model, options, settings, progress)
+    settings = replace(settings, networks=not isinstance(trainer, SklearnTrainer))
     true = true_codes(data, file) if file is not None else None
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
     return begun, model
+
+
+def trainer_of(
+    run: RunFolder, data: LabelledData, model: str, options: SelectOptions, settings: INCVSettings, progress: Progress
+) -> Trainer:
+    """Who answers the trainings, here or on a cluster."""
+    from labelsieve.commands.selector import cluster_selector, epochs_of, make_selector
+    from labelsieve.commands.training import check_disk
+
+    asked: dict[str, Any] = {
+        "epochs": epochs_of(model, options.epochs), "loss": options.loss, "device": options.device,
+        "checkpoint": run.checkpoints / "networks", "progress": progress, "protocol": options.protocol,
+    }  # fmt: skip
+    if options.executor != "local":
+        return cluster_selector(data, model, options.executor, **asked)
+    trainer = make_selector(data, model, workers=options.workers if options.workers > 1 else None, **asked)
+    if hasattr(trainer, "factory"):  # networks: both halves of every split at once
+        check_disk(run.path, trainer.factory, networks=2 * settings.repeats)
+    return trainer
+
+
+def predictions_of(path: Path, data: LabelledData) -> StoredPredictions:
+    """The trainer that answers with what a file says."""
+    from labelsieve.data.predictions import read_predictions
+    from labelsieve.errors import InputError
+    from labelsieve.scoring import score_probabilities
+    from labelsieve.selection.stored import StoredPredictions
+
+    try:
+        return StoredPredictions(score_probabilities(data.y, read_predictions(path, data)))
+    except InputError as problem:
+        raise InputError(str(problem).replace("pred_probs:", f"{path}:", 1)) from None
 
 
 def describe(summary: dict[str, Any]) -> list[str]:

@@ -125,7 +125,7 @@ def run_selection(
         try:
             selection: JudgedSelection = drive(
                 steps(data.y, len(data.classes), settings=settings, seed=seed, names=data.classes),
-                _Stoppable(remembering),
+                _Stoppable(trainer if settings.stored else remembering),
             )
         except Exception as problem:
             # The engine stops by itself where it can go on; its own exception says so.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from labelsieve.progress import Progress
 
 FAST = "fast"
+STORED = "predictions"  # what `--predictions` selects with
 SMALLEST, LARGEST = 24, 64  # pixels a side of pictures that `auto` gives to it
 FEWEST = 5000  # of them: ten epochs of fewer are too few steps to learn
 MOST_EDGES, LEAST_EDGES = 5000, 16  # pictures, and pixels a side, that `auto` gives to `edges` without a GPU
@@ -120,8 +121,29 @@ def make_selector(
     workers: int | None = None,
     checkpoint: Path | None = None,
     progress: Progress | None = None,
+    protocol: str = "auto",
 ) -> Trainer:
     """The trainer of a resolved model name, here."""
+    trainer = _made(
+        data, model, epochs=epochs, loss=loss, device=device, workers=workers, checkpoint=checkpoint, progress=progress
+    )
+    may_spare = protocol == "auto" and data.kind == "pictures" and hasattr(trainer, "spare_mirrors")
+    if may_spare and trainer.spare_mirrors(data.x, data.y) and progress is not None:
+        progress.note("classes differ by left and right: networks that select see no mirrored pictures")
+    return trainer
+
+
+def _made(
+    data: LabelledData,
+    model: str,
+    *,
+    epochs: int,
+    loss: str,
+    device: str,
+    workers: int | None,
+    checkpoint: Path | None,
+    progress: Progress | None,
+) -> Trainer:
     if model == FAST:
         return _fast(data, epochs=epochs, loss=loss, device=device, checkpoint=checkpoint, progress=progress)
     from labelsieve.commands.models import make_trainer
@@ -149,13 +171,14 @@ def cluster_selector(
     device: str,
     checkpoint: Path,
     progress: Progress,
+    protocol: str = "auto",
 ) -> Trainer:
     """The same trainings as tasks of a Ray cluster."""
     from labelsieve import stopping
     from labelsieve.execute.ray_cluster import RayPool, RayTrainer
 
     pool = RayPool(executor, device=device, stop=stopping.requested, tell=progress.note)
-    build = partial(make_selector, model=model, epochs=epochs, loss=loss, device=device)
+    build = partial(make_selector, model=model, epochs=epochs, loss=loss, device=device, protocol=protocol)
     return RayTrainer(data, build, pool=pool, checkpoint=checkpoint)
 
 

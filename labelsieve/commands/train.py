@@ -54,9 +54,10 @@ def train(
     folder = RunFolder.existing(beside_others(target, device))
     trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
     if trained not in (None, options.method):
+        other = options.method.rpartition(":")[2]
         raise InputError(
-            f"{target} holds a network of {trained} already: give --out {target}-{options.method} to train another on "
-            "the same selection"
+            f"{target} holds a network of {trained} already: give --out {target}-{other} to train another on the same "
+            "selection"
         )
     progress = common.progress()
     with folder.lock():

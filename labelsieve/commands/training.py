@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +14,18 @@ from cyclopts import Parameter
 
 from labelsieve import stopping
 from labelsieve.commands import modelfile
-from labelsieve.commands.common import Problems
+from labelsieve.commands.common import Problems, percent
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
 if TYPE_CHECKING:
-    from labelsieve.engine import Plan, Schedule
+    from labelsieve.engine import Plan, Schedule, Store
+    from labelsieve.engine.method import Needs
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
 
 METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
+AUGMENT = ("auto", "mirror", "shift", "none")  # as engine.augment has them, without torch
 PAPER_BATCH = 128
 WORST_RATIO = 0.95  # an estimate of all noise would keep nothing
 
@@ -34,7 +36,7 @@ class TrainOptions:
     """Options of the robust training."""
 
     method: Annotated[str, Parameter(name=["--method"])] = "incv-coteaching"
-    """incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l or standard."""
+    """incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l, standard or package.module:Name."""
 
     network: str = "auto"
     """mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2, package.module:Name, or auto."""
@@ -45,12 +47,21 @@ class TrainOptions:
     batch_size: int | None = None
     """Samples a step; default: 128, less for small data."""
 
+    augment: str = "auto"
+    """What the training does to pictures: mirror (and shift them), shift, none, or auto: mirror, unless it harms."""
+
     def check(self, problems: Problems) -> None:
         from labelsieve.commands.models import check_name
 
-        known = self.method in METHODS
-        problems.check(known, f"--method {self.method!r} is not known: choose one of {', '.join(METHODS)}")
+        if ":" in self.method:
+            from labelsieve.methods import create
+
+            problems.attempt(create, self.method)
+        else:  # without torch, which the methods themselves need
+            names = f"{', '.join(METHODS)}, or package.module:Name"
+            problems.check(self.method in METHODS, f"--method {self.method!r} is not known: choose one of {names}")
         problems.attempt(check_name, self.network, option="--network", others=())
+        problems.check(self.augment in AUGMENT, f"--augment {self.augment!r} is not known: choose {', '.join(AUGMENT)}")
         if self.train_epochs is not None:
             problems.check(self.train_epochs >= 1, f"--train-epochs {self.train_epochs}: at least 1 is needed")
         if self.batch_size is not None:
@@ -94,19 +105,19 @@ def schedule_for(data: LabelledData, epochs: int) -> Schedule:
     return Schedule(epochs, ((0, 5e-3), (last, 5e-4)) if last else ((0, 5e-3),))
 
 
-def plan_for(run: RunFolder, data: LabelledData, method: str, seed: int) -> Plan:
-    """What to train on: the selected and the candidates for algorithm 3, everything for the others."""
+def plan_for(run: RunFolder, data: LabelledData, method: str, seed: int, *, needs: Needs) -> Plan:
+    """What to train on: the selected and the candidates for a method that needs them, everything for the others."""
     from labelsieve.engine import Plan
 
     everything = np.arange(len(data))
     if not (run / "labels.csv").is_file():
-        if method in ("incv-coteaching", "coteaching"):
+        if needs != "nothing":
             raise InputError(
                 f"{run.path} has no selection, which --method {method} needs: run `labelsieve select` first"
             )
         return Plan(method, data.y, everything, seed)
     summary = run.read_summary()
-    if method != "incv-coteaching":
+    if needs != "selection":
         return Plan(
             method, data.y, everything, seed, noise_ratio=min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
         )
@@ -150,6 +161,7 @@ def check_training(run: RunFolder, data: LabelledData, options: TrainOptions, de
     from labelsieve.engine.device import choose_device
     from labelsieve.methods import create
 
+    check_augment_for(data, options.augment)
     chosen = choose_device(device)
     # What texts become is long to learn, and the network that `auto` takes for them is small.
     if run.state("train") == "done" or (data.kind == "text" and options.network == "auto"):
@@ -168,10 +180,12 @@ def run_training(
     from labelsieve.commands.reading import Reading
     from labelsieve.commands.told import training_hint
     from labelsieve.engine import train
+    from labelsieve.engine.augment import unmirrored
     from labelsieve.engine.device import choose_device
     from labelsieve.methods import create
     from labelsieve.methods.robust_classifier import auto_batch_size
 
+    check_augment_for(data, options.augment)
     chosen = choose_device(device)
     reading = Reading.learn(data)
     network = resolve_network(options.network, reading.shape, len(data.classes), chosen.type, option="--network")
@@ -182,13 +196,16 @@ def run_training(
     epochs = options.train_epochs or usual_epochs(len(data), batch_size, chosen.type)
     schedule = schedule_for(data, epochs)
     method = create(options.method, **(paper_settings(run, options.method, epochs, told) if paper else {}))
-    plan = plan_for(run, data, options.method, seed)
+    plan = plan_for(run, data, options.method, seed, needs=method.needs())
     method.check(plan, schedule.epochs)
     asked = {
         "train_method": options.method, "network": network, "train_epochs": epochs, "batch_size": batch_size,
         "train_seed": seed, "schedule": schedule.settings(), "method_settings": method.settings(),
         "noise_ratio": plan.noise_ratio, "train_device": chosen.type,
     }  # fmt: skip
+    augment = augment_of(run, data, options.augment, progress)
+    if augment != "mirror":  # only then: runs begun before there was a choice go on
+        asked["augment"] = augment
     begun = run.start("train", settings=asked)
     if begun == "done":
         return begun
@@ -198,7 +215,8 @@ def run_training(
         f"{told_samples(run, data, plan)} on {chosen}"
     )
     began = time.monotonic()
-    store = reading.store(data, chosen, augment=True)
+    store = reading.store(data, chosen, augment=augment != "none")
+    store = unmirrored(store) if augment == "shift" else store
     run.rewind_history(lambda entry: entry.get("stage") != "train")
     total = method.epochs(schedule.epochs)
 
@@ -226,9 +244,62 @@ def run_training(
             modelfile.Model(network, data.classes, reading, result.states, options.method),
         )
         run.finish("train", seconds=round(time.monotonic() - began, 3))
+        if data.kind == "pictures" and (told_weak := weakness(run, data, store, factory, result.states, augment)):
+            progress.note(told_weak)
         if stopping.requested():  # in the last epoch: what follows the training is not begun
             raise stopping.reason()
     return begun
+
+
+def check_augment_for(data: LabelledData, augment: str) -> None:
+    if augment != "auto" and data.kind != "pictures":
+        what = "texts" if data.kind == "text" else "rows of a table"
+        raise InputError(f"--augment {augment} is for pictures, these samples are {what}: leave it out")
+
+
+def augment_of(run: RunFolder, data: LabelledData, asked: str, progress: Progress) -> str:
+    """mirror, shift or none. `auto` is what the training was begun with, or what the selected pictures say."""
+    from labelsieve.engine.augment import mirror_test
+
+    stages = run.record().get("stages", {})
+    told = stages.get("select", {}).get("settings", {})
+    if asked != "auto" or data.kind != "pictures":
+        return asked if asked != "auto" else "mirror"
+    if "train" in stages:
+        return str(stages["train"]["settings"].get("augment", "mirror"))
+    if told.get("protocol") == "paper":
+        return "mirror"
+    found = mirror_test(data.x, data.y, trusted(run, data)[0])
+    if not found.harms:
+        return "mirror"
+    progress.note(
+        "pictures are shifted but not mirrored in training: a picture's nearest neighbour has its label in "
+        f"{percent(found.plain)}, a mirrored one's in {percent(found.mirrored)}; --augment mirror mirrors them too"
+    )
+    return "shift"
+
+
+def trusted(run: RunFolder, data: LabelledData) -> tuple[IntArray, float | None]:
+    """The samples whose labels were selected, and how many of them are expected to be right; else all of them."""
+    if not (run / "labels.csv").is_file():
+        return np.arange(len(data)), None
+    return _sets(run, data)[0], run.read_summary()["label_precision"] or None
+
+
+def weakness(
+    run: RunFolder, data: LabelledData, store: Store, factory: Any, states: Sequence[Any], augment: str
+) -> str | None:
+    """What to say where the network gives far fewer of the labels it was trained on than it should."""
+    from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
+
+    among, precision = trusted(run, data)
+    share = agreement(store, factory, states, data.y, among)
+    if has_learnt(share, data.y[among], precision=precision):
+        return None
+    expected = "" if precision is None else f", {percent(precision)} were expected to be right"
+    which = "the labels" if precision is None else "the selected labels"
+    ways = what_may_help(augment, epochs="--train-epochs", network="--network")
+    return f"the network learnt little: it agrees with {percent(share)} of {which}{expected}; {ways}"
 
 
 def check_disk(folder: Path, factory: Any, *, networks: int) -> None:

@@ -1,7 +1,8 @@
 """Cells of a column as numbers: numbers as they are, dates and times as days.
 
-A column written by people has odd cells. Where nearly all that is filled in are numbers (or ISO dates), the few others
-count as missing; `Numbers.odd` knows them, so that somebody can be told.
+A column written by people has odd cells. Where nearly all that is filled in are numbers (or dates), the few others
+count as missing; `Numbers.odd` knows them, so that somebody can be told. How a number or a date is written (`Form`) is
+a matter of the column, never of a cell: 1,234 and 3/4/2024 alone may mean either of two things.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +20,17 @@ from numpy.typing import NDArray
 from labelsieve.types import IntArray
 
 NEARLY_ALL = 0.9  # of the filled cells: then the column is what these are
-Form = Literal["number", "date"]
+Form = Literal["number", "comma", "date", "d.m.y", "d/m/y", "m/d/y"]  # 19.08; 19,08; 2024-12-31; 31.12.2024; ...
+DATES: tuple[Form, ...] = ("date", "d.m.y", "d/m/y", "m/d/y")
 
 DAY = 86_400e6  # microseconds
+CLOCK = r"(,? +(?P<hour>\d{1,2}):(?P<minute>\d\d)(:(?P<second>\d\d(\.\d{1,6})?))?( ?(?P<half>[AaPp])[Mm])?)?"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+COMMA = re.compile(r"[+-]?(([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d*)?|,\d+)([eE][+-]?\d+)?", re.ASCII)
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)  # or a decimal comma: nobody can tell
+LISTED = re.compile(r"[+-]?\d+(,\d+){2,}(\.\d*)?", re.ASCII)  # 1,234,567 or 1,2,3: commas that are no decimal points
+WITH_COMMA, WITH_POINT = re.compile(".*,.*"), re.compile(r".*\..*")
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
 
 
@@ -41,22 +48,74 @@ class Numbers:
         """How many cells hold a number."""
         return int(np.sum(~np.isnan(self.values)))
 
+    @property
+    def what(self) -> Literal["number", "date"]:
+        return what_is(self.form)
 
-def read_numbers(values: Any, form: Form | None = None) -> Numbers | None:
-    """A pyarrow column as numbers or days; as `form`, or as what most of its cells are. None: it is neither."""
+
+def what_is(form: Form) -> Literal["number", "date"]:
+    return "date" if form in DATES else "number"
+
+
+def read_numbers(values: Any, form: Form | None = None, *, commas: bool = False) -> Numbers | None:
+    """A pyarrow column as numbers or days; as `form`, or as what most of its cells are. None: it is neither.
+
+    `commas`: where a comma may stand for a decimal point or set thousands apart, it is the point.
+    """
     if form is not None and values.null_count == len(values):
         return Numbers(np.full(len(values), np.nan), form)
     typed = _typed(values)
     if typed is not None:
-        return typed if form in (None, typed.form) else None
+        return typed if form is None or what_is(form) == typed.what else None
     if not is_text(values.type):
         return None
     read = _Texts.of(values)
-    for wanted, number in _READERS.items():
-        found = read.numbers(wanted, number)
-        if form == wanted or (form is None and found.filled and found.filled >= NEARLY_ALL * read.filled):
-            return found
-    return None
+    return read.numbers(form) if form is not None else _most_fitting(read, commas)
+
+
+def clearly_commas(values: Any) -> bool:
+    """Are these numbers with decimal commas that could be nothing else?"""
+    import pyarrow.compute as pc
+
+    if not is_text(values.type) or not pc.any(pc.match_substring_regex(values, r"^\s*[+-]?[0-9.]*,[0-9]")).as_py():
+        return False  # known without looking at a million texts one by one
+    found = read_numbers(values)
+    return found is not None and found.form == "comma"
+
+
+def _most_fitting(read: _Texts, commas: bool) -> Numbers | None:
+    """As the form that reads the most cells, and nearly all of them."""
+    least = NEARLY_ALL * read.filled
+    found = [read.numbers(form) for form, shape in _SHAPES.items() if read.filled and read.count(shape) >= least]
+    fitting = [one for one in found if one.filled and one.filled >= least and _is_proven(one.form, read, commas)]
+    return max(fitting, key=lambda one: one.filled, default=None)  # the first of equals
+
+
+def _is_proven(form: Form, read: _Texts, commas: bool) -> bool:
+    """Does the column show that it is written so, where another reading is as good?"""
+    if form == "comma":
+        return _are_decimal(read, commas)
+    if form in ("d/m/y", "m/d/y"):
+        return _order_is_known(form, read)
+    return True
+
+
+def _are_decimal(read: _Texts, commas: bool) -> bool:
+    """Do commas stand for decimal points?"""
+    if read.count(LISTED):
+        return False
+    points = read.count(COMMA, WITH_COMMA)
+    # 1.234 beside 1,5 may be a number with a point and a slip; beside 1.234,5 it is a thousand.
+    if points <= read.count(NUMBER, WITH_POINT) and not read.count(COMMA, WITH_COMMA, WITH_POINT):
+        return False
+    return points > 0 and (commas or points > read.count(THOUSANDS))
+
+
+def _order_is_known(form: Form, read: _Texts) -> bool:
+    """Are there days above the 12th, which are no months, and nearly all in the same place?"""
+    as_days, as_months = (~np.isnan(read.numbers(order).values) for order in ("d/m/y", "m/d/y"))
+    days, months = int(np.sum(as_days & ~as_months)), int(np.sum(as_months & ~as_days))
+    return (days if form == "d/m/y" else months) > NEARLY_ALL * (days + months)
 
 
 def _typed(values: Any) -> Numbers | None:
@@ -98,27 +157,45 @@ class _Texts:
     distinct: list[str]
     codes: IntArray  # -1: null
     empty: NDArray[np.bool_]  # of the distinct ones
+    bare: Any  # these in Arrow, without blanks at their ends: it looks at a million of them in no time
 
     @classmethod
     def of(cls, values: Any) -> _Texts:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         codes, distinct = distinct_values(values)
+        bare = pc.utf8_trim_whitespace(pa.array(distinct, pa.large_string()))
         nothing = _nothing()
         empty = np.array([text.strip() in nothing for text in distinct], dtype=np.bool_)
-        return cls(distinct, codes, empty)
+        return cls(distinct, codes, empty, bare)
 
     @property
     def filled(self) -> int:
         return int(np.sum(self._of_rows(~self.empty, False)))
 
-    def numbers(self, form: Form, number: Callable[[str], float]) -> Numbers:
-        known = np.array([np.nan if gap else number(text.strip()) for text, gap in self._pairs()], dtype=np.float64)
+    def count(self, *shapes: re.Pattern[str]) -> int:
+        """In how many rows stands something of all these shapes?"""
+        return int(np.sum(self._of_rows(self._are(*shapes), False)))
+
+    def _are(self, *shapes: re.Pattern[str]) -> NDArray[np.bool_]:
+        """Which of the distinct ones are."""
+        import pyarrow.compute as pc
+
+        found = ~self.empty
+        for shape in shapes:
+            fits = pc.match_substring_regex(self.bare, f"^(?:{shape.pattern})$")
+            found = found & np.asarray(fits.to_numpy(zero_copy_only=False), dtype=np.bool_)
+        return found
+
+    def numbers(self, form: Form) -> Numbers:
+        known = np.full(len(self.distinct), np.nan)
+        for at in np.flatnonzero(self._are(_SHAPES[form])).tolist():
+            known[at] = _READERS[form](self.distinct[at].strip())
         strange = np.isnan(known) & ~self.empty
         rows = np.flatnonzero(self._of_rows(strange, False))
         seen = dict.fromkeys(self.codes[rows].tolist())
         return Numbers(self._of_rows(known, np.nan), form, rows, tuple(self.distinct[code] for code in seen))
-
-    def _pairs(self) -> list[tuple[str, bool]]:
-        return list(zip(self.distinct, self.empty.tolist(), strict=True))
 
     def _of_rows(self, known: NDArray[Any], gap: Any) -> NDArray[Any]:
         return np.append(known, gap).astype(known.dtype)[self.codes]  # -1 is the last
@@ -167,4 +244,56 @@ def _days(text: str) -> float:
     return since.total_seconds() / 86_400
 
 
-_READERS: dict[Form, Callable[[str], float]] = {"number": _number, "date": _days}
+def _comma_number(text: str) -> float:
+    return float(text.replace(".", "").replace(",", ".")) if COMMA.fullmatch(text) else np.nan
+
+
+def _parts(first: str, mark: str, second: str) -> re.Pattern[str]:
+    """A date whose year comes last."""
+    part = r"\d{1,2}"
+    return re.compile(rf"(?P<{first}>{part}){mark}(?P<{second}>{part}){mark}(?P<year>\d{{4}}){CLOCK}", re.ASCII)
+
+
+_PARTS: dict[Form, re.Pattern[str]] = {
+    "d.m.y": _parts("day", r"\.", "month"),
+    "d/m/y": _parts("day", "/", "month"),
+    "m/d/y": _parts("month", "/", "day"),
+}
+
+
+def _days_by_parts(text: str, pattern: re.Pattern[str]) -> float:
+    found = pattern.fullmatch(text)
+    if found is None:
+        return _days(text)
+    try:
+        day = datetime(int(found["year"]), int(found["month"]), int(found["day"]), tzinfo=UTC)
+    except ValueError:
+        return np.nan
+    return (day - BEGINNING).days + _part_of_day(found)
+
+
+def _part_of_day(found: re.Match[str]) -> float:
+    """0 where no time is given, nan where it is none."""
+    hour, minute, second = int(found["hour"] or 0), int(found["minute"] or 0), float(found["second"] or 0)
+    if found["half"]:
+        if not 1 <= hour <= 12:
+            return np.nan
+        hour = hour % 12 + 12 * (found["half"] in "pP")
+    if hour > 23 or minute > 59 or second >= 60:
+        return np.nan
+    return (3600 * hour + 60 * minute + second) / 86_400
+
+
+_READERS: dict[Form, Callable[[str], float]] = {
+    "number": _number,
+    "comma": _comma_number,
+    "date": _days,
+    **{form: partial(_days_by_parts, pattern=pattern) for form, pattern in _PARTS.items()},
+}
+# ISO dates, which mean one thing everywhere, may stand among others.
+_SHAPES: dict[Form, re.Pattern[str]] = {
+    "number": NUMBER,
+    "comma": COMMA,
+    "date": DATE,
+    **{form: re.compile(f"{pattern.pattern}|{DATE.pattern}") for form, pattern in _PARTS.items()},
+}

@@ -1,25 +1,30 @@
 """A table of numbers and categories with gaps, as the finite float32 matrix that every model can read.
 
 A number column is kept, its gaps filled with the median, and a column of 0 and 1 says where they were; a date is the
-number of its day. A category column becomes one column a level (the rarest beyond `MOST_LEVELS` share one), a gap being
-a level of its own. Words that are another one in every row are ids, and no features. Labels play no part. What was
-learnt from one table (`Encoding`) is plain JSON and reads the next one the same way.
+number of its day. A category column becomes one column a level, a gap being a level of its own; of many levels those
+that are too rare to say anything, and the rarest beyond `MOST_LEVELS`, share one. Words that are another one in every
+row are ids, and no features. Labels play no part. What was learnt from one table (`Encoding`) is plain JSON and reads
+the next one the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.cells import Form, Numbers, is_text, read_numbers
+from labelsieve.data.cells import DATES, Form, Numbers, is_text, read_numbers
 from labelsieve.errors import InputError
 
 MOST_LEVELS = 50
+FEW_LEVELS = 10  # of which even the rare ones drown nothing
+LEAST_ROWS = (5, 10)  # of a level that may say something: one in a hundred rows, but no fewer and no more than these
+FEW = 10  # names in one line
 MOST_WORDS = 20  # for a missing number that are remembered
+FORMS = ("", "text", "comma", *DATES)  # that a column may have
 LARGEST = float(np.finfo(np.float32).max)
 
 Note = Callable[[str], None]
@@ -42,9 +47,15 @@ class Column:
     gaps: bool = False  # were there any: then a column says where
     levels: tuple[str, ...] = ()
     others: bool = False  # does a column stand for every other level
-    form: Literal["", "date", "text"] = ""  # a number that was written as a date; words that a model reads by itself
+    form: Form | Literal["", "text"] = ""  # how a number or date is written ("": with a point); words for a model
     origin: float = 0.0  # the day or number that is 0: float32 has no room for seconds or minutes since 1970
     missing: tuple[str, ...] = ()  # words among the numbers that say there is none
+
+    @property
+    def written(self) -> Form:
+        """How its numbers are."""
+        assert self.form != "text"
+        return self.form or "number"
 
     @property
     def width(self) -> int:
@@ -66,6 +77,11 @@ class Encoding:
         """The one column that holds the samples, where they are texts."""
         return next((column.name for column in self.columns if column.form == "text"), None)
 
+    @property
+    def commas(self) -> tuple[str, ...]:
+        """Columns with decimal commas: whoever reads a file must not take 1.234 in them for a number with a point."""
+        return tuple(column.name for column in self.columns if column.form == "comma")
+
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(column) for column in self.columns]
 
@@ -77,7 +93,7 @@ class Encoding:
             # Models of earlier versions lack what is asked for with a default.
             form, origin, missing = entry.get("form", ""), entry.get("origin", 0.0), entry.get("missing", [])
             numeric, listed = type(origin) in (int, float), isinstance(missing, list | tuple)
-            if form not in ("", "date", "text") or not numeric or not listed:
+            if form not in FORMS or not numeric or not listed:
                 raise ValueError("a column that is not one of a table")
             known = {**entry, "levels": tuple(entry["levels"]), "missing": tuple(map(str, missing))}
             columns.append(Column(**known))
@@ -119,14 +135,21 @@ class TableX:
 
 
 def encode_table(
-    table: Any, *, where: str, encoding: Encoding | None = None, note: Note = silence, place: Place = by_row
+    table: Any,
+    *,
+    where: str,
+    encoding: Encoding | None = None,
+    commas: bool = False,
+    note: Note = silence,
+    place: Place = by_row,
 ) -> TableX:
     """A pyarrow table of feature columns to `TableX`; with `encoding`, as another table was read.
 
-    `note` is told what a person may want to know, `place` names a row for it.
+    `commas`: numbers of this table have decimal commas wherever that is possible. `note` is told what a person may want
+    to know, `place` names a row for it.
     """
     if encoding is None:
-        encoding = _learn_all(table, where, note, place)
+        encoding = _learn_all(table, where, commas, note, place)
     lacking = [column.name for column in encoding.columns if column.name not in table.column_names]
     if lacking:
         raise InputError(f"{where} lacks the columns {', '.join(lacking)} that the model was trained with")
@@ -142,10 +165,10 @@ def encode_table(
     return TableX(matrix, encoding, table.select([column.name for column in encoding.columns]))
 
 
-def _learn_all(table: Any, where: str, note: Note, place: Place) -> Encoding:
+def _learn_all(table: Any, where: str, commas: bool, note: Note, place: Place) -> Encoding:
     columns, ids = [], []
     for name in table.column_names:
-        column = _learn(name, table.column(name), where, place)
+        column = _learn(name, table.column(name), where, commas, place)
         if column is None:
             ids.append(name)
         else:
@@ -157,28 +180,54 @@ def _learn_all(table: Any, where: str, note: Note, place: Place) -> Encoding:
         )
     for name in ids:
         note(f"column {name} is left out: it differs in every row, as ids do")
-    return Encoding(tuple(columns))
+    encoding = Encoding(tuple(columns))
+    if encoding.commas:
+        note(f"{_columns(encoding.commas)}: commas are taken as decimal points")
+    shared = [column.name for column in encoding.columns if column.others]
+    if shared:
+        rare = f"those in fewer than {least_rows(table.num_rows)} rows, and all but the {MOST_LEVELS - 1} most frequent"
+        note(f"{_columns(shared)}: of the many values {rare}, count as one")
+    return encoding
 
 
-def _learn(name: str, values: Any, where: str, place: Place) -> Column | None:
+def _columns(names: Sequence[str]) -> str:
+    """Some names, for the beginning of a line."""
+    few = ", ".join(map(repr, names[:FEW]))
+    more = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
+    return f"column{'s' * (len(names) > 1)} {few}{more}"
+
+
+def _learn(name: str, values: Any, where: str, commas: bool, place: Place) -> Column | None:
     """What a column is; None where it is an id."""
-    numbers = read_numbers(values)
+    numbers = read_numbers(values, commas=commas)
     if numbers is not None:
         known = _fitting(_finite(numbers, name, where), name, where, place)
         known = known[~np.isnan(known)]
         median = float(np.median(known)) if len(known) else 0.0
         gaps, missing = len(known) < len(numbers.values), numbers.words[:MOST_WORDS]
-        form: Literal["", "date"] = "date" if numbers.form == "date" else ""
-        origin = float(np.floor(median)) if form else _origin(known)
+        form: Form | Literal[""] = "" if numbers.form == "number" else numbers.form
+        origin = float(np.floor(median)) if numbers.what == "date" else _origin(known)
         return Column(name, "number", form=form, median=median - origin, gaps=gaps, origin=origin, missing=missing)
     if _are_ids(values):
         return None
+    return _learn_levels(name, values)
+
+
+def least_rows(rows: int) -> int:
+    """In how many of so many rows a level must stand to have a column of its own beside many others."""
+    fewest, most = LEAST_ROWS
+    return min(max(rows // 100, fewest), most)
+
+
+def _learn_levels(name: str, values: Any) -> Column:
     levels, counts = np.unique(_texts(values), return_counts=True)
-    if len(levels) <= MOST_LEVELS:
-        return Column(name, "category", levels=tuple(levels.tolist()))
     # Ties by name, so that the choice does not hang on the order of the rows.
-    kept = np.lexsort((levels, -counts))[: MOST_LEVELS - 1]
-    return Column(name, "category", levels=tuple(sorted(levels[kept].tolist())), others=True)
+    kept = np.lexsort((levels, -counts))
+    if len(levels) > FEW_LEVELS:
+        kept = kept[counts[kept] >= least_rows(len(values))]
+    if len(levels) <= MOST_LEVELS and len(kept) >= len(levels) - 1:  # one alone has nobody to share with
+        return Column(name, "category", levels=tuple(levels.tolist()))
+    return Column(name, "category", levels=tuple(sorted(levels[kept[: MOST_LEVELS - 1]].tolist())), others=True)
 
 
 def _origin(known: NDArray[np.float64]) -> float:
@@ -234,12 +283,13 @@ def _texts(values: Any) -> list[str]:
 
 
 def _fill_numbers(out: NDArray[np.float32], column: Column, values: Any, where: str, note: Note, place: Place) -> None:
-    form: Form = "date" if column.form == "date" else "number"
-    numbers = read_numbers(values, form)
+    numbers = read_numbers(values, column.written)
     # Where nothing is a number, this is another column, unless it only says what was said for missing before.
     if numbers is None or (len(numbers.odd) and not numbers.filled and not set(numbers.words) <= set(column.missing)):
         held = "text" if is_text(values.type) else str(values.type)
-        raise InputError(f"{where}: column {column.name!r} holds {held} where the model was trained with {form}s")
+        raise InputError(
+            f"{where}: column {column.name!r} holds {held} where the model was trained with {_TRAINED[column.written]}"
+        )
     if len(numbers.odd):
         note(_about_odd(column.name, numbers, place))
     found = _fitting(_finite(numbers, column.name, where) - column.origin, column.name, where, place)
@@ -249,13 +299,23 @@ def _fill_numbers(out: NDArray[np.float32], column: Column, values: Any, where: 
         out[:, 1] = gaps
 
 
+_TRAINED: dict[Form, str] = {
+    "number": "numbers",
+    "comma": "numbers with decimal commas",
+    "date": "dates",
+    "d.m.y": "dates such as 31.12.2024",
+    "d/m/y": "dates such as 31/12/2024",
+    "m/d/y": "dates such as 12/31/2024",
+}
+
+
 def _about_odd(name: str, numbers: Numbers, place: Place) -> str:
     first, count = place(int(numbers.odd[0])), len(numbers.odd)
     example = f"{numbers.words[0][:40]!r}, {first}"
     others = f"1 other value ({example}), which counts"
     if count > 1:
         others = f"{count:,} other values (the first is {example}), which count"
-    return f"column {name}: {numbers.filled:,} {numbers.form}s and {others} as missing"
+    return f"column {name}: {numbers.filled:,} {numbers.what}s and {others} as missing"
 
 
 def _fill_levels(out: NDArray[np.float32], column: Column, values: Any) -> None:

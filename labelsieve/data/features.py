@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.data.cells import is_text, read_numbers
+from labelsieve.data.cells import clearly_commas, is_text, read_numbers
 from labelsieve.data.columns import Encoding, Note, Place, by_row, encode_table, silence
 from labelsieve.data.text import texts
 from labelsieve.errors import InputError
@@ -22,10 +22,14 @@ def read_features(
     where: str,
     text_column: str | None = None,
     encoding: Encoding | None = None,
+    commas: bool = False,
     note: Note = silence,
     place: Place = by_row,
 ) -> tuple[Any, Kind]:
-    """The columns of a pyarrow table as samples and their kind; with `encoding`, as an earlier table was read."""
+    """The columns of a pyarrow table as samples and their kind; with `encoding`, as an earlier table was read.
+
+    `commas`: its numbers have decimal commas wherever that is possible, as they have where one column shows it.
+    """
     names = table.column_names
     if encoding is not None:
         text_column = encoding.text
@@ -35,15 +39,16 @@ def read_features(
         if text_column not in names:
             raise InputError(f"{where} has no column {text_column!r}: its columns are {', '.join(names)[:300]}")
     else:
-        text_column, table = _find_texts(table, where, note)
+        commas = commas or any(clearly_commas(column) for column in table.columns)
+        text_column, table = _find_texts(table, where, commas, note)
     if text_column is None:
-        return encode_table(table, where=where, encoding=encoding, note=note, place=place), "table"
+        return encode_table(table, where=where, encoding=encoding, commas=commas, note=note, place=place), "table"
     if encoding is None and len(names) > 1:
         note(f"left out beside the texts of column {text_column}: {_listed(names, but=text_column)}")
     return texts(table.column(text_column).to_pylist(), column=text_column), "text"
 
 
-def _find_texts(table: Any, where: str, note: Note) -> tuple[str | None, Any]:
+def _find_texts(table: Any, where: str, commas: bool, note: Note) -> tuple[str | None, Any]:
     """The column of texts, where one is called so or there is no doubt; and the table without doubtful ones."""
     names = table.column_names
     if "text" in names:
@@ -52,7 +57,7 @@ def _find_texts(table: Any, where: str, note: Note) -> tuple[str | None, Any]:
     if not found:
         return None, table
     # Numbers are never given up for a guess: an address does not make a table of measurements a list of texts.
-    if any(_measures(table.column(name)) for name in names if name not in found):
+    if any(_measures(table.column(name), commas) for name in names if name not in found):
         for name in found:
             note(f"column {name} reads like text and is left out; --text-column {name} reads it and nothing else")
         return None, table.drop_columns(found)
@@ -75,10 +80,10 @@ def _reads_like_text(values: Any) -> bool:
     return bool(np.median(words.to_numpy()) >= WORDS)
 
 
-def _measures(values: Any) -> bool:
+def _measures(values: Any, commas: bool) -> bool:
     """Numbers that say something: whole ones that never repeat may as well count the rows, and dates tell when."""
-    numbers = read_numbers(values)
-    if numbers is None or numbers.form == "date":
+    numbers = read_numbers(values, commas=commas)
+    if numbers is None or numbers.what == "date":
         return False
     known = numbers.values[~np.isnan(numbers.values)]
     whole = bool(np.all(known == np.floor(known)))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.cells import NUMBER
+from labelsieve.data.columns import Place, by_row
 from labelsieve.data.leftout import DROPPED, leave_out
 from labelsieve.data.spreadsheet import neutral, plain
 from labelsieve.errors import InputError
@@ -105,6 +106,17 @@ def about_missing(
     )
 
 
+def about_utf8(path: Path) -> InputError:
+    """What is raised for a file that is not in UTF-8, with the line to look at."""
+    try:
+        path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start]
+        line = 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
+        return InputError(f"{path} is not in UTF-8, first in line {line}: save it as UTF-8")
+    return InputError(f"{path} is not in UTF-8: save it as UTF-8")
+
+
 def about_case(classes: Iterable[Any]) -> str | None:
     """A word on classes that only capitals tell apart; they stay apart."""
     alike: dict[str, list[str]] = {}
@@ -120,17 +132,26 @@ def id_texts(ids: Iterable[Any]) -> list[str]:
     return [str(id) for id in ids]
 
 
-def unique_ids(ids: Iterable[Any], *, where: str, line: int | None = None) -> NDArray[np.str_]:
-    """Ids as text; a second one of the same name is refused. `line` is the first one's, where they come from lines."""
+def unique_ids(ids: Iterable[Any], *, where: str, place: Place = by_row) -> NDArray[np.str_]:
+    """Ids as text; a second one of the same name is refused, and `place` names the rows of both."""
     texts = id_texts(ids)
     if len(set(texts)) != len(texts):
-        seen: dict[str, int] = {}
-        for i, text in enumerate(texts):
-            if text in seen:
-                places = f"lines {line + seen[text]} and {line + i}" if line is not None else f"{seen[text]} and {i}"
-                raise InputError(f"{where}: the id {text!r} is there twice ({places}); ids must differ")
-            seen[text] = i
+        raise _about_twice(texts, where, place)
     return np.array(texts, dtype=np.str_) if texts else np.array([], dtype="<U1")
+
+
+def _about_twice(texts: Sequence[str], where: str, place: Place) -> InputError:
+    rows: dict[str, list[int]] = {}
+    for row, text in enumerate(texts):
+        rows.setdefault(text, []).append(row)
+    twice = {text: found for text, found in rows.items() if len(found) > 1}
+    text, (first, second, *_) = min(twice.items(), key=lambda entry: entry[1][1])  # whose second comes first
+    what, _, number = place(first).partition(" ")
+    others = f"; {len(twice):,} ids in all are there more than once" if len(twice) > 1 else ""
+    return InputError(
+        f"{where}: the id {text!r} is there twice ({what}s {number} and {place(second).partition(' ')[2]}){others}; "
+        "ids must differ"
+    )
 
 
 @dataclass(frozen=True)
@@ -192,7 +213,9 @@ def read_label_file(path: Path | str) -> LabelFile:
                     true[id] = row[true_at].strip()
     except FileNotFoundError:
         raise InputError(f"{path} is not there") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise about_utf8(path) from None
+    except csv.Error as error:
         raise InputError(f"{path} is not a CSV file in UTF-8 ({error})") from None
     if not labels and not dropped:
         raise InputError(f"{path} holds no labels below its first line")

@@ -130,5 +130,5 @@ def _samples(x: NDArray[np.generic], path: Path) -> tuple[NDArray[np.generic], K
     rows = x.reshape(len(x), -1).astype(np.float32)
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
-        raise InputError(f"{path}: x holds NaN or infinite values, first in sample {int(bad.argmax())}")
+        raise InputError(f"{path}: x holds NaN or infinite values, first in {by_row(int(bad.argmax()))}")
     return rows, "table"

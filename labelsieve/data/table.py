@@ -18,6 +18,7 @@ from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
     about_missing,
     about_stripped,
+    about_utf8,
     encode,
     first_decimal,
     stripped,
@@ -61,22 +62,20 @@ def load(
     `labelled` leaves out rows without a label, `judged` those whose text is empty; a prediction has an answer for both.
     """
     progress = progress or Progress(silent=True)
-    is_csv = path.suffix.lower() not in (".parquet", ".pq")
+    is_csv = _is_csv(path)
     if encoding is not None and encoding.text is not None:
         text_column = encoding.text
-    table = _read_csv(path, (label_column, id_column, text_column)) if is_csv else _read_parquet(path)
+    table = read_table(path, (label_column, id_column, text_column, *(encoding.commas if encoding else ())))
     if table.num_rows == 0:
         raise InputError(f"{path} holds no samples below its first line" if is_csv else f"{path} holds no samples")
     names = table.column_names
-    if label_column not in names and labelled:
-        columns = ", ".join(names)[:300]
-        raise InputError(
-            f"{path} has no column {label_column!r}: its columns are {columns}; name it with --label-column"
-        )
-    if id_column != "id" and id_column not in names:
-        raise InputError(
-            f"{path} has no column {id_column!r} for --id-column: its columns are {', '.join(names)[:300]}"
-        )
+    _check_named(
+        path,
+        names,
+        label=label_column if labelled else None,
+        id=id_column if id_column != "id" else None,
+        text=text_column if encoding is None else None,
+    )
     lines = _Lines(path if is_csv else None)
     try:
         y, classes, missing = _labels(table, label_column, path, lines, progress.note if labelled else silence)
@@ -88,7 +87,7 @@ def load(
 
     def all_ids(default: Any) -> NDArray[np.str_]:
         values = table.column(id_column).to_pylist() if id_column in names else default
-        return unique_ids(values, where=str(path), line=2 if is_csv and lines.plain() else None)
+        return unique_ids(values, where=str(path), place=lines.name)
 
     if not labelled and missing:
         y, classes, missing = *unlabelled(everything), []
@@ -126,11 +125,28 @@ def load(
         return lines.name(int(kept[row]))
 
     x, kind = read_features(
-        rest, where=str(path), text_column=text_column, encoding=encoding, note=progress.note, place=place
+        rest,
+        where=str(path),
+        text_column=text_column,
+        encoding=encoding,
+        commas=is_csv and delimiter_of(path) == ";",  # chosen where the comma is taken
+        note=progress.note,
+        place=place,
     )
     ids = all_ids(range(everything))
     data = LabelledData(x, y, classes, ids[kept], kind, name=path.stem, skipped=skipped(ids))
     return without_blank(data, place, progress.note) if judged else data
+
+
+def _check_named(path: Path, names: Sequence[str], *, label: str | None, id: str | None, text: str | None) -> None:
+    """All columns that were named and are not there, in one line; None: none has to be."""
+    asked = {"": label, " for --id-column": id, " for --text-column": text}
+    lacking = [f"column {name!r}{option}" for option, name in asked.items() if name is not None and name not in names]
+    if lacking:
+        hint = "; name it with --label-column" if label is not None and label not in names else ""
+        if len(lacking) > 1 and hint:
+            hint = "; name that of the labels with --label-column"
+        raise InputError(f"{path} has no {' and no '.join(lacking)}: its columns are {', '.join(names)[:300]}{hint}")
 
 
 def _labels(
@@ -177,12 +193,6 @@ class _Lines:
             return f"row {row + 1}"
         return f"line {self._starts[row]}"
 
-    def plain(self) -> bool:
-        """Does row i stand in line i + 2: no cell with a line break, no empty line?"""
-        return (
-            self.path is not None and self.path.read_bytes().count(b'"') == 0 and b"\n\n" not in self.path.read_bytes()
-        )
-
     @cached_property
     def _starts(self) -> list[int]:
         assert self.path is not None
@@ -213,6 +223,15 @@ def delimiter_of(path: Path) -> str:
     return next((mark for mark in (",", "\t", ";") if mark in first), ",")
 
 
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() not in (".parquet", ".pq")
+
+
+def read_table(path: Path, words: Sequence[str | None] = ()) -> Any:
+    """A CSV or Parquet file as an Arrow table; columns named in `words` are texts, whatever they look like."""
+    return _read_csv(path, words) if _is_csv(path) else _read_parquet(path)
+
+
 def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
     """A table whose columns `words` are read as they are written, whatever they look like."""
     import pyarrow as pa
@@ -228,15 +247,20 @@ def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
         if repeated:
             raise InputError(f"{path}, line 1: the column {min(repeated)!r} is there twice")
         as_text = {name: pa.string() for name in (*words, "id", "path", "text", "true") if name is not None}
-        return pc.read_csv(
+        table = pc.read_csv(
             path,
             parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(column_types=as_text, strings_can_be_null=False),
         )
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not in UTF-8: save it as UTF-8") from None
+        raise about_utf8(path) from None
     except (pa.ArrowInvalid, csv.Error) as error:
+        if "UTF8" in str(error):
+            raise about_utf8(path) from None
         raise InputError(_what_is_wrong(path, error)) from None
+    if any(pa.types.is_binary(column.type) for column in table.columns):  # what Arrow makes of words in another code
+        raise about_utf8(path)
+    return table
 
 
 def _what_is_wrong(path: Path, error: Exception) -> str:

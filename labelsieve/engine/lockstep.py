@@ -229,7 +229,10 @@ class Lockstep:
         clock.epoch[row] = float(training.epoch)
         for network in self.networks_of[row]:
             bundle, i = self._locate(network)
-            bundle.rate[i] = self.schedule.learning_rate(training.epoch - training.restarted_at)
+            bundle.rate[i] = self._rate(training)
+
+    def _rate(self, training: Training) -> float:
+        return self.schedule.learning_rate(training.epoch - training.restarted_at)
 
     def _end_epochs(self, rows: Sequence[int], started: float) -> None:
         """Findings of the trainings whose epoch ended."""
@@ -250,7 +253,7 @@ class Lockstep:
                 "epoch": training.epoch + 1,
                 "loss": [round(float(value), 6) for value in loss],
                 "accuracy_given": [round(float(a), 6) for a in sums[1][networks] / np.maximum(sums[2][networks], 1)],
-                "learning_rate": self.schedule.learning_rate(training.epoch - training.restarted_at),
+                "learning_rate": self._rate(training),
                 "seconds": round(seconds, 3),
             }
             if row in watched:
@@ -347,7 +350,7 @@ class Lockstep:
             width = min(max(t.width for t in trainings), self.stepper.clock.order.shape[2])
             started = time.monotonic()
             self._announce(steps, width)
-            self.stepper.run(steps, width)
+            self.stepper.run(steps, width, learns=any(self._rate(training) != 0 for training in trainings))
             self._announce(
                 0, width
             )  # nothing more until the next epoch is laid out: the store lets go of what it holds

@@ -14,7 +14,7 @@ in checkpoints. True labels are not here and cannot be.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from labelsieve.types import IntArray
 
 State = dict[str, Tensor]
+Needs = Literal["nothing", "ratio", "selection"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,10 @@ class Method:
         """Every setting, for the record of the run."""
         return {}
 
+    def needs(self) -> Needs:
+        """What must be known of the labels first: "nothing", their noise "ratio", or the "selection", S and C."""
+        return "nothing"
+
     def check(self, plan: Plan, epochs: int) -> None:
         """Raise InputError where the plan cannot be trained with these settings."""
 
@@ -137,4 +142,4 @@ def mean_over(losses: Tensor, weight: Tensor) -> Tensor:
     return (losses * weight).sum(-1) / weight.sum(-1).clamp_min(1e-12)
 
 
-__all__ = ["Batch", "Method", "Plan", "State", "TrainingView", "in_batches", "mean_over", "sample_losses"]
+__all__ = ["Batch", "Method", "Needs", "Plan", "State", "TrainingView", "in_batches", "mean_over", "sample_losses"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,3 +68,8 @@ class FastTrainer(EngineTrainer):
             batch_size=batch_size,
             **options,
         )
+
+    def unmirror(self) -> None:
+        """Neither in training nor where a network looks at a picture and its mirror image."""
+        super().unmirror()
+        self.factory = partial(self.factory, mirror=False)

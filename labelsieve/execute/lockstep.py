@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from labelsieve.engine import Method, Plan, Schedule, Store, VectorStore, stage_pictures, train
+from labelsieve.engine.augment import mirror_test, unmirrored
 from labelsieve.engine.bundle import Factory
 from labelsieve.engine.device import choose_device
-from labelsieve.types import Job, Scores
+from labelsieve.engine.factory import check_factory
+from labelsieve.types import IntArray, Job, Scores
 
 
 def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
@@ -26,7 +28,9 @@ def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
 
 
 class EngineTrainer:
-    """Answers jobs with networks from `factory` (called without arguments; with n=... where it can stack)."""
+    """Answers jobs with networks from `factory` (called without arguments; with n=... where it can stack).
+
+    The factory is tried once, so that what it cannot do is said before a training, of the network's `name`."""
 
     def __init__(
         self,
@@ -40,16 +44,28 @@ class EngineTrainer:
         method: Method | None = None,
         batch_size: int = 128,
         checkpoint: Path | None = None,
+        name: str = "the network",
         **options: Any,
     ) -> None:
         from labelsieve.methods.standard import Standard
 
         self.store: Store = x if hasattr(x, "batch") else stage(x, choose_device(str(device)))
+        check_factory(factory, self.store.shape, classes, name=name)
         self.factory, self.classes = factory, classes
         self.schedule = schedule or Schedule.incv_50(epochs)
         self.method = method or Standard()
         self.batch_size, self.checkpoint, self.options = batch_size, checkpoint, options
         self.on_history: Callable[[list[dict[str, Any]]], None] | None = None
+
+    def spare_mirrors(self, pictures: Any, labels: IntArray) -> bool:
+        """Mirror nothing from now on if mirrored pictures are not what their labels say; whether that is so."""
+        harms = mirror_test(pictures, labels, np.arange(len(labels))).harms
+        if harms:
+            self.unmirror()
+        return harms
+
+    def unmirror(self) -> None:
+        unmirrored(self.store)
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         plans = [

@@ -15,6 +15,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.execute.local import run_all
+from labelsieve.scoring import likeliest
 from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores
 
 CHUNK_CELLS = 2_000_000  # probabilities held at once: 16 MB
@@ -95,16 +96,6 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
         leaders=np.hstack([leaders, np.tile(lacking, (len(given), 1))]).astype(np.int32),
         shares=np.hstack([shares, np.zeros((len(given), len(lacking)))]).astype(np.float32),
     )  # fmt: skip
-
-
-def likeliest(probability: FloatArray, best: IntArray) -> IntArray:
-    """The columns of each row's largest values, largest first: `best`, also where others are as large."""
-    count = min(LEADERS, probability.shape[1])
-    found = np.argpartition(-probability, count - 1, axis=1)[:, :count]
-    order = np.argsort(-np.take_along_axis(probability, found, axis=1), axis=1, kind="stable")
-    ordered = np.asarray(np.take_along_axis(found, order, axis=1))
-    again = np.where(ordered[:, 1:] == best[:, None], ordered[:, :1], ordered[:, 1:])  # it and the first change places
-    return np.hstack([best[:, None], again])
 
 
 def chunks(index: IntArray, size: int) -> Iterator[IntArray]:

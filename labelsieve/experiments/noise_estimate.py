@@ -405,7 +405,7 @@ def ranks(rows: Sequence[dict[str, Any]]) -> str:
     """How the probability orders labels beside cleanlab's score, which may see one network or our average of two."""
 
     def lead(row: dict[str, Any], *others: str) -> float:
-        aurocs = {tool: found["auroc"] for tool, found in row["detection"].items()}
+        aurocs: dict[str, float] = {tool: found["auroc"] for tool, found in row["detection"].items()}
         return aurocs["labelsieve, probability > 0.5"] - max(aurocs[f"cleanlab, {other}"] for other in others)
 
     def told(leads: dict[str, float]) -> str:

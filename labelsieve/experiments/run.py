@@ -22,11 +22,12 @@ from labelsieve.engine import OutOfTime
 from labelsieve.errors import InputError
 from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.experiments import records
+from labelsieve.experiments.asked import check_asked, check_executor
 from labelsieve.experiments.bench import open_bench
 from labelsieve.experiments.cells import Cell, Wish, in_locksteps
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
-from labelsieve.experiments.settings import METHODS, SCALES, TOLD_NOTHING, Noise, Scale
+from labelsieve.experiments.settings import SCALES, TOLD_NOTHING, Scale
 from labelsieve.experiments.training import Room, train_cells
 from labelsieve.experiments.webvision_bench import WebVisionBench, open_webvision
 
@@ -58,8 +59,7 @@ def reproduce(
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Run what is missing of an item, here or on a Ray cluster, then draw it; says how many cells are done and left."""
-    if executor != "local" and not is_ray(executor):
-        raise InputError(f"executor {executor!r} is not known: choose local, ray or ray://HEAD:PORT")
+    check_executor(executor)
     chosen, wish = find(item), wish or Wish()
     protocol = chosen.scales[_scale(scale).name]
     results = default_results(scale) if results is None else results
@@ -168,53 +168,6 @@ def listing() -> list[tuple[str, str]]:
     return [(item.name, item.title) for item in ITEMS.values()]
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """`0-4`, `0,2` or `3`."""
-    found: list[int] = []
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
-    except ValueError:
-        found = []
-    if not found:
-        raise InputError(f"cannot read the seeds {text!r}: write 0-4, 0,2 or 3")
-    return tuple(dict.fromkeys(found))
-
-
-def parse_setting(text: str) -> tuple[str, str, Any]:
-    """`f-correction.estimate_epochs=50`: a setting of a method."""
-    name, _, value = text.partition("=")
-    method, _, key = name.rpartition(".")
-    if method not in (*METHODS, TOLD_NOTHING) or not key or not value:
-        raise InputError(f"cannot read {text!r}: write METHOD.SETTING=VALUE, e.g. f-correction.estimate_epochs=50")
-    try:
-        return method, key, json.loads(value)
-    except ValueError:
-        return method, key, value
-
-
-def wish_from(
-    *,
-    seeds: str = "0",
-    methods: str | None = None,
-    settings: str | None = None,
-    epochs: int | None = None,
-    selection_epochs: int | None = None,
-    iterations: int | None = None,
-    method_settings: Sequence[str] = (),
-) -> Wish:
-    return Wish(
-        seeds=parse_seeds(seeds),
-        methods=tuple(m.strip() for m in methods.split(",")) if methods else METHODS,
-        noises=tuple(Noise.parse(text) for text in settings.split(",")) if settings else None,
-        epochs=epochs,
-        selection_epochs=selection_epochs,
-        iterations=iterations,
-        settings=tuple(parse_setting(text) for text in method_settings),
-    )
-
-
 def _scale(name: str) -> Scale:
     if name not in SCALES:
         raise InputError(f"no scale {name!r}: choose {' or '.join(SCALES)}")
@@ -267,7 +220,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             say(f"wrote {write_page(results, options.docs, _scale(options.scale))}")
             return 0
-        wish = wish_from(
+        names = ON_CIFAR10 if options.item == "all" else [options.item]
+        wish = check_asked(
+            names,
+            scale=options.scale,
+            budget=options.budget,
+            lockstep=options.lockstep,
+            device=options.device,
+            executor=options.executor,
             seeds=options.seeds,
             methods=options.methods,
             settings=options.settings,
@@ -277,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             method_settings=options.set,
         )
         ends = None if options.budget is None else time.monotonic() + options.budget
-        for name in ON_CIFAR10 if options.item == "all" else [options.item]:
+        for name in names:
             reproduce(
                 name,
                 data=options.data,

@@ -6,6 +6,7 @@ from typing import Any
 
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
+from labelsieve.methods import own
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.methods.d2l import D2L
 from labelsieve.methods.decoupling import Decoupling
@@ -13,6 +14,7 @@ from labelsieve.methods.f_correction import FCorrection
 from labelsieve.methods.incv_coteaching import INCVCoTeaching
 from labelsieve.methods.mentornet import MentorNet
 from labelsieve.methods.standard import Standard
+from labelsieve.named import imported
 
 METHODS: dict[str, type[Method]] = {
     "incv-coteaching": INCVCoTeaching,
@@ -25,15 +27,15 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def create(name: str, **settings: Any) -> Method:
-    """The method of that name with these settings; an InputError names what is unknown."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}")
-    try:
-        return METHODS[name](**settings)
-    except TypeError as error:
-        known = ", ".join(METHODS[name]().settings()) or "none"
-        raise InputError(f"method {name!r} got a setting it does not have ({error}); its settings: {known}") from error
+def create(method: str | Method | type[Method], **settings: Any) -> Method:
+    """A method by its name, by package.module:Name, or of a class of one's own; an InputError names what is unknown."""
+    if not isinstance(method, str):
+        return own.made(method, getattr(method, "__name__", type(method).__name__), settings)
+    if ":" in method:
+        return own.made(imported(method, what="method"), method, settings)
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}, or package.module:Name")
+    return own.instance(METHODS[method], method, settings)
 
 
 __all__ = [

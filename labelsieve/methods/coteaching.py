@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelsieve.engine.method import Batch, Method, Plan, State, mean_over, sample_losses
+from labelsieve.engine.method import Batch, Method, Needs, Plan, State, mean_over, sample_losses
 from labelsieve.errors import InputError
 
 # float32 puts an exact half like 0.7 * 35 slightly below it; no product of sensible settings comes this near otherwise.
@@ -69,6 +69,9 @@ class CoTeaching(Method):
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)
+
+    def needs(self) -> Needs:
+        return "ratio" if self.noise_ratio is None else "nothing"
 
     def forgets(self, plan: Plan) -> float:
         return check_ratio(plan.noise_ratio if self.noise_ratio is None else self.noise_ratio, self.name)

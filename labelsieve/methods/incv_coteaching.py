@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.engine.method import Batch, Method, Plan, State, in_batches, sample_losses
+from labelsieve.engine.method import Batch, Method, Needs, Plan, State, in_batches, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import check_ratio, exchanged_loss, kept_count
 from labelsieve.types import IntArray
@@ -94,6 +94,9 @@ class INCVCoTeaching(Method):
 
     def settings(self) -> dict[str, Any]:
         return {"warmup": self.warmup, "noise_ratio": self.noise_ratio, "gradual_epochs": self.gradual_epochs}
+
+    def needs(self) -> Needs:
+        return "selection"
 
     def forgets(self, plan: Plan) -> float:
         return check_ratio(plan.noise_ratio if self.noise_ratio is None else self.noise_ratio, self.name)

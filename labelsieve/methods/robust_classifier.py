@@ -9,22 +9,26 @@ is.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from labelsieve.engine import Plan, Schedule, Store, VectorStore, stage_pictures, train
+from labelsieve.engine import Method, Plan, Schedule, Store, VectorStore, stage_pictures, train
+from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
+from labelsieve.engine.augment import check_augment, mirror_test, unmirrored
 from labelsieve.engine.device import choose_device
+from labelsieve.engine.factory import check_factory
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS, create
+from labelsieve.methods.classifier_settings import check_settings, network_factory, selection_settings
+from labelsieve.selection.inputs import check_lengths, encode_labels
 from labelsieve.types import CANDIDATE, SELECTED, BoolArray, FloatArray, IntArray, Selection
 
 ROWS_AT_ONCE = 256  # predictions go through the network in blocks of one size, so that no row depends on its company
@@ -41,15 +45,6 @@ def auto_epochs(samples: int, batch_size: int) -> int:
     return int(np.clip(160 // -(-samples // batch_size), 20, 60))
 
 
-def default_network(shape: tuple[int, ...], classes: int) -> Callable[..., nn.Module]:
-    """A small CNN for pictures, channels first, a small MLP for rows of numbers."""
-    from labelsieve.models.small import MLP, SmallCNN
-
-    if len(shape) == 3:
-        return partial(SmallCNN, classes, channels=shape[0])
-    return partial(MLP, classes, inputs=shape[0], widths=(64, 64))
-
-
 def training_sets(selection: Selection, given: IntArray, classes: int) -> tuple[IntArray, IntArray]:
     """S and C. A class of which nothing was selected would be lost: then all of its samples are in S."""
     verdict = selection.verdict.copy()
@@ -58,25 +53,34 @@ def training_sets(selection: Selection, given: IntArray, classes: int) -> tuple[
     return np.flatnonzero(verdict == SELECTED), np.flatnonzero(verdict == CANDIDATE)
 
 
+class WeakTrainingWarning(UserWarning):
+    """A network agrees with far fewer of the labels it was trained on than are expected to be right."""
+
+
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Trains a network on noisy labels.
 
-    method: a name of `labelsieve.methods.METHODS`; `method_settings` is a dict of its settings.
-    network: a factory of torch modules, called without arguments, that map a batch to logits; None for a small one.
+    method: a name of `labelsieve.methods.METHODS`, or a method of your own (docs/methods.md): an instance of
+    `labelsieve.engine.method.Method`, its class, or "package.module:Name". `method_settings`: a dict of its settings.
+    network: a factory of torch modules, called without arguments, that map a batch to logits; a name that the command
+    line's `--network` takes ("mlp", "small-cnn", "resnet32"); None for a small one.
     n_iterations, remove_ratio: INCV's. noise_ratio: of the given labels, for `coteaching` (None: INCV estimates it);
     `incv-coteaching` asks INCV how noisy the samples are that it selected.
     epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half the epochs.
+    augment: what training does to pictures: "mirror" (and shift them), "shift", "none", or "auto": mirror, unless the
+    nearest neighbours of mirrored pictures have other labels, as those of digits have.
     together: whether the networks of a method with two predict together (their mean) or the first alone.
 
-    Afterwards: networks_ (in inference mode), history_, method_, and where the method asked for a selection also
+    Afterwards: networks_ (in inference mode), history_, method_, augment_ (what was done to pictures), and where the
+    method asked for a selection also
     selected_, candidate_, removed_ (one a sample), suspicion_, noise_ratio_, transition_matrix_.
     """
 
     def __init__(
         self,
-        network: Callable[..., nn.Module] | None = None,
+        network: Callable[..., nn.Module] | str | None = None,
         *,
-        method: str = "incv-coteaching",
+        method: str | Method | type[Method] = "incv-coteaching",
         method_settings: dict[str, Any] | None = None,
         n_iterations: int = 4,
         remove_ratio: float | str = "auto",
@@ -85,6 +89,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         selection_epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float = 5e-3,
+        augment: str = "auto",
         together: bool = True,
         device: str = "auto",
         random_state: Any = None,
@@ -99,37 +104,32 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.selection_epochs = selection_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.augment = augment
         self.together = together
         self.device = device
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> RobustClassifier:
         """Select (where the method needs it) and train."""
+        check_settings(self)
+        check_augment(self.augment)
         method = create(self.method, **(self.method_settings or {}))
-        for name in ("epochs", "selection_epochs", "batch_size"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: choose 1 or more, or None")
-        if self.noise_ratio is not None and not 0 <= self.noise_ratio < 1:
-            raise InputError(f"noise_ratio is {self.noise_ratio}: it must lie in [0, 1)")
-        X, y = self._checked(X, y=y, ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        given = np.asarray(codes, dtype=np.int64).reshape(-1)
+        check_lengths(X, y)
+        X = self._checked(X, ensure_min_samples=2)
+        self.classes_, given = encode_labels(y)
         classes = len(self.classes_)
-        if classes < 2:
-            raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two or more")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.augment_ = self._augment(X, given)
         store = self._staged(X, choose_device(self.device))
-        factory = self.network or default_network(store.shape, classes)
+        factory = network_factory(self.network, store.shape, classes)
+        check_factory(factory, store.shape, classes, name="network:")
         batch_size = self.batch_size or auto_batch_size(len(given))
         epochs = self.epochs or auto_epochs(len(given), batch_size)
 
         everything, no_selection = np.arange(len(given)), {"candidates": None, "noise_ratio": self.noise_ratio}
         plan_sets: dict[str, Any] = {"train": everything} | no_selection
-        needs_sets = method.name == "incv-coteaching"
-        needs_ratio = (
-            method.name == "coteaching" and self.noise_ratio is None and method.settings()["noise_ratio"] is None
-        )
+        needs_sets = method.needs() == "selection"
+        needs_ratio = method.needs() == "ratio" and self.noise_ratio is None
         if needs_sets or needs_ratio:
             rounds = self.selection_epochs or max(10, epochs // 2)
             selection = self._select(store, factory, given, classes, batch_size, rounds, seed)
@@ -148,6 +148,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.method_ = method
         self.history_ = result.history
         self.networks_ = [_network(factory, state) for state in result.states]
+        if X.ndim == 4:
+            self._warn_if_weak(agreement(store, factory, result.states, given, plan.train), plan)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -177,6 +179,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         X = self._in_numbers(X, fitting=bool(fitting))
         pictures = getattr(X, "ndim", 2) == 4
+        if not fitting:
+            self._check_pictures(np.shape(X)[1:] if pictures else ())
         options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if pictures else {"dtype": np.float64}
         try:
             return validate_data(self, X, reset=bool(fitting), **options, **fitting)
@@ -201,7 +205,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _staged(self, X: Any, device: torch.device, *, fitted: bool = False) -> Store:
         if X.ndim == 4:
             if not fitted:
-                store = stage_pictures(X, device)
+                store = stage_pictures(X, device, augment=self.augment_ != "none")
+                store = unmirrored(store) if self.augment_ == "shift" else store
                 self._picture_statistics = (store.mean, store.std)
                 return store
             from labelsieve.engine import PictureStore
@@ -213,6 +218,30 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._row_statistics = (X.mean(0), np.where(spread > 0, spread, 1.0))
         centre, spread = self._row_statistics
         return VectorStore((X - centre) / spread, device)
+
+    def _augment(self, X: Any, given: IntArray) -> str:
+        """mirror, shift or none; by all labels, for the networks that select learn from the same pictures."""
+        self._picture_shape: tuple[int, ...] = X.shape[1:] if X.ndim == 4 else ()
+        if self.augment != "auto" or X.ndim != 4:
+            return self.augment if self.augment != "auto" else "mirror"
+        return "shift" if mirror_test(X, given, np.arange(len(X))).harms else "mirror"
+
+    def _check_pictures(self, shape: tuple[int, ...]) -> None:
+        """Predict pictures of the size that was fitted, and rows where rows were."""
+        fitted = getattr(self, "_picture_shape", ())
+        if shape != fitted:
+            given, known = (
+                f"pictures of {s[0]} x {s[1]} pixels and {s[2]} channels" if s else "rows of numbers"
+                for s in (shape, fitted)
+            )
+            raise InputError(f"X: these are {given}, the classifier was fitted on {known}")
+
+    def _warn_if_weak(self, share: float, plan: Plan) -> None:
+        precision = None if plan.candidates is None else 1 - float(plan.noise_ratio or 0.0)
+        if not has_learnt(share, plan.labels[plan.train], precision=precision):
+            ways = what_may_help(self.augment_, option='augment="{}"')
+            told = f"the network learnt little: it agrees with {share:.1%} of the labels it was trained on; {ways}"
+            warnings.warn(told, WeakTrainingWarning, stacklevel=3)
 
     def _schedule(self, epochs: int) -> Schedule:
         """Adam, a tenth of the rate for the last quarter."""
@@ -226,12 +255,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from labelsieve.execute.lockstep import EngineTrainer
         from labelsieve.selection.drive import drive
         from labelsieve.selection.incv import incv_steps
-        from labelsieve.selection.settings import INCVSettings
 
-        settings = INCVSettings(n_iterations=self.n_iterations, remove_ratio=cast("Any", self.remove_ratio))
         trainer = EngineTrainer(
             store, factory, classes=classes, schedule=self._schedule(epochs), batch_size=batch_size, together=True
         )
+        settings = selection_settings(self)
         return drive(incv_steps(given, classes, settings=settings, seed=seed, names=list(self.classes_)), trainer)
 
     def _keep(self, selection: Selection) -> None:

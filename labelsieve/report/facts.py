@@ -12,12 +12,10 @@ import numpy as np
 from labelsieve.report.columns import Columns, pair_counts, read_columns
 from labelsieve.report.html import percent, plural
 from labelsieve.runfolder import RunFolder
+from labelsieve.selection.estimate import RANDOM, WEAK
 from labelsieve.selection.state import NOT_JUDGED
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray
-
-# How the selection's trust sentence begins when it knows nothing, or next to nothing.
-RANDOM, WEAK = "not distinguishable from random", "the classifier is weak"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Is the source still what a run read? Whoever shows its samples or writes its rows asks first.
 
-Rows and arrays are read again as the run read them, and their fingerprint compared; of a table of pictures only the ids
-and labels are, as decoding them all would take too long. A folder's pictures are known by their names, and data sets
-that others publish do not change.
+Rows and arrays are read again as the run read them, and their fingerprint compared. Of pictures only the names and the
+labels are, as decoding them all would take too long: a folder's classes are part of its names, a table's files are
+looked for. Data sets that others publish do not change.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
+from labelsieve.report.listing import first_missing, picture_ids
 from labelsieve.report.source_table import SourceTable, find_source
 from labelsieve.runfolder import RunFolder
 
@@ -31,6 +32,7 @@ class Trouble:
     told: str
     gone: bool = False
     numbered: bool = False  # rows are known by their number alone: another one may stand in their place
+    only_more: bool = False  # every sample of the run is there as it was, and others that it does not know
 
 
 def trouble(run: RunFolder, columns: Columns) -> Trouble | None:
@@ -43,23 +45,59 @@ def trouble(run: RunFolder, columns: Columns) -> Trouble | None:
     path = find_source(run, source)
     if path is None:
         return Trouble(f"{source} is not there any more: its samples cannot be shown", gone=True)
+    changed = f"{source} changed since {run.path} was begun: "
+    if path.is_dir():
+        return _about_folder(run, path, columns, changed)
     suffix = path.suffix.lower()
-    if path.is_dir() or not about.get("fingerprint") or suffix not in (*TABLES, ".npz") or _untouched(path, record):
+    if not about.get("fingerprint") or suffix not in (*TABLES, ".npz"):
+        return None
+    of_pictures = about.get("kind") == "pictures" and suffix in TABLES
+    untouched = _untouched(path, record)
+    if untouched and not of_pictures:
         return None
     by_number, how = True, ""
     try:
         table = SourceTable.read(path, record.get("settings") or {}) if suffix in TABLES else None
         by_number = table is None or table.named is None
-        how = _difference(table, columns, record) if table is not None else ""
+        how = _difference(table, columns, record) if table is not None and not untouched else ""
         # The fingerprint has the last word, unless another version may have read the rows differently.
-        if (about.get("kind") != "pictures" or table is None) and _same_version(record):
+        if not of_pictures and _same_version(record):
             same = _same_rows(run, path, columns, record)
             how = "" if same else how or "its rows, or their order, are not what they were"
+        if of_pictures and table is not None and not how:
+            if not table.root.is_dir():
+                return Trouble(f"{table.root} is not there any more: its pictures cannot be shown", gone=True)
+            how = _lost_picture(table, columns)
     except InputError as problem:
         how = how or str(problem)
-    if not how:
+    return Trouble(changed + how, numbered=by_number) if how else None
+
+
+def _about_folder(run: RunFolder, root: Path, columns: Columns, changed: str) -> Trouble | None:
+    """A picture that is gone, or lies in another class now; else those that came since."""
+    ids: list[str] = columns.ids.to_pylist()
+    try:
+        there = picture_ids(root, loose=any("/" not in id for id in ids))
+        new = there.difference(ids, (id for id, _ in read_skipped(run)))
+    except InputError as problem:
+        return Trouble(changed + str(problem))
+    lost = next((id for id in ids if id not in there), None)
+    if lost is not None:
+        moved = min((id for id in new if id.partition("/")[2] == lost.partition("/")[2]), default=None)
+        instead = f", but {moved!r}, which it did not have" if moved is not None else ""
+        return Trouble(f"{changed}it no longer has the sample {lost!r}{instead}")
+    if not new:
         return None
-    return Trouble(f"{source} changed since {run.path} was begun: {how}", numbered=by_number)
+    some = f"1 new picture ({min(new)!r})" if len(new) == 1 else f"{len(new):,} new pictures (such as {min(new)!r})"
+    return Trouble(f"{changed}it has {some} that this run did not judge and does not export", only_more=True)
+
+
+def _lost_picture(table: SourceTable, columns: Columns) -> str:
+    if "path" not in table.names:
+        return "it no longer has a column 'path'"
+    at = table.rows_of(columns)
+    lost = first_missing(table.root, map(str, table.table.column("path").take(at[at >= 0]).to_pylist()))
+    return f"the picture {lost!r} is no longer there" if lost is not None else ""
 
 
 def _untouched(path: Path, record: dict[str, Any]) -> bool:

@@ -11,12 +11,13 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.report.columns import most_confused, pair_counts, read_columns
-from labelsieve.report.facts import WEAK, ignorance, unjudged
+from labelsieve.report.facts import ignorance, unjudged
 from labelsieve.report.samples import Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.book import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, Book, Made
 from labelsieve.review.neighbours import Neighbours
 from labelsieve.review.queue import Filter, Queues
 from labelsieve.runfolder import RunFolder
+from labelsieve.selection.estimate import WEAK
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import VERDICTS
 

@@ -32,6 +32,7 @@ BOOTSTRAP_DRAWS = 400
 NOTICEABLE_ERROR, SUSPICIOUS_ERROR = 0.10, 0.25
 HARDLY = 10  # labels of a class for each time it is predicted
 SMALL_SHARE = 0.1  # of all labels: a class whose labels one can leave unjudged and still speak of the rest
+RANDOM, WEAK = "not distinguishable from random", "the classifier is weak"  # then the numbers say nothing
 WIDE_INTERVAL = 0.05  # half the width of the interval above which the number alone says too little
 
 
@@ -50,6 +51,11 @@ class NoiseEstimate:
     counts: FloatArray  # labels that were counted for each row of T-hat
     method: str
     trust: str  # one plain sentence
+
+    @property
+    def known(self) -> bool:
+        """Whether the numbers say anything."""
+        return not self.trust.startswith((RANDOM, WEAK))
 
     def summary(self) -> dict[str, Any]:
         """Everything but the arrays, for the history."""
@@ -171,7 +177,7 @@ def trust_sentence(
     n = joint.sum()
     agreement = float(np.trace(joint)) / n
     if by_chance(joint if held_out is None else held_out):
-        return "not distinguishable from random: held-out predictions agree with the labels no more than by chance"
+        return f"{RANDOM}: held-out predictions agree with the labels no more than by chance"
     used, labelled = counts.sum(axis=1), joint.sum(axis=0)
     fewest = int(used[prior > 0].min())
     if n >= 2 * CONFIDENT_LEAST * len(counts):
@@ -182,7 +188,7 @@ def trust_sentence(
             worst = int(np.argmax(np.where(missed, labelled, -1)))
             named = repr(names[worst]) if names is not None else str(worst)
             return (
-                f"the classifier is weak: it predicts class {named} for {int(joint[worst].sum())} samples where"
+                f"{WEAK}: it predicts class {named} for {int(joint[worst].sum())} samples where"
                 f" {int(labelled[worst])} are labelled so, too few to count its noise; try a better model"
             )
     if n < 2 * CONFIDENT_LEAST * len(counts) or fewest < CONFIDENT_LEAST:

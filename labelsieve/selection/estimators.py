@@ -8,6 +8,7 @@ np.argsort(-incv.suspicion_)[:20]             the twenty most doubtful ones
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,23 @@ from labelsieve.errors import InputError
 from labelsieve.execute.local import check_executor
 from labelsieve.execute.losses import check_loss, method_of
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.selection.defaults import CLASSIFIERS, EDGES, default_estimator, is_text, named_classifier
+from labelsieve.selection.defaults import (
+    CLASSIFIERS,
+    EDGES,
+    KERNEL_SAMPLES,
+    default_estimator,
+    is_text,
+    named_classifier,
+)
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps, rare_classes
 from labelsieve.selection.inputs import check_samples, encode_labels
 from labelsieve.selection.ncv import ncv_settings
-from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.settings import INCVSettings, check_whole
 from labelsieve.types import Trainer
 
 FAST = "fast"
+LEAST_SIDE = 16  # pixels of pictures that `edges` tells apart
 
 
 class RareClassWarning(UserWarning):
@@ -40,8 +49,9 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     ----------
     estimator : a scikit-learn classifier (with `predict_proba`, `decision_function` or only `predict`), a function that
         returns a new `torch.nn.Module`, one of the command line's names: "boosting", "forest", "logistic", "nearest",
-        "neighbours", "svm", "tfidf" (texts), "trees", for pictures (uint8 [n, height, width, channels]) "edges" (quick)
-        or "fast" (a network made for a GPU), or None: a sensible one for the data.
+        "neighbours", "svm", "tfidf" (texts), "trees", "mlp" (a network), for pictures (uint8 [n, height, width,
+        channels]) "edges" (quick), "fast" (a network made for a GPU) or another network ("small-cnn", "resnet32"), or
+        None: a sensible one for the data; of pictures "edges", up to 5,000 of at least 16 pixels a side.
     n_iterations : rounds; fewer are run where a further one would add nothing.
     remove_ratio : samples removed for each one selected; "auto" takes it from the measured noise.
     random_state : int, RandomState or None. The same number gives the same answer, on any number of workers.
@@ -112,6 +122,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
 
     def _select(self, X: Any, y: Any, settings: INCVSettings, name: str) -> None:
         check_executor(self.executor)
+        check_whole("epochs", self.epochs, or_none=True)
         try:
             X = check_samples(self, X, y)
         except ValueError as problem:
@@ -119,8 +130,11 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         classes, codes = encode_labels(y)
         seed = draw_seed(self.random_state)
         trainer = self._trainer(X, len(classes))
+        if self.protocol == "auto" and getattr(X, "ndim", 2) == 4 and hasattr(trainer, "spare_mirrors"):
+            trainer.spare_mirrors(X, codes)
         if isinstance(self.estimator, str) and self.estimator == FAST:
             settings = settings.for_fast_network()
+        settings = replace(settings, networks=not isinstance(trainer, SklearnTrainer))
         steps = incv_steps(codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist())
         selection = drive(steps, trainer)
         rare = classes[list(rare_classes(selection))].tolist()
@@ -151,9 +165,9 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     def _trainer(self, X: Any, classes: int) -> Trainer:
         if isinstance(self.estimator, str) and self.estimator == FAST:
             return self._fast_trainer(X, classes)
-        estimator = default_estimator(X) if self.estimator is None else self.estimator
+        estimator = default_for(X) if self.estimator is None else self.estimator
         if isinstance(estimator, str):
-            X, estimator = _named_for(estimator, X)
+            X, estimator = named_for(estimator, X, classes)
         network = is_network_factory(estimator)
         check_loss(self.loss, network=network)
         if network:
@@ -169,6 +183,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
                 "estimator: expected a scikit-learn classifier or a function that returns a torch module,"
                 f" got {estimator!r}"
             )
+        check_classifier(estimator)
         return SklearnTrainer(X, estimator, classes, self.executor)
 
     def _fast_trainer(self, X: Any, classes: int) -> Trainer:
@@ -235,23 +250,73 @@ def is_network_factory(estimator: Any) -> bool:
     return callable(estimator) and not hasattr(estimator, "fit")
 
 
-def _named_for(name: str, x: Any) -> tuple[Any, Any]:
-    """What the classifier of that name reads of samples like these, and the classifier."""
+def check_classifier(estimator: Any) -> None:
+    """Raise InputError for what answers with no classes; one that does not say what it is, is taken at its word."""
+    from sklearn.base import is_classifier
+    from sklearn.utils import get_tags
+
+    kind = get_tags(estimator).estimator_type if hasattr(estimator, "__sklearn_tags__") else None
+    if kind is not None and not is_classifier(estimator):
+        what = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind.replace('_', ' ')}"
+        raise InputError(f"estimator: a classifier is needed: {type(estimator).__name__} is {what}")
+    if not hasattr(estimator, "get_params"):
+        raise InputError(
+            f"estimator: {type(estimator).__name__} has no get_params, without which scikit-learn cannot copy it; "
+            "derive it from sklearn.base.BaseEstimator"
+        )
+
+
+def default_for(x: Any) -> Any:
+    """The classifier, or its name, where none is given; a network for pictures is the user's choice: it takes long."""
+    if getattr(x, "ndim", 2) <= 2:
+        return default_estimator(x)
+    if is_pictures(x) and min(x.shape[1:3]) >= LEAST_SIDE and len(x) <= KERNEL_SAMPLES:
+        return EDGES
+    raise InputError(
+        f"estimator: None takes up to {KERNEL_SAMPLES:,} pictures of {LEAST_SIDE} pixels a side and more, uint8 "
+        f"[n, height, width, channels], not {x.dtype} {list(x.shape)}; give 'edges', 'fast' or a function that "
+        "returns a network"
+    )
+
+
+def is_pictures(x: Any) -> bool:
+    return getattr(x, "ndim", 2) == 4 and x.dtype == np.uint8
+
+
+def named_for(name: str, x: Any, classes: int) -> tuple[Any, Any]:
+    """What the classifier or network of that name reads of samples like these, and itself."""
     if name not in CLASSIFIERS:
-        names = ", ".join(map(repr, (FAST, *CLASSIFIERS)))
-        raise InputError(f"estimator: {name!r} is not known; by name go {names}, or give a classifier itself")
+        return x, named_network(name, x, classes)
     if is_text(x) != (name == "tfidf"):
         told = "does not read texts: choose 'tfidf'" if is_text(x) else "reads texts, not rows of numbers"
         raise InputError(f"estimator: {name!r} {told}")
     if name == EDGES:
         from labelsieve.data.edges import edge_features
 
-        if getattr(x, "ndim", 2) != 4 or x.dtype != np.uint8:
+        if not is_pictures(x):
             raise InputError(f"estimator: {name!r} reads pictures: give uint8 [n, height, width, channels]")
         return edge_features(x), named_classifier(name)
     if getattr(x, "ndim", 2) > 2:
         raise InputError(f"estimator: {name!r} reads rows of numbers: give X.reshape(len(X), -1)")
     return x, named_classifier(name, x.shape[0] if hasattr(x, "shape") else len(x))
+
+
+def named_network(name: str, x: Any, classes: int) -> Any:
+    """The factory of a network that the command line's `--model` calls so, for samples like these."""
+    from labelsieve.models.catalog import MODELS, create
+
+    networks = [known for known in MODELS if known != "auto"]
+    if name not in networks:
+        names = ", ".join(map(repr, (FAST, *CLASSIFIERS, *networks)))
+        raise InputError(f"estimator: {name!r} is not known; by name go {names}, or give a classifier itself")
+    if is_text(x):
+        raise InputError(f"estimator: {name!r} does not read texts: choose 'tfidf'")
+    if is_pictures(x):
+        height, width, channels = x.shape[1:]
+        return create(name, (channels, height, width), classes)
+    if x.ndim > 2:
+        raise InputError(f"estimator: {name!r} reads pictures as uint8 [n, height, width, channels], not {x.dtype}")
+    return create(name, (x.shape[1],), classes)
 
 
 def in_our_words(problem: ValueError, x: Any) -> ValueError:

@@ -38,7 +38,7 @@ from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.shared_rows import rows_to_one
 from labelsieve.selection.state import NOT_JUDGED, INCVState
-from labelsieve.selection.unmix import better_unmixed, can_unmix, expected_accuracy, label_right, unmixed
+from labelsieve.selection.unmix import better_unmixed, can_unmix, counted_again, expected_accuracy, label_right, unmixed
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
 
 Steps = Generator[list[Job], list[Scores], JudgedSelection]
@@ -196,13 +196,17 @@ def measured(
     """Iteration 1 of protocol "auto": the noise, what follows from it, and who selects."""
     scored = splits[0]
     labels = [given[half] for half in scored]
-    first_count = estimate_from_scores(looks, labels, classes, seed=seed, method="confident counting")
-    first, second = better_unmixed(looks, labels, first_count)[0]
-    estimate, again = yield from cross_fitted_steps(
-        given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
-        keep_best=keep_best, more=splits[1:], names=names,
-    )  # fmt: skip
-    # The first count was good enough to choose what g learns from; the estimate by g is better.
+    estimate = estimate_from_scores(looks, labels, classes, seed=seed, method="confident counting", names=names)
+    again: tuple[Scores, Scores] | None = None
+    if settings.stored:
+        estimate = counted_again(looks, labels, estimate, seed=seed, names=names)
+    else:
+        # The first count is good enough to choose what g learns from; the estimate by g is better.
+        first, second = better_unmixed(looks, labels, estimate)[0]
+        estimate, again = yield from cross_fitted_steps(
+            given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
+            keep_best=keep_best, more=splits[1:], names=names,
+        )  # fmt: skip
     answers, unmixes = better_unmixed(looks, labels, estimate)
     told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}
     state = with_scores(state, scored, answers, given, estimate.transition if unmixes else None)
@@ -215,7 +219,7 @@ def measured(
         note = f"class {named!r} ({labels_of_it} labels) is hardly ever predicted: {NOT_JUDGED}, and stay"
         state = replace(state, notes=(*state.notes, note))
     if unmixes:
-        note = "mistakes prefer some classes: what networks predict is corrected for it before it selects"
+        note = "mistakes prefer some classes: what was predicted is corrected for it before it selects"
         state = replace(state, notes=(*state.notes, note))
     return state, told
 
@@ -349,10 +353,11 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
         r, source = float(settings.remove_ratio), "as given"
     low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))
     interval = f"95 % interval {low} to {high} %, at most {most} %"
-    notes = [
-        f"noise ratio {100 * eps:.1f} % ({interval}) by {estimate.method}; {estimate.trust}",
-        f"{r:.2f} samples are removed for each selected one, {source}; {which_epoch(settings.best_until(eps))}",
-    ]
+    measured = f"{100 * eps:.1f} % ({interval}) by {estimate.method}" if estimate.known else "not known"
+    notes = [f"noise ratio {measured}; {estimate.trust}"]
+    if not settings.stored:
+        which = f"; {which_epoch(settings.best_until(eps))}" if settings.networks else ""
+        notes.append(f"{r:.2f} samples are removed for each selected one, {source}{which}")
     return replace(
         state,
         noise_ratio=eps,

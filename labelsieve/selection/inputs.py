@@ -24,6 +24,8 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
     if missing.any():
         where = np.flatnonzero(missing)
         raise InputError(f"y: {len(where)} labels are missing, the first at sample {where[0]}; drop or fill them")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise InputError("y: it contains infinity, which is no class; drop these samples")
     try:
         classes, codes = np.unique(labels, return_inverse=True)
         check_classification_targets(labels)
@@ -31,31 +33,38 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
         raise InputError(
             "y: labels of different kinds (numbers and strings) cannot be mixed; make them all strings"
         ) from None
+    except ValueError as problem:  # numbers that are no classes
+        raise InputError(f"y: {problem}") from None
     if len(classes) < 2:
-        raise InputError("y: there is one class only; selection needs samples of two classes or more")
+        raise InputError("y: there is one class only; samples of two classes or more are needed")
     return classes, codes.astype(np.int64)
+
+
+def check_lengths(X: Any, y: Any) -> None:
+    """As many labels as samples; that there are none is told where labels are read."""
+    from sklearn.utils.validation import check_consistent_length
+
+    if y is not None:
+        check_consistent_length(X, as_array(y))
 
 
 def check_samples(estimator: Any, X: Any, y: Any) -> Any:
     """X as the trainer will index it; sets n_features_in_ (and names) on `estimator` where X is a table."""
-    from sklearn.utils.validation import check_consistent_length, validate_data
+    from sklearn.utils.validation import validate_data
 
     inner = estimator.estimator
     refuse_holes_among_texts(X)
+    check_lengths(X, y)
     if is_text(X):
-        check_consistent_length(X, y)
         return X
     if hasattr(X, "iloc"):
-        check_consistent_length(X, y)
         validate_data(estimator, X=X, skip_check_array=True)
         check_frame(X, allow_nan=allows_nan(inner))
         return X
-    if inner is not None and takes_pictures(inner) and getattr(X, "ndim", 2) > 2:
-        check_consistent_length(X, y)
+    if takes_pictures(inner) and getattr(X, "ndim", 2) > 2:
         if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + 1024]).all() for i in range(0, len(X), 1024)):
             raise InputError("X: it contains NaN or infinity")
         return X
-    check_consistent_length(X, y) if y is not None and np.ndim(y) else None
     finite: Any = "allow-nan" if allows_nan(inner) else True
     return validate_data(estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2)
 
@@ -92,14 +101,16 @@ def allows_nan(inner: Any) -> bool:
 
 
 def takes_pictures(inner: Any) -> bool:
-    """Networks take arrays of any shape."""
-    return isinstance(inner, str) or (callable(inner) and not hasattr(inner, "fit"))
+    """Networks take arrays of any shape; where nothing is named it is chosen by what the samples are."""
+    return inner is None or isinstance(inner, str) or (callable(inner) and not hasattr(inner, "fit"))
 
 
 def as_array(y: Any) -> NDArray[Any]:
     """Labels as an array that keeps None and NaN visible among strings."""
-    if isinstance(y, np.ndarray) or hasattr(y, "iloc"):
+    if hasattr(y, "__array__") and np.asarray(y).ndim:
         return np.asarray(y)
+    if isinstance(y, str | bytes) or not hasattr(y, "__len__") or hasattr(y, "__array__"):
+        raise InputError(f"y: expected one label a sample, got {y!r}")
     values = list(y)
     if any(value is None or isinstance(value, str) for value in values):
         return np.array(values, dtype=object) if any(not isinstance(v, str) for v in values) else np.array(values)
@@ -110,5 +121,12 @@ def is_missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.dtype.kind == "f":
         return np.asarray(np.isnan(labels))
     if labels.dtype.kind == "O":
-        return np.array([value is None or value != value for value in labels], dtype=bool)
+        return np.array([_is_hole(value) for value in labels], dtype=bool)
     return np.zeros(len(labels), dtype=bool)
+
+
+def _is_hole(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas' NA does not say whether it is itself
+        return True

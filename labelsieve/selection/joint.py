@@ -21,16 +21,17 @@ MOST_CLASSES = 1000  # above, the cube of their number would take longer than th
 
 def can_invert(transition: FloatArray) -> bool:
     """Whether T-hat tells classes apart well enough to be undone."""
-    return float(np.linalg.svd(transition, compute_uv=False)[-1]) >= NEAR_SINGULAR
+    least = float(np.linalg.eigvalsh(transition @ transition.T)[0])  # several times as fast as singular values
+    return least >= NEAR_SINGULAR**2
 
 
 def non_negative_least_squares(
-    M: FloatArray, J: FloatArray, *, tolerance: float = 1e-9, steps: int = 2000
+    M: FloatArray, J: FloatArray, *, tolerance: float = 1e-7, steps: int = 2000
 ) -> FloatArray:
     """argmin over P >= 0 of |P M - J|, every row of P on its own, by accelerated projected gradient."""
     gram, target = M @ M.T, J @ M.T
-    bound = float(np.linalg.norm(gram, 2))
-    if bound == 0:
+    bound = float(np.linalg.eigvalsh(gram)[-1])
+    if bound <= 0:
         return np.zeros((len(J), len(M)))
     P = np.maximum(target / bound, 0.0)
     ahead, momentum = P, 1.0

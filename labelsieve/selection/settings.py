@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,18 @@ from labelsieve.errors import InputError
 Protocol = Literal["auto", "paper"]
 ASYMMETRIC = ("pair", "asymmetric", "cifar10-map")
 PATTERNS = ("auto", "symmetric", "symmetric-inclusive", *ASYMMETRIC)
+
+
+def check_whole(name: str, value: Any, *, or_none: bool = False) -> None:
+    """Raise InputError unless it is a whole number of at least 1, or None where that is a choice by the data."""
+    if (or_none and value is None) or (is_number(value) and isinstance(value, int | np.integer) and value >= 1):
+        return
+    raise InputError(f"{name}: expected a whole number of at least 1{', or None' if or_none else ''}, got {value!r}")
+
+
+def is_number(value: Any) -> bool:
+    """True and False are none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -37,16 +49,19 @@ class INCVSettings:
     protocol: Protocol = "auto"
     """"auto" measures the noise and is told nothing; "paper" does what the authors' code does."""
 
+    networks: bool = True
+    """Networks answer: which epoch of theirs selects is worth a word."""
+
+    stored: bool = False
+    """The answers are predictions that were made elsewhere: nothing can be trained to measure the noise (stored.py)."""
+
     def __post_init__(self) -> None:
-        n, r = self.n_iterations, self.remove_ratio
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise InputError(f"n_iterations: expected a whole number of at least 1, got {n!r}")
-        if isinstance(self.repeats, bool) or not isinstance(self.repeats, int | np.integer) or self.repeats < 1:
-            raise InputError(f"repeats: expected a whole number of at least 1, got {self.repeats!r}")
+        r = self.remove_ratio
+        check_whole("n_iterations", self.n_iterations)
+        check_whole("repeats", self.repeats)
         if self.repeats > 1 and self.protocol == "paper":
             raise InputError("repeats: the paper's protocol has one split an iteration; choose protocol auto")
-        number = isinstance(r, int | float | np.integer | np.floating) and not isinstance(r, bool)
-        if r != "auto" and not (number and 0 <= float(r) < float("inf")):
+        if r != "auto" and not (is_number(r) and 0 <= float(r) < float("inf")):
             raise InputError(f'remove_ratio: expected "auto" or a number of at least 0, got {r!r}')
         if self.pattern not in PATTERNS:
             raise InputError(f"pattern: {self.pattern!r} is not known; choose one of {', '.join(PATTERNS)}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from labelsieve.selection.joint import MOST_CLASSES
 from labelsieve.types import FloatArray
 
 UNEVEN = 3.0  # times what chance explains
@@ -25,6 +26,8 @@ def rows_to_one(counts: FloatArray) -> FloatArray:
 
 def uneven(counts: FloatArray) -> bool:
     """Do mistakes prefer some classes, by more than so many counted labels would show where they prefer none?"""
+    if len(counts) > MOST_CLASSES:
+        return False
     off, total = _off_diagonal(rows_to_one(counts)), counts.sum(axis=1)
     spread = float(np.sum((off - off.mean(axis=1, keepdims=True)) ** 2))
     chance = float(np.sum(off * (1 - off) / np.maximum(total, 1)[:, None]))
@@ -39,6 +42,8 @@ def transition_from_counts(counts: FloatArray, prior: FloatArray, given_share: F
     c, total = len(counts), counts.sum(axis=1)
     if not total.any():
         return np.eye(c)
+    if c > MOST_CLASSES:  # nothing is undone with it then, and a matrix without zeros would fill memory and disk
+        return rows_to_one(counts)
     size = np.maximum(total, 1e-9)  # a row without labels borrows everything
     seen, T = total > 0, rows_to_one(counts)
     own = 1 - np.diagonal(T)

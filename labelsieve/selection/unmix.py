@@ -11,10 +11,11 @@ q is what a look keeps: the likeliest classes, and an even share of the rest for
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from labelsieve.selection.estimate import NoiseEstimate, pair_counts
+from labelsieve.selection.estimate import NoiseEstimate, estimate_from_scores, pair_counts
 from labelsieve.selection.joint import can_invert, non_negative_least_squares
 from labelsieve.selection.repeats import SMALLEST, leaders_of
 from labelsieve.types import LEADERS, FloatArray, IntArray, Scores
@@ -101,3 +102,17 @@ def better_unmixed(
     found = [unmixed(scores, labels, noise.transition) for scores, labels in zip(answers, given, strict=True)]
     better = expected_accuracy(found, given, noise) > expected_accuracy(answers, given, noise)
     return (found, True) if better else (list(answers), False)
+
+
+def counted_again(
+    looks: Sequence[Scores], given: Sequence[IntArray], noise: NoiseEstimate, *, seed: int, names: Sequence[Any] | None
+) -> NoiseEstimate:
+    """The noise counted once more from the looks with the first count undone: they are sure of others, and more often
+    right of what they are sure of. The same estimate where undoing does not help."""
+    undone, better = better_unmixed(looks, given, noise)
+    if not better:
+        return noise
+    method = f"{noise.method}, twice"
+    return estimate_from_scores(
+        undone, given, len(noise.transition), seed=seed, method=method, held_out=looks, names=names
+    )

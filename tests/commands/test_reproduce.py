@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from labelsieve.cli import run
 from labelsieve.commands.reproduce import reproduce
 from labelsieve.errors import InputError
 
@@ -32,3 +33,22 @@ def test_an_item_as_words_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_mistakes_reach_the_command_line_as_input_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no item"):
         reproduce("nothing", results=tmp_path)
+
+
+def test_all_mistakes_are_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "reproduce nothing --epochs 0 --budget -3 --lockstep 0 --methods magic --settings odd --executor cloud"
+    assert run([*line.split(), "--device", "abacus", "--seeds", "x", "--results", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    named = ("no item 'nothing'", "--epochs 0", "--budget -3.0", "--lockstep 0", "no method magic", "setting 'odd'")
+    for part in (*named, "executor 'cloud'", "--device 'abacus'", "seeds 'x'"):
+        assert part in told
+    assert told.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--epochs 0", "--epochs -1", "--budget -3", "--lockstep 0", "--seed -1", "--seeds ,"]
+)
+def test_numbers_out_of_range_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str) -> None:
+    arguments = ["reproduce", "confusion", "--scale", "smoke", "--results", str(tmp_path), *wrong.split()]
+    assert run(arguments) == 2
+    assert wrong.split()[1] in capsys.readouterr().err and not list(tmp_path.iterdir())

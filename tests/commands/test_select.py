@@ -234,3 +234,27 @@ def test_repeats_are_counted_recorded_and_checked(here: Path, capsys: pytest.Cap
     assert "repeats: expected a whole number of at least 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 2 --protocol paper".split()) == 2
     assert "one split an iteration" in capsys.readouterr().err
+
+
+def test_what_is_said_fits_the_model_and_the_columns_that_were_written(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names become many columns of numbers and are still a table; a forest has no epochs to speak of."""
+    rng = np.random.default_rng(0)
+    with (here / "t.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", *(f"city{k}" for k in range(6)), "label"])
+        for i in range(600):
+            writer.writerow([rng.normal() + 4 * (i % 2), *(f"c{rng.integers(40)}" for _ in range(6)), "ab"[i % 2]])
+    found = answer(capsys, "select t.csv --out r --iterations 1")
+    assert found["model"] == "forest"
+    assert not any("epoch" in note for note in found["notes"])
+    assert any("epoch" in n for n in answer(capsys, "select t.csv --out n --model mlp --iterations 1")["notes"])
+
+
+def test_a_ratio_that_is_not_known_is_not_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(here / "t.npz", x=rng.normal(size=(400, 3)), y=rng.integers(0, 3, 400))
+    assert run("select t.npz --out r".split()) == 0
+    said = capsys.readouterr().out
+    assert "noise ratio not known; not distinguishable from random" in said and "95 % interval" not in said

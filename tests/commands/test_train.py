@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from labelsieve import stopping
 from labelsieve.cli import run
 from labelsieve.runfolder import RunFolder
 
@@ -70,3 +74,95 @@ def test_methods_on_one_selection(
     assert run("predict run clean.csv --score --to p.csv".split()) == 0
     assert "60 predictions, accuracy " in capsys.readouterr().out
     assert answer(capsys, "predict run clean.csv --to q.csv")["accuracy"] is None
+
+
+MINE = """
+from labelsieve.engine.method import Method, mean_over, sample_losses
+
+class Squared(Method):
+    networks = 2
+    def settings(self):
+        return {"power": 2}
+    def loss(self, logits, batch):
+        return mean_over(sample_losses(logits, batch) ** 2, batch.valid[:, None])
+
+class OnSelected(Squared):
+    def needs(self):
+        return "selection"
+    def check(self, plan, epochs):
+        if len(plan.train) + len(plan.candidates) >= 150:
+            raise AssertionError("the removed are among them")
+
+class Silent(Method):
+    pass
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module with methods in the folder one is in; what importing it leaves behind goes again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "own_methods.py").write_text(MINE)
+    table(tmp_path / "t.csv", n=150, seed=0, wrong=0.2)
+    yield tmp_path
+    sys.modules.pop("own_methods", None)
+
+
+def test_a_method_of_ones_own(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "--method own_methods:Squared --train-epochs 4"
+    plan = answer(capsys, f"run t.csv --out run {line} --iterations 1 --dry-run")
+    assert plan["method"] == "own_methods:Squared" and not (mine / "run").exists()
+    assert answer(capsys, f"run t.csv --out run {line} --iterations 2")["stages"]["train"] == "new"
+    settings = RunFolder("run").record()["stages"]["train"]["settings"]
+    assert settings["train_method"] == "own_methods:Squared" and settings["method_settings"] == {"power": 2}
+    assert answer(capsys, f"train run {line}")["resumed"] == "done"
+    assert run("train run --train-epochs 4 --method own_methods:OnSelected".split()) == 2
+    told = capsys.readouterr().err
+    assert "holds a network of own_methods:Squared already: give --out run-OnSelected to" in told
+    found = answer(capsys, "train run --train-epochs 4 --method own_methods:OnSelected --out run-OnSelected")
+    assert found["resumed"] == "new" and "noise_ratio" in found["settings"]
+
+    (mine / "own_methods.py").unlink()
+    command = [sys.executable, "-m", "labelsieve", "predict", "run", "t.csv", "--score", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and json.loads(done.stdout)["accuracy"] > 0.6, done.stderr
+
+
+def test_its_training_goes_on_where_it_was_stopped(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(capsys, "select t.csv --out run --iterations 1")
+    line = "train run --method own_methods:Squared --train-epochs 6"
+    whole = RunFolder(answer(capsys, f"{line} --out whole")["run"])
+    asked = 0
+
+    def third_time() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked >= 3
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stopping, "requested", third_time)
+        patched.setattr(stopping, "reason", KeyboardInterrupt)
+        assert run(line.split()) == 130
+    capsys.readouterr()
+    assert answer(capsys, line)["resumed"] == "resumed"
+    assert (mine / "run" / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_what_is_no_method_is_said_with_everything_else(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, message in (
+        ("own_methods:Silent", "method own_methods:Silent has no loss"),
+        ("own_methods:Path", "method own_methods:Path: module 'own_methods' has no attribute 'Path'"),
+        ("json:dumps", "method json:dumps is no method"),
+        ("nowhere_at_all:Name", "method nowhere_at_all:Name: No module named 'nowhere_at_all'"),
+    ):
+        for command in ("train nowhere", "run t.csv --out run"):
+            assert run([*command.split(), "--method", name, "--batch-size", "1"]) == 2
+            told = capsys.readouterr().err
+            assert message in told and "--batch-size 1" in told and told.count("\n") == 1
+    assert run("select t.csv --out bare --iterations 1".split()) == 0
+    (mine / "bare" / "labels.csv").unlink()
+    assert run("train bare --method own_methods:OnSelected".split()) == 2
+    assert "has no selection, which --method own_methods:OnSelected needs" in capsys.readouterr().err

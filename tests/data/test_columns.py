@@ -84,9 +84,12 @@ def test_ids_are_no_features(tmp_path: Path) -> None:
     new, _ = load(tmp_path / "n.csv", ["code,a", "other,3"], labelled=False, encoding=kept(data))
     assert np.asarray(new.x).tolist() == [[3]]
     again = ["a,code,label", *(f"{i % 7},C{i % 59:03}x,{'xy'[i % 2]}" for i in range(60))]
-    assert load(tmp_path / "u.csv", again)[0].x.shape == (60, 51)  # one is there twice
+    assert [c.name for c in load(tmp_path / "u.csv", again)[0].x.encoding.columns] == [
+        "a",
+        "code",
+    ]  # one is there twice
     few, _ = load(tmp_path / "v.csv", rows[:30])
-    assert few.x.shape == (29, 30)  # as many as levels may be
+    assert [c.name for c in few.x.encoding.columns] == ["a", "code"]  # as many as levels may be
     with pytest.raises(InputError, match="no columns of features: code differ in every row"):
         load(tmp_path / "w.csv", [row.partition(",")[2] for row in rows])
 
@@ -99,6 +102,83 @@ def test_models_of_earlier_versions_are_read(tmp_path: Path) -> None:
     data, _ = load(tmp_path / "t.csv", ["n,d", "1,2024-01-01", ",2024-01-02"], labelled=False,
                    encoding=Encoding.from_json(old))  # fmt: skip
     assert np.asarray(data.x).tolist() == [[1, 0, 1], [3, 1, 0]]
+
+
+def test_decimal_commas_are_kept_for_new_rows(tmp_path: Path) -> None:
+    rows = ["temp;mass;n;label", *(f"{i},{i}5;{i % 9 + 1},{i % 7}50;{i};{'xy'[i % 2]}" for i in range(30))]
+    data, said = load(tmp_path / "t.csv", rows)
+    assert data.x.shape == (30, 3) and np.allclose(np.asarray(data.x)[12], [12.125, 4.55, 12])
+    assert said.count("decimal points") == 1
+    assert "columns 'temp', 'mass': commas are taken as decimal points\n" in said
+    encoding = kept(data)
+    assert [column.form for column in encoding.columns] == ["comma", "comma", ""]
+    new, said = load(tmp_path / "n.csv", ["mass,temp,n", '"1,234",1.234,3'], labelled=False, encoding=encoding)
+    assert np.allclose(np.asarray(new.x), [[1234, 1.234, 3]])  # as it was written there
+    assert "points" not in said
+    with pytest.raises(
+        InputError, match="'temp' holds text where the model was trained with numbers with decimal comm"
+    ):
+        load(tmp_path / "n.csv", ["temp,mass,n", "1.5,2,3"], labelled=False, encoding=encoding)
+
+
+def test_thousands_or_decimals_is_for_the_other_columns_to_say(tmp_path: Path) -> None:
+    """With commas between the cells these numbers have quotes, and one column alone says nothing."""
+    cells = [f'"{i + 1},234"' for i in range(30)]
+    alone = ["a,label", *(f"{cell},{'xy'[i % 2]}" for i, cell in enumerate(cells))]
+    data, said = load(tmp_path / "t.csv", alone)
+    assert data.x.encoding.columns[0].kind == "category" and "decimal" not in said
+    beside = ["a,b,label", *(f'{cell},"{i},5",{"xy"[i % 2]}' for i, cell in enumerate(cells))]
+    data, said = load(tmp_path / "t.csv", beside)
+    assert np.allclose(np.asarray(data.x)[1], [2.234, 1.5])
+    assert "columns 'a', 'b': commas are taken as decimal points" in said
+    semicolons = ["a;label", *(f"{cell};{'xy'[i % 2]}" for i, cell in enumerate(cells))]
+    data, said = load(tmp_path / "t.csv", semicolons)
+    assert np.allclose(np.asarray(data.x)[1], [2.234]) and "column 'a': commas" in said
+
+
+def test_many_columns_with_commas_are_one_line(tmp_path: Path) -> None:
+    names = [f"c{j}" for j in range(14)]
+    rows = [";".join([*names, "label"]), *(";".join([*[f"{i},5"] * 14, "xy"[i % 2]]) for i in range(20))]
+    said = load(tmp_path / "t.csv", rows)[1]
+    assert "'c9' and 4 more: commas are taken" in said and said.count("\n") == 1
+
+
+def test_numbers_with_commas_are_not_given_up_for_texts(tmp_path: Path) -> None:
+    rows = ["size;remark;label", *(f"{i},5;this is the remark number {i};{'xy'[i % 2]}" for i in range(60))]
+    data, said = load(tmp_path / "t.csv", rows)
+    assert data.kind == "table" and data.x.shape == (60, 1) and "column remark reads like text and is left out" in said
+
+
+@pytest.mark.parametrize(
+    ("form", "cell", "trained"),
+    [
+        ("d.m.y", "{day}.{month}.2024 12:00", "31.12.2024"),
+        ("d/m/y", "{day}/{month}/2024", "31/12/2024"),
+        ("m/d/y", "{month}/{day}/2024", "12/31/2024"),
+    ],
+)
+def test_dates_are_read_in_the_order_of_the_run(tmp_path: Path, form: str, cell: str, trained: str) -> None:
+    cells = [cell.format(day=1 + i % 28, month=1 + i % 12) for i in range(60)]
+    data, _ = load(tmp_path / "t.csv", ["since,label", *(f"{c},{'xy'[i % 2]}" for i, c in enumerate(cells))])
+    encoding = kept(data)
+    assert data.x.shape == (60, 1) and encoding.columns[0].form == form
+    new, _ = load(tmp_path / "n.csv", ["since", cell.format(day=2, month=3)], labelled=False, encoding=encoding)
+    noon = 0.5 * (form == "d.m.y")
+    assert np.asarray(new.x)[0, 0] + encoding.columns[0].origin == 19784 + noon  # the 2nd of March
+    new, _ = load(tmp_path / "n.csv", ["since", "2024-03-02"], labelled=False, encoding=encoding)
+    assert np.asarray(new.x)[0, 0] + encoding.columns[0].origin == 19784
+    with pytest.raises(
+        InputError, match=f"'since' holds text where the model was trained with dates such as {trained}"
+    ):
+        load(tmp_path / "n.csv", ["since", "soon"], labelled=False, encoding=encoding)
+
+
+def test_a_model_of_points_reads_no_commas(tmp_path: Path) -> None:
+    """One of an earlier version, whose columns have no form, goes on reading what it read."""
+    old = [{"name": "n", "kind": "number", "median": 3.0, "gaps": True, "levels": [], "others": False}]
+    rows = ["n;m", "1,5;0", "2.5;0"]
+    data, said = load(tmp_path / "t.csv", rows, labelled=False, encoding=Encoding.from_json(old))
+    assert np.asarray(data.x).tolist() == [[3, 1], [2.5, 0]] and "('1,5', line 2), which counts as missing" in said
 
 
 @pytest.mark.parametrize("wrong", [{"form": "code"}, {"origin": "x"}, {"origin": True}, {"missing": "n.a."}])

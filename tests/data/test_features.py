@@ -101,6 +101,17 @@ def test_ids_from_another_column(tmp_path: Path) -> None:
         load(tmp_path / "t.csv", columns, id_column="nr")
 
 
+def test_all_columns_that_are_not_there_are_named_at_once(tmp_path: Path) -> None:
+    columns = {"a": ["1", "2"], "label": ["x", "y"]}
+    options = {"label_column": "nix", "id_column": "nada", "text_column": "nil"}
+    with pytest.raises(InputError) as refused:
+        load(tmp_path / "t.csv", columns, **options)
+    assert str(refused.value) == (
+        f"{tmp_path / 't.csv'} has no column 'nix' and no column 'nada' for --id-column and no column 'nil' "
+        "for --text-column: its columns are a, label; name that of the labels with --label-column"
+    )
+
+
 def test_hugging_face_texts_by_another_name(tmp_path: Path) -> None:
     import datasets
 

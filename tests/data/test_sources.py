@@ -143,12 +143,45 @@ def test_a_second_table_is_read_as_the_first(tmp_path: Path) -> None:
 def test_rare_levels_share_a_column() -> None:
     import pyarrow as pa
 
-    words = [f"w{i:03d}" for i in range(100)] + ["common"] * 5
-    x = encode_table(pa.table({"word": words}), where="t")
-    column = x.encoding.columns[0]
-    assert x.shape == (105, 50) and "common" in column.levels and column.others
-    assert np.asarray(x).sum(axis=1).tolist() == [1.0] * 105
-    assert np.asarray(x)[:, -1].sum() == 100 - 48
+    words = [f"w{i:03d}" for i in range(100)] + ["common"] * 5 + ["rare"] * 4
+    said: list[str] = []
+    x = encode_table(pa.table({"word": words, "few": ["u", "v", *["w"] * 107]}), where="t", note=said.append)
+    word, few = x.encoding.columns
+    assert word.levels == ("common",) and word.others and few.levels == ("u", "v", "w") and not few.others
+    assert np.asarray(x)[:, :2].sum(axis=0).tolist() == [5, 104]
+    assert said == [
+        "column 'word': of the many values those in fewer than 5 rows, and all but the 49 most frequent, count as one"
+    ]
+    new = encode_table(pa.table({"word": ["rare", "new", "common"], "few": ["x", "v", "w"]}), where="t",
+                       encoding=Encoding.from_json(x.encoding.to_json()))  # fmt: skip
+    assert np.asarray(new).tolist() == [[0, 1, 0, 0, 0], [0, 1, 0, 1, 0], [1, 0, 0, 0, 1]]
+
+
+def test_of_frequent_levels_the_most_frequent_are_kept() -> None:
+    import pyarrow as pa
+
+    words = [f"w{i:03d}" for i in range(60) for _ in range(5 + i % 3)]
+    column = encode_table(pa.table({"word": words}), where="t").encoding.columns[0]
+    assert len(column.levels) == 49 and column.others and column.width == 50
+    assert {f"w{i:03d}" for i in range(60) if i % 3} <= set(column.levels)
+
+
+@pytest.mark.parametrize(("copies", "least"), [(1, 5), (10, 6), (20, 10), (40, 10)])
+def test_how_rare_a_level_may_be_depends_on_the_rows(copies: int, least: int) -> None:
+    """Eleven common levels, one a row short of enough and one with just enough."""
+    import pyarrow as pa
+
+    words = [f"w{i:03d}" for i in range(11) for _ in range(6 * copies)] + ["a"] * (least - 1) + ["b"] * least + ["c"]
+    column = encode_table(pa.table({"word": words}), where="t").encoding.columns[0]
+    assert column.others and "b" in column.levels and "a" not in column.levels and len(column.levels) == 12
+
+
+def test_a_lone_rare_level_keeps_its_column() -> None:
+    import pyarrow as pa
+
+    words = [f"w{i:03d}" for i in range(20) for _ in range(5)] + ["alone"]
+    column = encode_table(pa.table({"word": words}), where="t").encoding.columns[0]
+    assert len(column.levels) == 21 and not column.others
 
 
 def test_text_with_quotes_and_line_breaks(tmp_path: Path) -> None:
@@ -178,6 +211,11 @@ def test_true_and_id_are_no_features(tmp_path: Path) -> None:
         ("label,a\n1,1\n0.5,2\n", "line 3: the label 0.5 is a decimal number"),
         ("label,a\n1.0,1\n2.0,2\n", r"line 2: the label 1\.0 is a decimal number"),
         ("id,label,a\nk,x,1\nj,x,2\nk,y,3\n", r"the id 'k' is there twice \(lines 2 and 4\)"),
+        ('id,label,a\nk,x,"1\n"\nj,x,2\n\nk,y,3\n', r"'k' is there twice \(lines 2 and 6\); ids must"),
+        (
+            "id,label,a\nk,x,1\nj,x,2\nj,x,2\nk,y,3\nk,y,3\n",
+            r"the id 'j' is there twice \(lines 3 and 4\); 2 ids in all are there more than once; ids must differ",
+        ),
         ("label,a,a\nx,1,2\n", "line 1: the column 'a' is there twice"),
         ("label\nx\ny\n", "has only the label"),
         ("label,a\nx,1\nx,2\n", r"one class only \('x'\)"),
@@ -195,8 +233,15 @@ def test_bad_tables(tmp_path: Path, text: str, message: str) -> None:
 
 def test_not_utf8_and_unknown_files(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("label,a\nvét,1\n".encode("latin-1"))
-    with pytest.raises(InputError, match="UTF-8"):
+    with pytest.raises(InputError, match=r"t\.csv is not in UTF-8, first in line 2: save it as UTF-8"):
         load_source(str(tmp_path / "t.csv"))
+    with pytest.raises(InputError, match="not in UTF-8, first in line 2"):
+        read_label_file(tmp_path / "t.csv")
+    many = "".join(f"x{i % 2},city{i % 5},{i}\r\n" for i in range(3000))
+    for row in ("x1,Málaga,0", "Málaga,city1,0"):  # beyond what is looked at first, among features and labels
+        (tmp_path / "t.csv").write_bytes(f"label,a,b\r\n{many}{row}\r\n{many}".encode("latin-1"))
+        with pytest.raises(InputError, match="not in UTF-8, first in line 3002:"):
+            load_source(str(tmp_path / "t.csv"))
     (tmp_path / "t.docx").write_bytes(b"")
     with pytest.raises(InputError, match="no kind of file"):
         load_source(str(tmp_path / "t.docx"))
@@ -242,9 +287,11 @@ def test_bad_npz(tmp_path: Path) -> None:
     y = np.array([0, 1])
     refuse("needs arrays named x and y; it holds x", x=np.zeros((2, 2)))
     refuse("x has 3 samples but y has 2", x=np.zeros((3, 2)), y=y)
-    refuse("NaN or infinite values, first in sample 1", x=np.array([[0.0], [np.nan]]), y=y)
+    refuse("NaN or infinite values, first in row 2", x=np.array([[0.0], [np.nan]]), y=y)
     refuse("decimal", x=np.zeros((2, 2)), y=np.array([0.5, 1.5]))
     refuse("no samples", x=np.zeros((0, 2)), y=np.zeros(0, int))
+    twice = r"the id 'q' is there twice \(rows 1 and 2\); ids must differ"
+    refuse(twice, x=np.zeros((2, 2)), y=y, ids=np.array(["q", "q"]))
     refuse("one label a sample", x=np.zeros((2, 2)), y=np.zeros((2, 2), int))
     path.write_bytes(b"PK\x03\x04 broken")
     with pytest.raises(InputError, match="not a readable"):

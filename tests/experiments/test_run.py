@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.experiments import records, run, training
+from labelsieve.experiments import asked, records, run, training
 from labelsieve.experiments.cells import Wish
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10
 from labelsieve.experiments.settings import METHODS, SMOKE, TRIAL, Noise
@@ -160,7 +160,7 @@ def test_a_spent_budget_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_other_settings_are_other_cells_and_told(tmp_path: Path) -> None:
-    wish = run.wish_from(
+    wish = asked.wish_from(
         settings="sym-0.2", methods="coteaching", epochs=2, method_settings=["coteaching.gradual_epochs=2"], seeds="0-1"
     )
     reproduce("accuracy", tmp_path, wish=wish)
@@ -211,6 +211,15 @@ def test_the_page_is_written_from_the_records(smoke: Path, tmp_path: Path) -> No
         (["theory", "--seeds", "x"], "cannot read the seeds 'x'"),
         (["theory", "--settings", "x"], "noise setting 'x'"),
         (["accuracy", "--set", "x=1"], "METHOD.SETTING=VALUE"),
+        (["theory", "--epochs", "0"], "--epochs 0: at least 1"),
+        (["theory", "--selection-epochs", "-1"], "--selection-epochs -1: at least 1"),
+        (["theory", "--iterations", "0"], "--iterations 0: at least 1"),
+        (["theory", "--budget", "-3"], "--budget -3.0: at least 0 seconds"),
+        (["theory", "--budget", "nan"], "--budget nan: at least 0 seconds"),
+        (["theory", "--lockstep", "0"], "--lockstep 0: at least 1 network"),
+        (["theory", "--methods", "magic"], "no method magic: choose from incv-coteaching"),
+        (["webvision", "--methods", "told-nothing"], "no method told-nothing"),
+        (["theory", "--device", "abacus"], "--device 'abacus' is not known"),
         (["theory"], "give --data DIR"),
         (["theory", "--data", "nowhere"], "no cifar10 in nowhere"),
     ],
@@ -223,14 +232,25 @@ def test_mistakes_end_with_2_and_one_line(
     assert message in told and told.count("\n") == 1
 
 
+def test_everything_wrong_is_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "accuracy --seeds x --methods magic --settings x,sym-0.3 --epochs 0 --budget -3 --lockstep 0 --set x=1"
+    assert run.main([*line.split(), "--executor", "cloud", "--results", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    for part in ("seeds 'x'", "method magic", "setting 'x'", "no setting symmetric-0.3", "--epochs 0", "--budget -3.0"):
+        assert told.count(part) == 1, part
+    for part in ("--lockstep 0", "METHOD.SETTING=VALUE", "executor 'cloud'"):
+        assert told.count(part) == 1, part
+    assert told.count("\n") == 1
+
+
 def test_listing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(ITEMS)
 
 
 def test_seeds_are_read() -> None:
-    assert run.parse_seeds("0-4") == (0, 1, 2, 3, 4)
-    assert run.parse_seeds("3,1-2,3") == (3, 1, 2)
+    assert asked.parse_seeds("0-4") == (0, 1, 2, 3, 4)
+    assert asked.parse_seeds("3,1-2,3") == (3, 1, 2)
 
 
 def test_the_networks_of_the_paper() -> None:

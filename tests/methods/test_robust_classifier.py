@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from labelsieve import noise, theory
+from labelsieve import INCV, noise, theory
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
 from labelsieve.methods.robust_classifier import RobustClassifier, auto_batch_size, auto_epochs, training_sets
@@ -80,6 +80,7 @@ def test_a_known_ratio_needs_no_selection():
     assert not hasattr(model, "selected_")
 
 
+@pytest.mark.filterwarnings("ignore:the network learnt little")  # in two epochs
 def test_pictures_get_a_cnn(digits):
     x, given, _, x_test, _ = digits
     pictures = (x * 15).astype(np.uint8).reshape(-1, 8, 8, 1)[:300]
@@ -96,6 +97,8 @@ def test_your_own_network(digits):
     plain = RobustClassifier(lambda: torch.nn.Linear(64, 10), method="standard", epochs=2, random_state=0)
     assert isinstance(plain.fit(x, given).networks_[0], torch.nn.Linear)
     assert cross_val_score(plain, x[:200], given[:200], cv=2).shape == (2,)
+    named = RobustClassifier("mlp", method="standard", epochs=2, random_state=0).fit(x, given)
+    assert named.networks_[0].head.weight.shape == (10, 128)
 
 
 def test_a_lost_class_comes_back_whole():
@@ -123,6 +126,25 @@ def test_sizes_by_the_data():
         ({"batch_size": 0}, "batch_size"),
         ({"device": "abacus"}, "abacus"),
         ({"n_iterations": 0}, "n_iterations"),
+        ({"n_iterations": 0, "method": "standard"}, "n_iterations"),
+        ({"remove_ratio": "much", "method": "standard"}, "remove_ratio"),
+        ({"learning_rate": -1}, "learning_rate: expected a number above 0, got -1"),
+        ({"learning_rate": 0}, "learning_rate: expected a number above 0, got 0"),
+        ({"learning_rate": float("nan")}, "learning_rate: expected a number above 0, got nan"),
+        ({"learning_rate": "fast"}, "learning_rate: expected a number above 0, got 'fast'"),
+        ({"epochs": 1.5}, "epochs: expected a whole number of at least 1, or None, got 1.5"),
+        ({"epochs": "3"}, "epochs: expected a whole number of at least 1, or None, got '3'"),
+        ({"epochs": True}, "epochs: expected a whole number"),
+        ({"selection_epochs": 2.5}, "selection_epochs: expected a whole number"),
+        ({"batch_size": 2.5}, "batch_size: expected a whole number"),
+        ({"noise_ratio": "half"}, r"noise_ratio: expected a number in \[0, 1\), or None, got 'half'"),
+        ({"method_settings": [1]}, r"method_settings: expected a dict of the method's settings, got \[1\]"),
+        ({"method": "coteaching", "method_settings": {"gradual_epochs": "x"}}, "cannot take .*gradual_epochs"),
+        ({"together": "no"}, "together: expected True or False, got 'no'"),
+        ({"network": "vgg16"}, "'vgg16' is not known: choose one of auto, small-cnn"),
+        ({"network": "resnet32"}, "resnet32 takes pictures"),
+        ({"network": 3}, "network: expected a function that returns a torch module, or a name, got 3"),
+        ({"network": torch.nn.Linear(2, 2)}, "not a module"),
     ],
 )
 def test_bad_settings(settings, message):
@@ -157,6 +179,35 @@ def test_what_is_wrong_with_the_samples_is_said_in_our_words():
         RobustClassifier().fit(x, y)
     with pytest.raises(InputError, match="holds texts where numbers are needed"):
         RobustClassifier().fit([["red", "1"], ["blue", "2"]], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: np.where(y == 1, np.nan, y), "y: .* labels are missing, the first at sample"),
+        (lambda y: [None, *y[1:]], "y: 1 labels are missing, the first at sample 0"),
+        (lambda y: [*map(str, y[:-1]), 3], "y: labels of different kinds"),
+        (lambda y: [*map(str, y[:-1]), None], "y: 1 labels are missing, the first at sample 39"),
+        (lambda y: np.where(y == 1, np.inf, y), "y: it contains infinity"),
+        (lambda y: y + np.linspace(0, 0.5, 40), "y: Unknown label type"),
+        (lambda y: "labels", "y: expected one label a sample, got 'labels'"),
+        (lambda y: 3, "y: expected one label a sample, got 3"),
+        (lambda y: None, "y: labels are required"),
+    ],
+)
+def test_labels_are_checked_as_for_a_selection(change, message):
+    x, y = make_blobs(40, centers=2, random_state=0)
+    for estimator in (RobustClassifier(), RobustClassifier(method="standard"), INCV()):
+        with pytest.raises(InputError, match=message):
+            estimator.fit(x, change(y))
+
+
+def test_pandas_own_missing_labels():
+    pandas = pytest.importorskip("pandas")
+    x, y = make_blobs(40, centers=2, random_state=0)
+    for labels in (pandas.array([None, *y[1:]], dtype="Int64"), pandas.Series([pandas.NA, *map(str, y[1:])])):
+        with pytest.raises(InputError, match="y: 1 labels are missing, the first at sample 0"):
+            RobustClassifier().fit(x, labels)
 
 
 def test_bad_data():

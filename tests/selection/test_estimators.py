@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_iris, load_wine
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -274,12 +280,105 @@ def test_bad_input_is_one_clear_line(change, word):
         ({"random_state": -1}, "random_state"),
         ({"n_iterations": 0}, "n_iterations"),
         ({"remove_ratio": -0.5}, "remove_ratio"),
+        ({"epochs": 1.5}, "epochs: expected a whole number of at least 1, or None, got 1.5"),
+        ({"epochs": 0}, "epochs: expected a whole number"),
+        ({"epochs": "3", "estimator": "mlp"}, "epochs: expected a whole number"),
+        ({"estimator": LinearRegression()}, "estimator: a classifier is needed: LinearRegression is a regressor"),
+        ({"estimator": make_pipeline(StandardScaler(), LinearRegression())}, "Pipeline is a regressor"),
+        ({"estimator": KMeans(3)}, "estimator: a classifier is needed: KMeans is a clusterer"),
+        ({"estimator": IsolationForest()}, "IsolationForest is an outlier detector"),
+        ({"estimator": "resnet32"}, "resnet32 takes pictures, not rows of 4 numbers: choose mlp"),
     ],
 )
 def test_bad_arguments_are_named(arguments, word):
     x, y = load_iris(return_X_y=True)
     with pytest.raises(InputError, match=word):
         INCV(**arguments).fit(x, y)
+
+
+class Duck:
+    """What scikit-learn's `clone` needs, fit and predict: no tags."""
+
+    def __init__(self, neighbours=5):
+        self.neighbours = neighbours
+
+    def get_params(self, deep=True):
+        return {"neighbours": self.neighbours}
+
+    def set_params(self, **params):
+        vars(self).update(params)
+        return self
+
+    def fit(self, X, y):
+        self.inner = KNeighborsClassifier(self.neighbours).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.inner.predict(X)
+
+
+class Untold(BaseEstimator):
+    """Tags that do not say what it is."""
+
+    def fit(self, X, y):
+        self.inner_ = KNeighborsClassifier(5).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.inner_.predict(X)
+
+
+def test_what_does_not_say_that_it_is_a_classifier_is_taken_for_one():
+    x, true = load_iris(return_X_y=True)
+    for estimator in (Duck(), Untold()):
+        for selector in (INCV, NCV):
+            assert selector(estimator, random_state=0).fit(x, true).selected_.mean() > 0.9
+    bare = type("Bare", (), {"fit": Duck.fit, "predict": Duck.predict})()
+    with pytest.raises(InputError, match="Bare has no get_params"):
+        INCV(bare).fit(x, true)
+
+
+def pictures(n, side, dtype=np.uint8):
+    """Bright above or bright on the left; labels of the first eighth are wrong."""
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 60, (n, side, side, 3)), np.arange(n) % 2
+    x[y == 0, : side // 2] += 150
+    x[y == 1, :, : side // 2] += 150
+    given = y.copy()
+    given[: n // 8] = 1 - y[: n // 8]
+    return x.astype(dtype), y, given
+
+
+def test_pictures_where_nothing_is_named():
+    x, true, given = pictures(120, 16)
+    for selector in (INCV, NCV):
+        found, named = (selector(name, random_state=0).fit(x, given) for name in (None, "edges"))
+        assert np.array_equal(found.selected_, named.selected_)
+        assert metrics.label_precision(found.selected_, given, true) == 1
+    told = "'edges', 'fast' or a function that returns a network"
+    for wrong in (pictures(40, 8)[0], pictures(40, 16, float)[0], np.zeros((40, 16, 16), np.uint8)):
+        with pytest.raises(InputError, match=told) as problem:
+            INCV().fit(wrong, given[:40])
+        assert str(list(wrong.shape)) in str(problem.value) and "\n" not in str(problem.value)
+    many = np.broadcast_to(x[:1], (5001, 16, 16, 3))
+    with pytest.raises(InputError, match="up to 5,000 pictures"):
+        INCV().fit(many, np.arange(5001) % 2)
+
+
+def test_networks_by_name():
+    x, true, given = pictures(96, 8)
+    found = NCV("small-cnn", random_state=0, epochs=6, device="cpu").fit(x, given)
+    assert metrics.label_precision(found.selected_, given, true) > 0.9
+    rows = NCV("mlp", random_state=0, epochs=6, device="cpu").fit(x.reshape(96, -1), given)
+    assert metrics.label_precision(rows.selected_, given, true) > 0.9
+    with pytest.raises(InputError, match="mlp takes rows of numbers"):
+        NCV("mlp").fit(x, given)
+    with pytest.raises(InputError, match="'small-cnn' reads pictures as uint8"):
+        NCV("small-cnn").fit(x.astype(float), given)
+    with pytest.raises(InputError, match="'mlp' does not read texts: choose 'tfidf'"):
+        NCV("mlp").fit(["a b", "c d"] * 20, [0, 1] * 20)
+    with pytest.raises(InputError, match=r"'vgg' is not known; by name go 'fast', .*'small-cnn', 'resnet20'"):
+        NCV("vgg").fit(x, given)
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name not in ("tfidf", "edges")])

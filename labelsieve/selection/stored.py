@@ -1,0 +1,98 @@
+"""Predictions that were made elsewhere, judged: which labels are wrong, without training anything.
+
+Stored out-of-sample probabilities take the place of the two trainings of noisy cross-validation, algorithm 1. What
+follows is the same: the noise is counted where they are most confident, undone where it is uneven, and every label gets
+a probability of being wrong.
+
+    found = find_wrong_labels(labels, pred_probs)
+    labels[~found.wrong]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelsieve.scoring import checked, class_names, score_probabilities
+from labelsieve.selection.drive import drive
+from labelsieve.selection.ncv import ncv_settings, ncv_steps
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.types import BoolArray, FloatArray, Job, Scores
+
+
+@dataclass(frozen=True)
+class WrongLabels:
+    """What `find_wrong_labels` found, one entry a sample in the order of the labels."""
+
+    wrong: BoolArray
+    """Labels that are more likely wrong than right."""
+
+    suspicion: FloatArray
+    """How likely each label is wrong, 0 to 1."""
+
+    suggested: NDArray[Any]
+    """The labels, the wrong ones replaced by what was predicted."""
+
+    suggested_probability: FloatArray
+    """How likely the predicted label is the right one."""
+
+    noise_ratio: float
+    """The share of wrong labels."""
+
+    noise_interval: tuple[float, float]
+    """The 95 % interval of `noise_ratio`."""
+
+    transition_matrix: FloatArray
+    """Rows: true classes, columns: given labels; in the order of `classes`."""
+
+    classes: NDArray[Any]
+    """The classes, in the order of the columns of `pred_probs`."""
+
+    trust: str
+    """One sentence on how far to trust the numbers."""
+
+
+@dataclass(frozen=True)
+class StoredPredictions:
+    """A `Trainer` that trains nothing: `scores` are of all samples."""
+
+    scores: Scores
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        return [self.scores.take(job.score) for job in jobs]
+
+
+def stored_settings(settings: INCVSettings | None = None) -> INCVSettings:
+    """One round that removes nothing and trains nothing."""
+    return replace(ncv_settings(settings), stored=True)
+
+
+def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> WrongLabels:
+    """Which labels are wrong, how likely each is, and how noisy they are, from predictions you have.
+
+    `pred_probs` must be out of sample: from models that did not train on the rows they predict, as
+    `sklearn.model_selection.cross_val_predict` makes them. Columns are the labels 0..c-1, or `classes`, or the sorted
+    distinct labels where those are text. Nothing is told about the noise.
+    """
+    codes, probs = checked(labels, pred_probs, classes)
+    names = class_names(labels, probs.shape[1], classes)
+    trainer = StoredPredictions(score_probabilities(codes, probs))
+    given = codes.astype(np.int64)
+    found = drive(ncv_steps(given, len(names), settings=stored_settings(), seed=0, names=names.tolist()), trainer)
+    wrong = np.asarray(found.suspicion > 0.5)
+    estimate = found.history[0]["estimate"]
+    return WrongLabels(
+        wrong=wrong,
+        suspicion=found.suspicion,
+        suggested=names[np.where(wrong, found.predicted, given)],
+        suggested_probability=found.suggested_probability,
+        noise_ratio=found.noise_ratio,
+        noise_interval=(estimate["low"], estimate["high"]),
+        transition_matrix=found.transition_matrix,
+        classes=names,
+        trust=estimate["trust"],
+    )

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from labelsieve.engine.factory import check_factory
+from labelsieve.errors import InputError
+from labelsieve.models.fast_cnn import FastCNN
+from labelsieve.models.small import MLP, SmallCNN
+
+
+def linear(classes: int, wide: int = 8) -> nn.Module:
+    return nn.Linear(wide, classes)
+
+
+class Two(nn.Linear):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+@pytest.mark.parametrize(
+    ("factory", "told"),
+    [
+        (partial(linear, 3), "own:bad gives 3 outputs a sample, the data have 4 classes"),
+        (partial(linear, 5), "own:bad gives 5 outputs a sample, the data have 4 classes"),
+        (partial(MLP, 3, inputs=8), "own:bad gives 3 outputs a sample, the data have 4 classes"),
+        (linear, r"own:bad must make a network when it is called without arguments: missing .*'classes'"),
+        (partial(linear, 4, 8, 9), "own:bad must make a network when it is called with the number of classes alone"),
+        (lambda: 4, "own:bad must return a torch module, not a int"),
+        (lambda: linear, "own:bad must return a torch module, not a function"),
+        (partial(linear, 4, 9), r"own:bad cannot read samples of shape \[8\]: mat1 and mat2"),
+        (partial(Two, 8, 4), "own:bad gives a tuple a batch"),
+        (partial(nn.Flatten, 0), r"own:bad gives \[16\] for 2 samples"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_one_line(factory, told: str) -> None:
+    with pytest.raises(InputError, match=told) as problem:
+        check_factory(factory, (8,), 4, name="own:bad")
+    assert "\n" not in str(problem.value)
+
+
+def test_what_can_is_let_through_and_leaves_no_trace() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    check_factory(partial(linear, 4), (8,), 4)
+    check_factory(lambda: nn.Sequential(nn.Conv2d(3, 4, 8), nn.BatchNorm2d(4)), (3, 8, 8), 4)  # [n, 4, 1, 1]
+    check_factory(partial(SmallCNN, 4), (3, 8, 8), 4)
+    check_factory(partial(FastCNN, 4, filters=torch.zeros(24, 3, 2, 2), widths=(24, 24)), (3, 8, 8), 4)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_an_error_inside_the_users_code_stays_as_it_is() -> None:
+    def broken() -> nn.Module:
+        raise TypeError("my own mistake")
+
+    with pytest.raises(TypeError, match="my own mistake"):
+        check_factory(broken, (8,), 4)

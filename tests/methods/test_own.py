@@ -1,0 +1,159 @@
+"""Methods of the user's own, the one of docs/methods.md among them."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+
+from labelsieve.engine.method import Method, mean_over, sample_losses
+from labelsieve.errors import InputError
+from labelsieve.methods import create
+from labelsieve.methods.robust_classifier import RobustClassifier
+
+PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"<!-- tested(: mine\.py)? -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The page's mine.py, in the folder one is in."""
+    (text,) = [text for named, text in BLOCKS if named]
+    (tmp_path / "mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # what is put there goes again
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    yield
+    sys.modules.pop("mine", None)
+
+
+class MeanAbsolute(Method):
+    name = "mae"
+
+    def loss(self, logits, batch):
+        p = torch.softmax(logits.float(), -1)
+        t, k, b, _ = p.shape
+        of_given = p.gather(-1, batch.labels[:, None, :, None].expand(t, k, b, 1)).squeeze(-1)
+        return mean_over(1 - of_given, batch.valid[:, None])
+
+
+class OnTheSelected(MeanAbsolute):
+    networks = 2
+
+    def __init__(self):
+        self.plans = []
+
+    def needs(self):
+        return "selection"
+
+    def check(self, plan, epochs):
+        self.plans.append(plan)
+
+
+class Silent(Method):
+    pass
+
+
+class Wants(MeanAbsolute):
+    def __init__(self, power):
+        self.power = power
+
+
+def blobs(n=120):
+    return make_blobs(n, centers=3, random_state=0, cluster_std=0.7)
+
+
+def test_the_pages_example_in_python(mine, monkeypatch):
+    monkeypatch.syspath_prepend(".")
+    (text,) = [text for named, text in BLOCKS if not named]
+    found = {}
+    exec(compile(text, "docs/methods.md", "exec"), found)
+    model, same = found["model"], found["same"]
+    assert model.score(found["X"], found["y"]) > 0.9
+    assert model.method_.settings() == same.method_.settings() == {"trust": 0.7}
+    assert np.array_equal(model.predict_proba(found["X"]), same.predict_proba(found["X"]))
+
+
+def test_the_pages_example_is_bootstrapping(mine):
+    logits = torch.tensor([[[[2.0, 0.0, -1.0], [0.0, 0.0, 0.0]]]])
+    from labelsieve.engine.method import Batch
+
+    labels = torch.tensor([[1, 0]])
+    batch = Batch(labels, labels, torch.tensor([[True, False]]), torch.zeros(1))
+    p = np.exp([2.0, 0.0, -1.0]) / np.exp([2.0, 0.0, -1.0]).sum()
+    target = 0.8 * np.array([0, 1, 0]) + 0.2 * p
+    found = create("mine:Bootstrapping").loss(logits, batch)
+    assert found.shape == (1, 1) and found.item() == pytest.approx(-(target * np.log(p)).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("given", [MeanAbsolute(), MeanAbsolute])
+def test_an_instance_or_a_class(given):
+    x, y = blobs()
+    model = clone(RobustClassifier(method=given, epochs=10, random_state=0)).fit(x, y)
+    assert isinstance(model.method_, MeanAbsolute) and not hasattr(model, "selected_")
+    assert model.score(x, y) > 0.9
+    plain = RobustClassifier(method="standard", epochs=10, random_state=0).fit(x, y)
+    assert not np.allclose(model.predict_proba(x), plain.predict_proba(x))
+
+
+def test_by_name(mine):
+    x, y = blobs()
+    settings = {"trust": 0.5}
+    model = RobustClassifier(method="mine:Bootstrapping", method_settings=settings, epochs=3, random_state=0).fit(x, y)
+    assert model.method_.settings() == settings and model.history_[0]["training"] == "bootstrapping"
+
+
+def test_a_method_that_needs_a_selection_is_given_it():
+    x, y = blobs()
+    method = OnTheSelected()
+    model = RobustClassifier(method=method, epochs=3, selection_epochs=5, n_iterations=1, random_state=0).fit(x, y)
+    plan = method.plans[-1]
+    assert np.array_equal(plan.train, np.flatnonzero(model.selected_)) and len(model.networks_) == 2
+    assert np.array_equal(plan.candidates, np.flatnonzero(model.candidate_)) and 0 <= plan.noise_ratio < 1
+
+
+def with_attribute(**attributes):
+    return type("Odd", (MeanAbsolute,), attributes)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "message"),
+    [
+        (dict, {}, "dict is no method: derive its class from labelsieve.engine.method.Method"),
+        (3, {}, "int is no method"),
+        ([1], {}, "list is no method"),
+        (lambda: None, {}, "is no method"),
+        (Silent, {}, "Silent has no loss"),
+        (Silent(), {}, "Silent has no loss"),
+        (Method, {}, "Method has no loss"),
+        (MeanAbsolute(), {"q": 1}, "method_settings: the method MeanAbsolute is made already"),
+        (MeanAbsolute, {"q": 1}, "its settings: none"),
+        (Wants, {}, "'Wants' got a setting it does not have or cannot take .*power.*; its settings: power"),
+        (with_attribute(networks=0), {}, "networks is 0"),
+        (with_attribute(networks="two"), {}, "networks is 'two'"),
+        (with_attribute(needs=lambda self: "truth"), {}, "needs.. is 'truth'"),
+        (with_attribute(settings=lambda self: {"x": torch.zeros(1)}), {}, "dict of numbers, texts and lists"),
+        (with_attribute(settings=lambda self: None), {}, "dict of numbers, texts and lists"),
+        (with_attribute(loss=lambda self, logits, batch: logits.mean()), {}, r"shape \[\] .* return \[t, k\]"),
+        (with_attribute(loss=lambda self, logits, batch: sample_losses(logits, batch)), {}, r"shape \[1, 1, 4\]"),
+        ("nowhere_at_all:Name", {}, "nowhere_at_all:Name: No module named"),
+        ("json:Nothing", {}, "json:Nothing: module 'json' has no attribute 'Nothing'"),
+        ("json:dumps", {}, "json:dumps is no method"),
+        (":Name", {}, "method :Name: "),
+    ],
+)
+def test_what_is_no_method_is_one_line(method, settings, message):
+    x, y = blobs(40)
+    with pytest.raises(InputError, match=message) as told:
+        RobustClassifier(method=method, method_settings=settings).fit(x, y)
+    assert "\n" not in str(told.value)
+
+
+def test_a_file_that_is_no_python_is_one_line(mine):
+    Path("broken_method.py").write_text("def loss(:\n")
+    with pytest.raises(InputError, match=r"broken_method:Name: .*broken_method.py, line 1"):
+        create("broken_method:Name")

@@ -1,0 +1,191 @@
+"""Pictures that were deleted, moved or added since a run: noticed by names alone, by whoever shows or writes them."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from labelsieve.data.pictures import EXTENSIONS
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.export import export
+from labelsieve.report.columns import read_columns
+from labelsieve.report.listing import picture_ids
+from labelsieve.report.page import write_report
+from labelsieve.report.samples import open_samples
+from labelsieve.report.unchanged import trouble
+from labelsieve.review.desk import Desk
+
+
+def found(run):
+    return trouble(run, columns_of(run))
+
+
+def columns_of(run):
+    return read_columns(run / "labels.csv", run.read_summary()["classes"])
+
+
+def a_picture(path, red=0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), (red, 0, 0)).save(path)
+
+
+def a_list(runs, folder, header="path,label", **settings):
+    """A table of six pictures, and its run."""
+    for i in range(6):
+        a_picture(folder / "photos" / f"{i}.png", 40 * i)
+    names = [f"photos/{i}.png,{'ab'[i % 2]}" for i in range(6)]
+    named = names if header == "path,label" else [f"{i},{name}" for i, name in enumerate(names)]
+    (folder / "list.csv").write_text("\n".join([header, *named]) + "\n")
+    data = load_source(str(folder / "list.csv"))
+    return runs.write_run(folder / "run", data, data.y, str(folder / "list.csv"), **settings)
+
+
+def test_a_picture_that_was_deleted_is_noticed_by_everyone(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    lost = columns_of(run).id(3)
+    (tmp_path / "shapes" / lost).unlink()
+    told = f"{tmp_path / 'shapes'} changed since {run.path} was begun: it no longer has the sample {lost!r}"
+    assert found(run).told == told and not found(run).numbered
+    for what in ("cleaned", "selected", "suspects"):
+        for target in (tmp_path / "c.csv", tmp_path / "c.parquet", tmp_path / "out"):
+            with pytest.raises(InputError, match=r"no longer has the sample .* so nothing is written"):
+                export(run, what=what, to=target)
+            assert not target.exists()
+    export(run, what="decisions", to=tmp_path / "d.csv")  # needs no source
+    page = write_report(run).read_text()
+    assert "no longer has the sample" in page.partition("</header>")[0]
+    desk = Desk(run)
+    assert desk.warnings()[0] == f"{told}."
+    samples = open_samples(run, columns_of(run))  # the others are what they were
+    assert [type(samples.show(row)).__name__ for row in (2, 3)] == ["Picture", "Missing"]
+
+
+def test_a_picture_that_was_moved_to_another_class_is_noticed(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    was = columns_of(run).id(0)
+    folder, _, name = was.partition("/")
+    other = next(shape for shape in runs.SHAPES if shape != folder)
+    (tmp_path / "shapes" / was).rename(tmp_path / "shapes" / other / name)
+    expected = f"it no longer has the sample {was!r}, but {f'{other}/{name}'!r}, which it did not have"
+    assert found(run).told.endswith(expected) and not found(run).only_more
+    with pytest.raises(InputError, match=r"but .* which it did not have; labels could go to the wrong samples"):
+        export(run, to=tmp_path / "c.csv")
+
+
+def test_a_class_that_was_renamed_is_noticed(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    (tmp_path / "shapes" / "star").rename(tmp_path / "shapes" / "comet")
+    assert "no longer has the sample 'star/" in found(run).told and "but 'comet/" in found(run).told
+
+
+def test_pictures_that_came_since_are_told_and_refuse_nothing(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    before = set(columns_of(run).ids.to_pylist())
+    a_picture(tmp_path / "shapes" / "star" / "new.png")
+    told = "it has 1 new picture ('star/new.png') that this run did not judge and does not export"
+    assert found(run).told.endswith(told) and found(run).only_more
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert done.rows == 8 and done.note.endswith(told)
+    assert export(run, to=tmp_path / "out", undecided="keep").note.endswith(told)
+    assert {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").glob("*/*")} == before
+    assert told in Desk(run).warnings()[0]
+    assert "1 new picture" in write_report(run).read_text().partition("</header>")[0]
+    a_picture(tmp_path / "shapes" / "moon" / "deep" / "er.png")
+    assert "it has 2 new pictures (such as 'moon/deep/er.png')" in found(run).told
+
+
+def test_files_that_the_run_left_out_are_not_new(runs, tmp_path):
+    root = tmp_path / "set"
+    for i in range(6):
+        a_picture(root / "ab"[i % 2] / "deep" / f"{i}.png")
+    a_picture(tmp_path / "outside.png")
+    (root / "a" / "broken.png").write_bytes(b"no picture")
+    (root / "a" / "notes.txt").write_text("none either")
+    (root / "a" / "link.png").symlink_to(tmp_path / "outside.png")
+    (root / "a" / "own.png").symlink_to(root / "b" / "deep" / "1.png")
+    (root / "b" / "again").symlink_to(root / "a", target_is_directory=True)
+    (root / "c").symlink_to(root / "a", target_is_directory=True)
+    (root / "d").symlink_to(tmp_path, target_is_directory=True)
+    a_picture(root / ".hidden" / "x.png")
+    a_picture(root / "a" / ".y.png")
+    a_picture(root / "loose.png")
+    data = load_source(str(root))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(root))
+    run.write_skipped(data)
+    assert found(run) is None
+    assert picture_ids(root) - {"a/broken.png", "c/broken.png"} == set(data.ids.tolist())
+    (root / "b" / "deep" / "1.png").unlink()
+    assert "no longer has the sample 'a/own.png'" in found(run).told  # it led there
+
+
+def test_loose_pictures_count_where_the_run_had_some(runs, tmp_path):
+    root = tmp_path / "set"
+    for name in ("1.png", "2.png", "a/3.png", "a/4.png"):
+        a_picture(root / name)
+    data = load_source(str(root), labelled=False)
+    data = type(data)(data.x, [0, 1, 0, 1], ("x", "y"), data.ids, "pictures", name="set")
+    run = runs.write_run(tmp_path / "run", data, data.y, str(root), labels="labels.csv")
+    assert found(run) is None
+    a_picture(root / "5.png")
+    assert "1 new picture ('5.png')" in found(run).told
+    (root / "1.png").unlink()
+    assert "no longer has the sample '1.png'" in found(run).told
+
+
+def test_a_folder_that_cannot_be_listed_is_a_changed_one(runs, tmp_path, monkeypatch):
+    run = runs.pictures(tmp_path, n=8)
+
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("labelsieve.report.listing.os.scandir", refuse)
+    assert "changed since" in found(run).told and "it cannot be read (Permission denied" in found(run).told
+
+
+def test_no_picture_is_opened(runs, tmp_path, monkeypatch):
+    run = runs.pictures(tmp_path, n=8)
+    for path in (tmp_path / "shapes").rglob("*.png"):
+        path.write_bytes(b"")
+        assert path.suffix in EXTENSIONS
+    monkeypatch.setattr("PIL.Image.open", None)
+    assert found(run) is None
+
+
+@pytest.mark.parametrize("header", ["path,label", "id,path,label"])
+def test_files_of_a_table_of_pictures_are_looked_for(runs, tmp_path, header):
+    run = a_list(runs, tmp_path, header)
+    assert found(run) is None
+    lost = tmp_path / "photos" / "4.png"
+    lost.rename(tmp_path / "photos" / "other.png")
+    told = "list.csv changed since .*: the picture 'photos/4.png' is no longer there"
+    with pytest.raises(InputError, match=told):
+        export(run, to=tmp_path / "c.csv")
+    assert "'photos/4.png' is no longer there" in Desk(run).warnings()[0]
+    assert "is no longer there" in write_report(run).read_text().partition("</header>")[0]
+    (tmp_path / "photos" / "other.png").rename(lost)
+    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
+
+
+def test_files_are_looked_for_also_where_the_table_is_as_old_as_it_was(runs, tmp_path):
+    run = a_list(runs, tmp_path)
+    stages = run.record()["stages"]
+    run.update(stages={"select": {**stages["select"], "started": "2999-01-01T00:00:00+00:00"}})
+    assert found(run) is None
+    (tmp_path / "photos" / "0.png").unlink()
+    assert found(run).told.endswith("the picture 'photos/0.png' is no longer there")
+
+
+def test_a_table_of_pictures_whose_root_is_gone_still_gives_its_labels(runs, tmp_path):
+    run = a_list(runs, tmp_path, root=str(tmp_path / "elsewhere"))
+    assert found(run).gone and "elsewhere is not there any more" in found(run).told
+    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
+
+
+def test_names_that_lead_outside_are_not_looked_for(runs, tmp_path):
+    run = a_list(runs, tmp_path)
+    a_picture(tmp_path.parent / f"{tmp_path.name}-outside.png")
+    name = f"../{tmp_path.name}-outside.png"
+    for file in (tmp_path / "list.csv", run / "labels.csv"):
+        file.write_text(file.read_text().replace("photos/0.png", name))
+    assert "is no longer there" in found(run).told

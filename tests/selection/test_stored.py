@@ -1,0 +1,111 @@
+"""Wrong labels from stored predictions: what is found, by what names, and that nothing is trained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
+from labelsieve.errors import InputError
+from labelsieve.selection.ncv import ncv_steps
+from labelsieve.selection.stored import StoredPredictions, stored_settings
+
+
+def predictions(pattern: str, ratio: float, *, n: int = 4000, c: int = 5, accuracy: float = 0.9, seed: int = 0):
+    """True and given labels, and what a network that learnt such labels says: the noise is in its probabilities."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, c, n)
+    T = theory.matrix(pattern, c, ratio)
+    given = noise.corrupt(true, T, rng)
+    seen = np.where(rng.random(n) < accuracy, true, rng.integers(0, c, n))
+    sure = np.where(seen == true, rng.beta(6, 2, n), rng.beta(2, 4, n))[:, None]  # of its mistakes it is less sure
+    p = sure * np.eye(c)[seen] + (1 - sure) * rng.dirichlet(np.ones(c), n)
+    return true, given, p @ T
+
+
+@pytest.mark.parametrize(("pattern", "ratio"), [("symmetric", 0.3), ("pair", 0.2), ("pair", 0.4), ("symmetric", 0.6)])
+def test_the_noise_is_read_and_the_wrong_labels_are_found(pattern: str, ratio: float) -> None:
+    true, given, probs = predictions(pattern, ratio)
+    wrong = given != true
+    found = find_wrong_labels(given, probs)
+    assert abs(found.noise_ratio - wrong.mean()) < 0.08
+    assert found.noise_interval[0] <= found.noise_ratio <= found.noise_interval[1]
+    ours = metrics.detection(wrong, found.wrong, found.suspicion)
+    plain = metrics.detection(wrong, ~select_clean(given, probs))
+    assert ours.f1 > plain.f1 - 0.01 and ours.f1 > 0.75
+    assert np.mean(found.suggested == true) > np.mean(given == true) + 0.1
+    np.testing.assert_array_equal(found.wrong, found.suspicion > 0.5)
+    np.testing.assert_array_equal(found.suggested[~found.wrong], given[~found.wrong])
+    # What it says of each label is about as often true as it says.
+    assert abs(found.suspicion.mean() - wrong.mean()) < 0.05
+    np.testing.assert_allclose(found.transition_matrix.sum(axis=1), 1)
+
+
+def test_pair_noise_is_counted_again_with_the_first_count_undone() -> None:
+    _, given, probs = predictions("pair", 0.4)
+    steps = ncv_steps(given, 5, settings=stored_settings(), seed=0)
+    scores = StoredPredictions(_scores(given, probs))
+    jobs = next(steps)
+    with pytest.raises(StopIteration) as end:  # one request: nothing else is asked for
+        steps.send(scores.train_and_score(jobs))
+    selection = end.value.value
+    assert "twice" in selection.notes[0] and "what was predicted is corrected" in selection.notes[1]
+    assert not any("network" in note or "removed" in note for note in selection.notes)
+    assert not selection.removed.any()
+
+
+def _scores(given: np.ndarray, probs: np.ndarray):
+    from labelsieve.scoring import score_probabilities
+
+    return score_probabilities(given, probs)
+
+
+def test_clean_labels_stay_clean() -> None:
+    _, given, probs = predictions("symmetric", 0.0, accuracy=0.97)
+    found = find_wrong_labels(given, probs)
+    assert found.noise_ratio < 0.03 and found.wrong.mean() < 0.03
+
+
+def test_labels_keep_the_names_they_have() -> None:
+    _, given, probs = predictions("symmetric", 0.2, c=3)
+    plain = find_wrong_labels(given, probs)
+    names = np.array(["ant", "bee", "cow"])
+    texts = find_wrong_labels(names[given].tolist(), probs)
+    np.testing.assert_array_equal(texts.suspicion, plain.suspicion)
+    np.testing.assert_array_equal(texts.suggested, names[plain.suggested])
+    assert texts.classes.tolist() == names.tolist() and plain.classes.tolist() == [0, 1, 2]
+    turned = find_wrong_labels(names[given], probs[:, ::-1], classes=names[::-1])
+    np.testing.assert_array_equal(turned.suggested, texts.suggested)
+    np.testing.assert_allclose(turned.transition_matrix[::-1, ::-1], texts.transition_matrix)
+    _, two, of_two = predictions("symmetric", 0.2, c=2)
+    assert find_wrong_labels(two.astype(bool), of_two).suggested.dtype == bool
+
+
+def test_the_same_answer_every_time_and_whatever_the_type() -> None:
+    _, given, probs = predictions("symmetric", 0.3)
+    first, again = find_wrong_labels(given, probs), find_wrong_labels(given.astype(np.int8), probs)
+    np.testing.assert_array_equal(first.suspicion, again.suspicion)
+    half = find_wrong_labels(given, probs.astype(np.float16))
+    assert np.mean(half.wrong == first.wrong) > 0.99
+
+
+def test_random_labels_are_called_random() -> None:
+    rng = np.random.default_rng(0)
+    found = find_wrong_labels(rng.integers(0, 4, 2000), rng.dirichlet(np.ones(4), 2000))
+    assert found.trust.startswith("not distinguishable from random")
+
+
+@pytest.mark.parametrize(
+    ("labels", "probs", "said"),
+    [
+        ([0, 1], [[0.5, 0.5]], "2 labels but pred_probs has 1 rows"),
+        ([0, 3, 1], [[0.5, 0.5]] * 3, "3 in row 1 is outside 0..1"),
+        ([0, 0], [[0.5, 0.5]] * 2, "one class only"),
+        ([], np.empty((0, 2)), "one class only"),
+        ([0, 1], [[2.0, 1.0]] * 2, "sums to 3"),
+        (["a", "b"], [[0.2, 0.3, 0.5]] * 2, "3 columns but 2 classes"),
+    ],
+)
+def test_what_is_refused(labels, probs, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        find_wrong_labels(labels, probs)
