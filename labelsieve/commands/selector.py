@@ -127,9 +127,11 @@ def make_selector(
     trainer = _made(
         data, model, epochs=epochs, loss=loss, device=device, workers=workers, checkpoint=checkpoint, progress=progress
     )
-    may_spare = protocol == "auto" and data.kind == "pictures" and hasattr(trainer, "spare_mirrors")
-    if may_spare and trainer.spare_mirrors(data.x, data.y) and progress is not None:
-        progress.note("classes differ by left and right: networks that select see no mirrored pictures")
+    spare = getattr(trainer, "spare_mirrors", None)  # networks have it
+    if spare is not None and data.kind == "pictures" and protocol == "auto":
+        harmful = spare(data.x, data.y)
+        if harmful and progress is not None:
+            progress.note("classes differ by left and right: networks that select see no mirrored pictures")
     return trainer
 
 
