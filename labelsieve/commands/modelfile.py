@@ -85,6 +85,17 @@ def _check_fits(factory: Callable[..., Any], state: dict[str, torch.Tensor]) -> 
         raise InputError(f"the model's file is damaged ({wrong[:60]} does not fit the network): train again")
 
 
+def in_order(content: bytes) -> bytes:
+    """A safetensors file with its metadata sorted: the library writes them in another order every time, and the same
+    training should give the same file."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
+
+
 def save(path: Path, model: Model) -> None:
     from safetensors.torch import save as to_bytes
     from torch import as_tensor
@@ -106,7 +117,8 @@ def save(path: Path, model: Model) -> None:
     }
     with atomic_path(path) as partial:
         # Not `save_file`: that makes files that nobody else may read.
-        partial.write_bytes(to_bytes(tensors, metadata={"format": FORMAT, "about": json.dumps(about, default=str)}))
+        described = {"format": FORMAT, "about": json.dumps(about, default=str)}
+        partial.write_bytes(in_order(to_bytes(tensors, metadata=described)))
 
 
 def load(path: Path, *, network: str | None = None) -> Model:
