@@ -72,7 +72,7 @@ def run(
         summary = folder.read_summary()
     stages = {"select": selected, "train": trained}
     common.say(
-        *describe(summary),
+        *describe(summary, told=data.notes),
         f"files: {out}/labels.csv, {out}/model.safetensors, {out}/report.html",
         f"next: labelsieve review {out}, or labelsieve export {out}",
         "nothing was left to do" if set(stages.values()) == {"done"} else f"done in {time.monotonic() - began:.1f} s",

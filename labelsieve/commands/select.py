@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,7 +176,7 @@ def select(
         begun, model = select_stage(run, source, data, method, options, settings, file, common)
         summary = run.read_summary()
     common.say(
-        *describe(summary),
+        *describe(summary, told=data.notes),
         f"files: {out}/labels.csv, {out}/summary.json",
         f"next: labelsieve report {out}, labelsieve review {out} or labelsieve export {out} --what suspects",
     )
@@ -263,8 +264,8 @@ def predictions_of(path: Path, data: LabelledData) -> StoredPredictions:
         raise InputError(str(problem).replace("pred_probs:", f"{path}:", 1)) from None
 
 
-def describe(summary: dict[str, Any]) -> list[str]:
-    """A summary as lines for a person."""
+def describe(summary: dict[str, Any], *, told: Sequence[str] = ()) -> list[str]:
+    """A summary as lines for a person, who was told these notes when the source was read."""
     from labelsieve.report.facts import ignorance
 
     counts = summary["counts"]
@@ -286,7 +287,7 @@ def describe(summary: dict[str, Any]) -> list[str]:
         rows.append([*row, _percent(summary[f"measured_{key}"])] if len(header) == 3 else row)
     if "measured_samples" in summary:
         header[2] = f"measured on {summary['measured_samples']:,.0f}"  # not all have a true label
-    return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"])]
+    return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"] if note not in told)]
 
 
 def _percent(value: float | None) -> str:

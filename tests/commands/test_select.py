@@ -258,3 +258,13 @@ def test_a_ratio_that_is_not_known_is_not_told(here: Path, capsys: pytest.Captur
     assert run("select t.npz --out r".split()) == 0
     said = capsys.readouterr().out
     assert "noise ratio not known; not distinguishable from random" in said and "95 % interval" not in said
+
+
+def test_what_was_said_of_the_source_is_said_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blobs(here / "t.csv")
+    (here / "t.csv").write_text((here / "t.csv").read_text().replace("cat", "cat ", 1))
+    assert run("select t.csv --out r --iterations 1".split()) == 0
+    said = capsys.readouterr()
+    note = "1 label had blanks at the ends, which do not count"
+    assert said.err.count(note) == 1 and note not in said.out
+    assert note in json.loads((here / "r" / "summary.json").read_text())["notes"]
