@@ -18,11 +18,7 @@ _spec = importlib.util.spec_from_file_location("export_runs", Path(__file__).par
 assert _spec is not None and _spec.loader is not None
 runs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runs)
-
-
-def rows_of(path):
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+rows_of = runs.rows_of
 
 
 def suspects_of(run):

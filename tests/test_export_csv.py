@@ -15,11 +15,7 @@ _spec = importlib.util.spec_from_file_location("export_csv_runs", Path(__file__)
 assert _spec is not None and _spec.loader is not None
 runs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runs)
-
-
-def rows_of(path):
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+rows_of = runs.rows_of
 
 
 def test_formulas_are_neutralised_unless_raw(tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from labelsieve.commands.common import Common, Problems
+from labelsieve.commands.common import Common
+from labelsieve.errors import Problems
 
 
 def bench(

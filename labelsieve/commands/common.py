@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from labelsieve.errors import InputError
+from labelsieve.errors import Problems
 from labelsieve.progress import Progress
 
 Value = TypeVar("Value")
@@ -47,29 +47,6 @@ class Common:
         if self.json:
             json.dump(result, sys.stdout, indent=2, default=_plain)
             print(flush=True)
-
-
-class Problems:
-    """Gathers what is wrong with the arguments, so that a person hears of everything at once."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def check(self, fine: bool, message: str) -> None:
-        if not fine:
-            self.found.append(message)
-
-    def attempt(self, make: Callable[..., Value], *args: Any, **kwargs: Any) -> Value | None:
-        """`make(...)`, or None and one more problem."""
-        try:
-            return make(*args, **kwargs)
-        except InputError as problem:
-            self.found.append(str(problem))
-            return None
-
-    def stop_if_any(self) -> None:
-        if self.found:
-            raise InputError("; ".join(self.found))
 
 
 def check_seed(problems: Problems, common: Common) -> None:

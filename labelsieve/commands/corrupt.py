@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Flag, Problems, check_seed, check_target, percent
+from labelsieve.commands.common import Common, Flag, check_seed, check_target, percent
 from labelsieve.commands.source import SourceOptions
+from labelsieve.errors import Problems
 
 
 def corrupt(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.commands.common import Common, Problems, check_seed, percent, table
+from labelsieve.commands.common import Common, check_seed, percent, table
+from labelsieve.errors import Problems
 from labelsieve.types import BoolArray, IntArray, LabelledData
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from labelsieve.commands.common import Common, Problems, check_seed, table
+from labelsieve.commands.common import Common, check_seed, table
 from labelsieve.commands.source import SourceOptions, check_size
+from labelsieve.errors import Problems
 
 if TYPE_CHECKING:
     from labelsieve.types import LabelledData

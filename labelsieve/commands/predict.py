@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labelsieve.commands.common import Common, Flag, Problems, check_target, percent
+from labelsieve.commands.common import Common, Flag, check_target, percent
 from labelsieve.commands.source import SourceOptions
+from labelsieve.errors import Problems
 
 if TYPE_CHECKING:
     from labelsieve.data.columns import Encoding

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Problems
+from labelsieve.commands.common import Common
+from labelsieve.errors import Problems
 
 
 def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Flag, Problems
+from labelsieve.commands.common import Common, Flag
+from labelsieve.errors import Problems
 
 
 def review(

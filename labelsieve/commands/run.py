@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labelsieve.commands.common import Common, Problems, beside_others, check_seed, folder_for, one_first
+from labelsieve.commands.common import Common, beside_others, check_seed, folder_for, one_first
 from labelsieve.commands.select import SelectOptions, check_method, describe, predictions_of, select_stage
 from labelsieve.commands.training import TrainOptions
+from labelsieve.errors import Problems
 
 
 def run(

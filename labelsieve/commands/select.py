@@ -11,7 +11,6 @@ from cyclopts import Parameter
 
 from labelsieve.commands.common import (
     Common,
-    Problems,
     beside_others,
     check_seed,
     folder_for,
@@ -20,6 +19,7 @@ from labelsieve.commands.common import (
     table,
 )
 from labelsieve.commands.source import SourceOptions, absolute, absolute_source, check_size
+from labelsieve.errors import Problems
 
 if TYPE_CHECKING:
     from labelsieve.data.labels import LabelFile

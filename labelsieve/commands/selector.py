@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.commands.common import Problems
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, Problems
 from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:
@@ -124,42 +123,26 @@ def make_selector(
     protocol: str = "auto",
 ) -> Trainer:
     """The trainer of a resolved model name, here."""
-    trainer = _made(
-        data, model, epochs=epochs, loss=loss, device=device, workers=workers, checkpoint=checkpoint, progress=progress
-    )
+    if model == FAST:
+        trainer = _fast(data, epochs=epochs, loss=loss, device=device, checkpoint=checkpoint, progress=progress)
+    else:
+        from labelsieve.commands.models import make_trainer
+
+        trainer = make_trainer(
+            data, model, epochs=epochs, device=device, workers=workers, checkpoint=checkpoint, progress=progress
+        )
+        if loss != "ce":
+            from labelsieve.execute.lockstep import EngineTrainer
+            from labelsieve.execute.losses import check_loss, method_of
+
+            check_loss(loss, network=isinstance(trainer, EngineTrainer))
+            assert isinstance(trainer, EngineTrainer)
+            trainer.method = method_of(loss)
     spare = getattr(trainer, "spare_mirrors", None)  # networks have it
     if spare is not None and data.kind == "pictures" and protocol == "auto":
         harmful = spare(data.x, data.y)
         if harmful and progress is not None:
             progress.note("classes differ by left and right: networks that select see no mirrored pictures")
-    return trainer
-
-
-def _made(
-    data: LabelledData,
-    model: str,
-    *,
-    epochs: int,
-    loss: str,
-    device: str,
-    workers: int | None,
-    checkpoint: Path | None,
-    progress: Progress | None,
-) -> Trainer:
-    if model == FAST:
-        return _fast(data, epochs=epochs, loss=loss, device=device, checkpoint=checkpoint, progress=progress)
-    from labelsieve.commands.models import make_trainer
-
-    trainer = make_trainer(
-        data, model, epochs=epochs, device=device, workers=workers, checkpoint=checkpoint, progress=progress
-    )
-    if loss != "ce":
-        from labelsieve.execute.lockstep import EngineTrainer
-        from labelsieve.execute.losses import check_loss, method_of
-
-        check_loss(loss, network=isinstance(trainer, EngineTrainer))
-        assert isinstance(trainer, EngineTrainer)
-        trainer.method = method_of(loss)
     return trainer
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labelsieve.commands.common import Common, Problems, percent, table
+from labelsieve.commands.common import Common, percent, table
+from labelsieve.errors import Problems
 
 
 def theory(

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labelsieve.commands.common import Common, Problems, beside_others, check_seed, one_first
+from labelsieve.commands.common import Common, beside_others, check_seed, one_first
 from labelsieve.commands.training import TrainOptions
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, Problems
 
 if TYPE_CHECKING:
     from labelsieve.progress import Progress

@@ -14,8 +14,8 @@ from cyclopts import Parameter
 
 from labelsieve import stopping
 from labelsieve.commands import modelfile
-from labelsieve.commands.common import Problems, percent
-from labelsieve.errors import InputError
+from labelsieve.commands.common import percent
+from labelsieve.errors import InputError, Problems
 from labelsieve.types import IntArray, LabelledData
 
 if TYPE_CHECKING:

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, Problems
 from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.experiments.cells import Wish
 from labelsieve.experiments.items import find
 from labelsieve.experiments.settings import METHODS, TOLD_NOTHING, Noise
 
-Value = TypeVar("Value")
 DEVICES = ("auto", "cpu", "cuda", "mps")
-
-
-class Wrong:
-    """Gathers problems, as the commands do; theirs needs more than torch and numpy."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def check(self, fine: bool, message: str) -> None:
-        if not fine:
-            self.found.append(message)
-
-    def attempt(self, make: Callable[..., Value], *args: Any) -> Value | None:
-        try:
-            return make(*args)
-        except InputError as problem:
-            self.found.append(str(problem))
-            return None
-
-    def stop_if_any(self) -> None:
-        if self.found:
-            raise InputError("; ".join(dict.fromkeys(self.found)))
 
 
 def check_asked(
@@ -49,7 +26,7 @@ def check_asked(
     **told: Any,
 ) -> Wish:
     """The wish of these items, or one InputError; `told` is what `wish_from` reads."""
-    wrong = Wrong()
+    wrong = Problems()
     wish = _wish(wrong, **told)
     for name in items:
         item = wrong.attempt(find, name)
@@ -71,14 +48,14 @@ def check_executor(executor: str) -> None:
 
 def wish_from(**told: Any) -> Wish:
     """A wish by itself, from `seeds`, `methods`, `settings`, `epochs` and the others that `_wish` takes."""
-    wrong = Wrong()
+    wrong = Problems()
     wish = _wish(wrong, **told)
     wrong.stop_if_any()
     return wish
 
 
 def _wish(
-    wrong: Wrong,
+    wrong: Problems,
     *,
     seeds: str = "0",
     methods: str | None = None,

@@ -192,3 +192,9 @@ def million(folder: Path, *, n: int = 1_000_000, c: int = 100) -> RunFolder:
     np.fill_diagonal(matrix, 0.7)
     run.write_summary({"samples": n, "classes": names.tolist(), "noise_ratio": 0.3, "transition_matrix": matrix})
     return run
+
+
+def rows_of(path):
+    """What a CSV holds."""
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
