@@ -82,7 +82,7 @@ def one(
     states: list[INCVState] = []
     steps = incv_steps(given, c, seed=seed, on_iteration=states.append)
     selection = drive(steps, SklearnTrainer(x, estimator, classes=c))
-    doubted = selection.predicted != given
+    doubted = selection.doubted(given)
     return Row(
         dataset, model, pattern, ratio, selection.noise_ratio, given != true, states[-1].suspicion, selection.suspicion,
         selection.suggested_probability[doubted], (selection.predicted == true)[doubted],
