@@ -73,7 +73,7 @@ def reproduce(
         if json:
             print(json_format.dumps([{"item": name, "title": title} for name, title in listing()]))
         else:
-            print("\n".join(f"{name:22}{title}" for name, title in listing()))
+            print("\n".join(f"{name:26}{title}" for name, title in listing()))
         return 0
 
     def say(line: str) -> None:

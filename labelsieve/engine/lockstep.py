@@ -350,7 +350,7 @@ class Lockstep:
             width = min(max(t.width for t in trainings), self.stepper.clock.order.shape[2])
             started = time.monotonic()
             self._announce(steps, width)
-            self.stepper.run(steps, width, learns=any(self._rate(training) != 0 for training in trainings))
+            self.stepper.run(steps, width)
             self._announce(
                 0, width
             )  # nothing more until the next epoch is laid out: the store lets go of what it holds

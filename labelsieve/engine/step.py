@@ -78,29 +78,25 @@ class Stepper:
         self.correct = torch.zeros(n, device=device)
         self.seen = torch.zeros(n, device=device)
         self.valid_count = torch.zeros(n, dtype=torch.int32, device=device)
-        self._graphs: dict[tuple[int, bool], torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._pool: Any = None
 
-    def run(self, steps: int, width: int, *, learns: bool = True) -> None:
-        """`steps` steps of all networks, on batches of at most `width` samples.
-
-        Where none `learns`, its rate being 0, a step is spared its way back: nothing but running statistics changes.
-        """
+    def run(self, steps: int, width: int) -> None:
+        """`steps` steps of all networks, on batches of at most `width` samples."""
         if not self.capture:
             for _ in range(steps):
-                self._step(width, learns)
+                self._step(width)
             return
-        kind = width, learns
-        if kind not in self._graphs:
-            self._graphs[kind] = self._captured(width, learns)
+        if width not in self._graphs:
+            self._graphs[width] = self._captured(width)
         for _ in range(steps):
-            self._graphs[kind].replay()
+            self._graphs[width].replay()
 
     def forget_graphs(self) -> None:
         self._graphs.clear()
         self._pool = None  # the memory goes with the last graph that used it
 
-    def _step(self, width: int, learns: bool) -> None:
+    def _step(self, width: int) -> None:
         clock = self.clock
         place = clock.position.clamp_max(clock.order.shape[1] - 1)
         index = clock.order[self.rows, place, :width]
@@ -111,12 +107,12 @@ class Stepper:
         own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
         if self.together:
             logits = self._stacked(*own)
-            self._learn(self.groups, self.bundles, logits, index, given, valid, learns)
+            self._learn(self.groups, self.bundles, logits, index, given, valid)
         else:  # one training after the other: only one's activations are alive
             for group in self.groups:
                 bundles = self.bundles[group.networks]
                 logits = self._separately(bundles, *(columns[group.networks] for columns in own))
-                self._learn([group], bundles, logits, index, given, valid, learns)
+                self._learn([group], bundles, logits, index, given, valid)
         clock.position += 1
 
     def _stacked(self, index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
@@ -141,7 +137,7 @@ class Stepper:
 
     def _learn(
         self, groups: Sequence[Group], bundles: Sequence[Bundle], logits: Tensor, index: Tensor, given: Tensor,
-        valid: Tensor, learns: bool,
+        valid: Tensor,
     ) -> None:  # fmt: skip
         """Losses, counts and one optimizer step of neighbouring groups, whose networks the bundles hold."""
         networks = slice(groups[0].networks.start, groups[-1].networks.stop)
@@ -154,8 +150,6 @@ class Stepper:
             hit = (logits.detach().argmax(2) == given[training_of]) & real
             self.correct[networks] += hit.sum(1)
             self.seen[networks] += real.sum(1)
-        if not learns:
-            return
         # the networks' losses share nothing, so the gradient of their sum is each one's own
         parameters = [p for bundle in bundles for p in bundle.parameters]
         gradients = list(torch.autograd.grad(losses.sum(), parameters, allow_unused=True))
@@ -175,7 +169,7 @@ class Stepper:
         )  # fmt: skip
         return group.method.loss(mine.view(t, -1, *mine.shape[1:]), batch).reshape(-1)
 
-    def _captured(self, width: int, learns: bool) -> torch.cuda.CUDAGraph:
+    def _captured(self, width: int) -> torch.cuda.CUDAGraph:
         """Warm up (which trains, so what it changed is put back), then capture."""
         changing = self.tensors()
         before = {name: tensor.clone() for name, tensor in changing.items()}
@@ -183,11 +177,11 @@ class Stepper:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self._step(width, learns)
+                self._step(width)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            self._step(width, learns)
+            self._step(width)
         self._pool = graph.pool()
         with torch.no_grad():
             for name, tensor in changing.items():

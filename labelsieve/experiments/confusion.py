@@ -1,6 +1,7 @@
 """Figure 3 and supplement B: on the test set the trained network's confusion matrix M is the noise's T.
 
-labelsieve reproduce confusion --data DIR     five of the theory item's trainings, the same records
+labelsieve reproduce confusion --data DIR                  five of the theory item's trainings, the same records
+labelsieve reproduce confusion-without-decay --data DIR    five of theory-without-decay's
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ from labelsieve.experiments.cells import Cell, Wish, theory_cells
 from labelsieve.experiments.plots import canvas, heat
 from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.settings import FIGURE_3, Noise, Scale
+from labelsieve.experiments.settings import FIGURE_3, WITHOUT_DECAY, Noise, Scale
 from labelsieve.experiments.summary import Footnotes, pick, value_with_spread
 from labelsieve.experiments.theory_check import grouped
 
 
 def cells(scale: Scale, wish: Wish) -> list[Cell]:
-    return theory_cells(scale, wish, [noise for noise in FIGURE_3 if noise in scale.theory_settings])
+    return theory_cells(scale, wish, _settings(scale))
+
+
+def cells_without_decay(scale: Scale, wish: Wish) -> list[Cell]:
+    return theory_cells(scale, wish, _settings(scale), kind=WITHOUT_DECAY)
+
+
+def _settings(scale: Scale) -> list[Noise]:
+    return [noise for noise in FIGURE_3 if noise in scale.theory_settings]
 
 
 def shown(found: list[Record]) -> list[tuple[Noise, list[Record]]]:

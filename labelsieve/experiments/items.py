@@ -20,7 +20,7 @@ from labelsieve.experiments import (
 )
 from labelsieve.experiments.cells import Cell, Wish
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.settings import SCALES, WEBVISION, Scale
+from labelsieve.experiments.settings import SCALES, WEBVISION, WITHOUT_DECAY, Scale
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,22 @@ ITEMS: dict[str, Item] = {
             "Figure 3 and supplement B: confusion matrix M beside T",
             "theory",
             confusion.cells,
+            confusion.table,
+            confusion.figure,
+        ),
+        Item(
+            WITHOUT_DECAY,
+            "Figure 2 without weight decay",
+            WITHOUT_DECAY,
+            theory_check.cells_without_decay,
+            theory_check.table,
+            theory_check.figure,
+        ),
+        Item(
+            "confusion-without-decay",
+            "Figure 3 and supplement B without weight decay",
+            WITHOUT_DECAY,
+            confusion.cells_without_decay,
             confusion.table,
             confusion.figure,
         ),

@@ -157,7 +157,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     if isinstance(value, float):
-        return round(value, 6) if math.isfinite(value) else None
+        if not math.isfinite(value):
+            return None
+        return round(value, 6) if abs(value) >= 1e-3 else float(f"{value:.6g}")  # a learning rate of 5e-7 is not 0
     return value
 
 

@@ -27,12 +27,13 @@ from labelsieve.experiments.bench import open_bench
 from labelsieve.experiments.cells import Cell, Wish, in_locksteps
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
-from labelsieve.experiments.settings import SCALES, TOLD_NOTHING, Scale
+from labelsieve.experiments.settings import SCALES, TOLD_NOTHING, WITHOUT_DECAY, Scale
 from labelsieve.experiments.training import Room, train_cells
 from labelsieve.experiments.webvision_bench import WebVisionBench, open_webvision
 
 RUNNERS: dict[str, Callable[[list[Cell], Room, Path], None]] = {
     "theory": train_cells,
+    WITHOUT_DECAY: train_cells,
     "accuracy": train_cells,
     "selection": select_cells,
     TOLD_NOTHING: select_cells,
@@ -208,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.item == "list":
             for name, title in listing():
-                say(f"{name:22}{title}")
+                say(f"{name:26}{title}")
             return 0
         results = options.results or default_results(options.scale)
         if options.item == "draw":

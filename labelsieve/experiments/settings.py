@@ -17,6 +17,7 @@ CONVENTIONS = {
 METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
 # Not the paper's: what `labelsieve run` does by itself. INCV told nothing, with the fast network, then algorithm 3.
 TOLD_NOTHING = "told-nothing"
+WITHOUT_DECAY = "theory-without-decay"
 
 
 @dataclass(frozen=True)

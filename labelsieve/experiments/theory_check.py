@@ -1,6 +1,7 @@
 """Figure 2: a network trained on half of the noisy data, tested on the other half, beside the closed forms.
 
-labelsieve reproduce theory --data DIR        21 trainings of ResNet-110, 200 epochs, in lockstep
+labelsieve reproduce theory --data DIR                  21 trainings of ResNet-110, 200 epochs, in lockstep
+labelsieve reproduce theory-without-decay --data DIR    the same without weight decay
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from labelsieve.experiments.cells import Cell, Wish, theory_cells
 from labelsieve.experiments.plots import canvas
 from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.settings import Noise, Scale
+from labelsieve.experiments.settings import WITHOUT_DECAY, Noise, Scale
 from labelsieve.experiments.summary import Footnotes, by_cell, noise_of, pick, seeds_text, value_with_spread
 
 MEASURES = (("test_accuracy", "test accuracy"), ("label_precision", "LP"), ("label_recall", "LR"))
@@ -23,6 +24,10 @@ MEASURES = (("test_accuracy", "test accuracy"), ("label_precision", "LP"), ("lab
 
 def cells(scale: Scale, wish: Wish) -> list[Cell]:
     return theory_cells(scale, wish)
+
+
+def cells_without_decay(scale: Scale, wish: Wish) -> list[Cell]:
+    return theory_cells(scale, wish, kind=WITHOUT_DECAY)
 
 
 def grouped(found: list[Record]) -> list[tuple[Noise, list[Record]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -23,8 +23,8 @@ from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.bench import Bench
-from labelsieve.experiments.cells import Cell, from_selection, sources_of
-from labelsieve.experiments.settings import CONVENTIONS, TOLD_NOTHING, scale_of, webvision_settings
+from labelsieve.experiments.cells import THEORY, Cell, from_selection, sources_of
+from labelsieve.experiments.settings import CONVENTIONS, TOLD_NOTHING, WITHOUT_DECAY, scale_of, webvision_settings
 from labelsieve.experiments.webvision_bench import WebVisionBench
 from labelsieve.methods import create
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
@@ -118,14 +118,19 @@ def method_of(cell: Cell) -> Method:
 
 
 def schedule_of(cell: Cell) -> Schedule:
-    return Schedule.webvision_120(cell.epochs) if cell.kind == "webvision" else Schedule.paper_200(cell.epochs)
+    if cell.kind == "webvision":
+        return Schedule.webvision_120(cell.epochs)
+    schedule = Schedule.paper_200(cell.epochs)
+    if cell.kind == WITHOUT_DECAY:  # as the released code trains ResNet-110: Adam's state is kept, too
+        return replace(schedule, weight_decay=0.0, fresh_state=False)
+    return schedule
 
 
 def plan_of(cell: Cell, room: Room) -> Plan:
     """What a cell trains on."""
     given = room.bench.given(cell)
     everything = np.arange(len(given))
-    if cell.kind == "theory":
+    if cell.kind in THEORY:
         assert isinstance(room.bench, Bench)
         train_half, held_out = room.bench.halves(cell)
         return Plan(cell.id, given, train_half, cell.seed, score=held_out)
@@ -181,7 +186,7 @@ def train_cells(cells: list[Cell], room: Room, folder: Path) -> None:
             schedule=schedule,
             batch_size=first.batch_size,
             watch=room.test_store,
-            watch_every=first.epochs if first.kind == "theory" else 1,  # figure 3 needs the last epoch alone
+            watch_every=first.epochs if first.kind in THEORY else 1,  # figure 3 needs the last epoch alone
             checkpoint=folder / "engine",
             checkpoint_seconds=room.checkpoint_seconds,
             stop=room.out_of_time,
@@ -234,7 +239,7 @@ def _evaluated(
     watched = result.watched.astype(np.uint8)
     arrays: dict[str, NDArray[Any]] = {"predicted_test": watched[-1]}
     results["watched_sha256"] = records.digest(watched)
-    if cell.kind == "theory":
+    if cell.kind in THEORY:
         assert result.scores is not None and result.plan.score is not None
         predicted = result.scores.predicted
         arrays["predicted_held_out"] = predicted.astype(np.uint8)

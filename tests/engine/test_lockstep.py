@@ -12,7 +12,6 @@ from torch import nn
 from labelsieve.engine import Diverged, Method, OutOfTime, Plan, Schedule, VectorStore, train
 from labelsieve.engine.lockstep import Lockstep
 from labelsieve.engine.method import mean_over, sample_losses
-from labelsieve.engine.step import Stepper
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.methods.f_correction import FCorrection
@@ -76,27 +75,6 @@ def test_a_plain_torch_loop_gives_the_same_weights(digits):
             optimizer.step()
     for name, tensor in network.state_dict().items():
         torch.testing.assert_close(result.states[0][name], tensor, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_epochs_at_rate_0_need_no_way_back_and_end_the_same(store, plans, together, optimizer, monkeypatch):
-    schedule = Schedule(3, ((0, 1e-2), (1, 0.0)), optimizer=optimizer, weight_decay=1e-3)
-    options = {"schedule": schedule, "batch_size": 64, "together": together}
-    ways_back = []
-    real_grad, real_run = torch.autograd.grad, Stepper.run
-    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: ways_back.append(1) or real_grad(*a, **k))
-    spared = train(store, tiny_resnet, Standard(), plans, **options)
-    few = len(ways_back)
-    monkeypatch.setattr(Stepper, "run", lambda self, steps, width, learns: real_run(self, steps, width))
-    whole = train(store, tiny_resnet, Standard(), plans, **options)
-    assert same(spared, whole)  # the running statistics go on in both
-    for a, b in zip(spared, whole, strict=True):
-        assert [line["loss"] for line in a.history] == [line["loss"] for line in b.history]
-        np.testing.assert_array_equal(a.scores.probability, b.scores.probability)
-    assert 0 < 2 * few < len(ways_back) - few  # the shorter training may be an epoch ahead for some steps
-    early = train(store, tiny_resnet, Standard(), plans, **(options | {"schedule": replace(schedule, epochs=1)}))
-    assert not same(spared, early)
 
 
 @pytest.mark.parametrize(("hidden", "threads"), [(32, 1), (20_000, 2)])

@@ -20,6 +20,8 @@ def test_every_cell_of_the_paper_is_there() -> None:
     theory = cells.theory_cells(PAPER, Wish())
     assert sorted(c.noise.ratio for c in theory if c.noise.pattern == "pair") == [i / 10 for i in range(1, 11)]
     assert len(theory) == 21 and {c.network for c in theory} == {"resnet110-preactivation"}
+    free = cells.theory_cells(PAPER, Wish(), kind="theory-without-decay")
+    assert [c.name for c in free] == [c.name for c in theory] and len(in_locksteps([*theory, *free], 64)) == 2
     assert set(METHODS) == set(IMPLEMENTED)
     for method in (*TABLE_1, *TABLE_2):
         assert method in METHODS

@@ -25,7 +25,7 @@ def record() -> dict[str, Any]:
         "cell": {"scale": "paper"},
         "noise": {"convention": "words", "pattern": "pair", "ratio": 0.4, "measured_ratio": 0.401},
         "method": {"name": "standard"},
-        "schedule": {"epochs": 200},
+        "schedule": {"epochs": 200, "steps": [[0, 0.001], [180, 5e-7]]},
         "versions": {"torch": "2"},
         "device": "cpu",
         "commit": "0" * 40,
@@ -42,6 +42,7 @@ def test_a_whole_record_comes_back(tmp_path: Path, record: dict[str, Any]) -> No
     back = records.load(tmp_path, record["id"])
     assert back is not None and back["results"] == {"test_accuracy": 0.5, "curve": [0.1, 0.5], "missing": None}
     assert "[0.1, 0.5]" in path.read_text()
+    assert back["schedule"] == record["schedule"]  # nothing small becomes 0
     assert records.load_arrays(tmp_path, back)["verdict"].tolist() == [0, 1]
     assert [r["id"] for r in records.read_all(tmp_path, "accuracy")] == [record["id"]]
     assert records.read_all(tmp_path, "accuracy", scale="smoke") == []

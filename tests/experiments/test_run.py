@@ -12,7 +12,7 @@ import pytest
 
 from labelsieve.errors import InputError
 from labelsieve.experiments import asked, records, run, training
-from labelsieve.experiments.cells import Wish
+from labelsieve.experiments.cells import THEORY, Wish
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10
 from labelsieve.experiments.settings import METHODS, SMOKE, TRIAL, Noise
 from labelsieve.types import SELECTED
@@ -58,7 +58,7 @@ def test_every_item_has_its_table_and_figure(smoke: Path) -> None:
 
 def test_records_are_whole_and_agree(smoke: Path) -> None:
     found = list(records.walk(smoke))
-    assert len(found) == 7 + 4 + 1 + 28
+    assert len(found) == 7 + 7 + 4 + 1 + 28
     labels: dict[tuple[str, str], set[str]] = {}
     for record in found:
         records.load_arrays(smoke, record)
@@ -82,6 +82,16 @@ def test_training_does_what_it_is_for(smoke: Path) -> None:
     assert errors is not None
     assert {s["index"] for s in errors["results"]["suspects"][:5]} == set(range(5))
     assert all(s["given"] != s["suggested"] for s in errors["results"]["suspects"])
+
+
+def test_without_decay_nothing_but_the_optimizer_differs(smoke: Path) -> None:
+    cell = "standard-pair-0.4-seed0"
+    decayed, free = (records.load(smoke, f"{kind}/{cell}") for kind in THEORY)
+    assert decayed is not None and free is not None
+    assert (decayed["schedule"]["weight_decay"], free["schedule"]["weight_decay"]) == (2e-4, 0)
+    assert (decayed["schedule"]["fresh_state"], free["schedule"]["fresh_state"]) == (True, False)
+    assert decayed["schedule"]["steps"] == free["schedule"]["steps"] and free["schedule"]["steps"][-1][1] == 5e-7
+    assert decayed["hashes"]["train_labels"] == free["hashes"]["train_labels"]
 
 
 def test_incv_coteaching_trains_on_what_was_selected(smoke: Path) -> None:
@@ -192,10 +202,11 @@ def test_the_page_is_written_from_the_records(smoke: Path, tmp_path: Path) -> No
         assert item.title in text
     assert "A word about it." in text and text.rstrip().endswith("And here.")
     total = sum(r["seconds"] for r in records.walk(smoke)) / 60
-    assert f"| **in all** |  |  | 40 | {total / 40:.2f} |  | **{total:.1f}** |" in text
-    gaps = [r["results"]["gap"] for r in records.walk(smoke) if r["kind"] == "theory"]
-    largest = max(abs(v) for gap in gaps for v in gap.values())
-    assert f"**{largest:.3f}**" in text
+    assert f"| **in all** |  |  | 47 | {total / 47:.2f} |  | **{total:.1f}** |" in text
+    for kind in THEORY:
+        gaps = [r["results"]["gap"] for r in records.walk(smoke) if r["kind"] == kind]
+        largest = max(abs(v) for gap in gaps for v in gap.values())
+        assert f"is **{largest:.3f}** (" in text
     for line in text.splitlines():
         if line.startswith("!["):
             assert (page.parent / line.rpartition("(")[2].rstrip(")")).is_file()
