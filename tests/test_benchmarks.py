@@ -124,3 +124,28 @@ def test_a_step_of_inception_is_timed(capsys: pytest.CaptureFixture[str], monkey
     assert capsys.readouterr().out.strip().endswith("ms a step")  # kernels are a GPU's
     alone = [row["with"] for row in inception.ROWS.values() if len(row.get("with", ())) == 1]
     assert {part for parts in alone for part in parts} == set(inception.PARTS)  # each is measured by itself
+
+
+# What a benchmark's script is cut down to, so that it runs whole in seconds: constants by their names.
+SMALL: dict[str, dict[str, object]] = {
+    "calibration": {"SETTINGS": (("symmetric", 0.0), ("symmetric", 0.3)), "MODELS": ("SVM",), "DATASETS": ("wine",)},
+    "detection": {"RATIOS": (0.2, 0.5), "DATASETS": ("wine",)},
+    "unmix": {"NOISE": (("symmetric", 0.0), ("pair", 0.2)), "MODELS": ("SVM",), "DATASETS": ("wine",)},
+    "repeats": {"NOISE": (("pair", 0.2),), "MODELS": ("SVM",), "REPEATS": (1, 2), "DATA": ("digits",)},
+}
+
+
+@pytest.mark.parametrize("name", [*list(SMALL)[:-1], pytest.param("repeats", marks=pytest.mark.slow)])
+def test_scripts_run_to_their_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = script(f"benchmarks/{name}.py")
+    for constant, value in SMALL[name].items():
+        whole = getattr(module, constant)
+        small = {key: whole[key] for key in value} if isinstance(whole, dict) else value  # type: ignore[attr-defined]
+        monkeypatch.setattr(module, constant, small)
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    out = [] if name == "unmix" else ["--out", str(tmp_path), "--seeds", "1"]
+    monkeypatch.setattr(sys, "argv", [name, *out])
+    module.main()
+    page = (tmp_path / f"{name}.md").read_text()
+    assert page.startswith("# ") and "| " in page and "None" not in page

@@ -24,6 +24,7 @@ Form = Literal["number", "comma", "date", "d.m.y", "d/m/y", "m/d/y"]  # 19.08; 1
 DATES: tuple[Form, ...] = ("date", "d.m.y", "d/m/y", "m/d/y")
 
 DAY = 86_400e6  # microseconds
+CENTURY = 30  # years of two digits below are of this century, as spreadsheets take them
 CLOCK = r"(,? +(?P<hour>\d{1,2}):(?P<minute>\d\d)(:(?P<second>\d\d(\.\d{1,6})?))?( ?(?P<half>[AaPp])[Mm])?)?"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -251,7 +252,7 @@ def _comma_number(text: str) -> float:
 def _parts(first: str, mark: str, second: str) -> re.Pattern[str]:
     """A date whose year comes last."""
     part = r"\d{1,2}"
-    return re.compile(rf"(?P<{first}>{part}){mark}(?P<{second}>{part}){mark}(?P<year>\d{{4}}){CLOCK}", re.ASCII)
+    return re.compile(rf"(?P<{first}>{part}){mark}(?P<{second}>{part}){mark}(?P<year>\d{{4}}|\d\d){CLOCK}", re.ASCII)
 
 
 _PARTS: dict[Form, re.Pattern[str]] = {
@@ -265,8 +266,13 @@ def _days_by_parts(text: str, pattern: re.Pattern[str]) -> float:
     found = pattern.fullmatch(text)
     if found is None:
         return _days(text)
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        if len(found["day"] + found["month"]) < 4:  # 1.2.10 may be a version
+            return np.nan
+        year += 2000 if year < CENTURY else 1900
     try:
-        day = datetime(int(found["year"]), int(found["month"]), int(found["day"]), tzinfo=UTC)
+        day = datetime(year, int(found["month"]), int(found["day"]), tzinfo=UTC)
     except ValueError:
         return np.nan
     return (day - BEGINNING).days + _part_of_day(found)

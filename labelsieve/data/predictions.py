@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.cells import read_numbers
 from labelsieve.data.labels import id_texts, unique_ids
 from labelsieve.data.table import read_table
 from labelsieve.errors import InputError
@@ -60,12 +61,17 @@ def _table(path: Path, names: Sequence[str]) -> tuple[NDArray[Any], Sequence[Any
     if lacking:
         there = ", ".join(table.column_names)[:300]
         raise InputError(f"{path} has no column for the class {lacking[0]!r}: its columns are {there}")
-    columns = [np.asarray(table.column(name).to_numpy(zero_copy_only=False)) for name in names]
-    for name, column in zip(names, columns, strict=True):
-        if column.dtype.kind not in "fiub":
-            raise InputError(f"{path}: the column {name!r} holds something that is no number")
+    columns = [_numbers(table.column(name), f"{path}: the column {name!r}") for name in names]
     ids = table.column("id").to_pylist() if "id" in table.column_names and "id" not in names else None
-    return np.stack(columns, axis=1).astype(np.float64), names, ids
+    return np.stack(columns, axis=1), names, ids
+
+
+def _numbers(column: Any, where: str) -> NDArray[np.float64]:
+    """0.85 or, as some spreadsheets write it, 0,85."""
+    found = read_numbers(column, commas=True)
+    if found is None or found.what != "number" or len(found.odd):
+        raise InputError(f"{where} holds something that is no number")
+    return found.values
 
 
 def _in_rows(

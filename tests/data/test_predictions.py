@@ -52,6 +52,13 @@ def test_tables_in_any_order_and_with_more_rows_and_columns(tmp_path: Path, deli
     np.testing.assert_allclose(read_predictions(tmp_path / "p.parquet", samples(classes=(0, 1, 2))), PROBS)
 
 
+def test_decimal_commas(tmp_path: Path) -> None:
+    rows = [[str(p).replace(".", ",") for p in row] for row in PROBS.tolist()]
+    for delimiter in (",", ";"):  # between commas the writer quotes them
+        path = written_csv(tmp_path / "p.csv", list(CLASSES), rows, delimiter)
+        np.testing.assert_allclose(read_predictions(path, samples()), PROBS)
+
+
 def test_rows_without_ids_are_taken_in_order(tmp_path: Path) -> None:
     path = written_csv(tmp_path / "p.csv", list(CLASSES), PROBS.tolist())
     np.testing.assert_allclose(read_predictions(path, samples()), PROBS)
@@ -82,5 +89,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refused(path, "no prediction of the sample 'r2' and of 1 more")
     path = written_csv(tmp_path / "lack.csv", ["id", "ant", "bee"], [["r1", 1, 0]])
     refused(path, "no column for the class 'cow': its columns are id, ant, bee")
+    path = written_csv(tmp_path / "slip.csv", list(CLASSES), [["0,5", 0.5, 0]] * 3 + [["half", 0.5, 0]])
+    refused(path, "the column 'ant' holds something that is no number")
     path = written_csv(tmp_path / "words.csv", list(CLASSES), [["a", "b", "c"]] * 4)
     refused(path, "the column 'ant' holds something that is no number")
