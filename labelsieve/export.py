@@ -91,7 +91,8 @@ def corrected(
     told = {"keep": "kept their given label", "suggested": "took the suggested label", "drop": "were left out"}[rule]
     count, kept = int(open_suspects.sum()), int(np.sum(open_suspects & ~taken))
     note = f"{count - kept:,} undecided suspects {told}" if count else ""
-    note += f", {kept:,} kept theirs, which is likelier right" if kept else ""
+    theirs = "kept theirs, which the run takes for likelier right (--undecided suggested changes them too)"
+    note += f", {kept:,} {theirs}" if kept else ""
     return Outcome(label, stays, note)
 
 

@@ -23,10 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from labelsieve.decisions import Decision, csv_line, read_lines
 from labelsieve.errors import InputError
 from labelsieve.files import alive, append_line, atomic_writer, lines_of, locked, write_json
 from labelsieve.types import VERDICTS, LabelledData, Selection
@@ -55,15 +56,6 @@ class LabelRow(NamedTuple):
     iteration: int  # in which the verdict fell; 0: still a candidate
     suspicion: float  # 0..1, higher is more likely mislabelled
     suggested: str  # another label to consider; empty where the given one is not doubted
-
-
-class Decision(NamedTuple):
-    """One line of decisions.csv."""
-
-    id: str
-    decision: str  # keep, relabel, drop or undo
-    label: str  # the label decided on; empty for drop and undo
-    time: str
 
 
 class RunFolder:
@@ -138,18 +130,15 @@ class RunFolder:
         before = record.get("stages", {}).get(stage)
         if before is not None:
             changed = _differences(before["settings"], asked)
-            if about is not None and record.get("data") is not None:
-                changed += _differences(record["data"], about, only=("fingerprint", "samples"), prefix="data ")
             if before["state"] != "done":
                 changed += _differences(before["versions"], versions(), only=VERSIONED, prefix="version of ")
-            if changed:
-                raise InputError(
-                    f"{self.path} was begun differently: {'; '.join(changed)}. Give the same settings, or another --out"
-                )
-        elif data is not None and record.get("data") not in (None, about):
-            changed = _differences(record["data"], about or {}, only=("fingerprint", "samples"), prefix="data ")
-            if changed:
-                raise InputError(f"{self.path} holds other data: {'; '.join(changed)}. Give another --out")
+            other = _other_data(record.get("data"), about)
+            if changed or other:
+                way = "Give the same settings, or another --out" if changed else "Give another --out"
+                told = "; ".join([*changed, *other])
+                raise InputError(f"{self.path} was begun differently: {told}. {way}")
+        elif data is not None and (other := _other_data(record.get("data"), about)):
+            raise InputError(f"{self.path} holds other data: {'; '.join(other)}. Give another --out")
         if before is not None and before["state"] == "done":
             return "done"
         began = before["started"] if before is not None else _now()
@@ -254,15 +243,14 @@ class RunFolder:
         made = Decision(id, decision, label, _now())
         path = self.path / "decisions.csv"
         if not _has_a_line(path):  # not there, or a full disk took no more than its name
-            append_line(path, _csv_line(Decision._fields))
-        append_line(path, _csv_line(made))
+            append_line(path, csv_line(Decision._fields))
+        append_line(path, csv_line(made))
         return made
 
     def read_decisions(self) -> list[Decision]:
         """Every decision in the order it was made."""
-        rows = csv.reader(lines_of(self.path / "decisions.csv"))
-        made = [Decision(*row) for row in rows if len(row) == len(Decision._fields)]
-        return made[1:] if made and made[0] == Decision._fields else made
+        lines = read_lines(lines_of(self.path / "decisions.csv"))
+        return [line.made for line in lines if line.made is not None]
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -390,11 +378,17 @@ def _differences(
     before: Mapping[str, Any], now: Mapping[str, Any], *, only: tuple[str, ...] | None = None, prefix: str = ""
 ) -> list[str]:
     names = only if only is not None else sorted({*before, *now})
-    return [
-        f"{prefix}{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}"
-        for name in names
-        if before.get(name) != now.get(name)
-    ]
+    changed = [name for name in names if before.get(name) != now.get(name)]
+    # What holds settings of its own (a schedule) mostly follows from another one, which says it in a word.
+    plain = [name for name in changed if not isinstance(now.get(name), dict)]
+    return [f"{prefix}{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}" for name in plain or changed]
+
+
+def _other_data(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[str]:
+    if before is None or now is None or before.get("fingerprint") == now.get("fingerprint"):
+        return []
+    many = _differences(before, now, only=("samples",), prefix="the number of ")
+    return many or ["the samples, or their labels, are not what they were"]
 
 
 def _shown(value: Any) -> str:
@@ -469,16 +463,6 @@ def _has_a_line(path: Path) -> bool:
             return file.readline().endswith(b"\n")
     except FileNotFoundError:
         return False
-
-
-def _csv_line(cells: Iterable[Any]) -> str:
-    import io
-
-    line: IO[str] = io.StringIO()
-    # One decision stays one line of the file, whatever a class or a file is called.
-    csv.writer(line, lineterminator="").writerow(str(cell).replace("\r", " ").replace("\n", " ") for cell in cells)
-    line.seek(0)
-    return line.read()
 
 
 def _now() -> str:

@@ -12,9 +12,10 @@ import pytest
 
 import labelsieve
 from labelsieve.cli import COMMANDS, make_app
+from labelsieve.decisions import Decision
 from labelsieve.methods import METHODS
 from labelsieve.models.catalog import MODELS
-from labelsieve.runfolder import Decision, LabelRow
+from labelsieve.runfolder import LabelRow
 from labelsieve.selection.defaults import CLASSIFIERS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -98,7 +99,7 @@ def commands() -> list[str]:
     found = []
     for page in PAGES:
         for block in re.findall(r"^```(?:console|shell)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
-            lines = [line.removeprefix("PYTHONPATH=. ").split("#")[0].strip() for line in block.splitlines()]
+            lines = [line.split("#")[0].strip() for line in block.splitlines()]
             found += [line for line in lines if line.startswith("labelsieve ")]
     return sorted(set(found))
 

@@ -81,7 +81,10 @@ def test_a_suggestion_that_is_less_likely_than_the_label_is_not_taken(tmp_path):
     table = "\n".join(f"{line},{p}" for line, p in zip(lines, likely, strict=True))
     (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{table}\n")
     done = export(run, to=tmp_path / "cleaned.csv")
-    assert done.changed == 1 + len(rest) and "1 kept theirs, which is likelier right" in done.note
+    assert (
+        done.changed == 1 + len(rest)
+        and "1 kept theirs, which the run takes for likelier right (--undecided" in done.note
+    )
     assert rows_of(tmp_path / "cleaned.csv")[int(first.id)]["label"] == first.label
     assert export(run, to=tmp_path / "all.csv", undecided="suggested").changed == 2 + len(rest)
 

@@ -105,7 +105,7 @@ def test_changes_under_a_resume_are_refused_aloud(tmp_path: Path, monkeypatch: p
     with pytest.raises(InputError, match=r"epochs was 50, now 40; seed was 1, now 2.*another --out"):
         run.start("select", settings={"seed": 2, "epochs": 40}, data=data)
     changed = LabelledData(**{**data.__dict__, "y": np.array([1, 1, 1])})
-    with pytest.raises(InputError, match="data fingerprint was"):
+    with pytest.raises(InputError, match="samples, or their labels, are not what they were"):
         run.start("select", settings={"seed": 1, "epochs": 50}, data=changed)
     with pytest.raises(InputError, match="holds other data"):
         run.start("train", settings={}, data=changed)

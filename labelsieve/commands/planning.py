@@ -29,7 +29,7 @@ class Asked:
     epochs: int = 50
     train_epochs: int | None = None
     batch_size: int | None = None
-    networks: int = 2  # of the robust method
+    method: str = "incv-coteaching"  # of the robust training
     samples: int | None = None  # instead of the source's own number
     gpus: int = 1
     crop: int = 227
@@ -39,7 +39,8 @@ class Asked:
 def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]:
     """What `plan.plan` answers, and "selection_seconds": None where they were not measured."""
     from labelsieve.engine.device import choose_device
-    from labelsieve.methods.robust_classifier import auto_batch_size
+    from labelsieve.methods import create
+    from labelsieve.methods.defaults import auto_batch_size
 
     chosen = choose_device(device)
     n = asked.samples or len(data)
@@ -52,9 +53,11 @@ def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]
     if ":" in asked.selector:
         made, _ = from_name(asked.selector, len(data.classes))
     by_network = made is None and asked.selector not in (FAST, STORED)
+    method = create(asked.method)
+    # A method may run its schedule more than once.
+    train_epochs = method.epochs(asked.train_epochs or usual_epochs(n, batch_size, chosen.type))
     wanted = Wanted(
-        n, asked.rounds * asked.repeats if by_network else 0, asked.epochs,
-        asked.train_epochs or usual_epochs(n, batch_size, chosen.type), asked.networks, asked.gpus,
+        n, asked.rounds * asked.repeats if by_network else 0, asked.epochs, train_epochs, method.networks, asked.gpus,
         2 * asked.repeats,
     )  # fmt: skip
     found = plan(

@@ -49,8 +49,9 @@ class Reading:
             rows = features.rows(data.x)
         else:
             rows = np.asarray(data.x, dtype=np.float32)
-        spread = rows.std(axis=0)
-        arrays |= {"centre": rows.mean(axis=0), "spread": np.where(spread > 0, spread, 1).astype(np.float32)}
+        from labelsieve.execute.lockstep import row_statistics
+
+        arrays["centre"], arrays["spread"] = row_statistics(rows)
         return cls(data.kind, (rows.shape[1],), arrays, getattr(data.x, "encoding", None))
 
     def store(self, data: LabelledData, device: torch.device, *, augment: bool) -> Store:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from labelsieve.commands.common import Flag
 
 
 def reproduce(
@@ -20,12 +24,15 @@ def reproduce(
     methods: str | None = None,
     settings: str | None = None,
     epochs: int | None = None,
+    selection_epochs: int | None = None,
+    iterations: int | None = None,
+    changed: Annotated[tuple[str, ...], Parameter(name="--set")] = (),
     budget: float | None = None,
     lockstep: int = 16,
     device: str = "auto",
     executor: str = "local",
     commit: str | None = None,
-    json: bool = False,
+    json: Flag = False,
 ) -> int:
     """Run what is missing of a figure or table of the paper, then draw it from the records.
 
@@ -50,6 +57,12 @@ def reproduce(
         Noise settings, e.g. `symmetric-0.5,pair-0.4`.
     epochs
         Shorter trainings than the protocol's; told beside every number drawn from them.
+    selection_epochs
+        Likewise, of INCV's trainings.
+    iterations
+        Likewise, of INCV.
+    changed
+        A method's setting, METHOD.SETTING=VALUE, e.g. `f-correction.estimate_epochs=50`; told likewise.
     budget
         Seconds after which it stops cleanly; the same command goes on.
     lockstep
@@ -83,6 +96,7 @@ def reproduce(
     wish = check_asked(
         [item], scale=scale, budget=budget, lockstep=lockstep, device=device, executor=executor,
         seeds=str(seed) if seeds is None else seeds, methods=methods, settings=settings, epochs=epochs,
+        selection_epochs=selection_epochs, iterations=iterations, method_settings=changed,
     )  # fmt: skip
     done = run(
         item,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from labelsieve.commands.common import Common, beside_others, check_seed, folder_for, one_first
+from labelsieve.commands.common import Common, Flag, beside_others, check_seed, folder_for, one_first
 from labelsieve.commands.select import SelectOptions, check_method, describe, predictions_of, select_stage
 from labelsieve.commands.training import TrainOptions
 from labelsieve.errors import Problems
+
+if TYPE_CHECKING:
+    from labelsieve.runfolder import RunFolder
 
 
 def run(
@@ -19,7 +22,7 @@ def run(
     *,
     out: Path | None = None,
     selection: str = "incv",
-    dry_run: bool = False,
+    dry_run: Flag = False,
     selecting: SelectOptions = SelectOptions(),
     training: TrainOptions = TrainOptions(),
     common: Common = Common(),
@@ -66,7 +69,7 @@ def run(
         check_training(folder, data, training, selecting.device)
         selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common)
         trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)
-        if folder.state("report") != "done" or not (folder / "report.html").is_file():
+        if folder.state("report") != "done" or not reported(folder):
             folder.start("report", settings={})
             write_report(folder)
             folder.finish("report")
@@ -87,6 +90,12 @@ def run(
             **summary,
         }
     )
+
+
+def reported(folder: RunFolder) -> bool:
+    """Whether the report is there and says what summary.json does: with other true labels that is measured again."""
+    report, summary = folder / "report.html", folder / "summary.json"
+    return report.is_file() and report.stat().st_mtime_ns >= summary.stat().st_mtime_ns
 
 
 def on_a_card(found: dict[str, Any], device: str) -> str:
@@ -114,7 +123,6 @@ def say_what_would_happen(
     from labelsieve.commands.selector import STORED, epochs_of, resolve_selector
     from labelsieve.commands.told import rounds
     from labelsieve.commands.training import paper_batch_size
-    from labelsieve.methods import create
 
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data = selecting.load(source, file, Path(scratch), common.progress())
@@ -134,7 +142,7 @@ def say_what_would_happen(
             model, training.network, rounds=rounds(settings), repeats=settings.repeats,
             epochs=epochs_of(model, selecting.epochs), train_epochs=training.train_epochs,
             batch_size=training.batch_size or (paper_batch_size(len(data)) if selecting.protocol == "paper" else None),
-            networks=create(training.method).networks,
+            method=training.method,
         )  # fmt: skip
         found = plan_run(data, asked, device=selecting.device)
         result: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,21 +120,46 @@ or .parquet with a column for each class and an id."""
         """What a resumed selection must have in common with the one that was begun. Where it runs is no part of it."""
         from labelsieve.commands.selector import epochs_of
 
-        record = {
-            "method": method, "iterations": self.iterations, "epochs": epochs_of(model, self.epochs), "model": model,
-            "seed": seed, "remove_ratio": self.remove_ratio, "protocol": self.protocol, "pattern": self.pattern,
-            "size": self.size, "label_column": self.label_column or "label",
+        network = is_network(model, len(data.classes))  # nothing else has epochs, or a loss that can be chosen
+        return {
+            "method": method, "iterations": self.iterations, "model": model, "seed": seed,
+            "epochs": epochs_of(model, self.epochs) if network else None, "loss": self.loss if network else None,
+            "repeats": self.repeats, "remove_ratio": self.remove_ratio, "protocol": self.protocol,
+            "pattern": self.pattern, "size": self.size, "label_column": self.label_column or "label",
+            "text_column": self.text_column or getattr(getattr(data.x, "encoding", None), "text", None),
+            "id_column": self.id_column or "id",
             "labels": None if self.labels is None else absolute(self.labels),
             "root": None if self.root is None else absolute(self.root),
+            "predictions": None if self.predictions is None else absolute(self.predictions),
         }  # fmt: skip
-        # Only where it was asked for, or found: runs begun before these options were there go on.
-        texts = self.text_column or getattr(getattr(data.x, "encoding", None), "text", None)
-        chosen = {
-            "loss": (self.loss, "ce"), "repeats": (self.repeats, 1), "text_column": (texts, None),
-            "id_column": (self.id_column or "id", "id"),
-            "predictions": (None if self.predictions is None else absolute(self.predictions), None),
-        }  # fmt: skip
-        return record | {name: value for name, (value, default) in chosen.items() if value != default}
+
+    def where(self, data: LabelledData, model: str) -> dict[str, Any]:
+        """Where it runs, which a resumed selection may do elsewhere."""
+        device = self.device if self.executor != "local" else "cpu"
+        if self.executor == "local" and is_network(model, len(data.classes)):
+            from labelsieve.engine.device import choose_device
+
+            device = str(choose_device(self.device))
+        return {"device": device, "executor": self.executor, "workers": self.workers}
+
+
+def is_network(model: str, classes: int) -> bool:
+    """Whether a resolved model is one, and not a classifier or somebody's predictions."""
+    from labelsieve.commands.models import from_name
+    from labelsieve.commands.selector import STORED
+    from labelsieve.selection.defaults import CLASSIFIERS
+
+    if ":" in model:
+        return from_name(model, classes)[1] is not None
+    return model not in CLASSIFIERS and model != STORED
+
+
+def as_begun(asked: dict[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs begun before every setting was recorded go on: theirs leave out what is usual, and gave epochs to all."""
+    usual = {"loss": "ce", "repeats": 1, "id_column": "id"}
+    left_out = {name for name, value in usual.items() if asked[name] == value and name not in before}
+    epochs = {"epochs": before.get("epochs")} if asked["epochs"] is None else {}
+    return {name: value for name, value in asked.items() if name not in left_out} | epochs
 
 
 def select(
@@ -198,7 +223,7 @@ def select_stage(
     common: Common,
 ) -> tuple[str, str]:
     """Select into a locked run folder; how it began (new, resumed, done) and the model."""
-    from labelsieve.commands.selecting import run_selection
+    from labelsieve.commands.selecting import measure_again, run_selection
     from labelsieve.commands.selector import FAST, STORED, resolve_selector
     from labelsieve.data.labels import true_codes
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
@@ -216,10 +241,17 @@ def select_stage(
     asked = options.record(data, method=method, model=model, seed=common.seed)
     if stored is not None:
         asked["predictions_sha256"] = stored.scores.sha256()
+    before = run.record().get("stages", {}).get("select")
+    asked = asked if before is None else as_begun(asked, before["settings"])
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
+    true = true_codes(data, file) if file is not None else None
     if begun == "done":
-        progress.note(f"{run.path}: the selection is done already")
+        again = measure_again(run, data, true)
+        told = ", and measured again with the true labels as they are now" if again else ""
+        progress.note(f"{run.path}: the selection is done already{told}")
         return begun, model
+    stages = run.record()["stages"]
+    run.update(stages=stages | {"select": stages["select"] | {"where": options.where(data, model)}})
     who = f"model {model}" if stored is None else f"predictions from {options.predictions}"
     progress.note(
         f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {who}"
@@ -227,7 +259,6 @@ def select_stage(
     )
     trainer = stored or trainer_of(run, data, model, options, settings, progress)
     settings = replace(settings, networks=not isinstance(trainer, SklearnTrainer))
-    true = true_codes(data, file) if file is not None else None
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
     return begun, model
 

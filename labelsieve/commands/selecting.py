@@ -17,8 +17,9 @@ import numpy as np
 
 from labelsieve import metrics, stopping
 from labelsieve.data.labels import NO_TRUE
+from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
-from labelsieve.types import IntArray, Job, LabelledData, Scores, Selection, Trainer
+from labelsieve.types import BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
 
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
@@ -84,17 +85,37 @@ def _told(name: str, trainings: int) -> str:
     return f"{what}: {trainings} trainings, each on one part of the samples and asked about the others"
 
 
-def measure(selection: Selection, data: LabelledData, true: IntArray) -> dict[str, float]:
+def measure(selected: BoolArray, suspicion: FloatArray, given: IntArray, true: IntArray) -> dict[str, float]:
     """What the true labels say of a selection, and of how many samples where some have none."""
     known = true != NO_TRUE
-    selected, given, true = selection.selected[known], data.y[known], true[known]
+    selected, given, true = selected[known], given[known], true[known]
+    # As labels.csv has it, which is all that is left of a selection: measured again, it is the same.
+    suspicion = np.array([float(f"{value:.6g}") for value in suspicion[known]])
     found = {
         "noise_ratio": metrics.noise_ratio(given, true),
         "label_precision": metrics.label_precision(selected, given, true),
         "label_recall": metrics.label_recall(selected, given, true),
-        "auroc": metrics.auroc(given != true, np.nan_to_num(selection.suspicion[known], nan=0.5)),
+        "auroc": metrics.auroc(given != true, np.nan_to_num(suspicion, nan=0.5)),
     }
     return found if known.all() else found | {"samples": len(true)}
+
+
+def measure_again(run: RunFolder, data: LabelledData, true: IntArray | None) -> bool:
+    """The measured values of a selection that is done, by the true labels as they are now; whether they changed."""
+    summary = run.read_summary()
+    kept = {name: value for name, value in summary.items() if not name.startswith("measured_")}
+    found: dict[str, float | None] = {}
+    if true is not None:
+        rows = list(run.read_labels())
+        if [row.id for row in rows] != data.ids.tolist():
+            raise InputError(f"{run.path}/labels.csv is of other samples than its source holds now: select again")
+        selected = np.array([row.verdict == "selected" for row in rows])
+        values = measure(selected, np.array([row.suspicion for row in rows]), data.y, true)
+        found = {f"measured_{name}": float(value) if np.isfinite(value) else None for name, value in values.items()}
+    if kept | found == summary:
+        return False
+    run.write_summary(kept | found)
+    return True
 
 
 def run_selection(
@@ -138,7 +159,8 @@ def run_selection(
         for entry in selection.history:
             run.append_history({"stage": "select", **entry})
         write_suggestions(run / NAME, data, selection)
-        run.write_selection(data, selection, measured=measure(selection, data, true) if true is not None else None)
+        measured = None if true is None else measure(selection.selected, selection.suspicion, data.y, true)
+        run.write_selection(data, selection, measured=measured)
         run.finish("select", seconds=round(time.monotonic() - began, 3))
         if stopping.requested():  # during the last trainings: what follows the selection is not begun
             raise stopping.reason()

@@ -21,7 +21,6 @@ FAST = "fast"
 STORED = "predictions"  # what `--predictions` selects with
 SMALLEST, LARGEST = 24, 64  # pixels a side of pictures that `auto` gives to it
 FEWEST = 5000  # of them: ten epochs of fewer are too few steps to learn
-MOST_EDGES, LEAST_EDGES = 5000, 16  # pictures, and pixels a side, that `auto` gives to `edges` without a GPU
 SMALLEST_PICTURE = 8  # pixels a side; the largest depends on the source
 EPOCHS = 50  # the paper's, of every network but the fast one
 
@@ -81,10 +80,14 @@ def resolve_selector(
 
 def _few_on_a_cpu(data: LabelledData, device: str, samples: int | None) -> bool:
     """Where a small network selects no better than `edges` and takes far longer: benchmarks/few-pictures.md."""
-    if data.kind != "pictures" or (samples or len(data)) > MOST_EDGES or min(data.x.shape[1:3]) < LEAST_EDGES:
+    if data.kind != "pictures":
         return False
     from labelsieve.engine.device import choose_device
+    from labelsieve.selection.defaults import KERNEL_SAMPLES
+    from labelsieve.selection.estimators import LEAST_SIDE
 
+    if (samples or len(data)) > KERNEL_SAMPLES or min(data.x.shape[1:3]) < LEAST_SIDE:
+        return False
     return choose_device(device).type == "cpu"
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
 AUGMENT = ("auto", "mirror", "shift", "none")  # as engine.augment has them, without torch
 PAPER_BATCH = 128
-WORST_RATIO = 0.95  # an estimate of all noise would keep nothing
 
 
 @Parameter(name="*")
@@ -70,7 +69,7 @@ class TrainOptions:
 
 def usual_epochs(samples: int, batch_size: int, device: str) -> int:
     """Where none are asked for: the paper's on a GPU; elsewhere what a person waits for."""
-    from labelsieve.methods.robust_classifier import auto_epochs
+    from labelsieve.methods.defaults import auto_epochs
 
     return 200 if device == "cuda" else auto_epochs(samples, batch_size)
 
@@ -97,17 +96,16 @@ def paper_settings(run: RunFolder, method: str, epochs: int, told: Mapping[str, 
 
 def schedule_for(data: LabelledData, epochs: int) -> Schedule:
     """The paper's for pictures; for rows of numbers a larger rate that drops once."""
-    from labelsieve.engine.schedule import Schedule
+    from labelsieve.engine import Schedule
+    from labelsieve.methods.defaults import one_drop
 
-    if data.kind == "pictures":
-        return Schedule.paper_200(epochs)
-    last = epochs * 3 // 4
-    return Schedule(epochs, ((0, 5e-3), (last, 5e-4)) if last else ((0, 5e-3),))
+    return Schedule.paper_200(epochs) if data.kind == "pictures" else one_drop(epochs)
 
 
 def plan_for(run: RunFolder, data: LabelledData, method: str, seed: int, *, needs: Needs) -> Plan:
     """What to train on: the selected and the candidates for a method that needs them, everything for the others."""
     from labelsieve.engine import Plan
+    from labelsieve.methods.defaults import WORST_RATIO
 
     everything = np.arange(len(data))
     if not (run / "labels.csv").is_file():
@@ -127,14 +125,14 @@ def plan_for(run: RunFolder, data: LabelledData, method: str, seed: int, *, need
 
 
 def _sets(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
-    """S and C of algorithm 3. A class of which nothing was selected would be lost: then all of it is in S."""
+    """S and C of algorithm 3, as labels.csv has them."""
+    from labelsieve.methods.defaults import training_sets
+
     rows = list(run.read_labels())
     if [row.id for row in rows] != data.ids.tolist():
         raise InputError(f"{run.path}/labels.csv is of other samples than its source holds now: select again")
     verdict = np.array([row.verdict for row in rows])
-    selected = verdict == "selected"
-    selected |= np.isin(data.y, np.setdiff1d(np.unique(data.y), data.y[selected]))
-    return np.flatnonzero(selected), np.flatnonzero((verdict == "candidate") & ~selected)
+    return training_sets(verdict == "selected", verdict == "candidate", data.y)
 
 
 def told_samples(run: RunFolder, data: LabelledData, plan: Plan) -> str:
@@ -183,7 +181,7 @@ def run_training(
     from labelsieve.engine.augment import unmirrored
     from labelsieve.engine.device import choose_device
     from labelsieve.methods import create
-    from labelsieve.methods.robust_classifier import auto_batch_size
+    from labelsieve.methods.defaults import auto_batch_size
 
     check_augment_for(data, options.augment)
     chosen = choose_device(device)
@@ -198,14 +196,13 @@ def run_training(
     method = create(options.method, **(paper_settings(run, options.method, epochs, told) if paper else {}))
     plan = plan_for(run, data, options.method, seed, needs=method.needs())
     method.check(plan, schedule.epochs)
+    augment = augment_of(run, data, options.augment, progress)
     asked = {
         "train_method": options.method, "network": network, "train_epochs": epochs, "batch_size": batch_size,
         "train_seed": seed, "schedule": schedule.settings(), "method_settings": method.settings(),
         "noise_ratio": plan.noise_ratio, "train_device": chosen.type,
+        "augment": augment,
     }  # fmt: skip
-    augment = augment_of(run, data, options.augment, progress)
-    if augment != "mirror":  # only then: runs begun before there was a choice go on
-        asked["augment"] = augment
     begun = run.start("train", settings=asked)
     if begun == "done":
         return begun
@@ -261,13 +258,14 @@ def augment_of(run: RunFolder, data: LabelledData, asked: str, progress: Progres
     """mirror, shift or none. `auto` is what the training was begun with, or what the selected pictures say."""
     from labelsieve.engine.augment import mirror_test
 
+    if data.kind != "pictures":
+        return "none"
+    if asked != "auto":
+        return asked
     stages = run.record().get("stages", {})
-    told = stages.get("select", {}).get("settings", {})
-    if asked != "auto" or data.kind != "pictures":
-        return asked if asked != "auto" else "mirror"
-    if "train" in stages:
-        return str(stages["train"]["settings"].get("augment", "mirror"))
-    if told.get("protocol") == "paper":
+    if "augment" in (begun := stages.get("train", {}).get("settings", {})):
+        return str(begun["augment"])
+    if stages.get("select", {}).get("settings", {}).get("protocol") == "paper":
         return "mirror"
     found = mirror_test(data.x, data.y, trusted(run, data)[0])
     if not found.harms:

@@ -41,8 +41,12 @@ def _features(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         axis=3,
     )
     parts = [_normalised(_in_cells(directed, grid)).reshape(n, -1) for grid in GRIDS]
-    colours = _in_cells(pixels, COLOUR_GRID) / _in_cells(np.ones_like(pixels[:1, :, :, :1]), COLOUR_GRID)
-    return np.concatenate([*parts, colours.reshape(n, -1)], axis=1).astype(np.float32)
+    return np.concatenate([*parts, cell_means(pixels, COLOUR_GRID).reshape(n, -1)], axis=1).astype(np.float32)
+
+
+def cell_means(values: FloatArray, cells: int) -> FloatArray:
+    """[n, height, width, channels]: means over such cells as `_in_cells` sums."""
+    return _in_cells(values, cells) / _in_cells(np.ones_like(values[:1, :, :, :1]), cells)
 
 
 def _in_cells(values: FloatArray, cells: int) -> FloatArray:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.edges import cell_means
 from labelsieve.errors import InputError
 from labelsieve.types import FloatArray, IntArray
 
@@ -63,18 +64,8 @@ def mirror_test(pictures: Any, labels: IntArray, among: IntArray) -> Mirrored:
 def shrunk(pictures: Any, chosen: IntArray) -> NDArray[np.float32]:
     """Averages over a grid of at most SIDE x SIDE cells."""
     starts = range(0, len(chosen), AT_ONCE)
-    return np.concatenate([_in_cells(np.asarray(pictures[chosen[at : at + AT_ONCE]])) for at in starts])
-
-
-def _in_cells(block: NDArray[np.uint8]) -> NDArray[np.float32]:
-    values = block.astype(np.float32)
-    for axis in (1, 2):
-        bounds = np.linspace(0, values.shape[axis], min(SIDE, values.shape[axis]) + 1).round().astype(int)
-        shape = [1, 1, 1, 1]
-        shape[axis] = -1
-        sizes = np.diff(bounds).astype(np.float32).reshape(shape)
-        values = np.asarray(np.add.reduceat(values, bounds[:-1], axis=axis) / sizes, dtype=np.float32)
-    return values
+    blocks = (np.asarray(pictures[chosen[at : at + AT_ONCE]]).astype(np.float32) for at in starts)
+    return np.concatenate([cell_means(block, SIDE) for block in blocks]).astype(np.float32, copy=False)
 
 
 def directions(small: FloatArray) -> NDArray[np.float32]:

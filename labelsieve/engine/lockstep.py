@@ -328,7 +328,6 @@ class Lockstep:
     def run(
         self,
         *,
-        deadline: float | None = None,
         stop: Callable[[], bool] | None = None,
         progress: Callable[[dict[str, Any]], None] | None = None,
         checkpoint_seconds: float = 0.0,
@@ -363,7 +362,7 @@ class Lockstep:
             if progress is not None:
                 self._tell(progress, images / max(now - began, 1e-9), now - began)
             finished = all(training.done for training in self.trainings)
-            out = self.world.any((deadline is not None and now > deadline) or (stop is not None and stop()))
+            out = self.world.any(stop is not None and stop())
             if self.checkpoint_folder is not None and (finished or out or now - saved >= checkpoint_seconds):
                 self.save()
                 saved = time.monotonic()
@@ -404,11 +403,15 @@ class Lockstep:
     # -- checkpoints
 
     def fingerprint(self) -> str:
-        """Of all that decides what is trained: where it differs, a checkpoint is another training's."""
+        """Of what decides the training: where it differs, a checkpoint is another training's.
+
+        What the samples hold and which network it is are the caller's to compare: a run does so with its own record.
+        """
         plans = [t.plan for t in self.trainings]
         return checkpoints.fingerprint(
             self.schedule.settings(),
             self.options.batch_size,
+            [self.classes, *self.store.shape, self.store.codes],
             [
                 [t.method.name, t.method.settings(), t.plan.name, t.plan.seed, t.plan.noise_ratio, t.plan.keep_best]
                 for t in self.trainings

@@ -20,7 +20,6 @@ class Schedule:
     nesterov: bool = False
     fresh_state: bool = False  # the optimizer forgets its state at each drop, as the authors' 200-epoch training does
     decay_everything: bool = False  # weight decay on biases and batch norm too, as the ResNet paper trains
-    cosine: bool = False  # the rate falls to 0 along half a cosine from the first step's rate
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -29,10 +28,6 @@ class Schedule:
             raise InputError("a schedule's steps must begin at epoch 0 and rise")
 
     def learning_rate(self, epoch: int) -> float:
-        if self.cosine:
-            import math
-
-            return self.steps[0][1] * 0.5 * (1 + math.cos(math.pi * min(epoch, self.epochs) / self.epochs))
         return next(rate for start, rate in reversed(self.steps) if start <= epoch)
 
     def drops_at(self, epoch: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -48,20 +47,18 @@ def train(
     watch_every: int = 1,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 0.0,
-    budget: float | None = None,
     stop: Callable[[], bool] | None = None,
     progress: Callable[[dict[str, Any]], None] | None = None,
     together: bool | None = None,
     capture: bool = True,
-    at_once: int | None = None,
     classes: int | None = None,
 ) -> list[Trained]:
     """Train every plan, with one method or one method a plan; one result a plan, in order.
 
     `watch` is a store whose samples' predicted classes are recorded each epoch. `checkpoint` is a folder: a training
-    that was stopped (`budget` seconds spent, `stop()` true, a kill) goes on from its last finished epoch when called
+    that was stopped (`stop()` true, a kill) goes on from its last finished epoch when called
     again with the same arguments. `together` stacks the networks in one module (default: on a GPU, where the factory
-    allows it), `at_once` limits how many networks that are; a device that runs out of memory is asked for half as many.
+    allows it); a device that runs out of memory is asked for half as many.
     `classes`: those the networks tell apart, where the last of them may have no label.
     """
     methods = [method] * len(plans) if isinstance(method, Method) else list(method)
@@ -69,7 +66,6 @@ def train(
     can_stack = stackable(factory)
     together = (store.device.type == "cuda" and can_stack) if together is None else together and can_stack
     options = Options(batch_size=batch_size, together=together, capture=capture, watch_every=watch_every)
-    deadline = None if budget is None else time.monotonic() + budget
 
     def run(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
         try:
@@ -79,9 +75,7 @@ def train(
             # networks by themselves take batches of any width: too many shapes to try
             choice = fastest_convolutions(store.device) if together else nullcontext()
             with choice, threads_for(multiply_adds(lockstep)):
-                return lockstep.run(
-                    deadline=deadline, stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds
-                )
+                return lockstep.run(stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
         except torch.cuda.OutOfMemoryError:
             if len(piece) == 1 or parallel.current().size > 1:  # the other processes would go on without this one
                 raise
@@ -91,11 +85,7 @@ def train(
         first = run(piece[:half], folder and folder / "first")
         return first + run(piece[half:], folder and folder / "second")
 
-    results: list[Training] = []
-    for number, piece in enumerate(_pieces(work, at_once)):
-        folder = checkpoint and (checkpoint if at_once is None else checkpoint / f"part{number}")
-        results += run(piece, folder)
-    return [_trained(training) for training in results]
+    return [_trained(training) for training in run(work, checkpoint)]
 
 
 def multiply_adds(lockstep: Lockstep) -> float:
@@ -104,20 +94,6 @@ def multiply_adds(lockstep: Lockstep) -> float:
         return float("inf")
     bundle = lockstep.bundles[0]
     return bundle.flat.numel() / bundle.n * lockstep.options.batch_size
-
-
-def _pieces(work: list[tuple[Method, Plan]], at_once: int | None) -> list[list[tuple[Method, Plan]]]:
-    if at_once is None:
-        return [work]
-    pieces: list[list[tuple[Method, Plan]]] = [[]]
-    networks = 0
-    for item in work:
-        if pieces[-1] and networks + item[0].networks > at_once:
-            pieces.append([])
-            networks = 0
-        pieces[-1].append(item)
-        networks += item[0].networks
-    return pieces
 
 
 def _trained(training: Training) -> Trained:

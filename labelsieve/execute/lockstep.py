@@ -14,7 +14,7 @@ from labelsieve.engine.augment import mirror_test, unmirrored
 from labelsieve.engine.bundle import Factory
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.factory import check_factory
-from labelsieve.types import IntArray, Job, Scores
+from labelsieve.types import FloatArray, IntArray, Job, Scores
 
 
 def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
@@ -23,8 +23,14 @@ def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
     if x.ndim == 4 and x.dtype == np.uint8:
         return stage_pictures(x, device, augment=augment)
     rows = x.reshape(len(x), -1).astype(np.float32)
-    spread = rows.std(0)
-    return VectorStore((rows - rows.mean(0)) / np.where(spread > 0, spread, 1), device)
+    centre, spread = row_statistics(rows)
+    return VectorStore((rows - centre) / spread, device)
+
+
+def row_statistics(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Each column's mean, and its spread to divide by: 1 where all rows have the same number."""
+    spread = rows.std(axis=0)
+    return rows.mean(axis=0), np.where(spread > 0, spread, 1).astype(rows.dtype)
 
 
 class EngineTrainer:

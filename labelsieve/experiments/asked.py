@@ -25,7 +25,7 @@ def check_asked(
     executor: str = "local",
     **told: Any,
 ) -> Wish:
-    """The wish of these items, or one InputError; `told` is what `wish_from` reads."""
+    """The wish of these items, or one InputError; `told` is what `_wish` takes."""
     wrong = Problems()
     wish = _wish(wrong, **told)
     for name in items:
@@ -44,14 +44,6 @@ def check_asked(
 def check_executor(executor: str) -> None:
     if executor != "local" and not is_ray(executor):
         raise InputError(f"executor {executor!r} is not known: choose local, ray or ray://HEAD:PORT")
-
-
-def wish_from(**told: Any) -> Wish:
-    """A wish by itself, from `seeds`, `methods`, `settings`, `epochs` and the others that `_wish` takes."""
-    wrong = Problems()
-    wish = _wish(wrong, **told)
-    wrong.stop_if_any()
-    return wish
 
 
 def _wish(

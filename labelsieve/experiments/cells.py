@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from labelsieve.experiments.settings import AS_IT_IS, METHODS, TOLD_NOTHING, WIT
 # theory-without-decay: weight decay keeps a network from learning wrong labels by heart, which the theory takes for
 # granted. The paper names one for every training; the ResNet-110 of its released code has none.
 THEORY = ("theory", WITHOUT_DECAY)
-KINDS = (*THEORY, "selection", TOLD_NOTHING, "errors", "accuracy", "webvision-selection", "webvision")
 SELECTIONS = ("selection", TOLD_NOTHING, "errors", "webvision-selection")
 # Methods whose epochs differ in length from the others' run in a lockstep of their own.
 OWN_LOCKSTEP = ("incv-coteaching", TOLD_NOTHING)
@@ -39,6 +38,7 @@ class Cell:
     settings: tuple[tuple[str, Any], ...] = ()
     full_epochs: int = field(default=0, compare=False)  # what the protocol asks for
     full_iterations: int = field(default=0, compare=False)
+    full_selection_epochs: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:
@@ -48,6 +48,8 @@ class Cell:
             parts.append(f"e{self.epochs}")
         if self.iterations != self.full_iterations:
             parts.append(f"i{self.iterations}")
+        if self.selection_epochs != self.full_selection_epochs:
+            parts.append(f"s{self.selection_epochs}")
         if self.settings:
             text = json.dumps(self.settings, sort_keys=True, default=str)
             parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
@@ -67,6 +69,14 @@ class Cell:
         found = asdict(self)
         found["settings"] = dict(self.settings)
         return found
+
+    def differs_from(self, record: Mapping[str, Any]) -> str:
+        """What a record of this name was made with that this cell is not, in words; none where it is this cell's."""
+        ours = json.loads(json.dumps(self.describe()))
+        names = [
+            name for name, value in record["cell"].items() if not name.startswith("full_") and ours.get(name) != value
+        ]
+        return ", ".join(f"{name} {record['cell'][name]} instead of {ours.get(name)}" for name in names)
 
     def lockstep_key(self) -> tuple[Any, ...]:
         """Cells with the same key can take their steps together."""
@@ -144,6 +154,7 @@ def accuracy_cells(scale: Scale, wish: Wish, *, kind: str = "accuracy") -> list[
         for method in wish.methods:
             for noise in wish.choose(scale.table_settings):
                 from_incv = method in needy
+                asked, usual = (_selection_epochs(_selection_kind(kind, method), scale, w) for w in (wish, Wish()))
                 cells.append(
                     _cell(
                         kind,
@@ -155,7 +166,8 @@ def accuracy_cells(scale: Scale, wish: Wish, *, kind: str = "accuracy") -> list[
                         epochs,
                         scale.epochs,
                         iterations=(wish.iterations or scale.iterations) if from_incv else 0,
-                        selection_epochs=_selection_epochs(_selection_kind(kind, method), scale, wish) * from_incv,
+                        selection_epochs=asked if from_incv else 0,
+                        full_selection_epochs=usual if from_incv else 0,
                         settings=wish.of(method),
                     )
                 )
@@ -222,6 +234,7 @@ def _cell(
     *,
     iterations: int = 0,
     selection_epochs: int = 0,
+    full_selection_epochs: int = 0,
     settings: tuple[tuple[str, Any], ...] = (),
 ) -> Cell:
     return Cell(
@@ -239,4 +252,5 @@ def _cell(
         settings=settings,
         full_epochs=full_epochs,
         full_iterations=scale.iterations if iterations else 0,
+        full_selection_epochs=full_selection_epochs,
     )

@@ -159,7 +159,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
-        return round(value, 6) if abs(value) >= 1e-3 else float(f"{value:.6g}")  # a learning rate of 5e-7 is not 0
+        return float(f"{value:.10g}")  # digits, not decimals: a learning rate of 5e-7 is not 0
     return value
 
 
@@ -199,6 +199,11 @@ def versions() -> dict[str, str]:
     if torch.version.cuda:
         found["cuda"] = torch.version.cuda
     return found
+
+
+def environment() -> dict[str, str]:
+    """Switches that decide how the code runs, and stand in no setting."""
+    return {k: v for k, v in sorted(os.environ.items()) if k.startswith("LABELSIEVE_") and k != "LABELSIEVE_COMMIT"}
 
 
 def device_name(device: str) -> str:

@@ -66,7 +66,7 @@ def reproduce(
     results = default_results(scale) if results is None else results
     deadline = None if budget is None else time.monotonic() + budget
     wanted = {cell.id: cell for cell in chosen.cells(protocol, wish)}
-    left = [cell for cell in wanted.values() if records.load(results, cell.id) is None]
+    left = [cell for cell in wanted.values() if not finished(cell, results)]
     if wanted:
         say(f"{item}: {len(wanted)} cell{'s' * (len(wanted) > 1)}, {len(wanted) - len(left)} finished")
     if left:
@@ -98,6 +98,14 @@ def reproduce(
         "left": [cell.id for cell in left],
         "files": [str(path) for path in drawn],
     }
+
+
+def finished(cell: Cell, results: Path) -> bool:
+    """Whether its record is there. One of another protocol under the same name is refused."""
+    record = records.load(results, cell.id)
+    if record is not None and (other := cell.differs_from(record)):
+        raise InputError(f"{records.path_of(results, cell.id)} is of other settings ({other}): give another --results")
+    return record is not None
 
 
 def run_cells(cells: Sequence[Cell], room: Room) -> list[Cell]:

@@ -50,7 +50,7 @@ def table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         f"Paper values are read off its plot; {seeds_text([g for _, g in groups])} a setting. "
-        f"Noise ratio as estimated by Eq. 4 or 5 after iteration 1: {estimates}."
+        f"Noise ratio as estimated by Eq. 4 after iteration 1: {estimates}."
     )
 
 

@@ -146,8 +146,6 @@ def webvision_settings(method: str, epochs: int) -> dict[str, Any]:
     """Where a method's settings on WebVision differ from its defaults."""
     if method == "incv-coteaching":
         return {"warmup": max(1, round(20 * epochs / 120))}  # E_0 = 20 of 120
-    if method == "f-correction":
-        return {"percentile": None}  # the 97th percentile lies in another class's samples where there are fifty
     return {}
 
 

@@ -39,8 +39,8 @@ def by_cell(found: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
 
 
 def _comparable(group: list[Record]) -> list[Record]:
-    def length(record: Record) -> tuple[int, int]:
-        return record["cell"]["epochs"], record["cell"]["iterations"]
+    def length(record: Record) -> tuple[int, int, int]:
+        return record["cell"]["epochs"], record["cell"]["iterations"], record["cell"]["selection_epochs"]
 
     longest = max(length(r) for r in group)
     group = [r for r in group if length(r) == longest]
@@ -60,8 +60,11 @@ def deviations(group: Sequence[Record]) -> list[str]:
         found.append(f"{cell['epochs']} epochs instead of {cell['full_epochs']}")
     if cell["iterations"] != cell["full_iterations"]:
         found.append(f"{cell['iterations']} iterations of INCV instead of {cell['full_iterations']}")
-    if cell["settings"]:
-        found.append(", ".join(f"{k} = {v}" for k, v in cell["settings"].items()))
+    full = cell.get("full_selection_epochs", cell["selection_epochs"])  # records of old do not say: they are whole
+    if cell["selection_epochs"] != full:
+        found.append(f"INCV of {cell['selection_epochs']} epochs instead of {full}")
+    for key, value in cell["settings"].items():
+        found.append(f"`--set {cell['method']}.{key}={value}`")
     return found
 
 

@@ -68,7 +68,8 @@ def table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         f"Largest gap between measured points and curves: **{overall:.3f}** ({words}). The paper's own points lie "
-        f"up to {paper.FIGURE_2_LARGEST_GAP} under the curves, as read off its plot. "
+        f"up to {paper.FIGURE_2_LARGEST_GAP} under the curves, as read off its plot, and at about "
+        f"{paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise. "
         f"{seeds_text([g for _, g in groups])} a setting."
     )
 

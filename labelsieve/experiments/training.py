@@ -299,6 +299,7 @@ def new_record(
         "method": method,
         "schedule": schedule,
         "versions": records.versions(),
+        "environment": records.environment(),
         "device": records.device_name(room.device),
         "commit": room.commit,
         "source": room.source,

@@ -4,12 +4,13 @@
 2. Estimate T, T[i,j] = P(given j | true i): row i is the softmax output of class i's anchor point, the sample whose
    probability of i lies at the 97th percentile of all samples (CIFAR-10, as published) or is the largest (CIFAR-100:
    `percentile=None`). Of equal probabilities the rank decides, so saturated outputs give an anchor too.
+   A percentile must leave fewer samples above it than a class has, 100 - percentile < 100 / classes, or the anchor is
+   of another class: where it does not, the 97th from 34 classes on, the largest is taken.
 3. Begin anew, the schedule too, and train with -log (p T)[y], p the softmax outputs and y the given label.
 
-Needs samples that surely belong to their class. A percentile must leave fewer samples above it than a class has:
-100 - percentile < 100 / classes. Fails when the first network has memorised the noise, for then its outputs are
-one-hot and T is close to the identity: shorten the first stage with `estimate_epochs`. With a known T no estimate is
-needed: `FCorrection(transition=T)`, or `estimate_epochs=0` and `plan.transition`, run the schedule once.
+Needs samples that surely belong to their class. Fails when the first network has memorised the noise, for then its
+outputs are one-hot and T is close to the identity: shorten the first stage with `estimate_epochs`. With a known T no
+estimate is needed: `FCorrection(transition=T)`, or `estimate_epochs=0` and `plan.transition`, run the schedule once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from labelsieve.errors import InputError
 
 def estimate_transition(probabilities: Tensor, percentile: float | None = 97.0) -> Tensor:
     """T [c,c] from the noisy posteriors [n,c]: the outputs of each class's anchor point, rows summing to 1."""
-    n = len(probabilities)
+    n, classes = probabilities.shape
+    if percentile is not None and (100 - percentile) * classes >= 100:
+        percentile = None
     rank = n - 1 if percentile is None else math.floor(percentile / 100 * (n - 1))
     anchors = probabilities.argsort(dim=0, stable=True)[rank]
     rows = probabilities[anchors].double()
@@ -99,8 +102,8 @@ class FCorrection(Method):
     def before_epoch(self, view: TrainingView) -> None:
         first = view.epochs // 2 if self.estimate_epochs is None else self.estimate_epochs
         if self.known(view.plan) is None and view.epoch == first:
-            found = estimate_transition(view.predict(view.plan.train).cpu(), self.percentile)
-            view.state["transition"].copy_(found)
+            outputs = view.predict(view.plan.train).cpu()
+            view.state["transition"].copy_(estimate_transition(outputs, self.percentile))
             view.restart()
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

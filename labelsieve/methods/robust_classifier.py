@@ -20,37 +20,27 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from labelsieve.engine import Method, Plan, Schedule, Store, VectorStore, stage_pictures, train
+from labelsieve.engine import Method, Plan, Store, VectorStore, stage_pictures, train
 from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
 from labelsieve.engine.augment import check_augment, mirror_test, unmirrored
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.factory import check_factory
 from labelsieve.errors import InputError
+from labelsieve.execute.lockstep import EngineTrainer, row_statistics
 from labelsieve.methods import METHODS, create
 from labelsieve.methods.classifier_settings import check_settings, network_factory, selection_settings
+from labelsieve.methods.defaults import (
+    LEARNING_RATE,
+    WORST_RATIO,
+    auto_batch_size,
+    auto_epochs,
+    one_drop,
+    training_sets,
+)
 from labelsieve.selection.inputs import check_lengths, encode_labels
-from labelsieve.types import CANDIDATE, SELECTED, BoolArray, FloatArray, IntArray, Selection
+from labelsieve.types import BoolArray, FloatArray, IntArray, Selection
 
 ROWS_AT_ONCE = 256  # predictions go through the network in blocks of one size, so that no row depends on its company
-WORST_RATIO = 0.95  # an estimate of all noise would keep nothing
-
-
-def auto_batch_size(samples: int) -> int:
-    """128 as in the paper, less for small data so that an epoch has a few steps."""
-    return int(np.clip(samples // 16, 32, 128))
-
-
-def auto_epochs(samples: int, batch_size: int) -> int:
-    """20 epochs; more where they are so short that this makes less than 160 steps."""
-    return int(np.clip(160 // -(-samples // batch_size), 20, 60))
-
-
-def training_sets(selection: Selection, given: IntArray, classes: int) -> tuple[IntArray, IntArray]:
-    """S and C. A class of which nothing was selected would be lost: then all of its samples are in S."""
-    verdict = selection.verdict.copy()
-    lost = np.setdiff1d(np.arange(classes), given[verdict == SELECTED])
-    verdict[np.isin(given, lost)] = SELECTED
-    return np.flatnonzero(verdict == SELECTED), np.flatnonzero(verdict == CANDIDATE)
 
 
 class WeakTrainingWarning(UserWarning):
@@ -66,10 +56,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     line's `--network` takes ("mlp", "small-cnn", "resnet32"); None for a small one.
     n_iterations, remove_ratio: INCV's. noise_ratio: of the given labels, for `coteaching` (None: INCV estimates it);
     `incv-coteaching` asks INCV how noisy the samples are that it selected.
-    epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half the epochs.
+    epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half of them, 10 or more.
+    learning_rate: Adam's, a tenth of it for the last quarter of the epochs, selecting and training alike. It suits few
+    epochs. `labelsieve train` does the same with rows and texts; pictures it gives the paper's rates (0.001, with four
+    drops), which are made for 200 epochs.
     augment: what training does to pictures: "mirror" (and shift them), "shift", "none", or "auto": mirror, unless the
     nearest neighbours of mirrored pictures have other labels, as those of digits have.
     together: whether the networks of a method with two predict together (their mean) or the first alone.
+    device: where it trains: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1" (a card by number) or "mps";
+    predictions are made on the CPU.
+    random_state: int, RandomState or None. On a CPU the same number gives the same networks; on a GPU sums may be taken
+    in another order.
 
     Afterwards: networks_ (in inference mode), history_, method_, augment_ (what was done to pictures), and where the
     method asked for a selection also
@@ -88,7 +85,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         selection_epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 5e-3,
+        learning_rate: float = LEARNING_RATE,
         augment: str = "auto",
         together: bool = True,
         device: str = "auto",
@@ -135,7 +132,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             selection = self._select(store, factory, given, classes, batch_size, rounds, seed)
             self._keep(selection)
             if needs_sets:
-                chosen, candidates = training_sets(selection, given, classes)
+                chosen, candidates = training_sets(selection.selected, selection.candidate, given)
                 eps = min(WORST_RATIO, max(0.0, 1 - selection.expected_precision))
                 plan_sets = {"train": chosen, "candidates": candidates, "noise_ratio": eps}
             else:
@@ -143,7 +140,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan = Plan(name=method.name, labels=given, seed=seed, **plan_sets)
         result = train(
             store, factory, method, [plan],
-            schedule=self._schedule(epochs), batch_size=batch_size, together=True, classes=classes,
+            schedule=one_drop(epochs, self.learning_rate), batch_size=batch_size, together=True, classes=classes,
         )[0]  # fmt: skip
         self.method_ = method
         self.history_ = result.history
@@ -214,8 +211,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mean, std = self._picture_statistics
             return PictureStore(X, device, shift=0, flip=False, mean=mean, std=std)
         if not fitted:
-            spread = X.std(0)
-            self._row_statistics = (X.mean(0), np.where(spread > 0, spread, 1.0))
+            self._row_statistics = row_statistics(X)
         centre, spread = self._row_statistics
         return VectorStore((X - centre) / spread, device)
 
@@ -243,21 +239,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             told = f"the network learnt little: it agrees with {share:.1%} of the labels it was trained on; {ways}"
             warnings.warn(told, WeakTrainingWarning, stacklevel=3)
 
-    def _schedule(self, epochs: int) -> Schedule:
-        """Adam, a tenth of the rate for the last quarter."""
-        last = epochs * 3 // 4
-        steps = ((0, self.learning_rate), (last, self.learning_rate / 10)) if last else ((0, self.learning_rate),)
-        return Schedule(epochs, steps)
-
     def _select(
         self, store: Store, factory: Any, given: IntArray, classes: int, batch_size: int, epochs: int, seed: int
     ) -> Selection:
-        from labelsieve.execute.lockstep import EngineTrainer
         from labelsieve.selection.drive import drive
         from labelsieve.selection.incv import incv_steps
 
+        schedule = one_drop(epochs, self.learning_rate)
         trainer = EngineTrainer(
-            store, factory, classes=classes, schedule=self._schedule(epochs), batch_size=batch_size, together=True
+            store, factory, classes=classes, schedule=schedule, batch_size=batch_size, together=True
         )
         settings = selection_settings(self)
         return drive(incv_steps(given, classes, settings=settings, seed=seed, names=list(self.classes_)), trainer)
@@ -277,4 +267,4 @@ def _network(factory: Callable[..., nn.Module], state: dict[str, Any]) -> nn.Mod
     return network.eval()
 
 
-__all__ = ["METHODS", "RobustClassifier"]
+__all__ = ["METHODS", "RobustClassifier", "auto_batch_size"]

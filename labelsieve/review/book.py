@@ -6,7 +6,6 @@ once (and their undoing) are written beside the file and renamed over it, so a c
 
 from __future__ import annotations
 
-import csv
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.decisions import Decision, csv_line, one_line, own_form, read_lines
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer, lines_of
 from labelsieve.report.columns import Columns
-from labelsieve.runfolder import Decision, RunFolder
+from labelsieve.runfolder import RunFolder
 from labelsieve.types import BoolArray, IntArray
 
 DECISIONS = ("undo", "keep", "relabel", "drop")  # codes of Book.state; "undo" is undecided
@@ -68,9 +68,16 @@ class Book:
         self.decided: BoolArray = np.zeros(len(columns), dtype=bool)  # kept, not computed: it is asked at every key
         self.versions: dict[int, int] = {}
         self.windows: dict[str, Window] = {}
+        self.not_understood: list[str] = []  # lines of decisions.csv that are no decision on a sample of this run
+        self._foreign = False  # the file was saved by another program, in another form
         self._earlier: list[list[Change]] = []
         self._lock = threading.RLock()
         self._read()
+
+    def passed_over(self) -> str:
+        """The first line that is no decision, and how many more; empty where all are."""
+        first, *more = self.not_understood or [""]
+        return first + (f" (and {len(more):,} more lines)" if more else "")
 
     def made(self, row: int) -> Made:
         return Made(int(self.state[row]), int(self.label[row]))
@@ -134,19 +141,23 @@ class Book:
 
     def _save(self, changes: list[tuple[int, Made]]) -> None:
         """To the disk first, then to memory."""
+        path = self.run / "decisions.csv"
+        if self._foreign:
+            with atomic_writer(path) as file:
+                file.writelines(f"{line}\n" for line in own_form(lines_of(path)))
+            self._foreign = False
         if len(changes) == 1:
             row, made = changes[0]
             self.run.append_decision(self.columns.id(row), DECISIONS[made.state], self._label_of(made))
         else:
-            path = self.run / "decisions.csv"
             now = datetime.now(UTC).isoformat(timespec="microseconds")  # tells them from single ones, see _read
-            before = lines_of(path)
+            before = lines_of(path) or [csv_line(Decision._fields)]
+            added = [
+                csv_line((self.columns.id(row), DECISIONS[made.state], self._label_of(made), now))
+                for row, made in changes
+            ]
             with atomic_writer(path) as file:
-                file.write("\n".join(before or [",".join(Decision._fields)]) + "\n")
-                writer = csv.writer(file, lineterminator="\n")
-                for row, made in changes:
-                    cells = (self.columns.id(row), DECISIONS[made.state], self._label_of(made), now)
-                    writer.writerow(_one_line(cell) for cell in cells)
+                file.writelines(f"{line}\n" for line in (*before, *added))
         for row, made in changes:
             self._set(row, made)
 
@@ -172,20 +183,18 @@ class Book:
 
     def _read(self) -> None:
         """Take up decisions.csv where it was left, with what can be undone."""
-        lines = self.run.read_decisions()
-        rows = rows_of(self.columns, [line.id for line in lines])
-        code = {_one_line(name): i for i, name in enumerate(self.columns.classes)}
+        written = lines_of(self.run / "decisions.csv")
+        self._foreign = own_form(written) != written
+        lines = read_lines(written)
+        rows = rows_of(self.columns, ["" if line.made is None else line.made.id for line in lines])
+        code = {one_line(str(name)): i for i, name in enumerate(self.columns.classes)}
         told: list[tuple[str, int, Made]] = []
         for line, row in zip(lines, rows.tolist(), strict=True):
-            if row < 0 or line.decision not in DECISIONS:
-                continue
-            state = DECISIONS.index(line.decision)
-            label = code.get(line.label, -1) if state in (KEEP, RELABEL) else -1
-            if state == KEEP and label < 0:
-                label = int(self.columns.label[row])
-            if state == RELABEL and label < 0:
-                continue  # a class this run does not have
-            told.append((line.time, row, Made(state, label)))
+            made = self._understood(line.made, row, code)
+            if isinstance(made, Made) and line.made is not None:
+                told.append((line.made.time, row, made))
+            else:
+                self.not_understood.append(f"line {line.number}: {made}")
         # Lines of one microsecond are one action; single decisions have times in milliseconds.
         numbered = [
             (time if len(time) == MICROSECONDS else str(i), row, made) for i, (time, row, made) in enumerate(told)
@@ -203,10 +212,28 @@ class Book:
                 self._earlier.append(action)
         del self._earlier[:-REMEMBERED]
 
+    def _understood(self, line: Decision | None, row: int, code: dict[str, int]) -> Made | str:
+        """The decision, or why it is none."""
+        if line is None:
+            return f"expected {', '.join(Decision._fields)}"
+        if row < 0:
+            return f"the run has no sample {line.id!r}"
+        if line.decision not in DECISIONS:
+            return f"{line.decision!r} is none of {', '.join(DECISIONS)}"
+        state = DECISIONS.index(line.decision)
+        if state not in (KEEP, RELABEL):
+            return Made(state, -1)
+        label = code.get(line.label, code.get(line.label.strip(), -1))
+        if state == RELABEL and label < 0:
+            return f"the run has no class {line.label!r}"
+        return Made(state, label if label >= 0 else int(self.columns.label[row]))
+
 
 def latest(run: RunFolder, columns: Columns) -> tuple[NDArray[np.int8], NDArray[np.int32], list[Decision | None]]:
-    """What stands for each sample: state, class code, and the line that says so."""
+    """What stands for each sample: state, class code, and the line that says so. None may be lost on the way."""
     book = Book(run, columns)
+    if book.not_understood:
+        raise InputError(f"{run / 'decisions.csv'}, {book.passed_over()}; correct or remove what is no decision")
     lines: list[Decision | None] = [None] * len(columns)
     made = run.read_decisions()
     for line, row in zip(made, rows_of(columns, [line.id for line in made]).tolist(), strict=True):
@@ -229,7 +256,3 @@ def rows_of(columns: Columns, ids: list[str]) -> IntArray:
         again = pc.index_in(wanted, value_set=flat).fill_null(-1).to_numpy(zero_copy_only=False)
         found = np.where(found < 0, again, found)
     return np.asarray(found, dtype=np.int64)
-
-
-def _one_line(cell: object) -> str:
-    return str(cell).replace("\r", " ").replace("\n", " ")

@@ -20,6 +20,7 @@ import numpy as np
 
 from labelsieve import theory
 from labelsieve.selection.repeats import Split, over_first_split
+from labelsieve.selection.settings import authors_remove_ratio
 from labelsieve.selection.shared_rows import transition_from_counts, uneven
 from labelsieve.types import FloatArray, IntArray, Job, Scores
 
@@ -55,7 +56,7 @@ class NoiseEstimate:
     @property
     def known(self) -> bool:
         """Whether the numbers say anything."""
-        return not self.trust.startswith((RANDOM, WEAK))
+        return says_something(self.trust)
 
     def summary(self) -> dict[str, Any]:
         """Everything but the arrays, for the history."""
@@ -63,14 +64,14 @@ class NoiseEstimate:
         return kept | {"counted": int(self.counts.sum())}
 
 
+def says_something(trust: str) -> bool:
+    """Whether the numbers that this sentence is about do."""
+    return not trust.startswith((RANDOM, WEAK))
+
+
 def eq4_ratio(test_accuracy: float, classes: int) -> float:
     """The exact root of Eq. 4, symmetric noise; clamped where the accuracy is below 1/c."""
     return theory.ratio_from_accuracy(test_accuracy, classes, "symmetric").ratio
-
-
-def eq5_ratio(test_accuracy: float, classes: int) -> float:
-    """The exact root of Eq. 5, pair noise; clamped where the accuracy is below 1/2."""
-    return theory.ratio_from_accuracy(test_accuracy, classes, "pair").ratio
 
 
 def pair_counts(first: IntArray, second: IntArray, classes: int) -> FloatArray:
@@ -113,8 +114,7 @@ def remove_ratio(noise_ratio: float, h: float, classes: int) -> float:
     """
     if classes < 3:
         return 0.0
-    full = 2.0 if noise_ratio >= 2 / 3 else noise_ratio / (1 - noise_ratio)
-    return full * min(1.0, max(0.0, (1 - h) / (1 - 1 / (classes - 1))))
+    return authors_remove_ratio(noise_ratio) * min(1.0, max(0.0, (1 - h) / (1 - 1 / (classes - 1))))
 
 
 def bootstrap_interval(counts: FloatArray, prior: FloatArray, seed: int) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.scoring import checked, class_names, score_probabilities
 from labelsieve.selection.drive import drive
+from labelsieve.selection.estimate import says_something
 from labelsieve.selection.ncv import ncv_settings, ncv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import BoolArray, FloatArray, Job, Scores
@@ -29,13 +30,15 @@ class WrongLabels:
     """What `find_wrong_labels` found, one entry a sample in the order of the labels."""
 
     wrong: BoolArray
-    """Labels that are more likely wrong than right."""
+    """Labels that are more likely wrong than right, where another one was predicted: none of a class that could not be
+    judged."""
 
     suspicion: FloatArray
     """How likely each label is wrong, 0 to 1."""
 
     suggested: NDArray[Any]
-    """The labels, the wrong ones replaced by what was predicted."""
+    """The labels, the wrong ones replaced by what was predicted; all as they are where `trust` says that the labels
+    cannot be told from random ones or that the classifier is weak."""
 
     suggested_probability: FloatArray
     """How likely the predicted label is the right one."""
@@ -83,12 +86,14 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
     trainer = StoredPredictions(score_probabilities(codes, probs))
     given = codes.astype(np.int64)
     found = drive(ncv_steps(given, len(names), settings=stored_settings(), seed=0, names=names.tolist()), trainer)
-    wrong = np.asarray(found.suspicion > 0.5)
+    wrong = np.asarray((found.suspicion > 0.5) & found.doubted(given))
     estimate = found.history[0]["estimate"]
+    # As on export: predictions that say nothing of the labels may rank them, but do not replace them.
+    replaced = wrong & says_something(estimate["trust"])
     return WrongLabels(
         wrong=wrong,
         suspicion=found.suspicion,
-        suggested=names[np.where(wrong, found.predicted, given)],
+        suggested=names[np.where(replaced, found.predicted, given)],
         suggested_probability=found.suggested_probability,
         noise_ratio=found.noise_ratio,
         noise_interval=(estimate["low"], estimate["high"]),

@@ -52,9 +52,9 @@ def test_sides_are_learnt_and_mirrored_ones_told(here: Path, capsys: pytest.Capt
 
     assert run(f"{line} --augment mirror --out mirrored".split()) == 0
     said = capsys.readouterr().err
-    assert "augment" not in settings("mirrored")  # what it was before there was a choice
+    assert settings("mirrored")["augment"] == "mirror"
     assert "the network learnt little: it agrees with" in said and "--augment shift (or none)" in said
-    # Begun before there was a choice: `auto` goes on as it was begun.
+    # `auto` goes on as it was begun, whatever it would choose.
     assert run([*line.split(), "--out", "mirrored", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["resumed"] == "done"
 
@@ -62,7 +62,7 @@ def test_sides_are_learnt_and_mirrored_ones_told(here: Path, capsys: pytest.Capt
 def test_the_papers_protocol_mirrors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = "sides.npz --model svm --iterations 1 --device cpu --protocol paper --out paper"
     assert run(f"run {line} --method standard --train-epochs 1".split()) == 0
-    assert "augment" not in settings("paper")
+    assert settings("paper")["augment"] == "mirror"
 
 
 def test_what_cannot_be(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

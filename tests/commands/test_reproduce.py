@@ -30,6 +30,16 @@ def test_an_item_as_words_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (tmp_path / "theory" / "standard-pair-0.4-seed0.json").is_file()
 
 
+def test_a_method_s_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "reproduce accuracy --scale smoke --settings pair-0.4 --methods f-correction,coteaching --device cpu"
+    changed = "--set f-correction.estimate_epochs=1 --set coteaching.gradual_epochs=2"
+    assert run([*line.split(), *changed.split(), "--results", str(tmp_path), "--commit", "a" * 40]) == 0
+    table = (tmp_path / "tables" / "accuracy.md").read_text()
+    assert "[1] `--set coteaching.gradual_epochs=2`" in table and "`--set f-correction.estimate_epochs=1`" in table
+    assert run([*line.split(), "--set", "f-correction", "--results", str(tmp_path)]) == 2
+    assert "METHOD.SETTING=VALUE" in capsys.readouterr().err
+
+
 def test_mistakes_reach_the_command_line_as_input_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no item"):
         reproduce("nothing", results=tmp_path)

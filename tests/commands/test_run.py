@@ -190,6 +190,41 @@ def test_dry_run_times_what_the_run_would_use(here: Path, capsys: pytest.Capture
     assert "select with tfidf: at most" in words and "then train mlp" in words and "in all: at most" in words
 
 
+def test_dry_run_counts_every_epoch_of_the_method(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv", n=60)
+    line = "run t.csv --out run --model logistic --iterations 1 --train-epochs 4 --method "
+    for method, epochs in (("f-correction", 8), ("standard", 4)):  # the first runs its schedule twice
+        assert run([*line.split(), method, "--dry-run"]) == 0
+        assert f"with {method}, {epochs} epochs: at most" in capsys.readouterr().out
+    found = answer(capsys, f"{line} f-correction --dry-run")["plan"]
+    assert found["wanted"]["training_epochs"] == 8 and found["wanted"]["networks"] == 1
+    assert found["seconds"]["robust training"] == pytest.approx(8 * 60 / found["measured"]["trained"])
+    answer(capsys, f"{line} f-correction")
+    assert [entry["epoch"] for entry in RunFolder("run").read_history() if entry["stage"] == "train"][-1] == 8
+
+
+def test_dry_run_has_no_opposite(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "--help"]) == 0
+    words = capsys.readouterr().out
+    assert "--dry-run" in words and "--no-dry-run" not in words
+
+
+def test_the_report_says_what_was_measured_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv", n=60)
+    labels = [row["label"] for row in rows_of(here / "t.csv")]
+    line = "run t.csv --out run --labels l.csv --model logistic --iterations 1 --train-epochs 2"
+    pages = []
+    for true in (labels, ["cat"] * 60):
+        given = "".join(f"s{i},{label},{right}\n" for i, (label, right) in enumerate(zip(labels, true, strict=True)))
+        (here / "l.csv").write_text(f"id,label,true\n{given}")
+        ratio = answer(capsys, line)["measured_noise_ratio"]
+        assert ratio == np.mean(np.array(labels) != true)
+        pages.append((here / "run" / "report.html").read_text())
+    assert pages[0] != pages[1]
+    answer(capsys, line)
+    assert (here / "run" / "report.html").read_text() == pages[1]
+
+
 def test_a_run_remembers_its_label_column(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(here / "t.csv", n=60)
     (here / "t.csv").write_text((here / "t.csv").read_text().replace("label", "kind", 1))

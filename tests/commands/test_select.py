@@ -119,7 +119,7 @@ def test_the_same_command_does_nothing_more_and_another_is_refused(
     assert "seed was 0, now 3" in capsys.readouterr().err
     blobs(here / "t.csv", seed=1)
     assert run("select t.csv --out run --model neighbours".split()) == 2
-    assert "data fingerprint was" in capsys.readouterr().err
+    assert "samples, or their labels, are not what they were" in capsys.readouterr().err
 
 
 def test_a_stopped_selection_goes_on_and_ends_the_same(
@@ -176,6 +176,71 @@ def test_measured_values_come_from_the_true_column_alone(here: Path, capsys: pyt
     assert other_run["measured_noise_ratio"] != found["measured_noise_ratio"]
 
 
+def with_true_labels(path: Path, rows: list[dict[str, str]], true: list[str]) -> None:
+    lines = [f"{row['id']},{row['label']},{label}" for row, label in zip(rows, true, strict=True)]
+    path.write_text("\n".join(["id,label,true", *lines]) + "\n")
+
+
+def test_true_labels_that_changed_are_measured_with_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = blobs(here / "t.csv")
+    rows, other = rows_of(here / "t.csv"), {"cat": "dog", "dog": "cat"}
+    true = [other[row["label"]] if bad else row["label"] for row, bad in zip(rows, wrong, strict=True)]
+    with_true_labels(here / "l.csv", rows, true)
+    line = "select t.csv --labels l.csv --out run --model neighbours"
+    first = answer(capsys, line)
+    files = {path: path.stat().st_mtime_ns for path in (here / "run").rglob("*") if path.is_file()}
+    answer(capsys, line)
+    assert files == {path: path.stat().st_mtime_ns for path in (here / "run").rglob("*") if path.is_file()}
+
+    with_true_labels(here / "l.csv", rows, ["cat"] * 60 + [""] * 60)
+    again = answer(capsys, line)
+    whole = answer(capsys, line.replace("run", "anew"))
+    assert again["resumed"] == "done" and again["measured_samples"] == 60
+    assert again["measured_noise_ratio"] == np.mean([row["label"] == "dog" for row in rows[:60]])
+    assert {**again, "run": ""} == {**whole, "run": "", "resumed": "done"}
+    assert (here / "run" / "summary.json").read_text() == (here / "anew" / "summary.json").read_text()
+    changed = {path for path in files if path.stat().st_mtime_ns != files[path]}
+    assert changed == {here / "run" / "summary.json"}
+    assert first["measured_noise_ratio"] != again["measured_noise_ratio"]
+
+    (here / "l.csv").write_text("\n".join(["id,label", *(f"{row['id']},{row['label']}" for row in rows)]))
+    assert not any(name.startswith("measured_") for name in answer(capsys, line))
+
+
+@pytest.mark.parametrize(("model", "epochs", "loss"), [("neighbours", None, None), ("mlp", 50, "ce")])
+def test_every_setting_is_on_record(
+    here: Path, capsys: pytest.CaptureFixture[str], model: str, epochs: int | None, loss: str | None
+) -> None:
+    blobs(here / "t.csv")
+    answer(capsys, f"select t.csv --out run --model {model} --iterations 1 --device cpu")
+    stage = RunFolder("run").record()["stages"]["select"]
+    assert stage["settings"] == {
+        "method": "incv", "iterations": 1, "epochs": epochs, "loss": loss, "model": model, "repeats": 1, "seed": 0,
+        "remove_ratio": "auto", "protocol": "auto", "pattern": "auto", "size": None, "label_column": "label",
+        "text_column": None, "id_column": "id", "labels": None, "root": None, "predictions": None,
+    }  # fmt: skip
+    assert stage["where"] == {"device": "cpu", "executor": "local", "workers": 1}
+    # Where it runs is not what a run is known by.
+    elsewhere = f"select t.csv --out run --model {model} --iterations 1 --workers 2"
+    assert answer(capsys, elsewhere)["resumed"] == "done"
+
+
+@pytest.mark.parametrize("model", ["neighbours", "mlp"])
+def test_runs_that_did_not_record_every_setting_go_on(
+    here: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    blobs(here / "t.csv")
+    line = f"select t.csv --out run --model {model} --iterations 1"
+    answer(capsys, line)
+    folder = RunFolder("run")
+    stage = folder.record()["stages"]["select"]
+    old = {name: value for name, value in stage["settings"].items() if name not in ("loss", "repeats", "id_column")}
+    folder.update(stages={"select": {**stage, "settings": old | {"epochs": 50}}})
+    assert answer(capsys, line)["resumed"] == "done"
+    assert run([*line.split(), "--repeats", "2"]) == 2
+    assert "repeats was not set, now 2" in capsys.readouterr().err
+
+
 def test_ncv_texts_and_named_classifiers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = {"fruit": "apple pear plum cherry".split(), "metal": "iron zinc copper tin".split()}
     rng = np.random.default_rng(0)
@@ -226,10 +291,10 @@ def test_repeats_are_counted_recorded_and_checked(here: Path, capsys: pytest.Cap
     assert found["counts"]["selected"] == int((~wrong).sum())
     assert found["iterations"][0]["splits"] == 3
     settings = json.loads((here / "run" / "run.json").read_text())["stages"]["select"]["settings"]
-    assert settings["repeats"] == 3 and "loss" not in settings
+    assert settings["repeats"] == 3 and settings["loss"] is None
     assert len(list((here / "run" / "checkpoints" / "select").glob("*-split3-*.npz"))) >= 4
     assert run("select t.csv --out run --model neighbours --iterations 2".split()) == 2
-    assert "repeats was 3, now not set" in capsys.readouterr().err
+    assert "repeats was 3, now 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 0".split()) == 2
     assert "repeats: expected a whole number of at least 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 2 --protocol paper".split()) == 2

@@ -1,4 +1,4 @@
-"""The training stage with --protocol paper: batches and E_0 of the authors' code."""
+"""The training stage with --protocol paper: batches and E_0 of the authors' code; and what it must never see."""
 
 from __future__ import annotations
 
@@ -36,12 +36,33 @@ def test_the_authors_choices_are_made_where_they_are_asked_for(tmp_path: Path, m
     line = "run t.csv --model logistic --iterations 1 --train-epochs 10"
     usual = settings(line, "usual")
     assert usual["batch_size"] == 32 and usual["method_settings"]["warmup"] == "auto"
+    assert usual["augment"] == "none"  # rows are trained on as they are
     symmetric = settings(f"{line} --protocol paper --pattern symmetric", "symmetric")
     assert symmetric["batch_size"] == 128 and symmetric["method_settings"]["warmup"] == 2
     pair = settings(f"{line} --protocol paper --pattern pair --batch-size 64", "pair")
     assert pair["batch_size"] == 64 and pair["method_settings"]["warmup"] == 4
     other = settings(f"{line} --protocol paper --pattern pair --method standard", "standard")
     assert other["batch_size"] == 128
+
+
+def test_true_labels_that_a_file_has_change_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """summary.json then holds measured values beside the expected ones: the training goes by the expected."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 3, 200)
+    given = np.where(rng.random(200) < 0.2, (true + 1) % 3, true)
+    rows = [f"{i},{rng.normal(6 * t):.3f},{rng.normal(-4 * t):.3f},{'abc'[t]}" for i, t in enumerate(true)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,x,z,label", *rows]))
+    known: dict[str, Any] = {"none": None, "real": true, "nonsense": rng.integers(0, 3, 200)}
+    for name, column in known.items():
+        lines = [f"{i},{'abc'[g]}" + ("" if column is None else f",{'abc'[column[i]]}") for i, g in enumerate(given)]
+        header = "id,label" + ("" if column is None else ",true")
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *lines]))
+        line = f"run t.csv --labels {name}.csv --model logistic --iterations 1 --train-epochs 3 --device cpu"
+        assert run([*line.split(), "--out", name]) == 0
+        assert ("measured_label_precision" in RunFolder(name).read_summary()) == (column is not None)
+    models = {(tmp_path / name / "model.safetensors").read_bytes() for name in known}
+    assert len(models) == 1
 
 
 @pytest.mark.parametrize(

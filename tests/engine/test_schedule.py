@@ -34,11 +34,6 @@ def test_a_shortened_schedule_keeps_its_shape():
     assert Schedule.resnet_sgd(1).learning_rate(0) == 0.1
 
 
-def test_cosine_falls_to_nothing():
-    schedule = Schedule(10, ((0, 0.4),), cosine=True)
-    assert rates(schedule, 0, 5, 10) == pytest.approx([0.4, 0.2, 0.0])
-
-
 @pytest.mark.parametrize("steps", [(), ((1, 0.1),), ((0, 0.1), (0, 0.2)), ((0, 0.1), (5, 0.1), (3, 0.1))])
 def test_steps_that_make_no_sense(steps):
     with pytest.raises(InputError, match="steps"):

@@ -96,7 +96,7 @@ def test_the_command_line_takes_it_for_pictures_only(
     settings = json.loads(Path("run/run.json").read_text())["stages"]["select"]["settings"]
     assert settings["epochs"] == 1 and settings["loss"] == "gce"
     assert run([*line.replace(" --loss gce", "").split()]) == 2
-    assert "loss was gce, now not set" in capsys.readouterr().err
+    assert "loss was gce, now ce" in capsys.readouterr().err
     assert run("run p.npz --model fast --dry-run --out dry".split()) == 0
     assert "select with fast" in capsys.readouterr().out
 

@@ -12,6 +12,7 @@ import pytest
 
 from labelsieve.errors import InputError
 from labelsieve.experiments import records
+from labelsieve.experiments.items import ITEMS
 
 ARRAYS = {"predicted_test": np.array([[1, 2, 3]], np.uint8), "verdict": np.array([0, 1], np.int8)}
 
@@ -141,8 +142,18 @@ def test_where_the_commit_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_in_the_repository_are_sound() -> None:
     """Whatever lies in results/ must pass, with the predictions it speaks of."""
     results = Path(__file__).parents[2] / "results"
-    for path in sorted(results.glob("*/*.json")):
+    paths = sorted(results.glob("*/*.json"))
+    assert len(paths) >= 58
+    for path in paths:
         record = records.load(results, f"{path.parent.name}/{path.stem}")
         assert record is not None
         records.load_arrays(results, record)
         assert json.loads(records.to_json(record)) == record
+
+
+def test_tables_in_the_repository_are_drawn_from_its_records() -> None:
+    results = Path(__file__).parents[2] / "results"
+    for item in ITEMS.values():
+        scale = item.scales["paper"]
+        found = records.read_all(results, item.kind) if item.kind else []
+        assert (results / "tables" / f"{item.name}.md").read_text() == item.table(found, scale) + "\n", item.name

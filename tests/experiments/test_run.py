@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -164,20 +165,47 @@ def test_stopped_and_taken_up_it_ends_the_same(
     assert done["finished"] == done["cells"]
 
 
+def test_a_shorter_selection_is_another_cell_and_told(tmp_path: Path) -> None:
+    wish = Wish(noises=(Noise("symmetric", 0.2),), methods=("incv-coteaching",))
+    reproduce("accuracy", tmp_path, wish=replace(wish, selection_epochs=1))
+    assert "INCV of 1 epochs instead of 3" in (tmp_path / "tables" / "accuracy.md").read_text()
+    done = reproduce("accuracy", tmp_path, wish=wish)
+    assert done["left"] == [] and len(list((tmp_path / "accuracy").glob("*.json"))) == 2
+    assert "instead of" not in (tmp_path / "tables" / "accuracy.md").read_text()
+
+
+def test_a_record_of_another_protocol_is_refused(smoke: Path) -> None:
+    with pytest.raises(InputError, match=r"scale smoke instead of paper, .* network small instead of resnet110"):
+        reproduce("theory", smoke, scale="paper")
+
+
+def test_switches_of_the_environment_stand_in_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABELSIEVE_FUSED", "0")
+    reproduce("theory", tmp_path, wish=Wish(noises=(Noise("pair", 0.4),)))
+    record = records.load(tmp_path, "theory/standard-pair-0.4-seed0")
+    assert record is not None and record["environment"] == {"LABELSIEVE_FUSED": "0"}
+
+
 def test_a_spent_budget_starts_nothing(tmp_path: Path) -> None:
     done = reproduce("theory", tmp_path, budget=0.0)
     assert done["finished"] == 0 and len(done["left"]) == 7  # type: ignore[arg-type]
 
 
 def test_other_settings_are_other_cells_and_told(tmp_path: Path) -> None:
-    wish = asked.wish_from(
-        settings="sym-0.2", methods="coteaching", epochs=2, method_settings=["coteaching.gradual_epochs=2"], seeds="0-1"
+    wish = asked.check_asked(
+        ["accuracy"],
+        scale="smoke",
+        settings="sym-0.2",
+        methods="coteaching",
+        epochs=2,
+        method_settings=["coteaching.gradual_epochs=2"],
+        seeds="0-1",
     )
     reproduce("accuracy", tmp_path, wish=wish)
     stored = sorted(path.stem for path in (tmp_path / "accuracy").glob("*.json"))
     assert len(stored) == 2 and all("-e2-" in name for name in stored)
     table = (tmp_path / "tables" / "accuracy.md").read_text()
-    assert "2 epochs instead of 4" in table and "gradual_epochs = 2" in table and "±" in table
+    assert "2 epochs instead of 4" in table and "coteaching.gradual_epochs=2" in table and "±" in table
 
 
 def test_labels_of_another_run_are_refused(smoke: Path, tmp_path: Path) -> None:

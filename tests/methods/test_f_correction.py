@@ -43,6 +43,25 @@ def test_saturated_outputs_still_give_an_anchor_of_the_class():
     assert torch.equal(found, torch.eye(3, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(("percentile", "classes"), [(97.0, 34), (97.0, 50), (90.0, 10)])
+def test_of_many_classes_the_largest_is_the_anchor(percentile, classes, make_plan, fake_view):
+    """As many samples lie above the percentile as a class has, or more: it would take another class's sample."""
+    T = theory.symmetric(classes, 0.3)
+    eta = torch.tensor(T[np.arange(20 * classes) % classes])
+    np.testing.assert_allclose(estimate_transition(eta, percentile), T, atol=1e-12)
+    method = FCorrection(percentile=percentile, estimate_epochs=1)
+    plan = make_plan(labels=np.arange(20 * classes) % classes, train=np.arange(20 * classes))
+    view = fake_view(plan, method.state(plan, samples=20 * classes, classes=classes, epochs=2), epochs=2)
+    view.outputs, view.epoch = eta, 1
+    method.before_epoch(view)
+    np.testing.assert_allclose(view.state["transition"], T, atol=1e-6)
+
+
+def test_a_percentile_holds_while_a_class_has_more_samples_than_lie_above():
+    eta = np.random.default_rng(0).dirichlet([0.1] * 33, size=3300)
+    np.testing.assert_allclose(estimate_transition(torch.tensor(eta), 97.0), published_estimate(eta, 97.0), rtol=1e-12)
+
+
 def test_forward_loss_against_loops():
     rng = np.random.default_rng(3)
     logits, labels = rng.normal(size=(2, 1, 6, 4)), rng.integers(4, size=(2, 6))

@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
+from labelsieve.commands import training
 from labelsieve.errors import InputError
+from labelsieve.experiments import settings
 from labelsieve.methods import METHODS, create
 
 
@@ -18,6 +20,11 @@ def test_table_one_is_here():
         "d2l",
         "standard",
     ]
+
+
+def test_the_command_line_and_the_experiments_have_the_same() -> None:
+    """Both write the names down, for they are read before torch is loaded."""
+    assert tuple(METHODS) == training.METHODS == settings.METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)

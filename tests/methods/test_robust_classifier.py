@@ -12,9 +12,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from labelsieve import INCV, noise, theory
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
-from labelsieve.methods.robust_classifier import RobustClassifier, auto_batch_size, auto_epochs, training_sets
+from labelsieve.methods.robust_classifier import RobustClassifier
 from labelsieve.models.small import MLP
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED
 
 CHECKS = [  # scikit-learn itself skips the array API check unless SCIPY_ARRAY_API is set before scipy is imported
     pytest.param(estimator, check, id=check.func.__name__)
@@ -99,20 +98,6 @@ def test_your_own_network(digits):
     assert cross_val_score(plain, x[:200], given[:200], cv=2).shape == (2,)
     named = RobustClassifier("mlp", method="standard", epochs=2, random_state=0).fit(x, given)
     assert named.networks_[0].head.weight.shape == (10, 128)
-
-
-def test_a_lost_class_comes_back_whole():
-    class Found:
-        verdict = np.array([SELECTED, CANDIDATE, REMOVED, CANDIDATE, REMOVED])
-
-    chosen, candidates = training_sets(Found(), np.array([0, 0, 1, 1, 0]), 2)
-    assert chosen.tolist() == [0, 2, 3]
-    assert candidates.tolist() == [1]
-
-
-def test_sizes_by_the_data():
-    assert [auto_batch_size(n) for n in (10, 1000, 5000)] == [32, 62, 128]
-    assert [auto_epochs(n, auto_batch_size(n)) for n in (10, 100, 200, 50_000)] == [60, 40, 22, 20]
 
 
 @pytest.mark.parametrize(

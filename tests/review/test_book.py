@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from labelsieve.errors import InputError
 from labelsieve.report.columns import read_columns
-from labelsieve.review.book import DROP, KEEP, NOTHING, RELABEL, Book, ConflictError, Made
+from labelsieve.review.book import DROP, KEEP, NOTHING, RELABEL, Book, ConflictError, Made, latest
 from labelsieve.runfolder import RunFolder
 
 HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
@@ -131,7 +131,37 @@ def test_what_is_no_decision_is_refused(book, made):
 def test_lines_of_strangers_are_passed_over(book):
     for line in (("nobody", "keep", "cat"), ("a", "relabel", "no such class"), ("e", "burn", "cat"), ("e", "keep", "")):
         book.run.append_decision(*line)
-    assert standing(again(book)) == [NOTHING, NOTHING, NOTHING, Made(KEEP, CAT), NOTHING]
+    with (book.run / "decisions.csv").open("a") as file:
+        file.write("alone\n\n")
+    found = again(book)
+    assert standing(found) == [NOTHING, NOTHING, NOTHING, Made(KEEP, CAT), NOTHING]
+    assert found.not_understood == [
+        "line 2: the run has no sample 'nobody'",
+        "line 3: the run has no class 'no such class'",
+        "line 4: 'burn' is none of undo, keep, relabel, drop",
+        "line 6: expected id, decision, label, time",
+    ]
+    assert found.passed_over().endswith("'nobody' (and 3 more lines)")
+    with pytest.raises(InputError, match=r"decisions.csv, line 2: .* \(and 3 more lines\); correct or remove"):
+        latest(book.run, book.columns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffid;decision;label;time\r\ne;Relabel; dog x;x\r\n",
+        "id\tdecision\tlabel\ne\trelabel\tdog x\n",
+        "decision,id,label\nRELABEL,e,dog x\n",
+    ],
+)
+def test_files_that_others_saved(book, text):
+    (book.run / "decisions.csv").write_text(text, newline="")
+    found = again(book)
+    assert found.not_understood == [] and found.made(3) == Made(RELABEL, DOG)
+    found.decide(0, Made(KEEP, CAT), seen=0, window="w")
+    found.accept(np.arange(5), window="w")
+    after = again(found)
+    assert standing(after) == standing(found) and after.not_understood == []
 
 
 ACTS = st.lists(

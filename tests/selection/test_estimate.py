@@ -9,7 +9,6 @@ from labelsieve.selection.estimate import (
     confident_counts,
     cross_fitted_steps,
     eq4_ratio,
-    eq5_ratio,
     estimate_from_scores,
     hardly_predicted,
     pair_counts,
@@ -34,7 +33,6 @@ def noisy(transition, n, rng):
 @pytest.mark.parametrize("eps", [0.0, 0.1, 0.45])
 def test_roots_undo_the_equations(eps):
     assert eq4_ratio((1 - eps) ** 2 + eps**2 / 9, 10) == pytest.approx(eps, abs=1e-12)
-    assert eq5_ratio((1 - eps) ** 2 + eps**2, 10) == pytest.approx(eps, abs=1e-12)
     assert eq4_ratio(0.01, 10) == pytest.approx(0.9)  # below 1/c: clamped
 
 

@@ -95,6 +95,32 @@ def test_random_labels_are_called_random() -> None:
     assert found.trust.startswith("not distinguishable from random")
 
 
+def test_labels_of_a_class_that_was_not_judged_are_not_called_wrong() -> None:
+    """Above half of them wrong, too: what is not judged is as wrong as any, and that is no finding."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 9, 4000)
+    given = noise.corrupt(true, theory.symmetric(10, 0.7), rng)
+    probs = np.full((4000, 10), 0.02)
+    probs[np.arange(4000), true] = 1
+    probs[:, 9] = 1e-4  # never predicted
+    found = find_wrong_labels(given, probs / probs.sum(axis=1, keepdims=True))
+    unjudged = given == 9
+    assert found.noise_ratio > 0.5 and (found.suspicion[unjudged] > 0.5).all()
+    assert not found.wrong[unjudged].any() and (found.suggested[unjudged] == 9).all()
+    assert found.wrong[~unjudged].mean() > 0.6 and np.isnan(found.suggested_probability[unjudged]).all()
+
+
+def test_labels_that_cannot_be_told_from_random_ones_stay() -> None:
+    """As on export. Where the prediction agrees with a label it is not called wrong, however many are."""
+    rng = np.random.default_rng(0)
+    given, probs = rng.integers(0, 10, 4000), rng.dirichlet(np.ones(10), 4000)
+    found = find_wrong_labels(given, probs)
+    agrees = probs.argmax(axis=1) == given
+    assert found.trust.startswith("not distinguishable from random") and (found.suspicion > 0.5)[agrees].any()
+    assert not found.wrong[agrees].any()
+    np.testing.assert_array_equal(found.suggested, given)
+
+
 @pytest.mark.parametrize(
     ("labels", "probs", "said"),
     [

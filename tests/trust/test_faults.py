@@ -207,14 +207,15 @@ def test_what_changed_under_a_resume_is_noticed(here: Path, whole: dict) -> None
     # One digit of one number of one sample among many, a label, a sample less.
     changed = rows[302][:-4] + ("1" if rows[302][-4] != "1" else "2") + rows[302][-3:]
     assert changed != rows[302]
-    for lines in (
-        [*rows[:302], changed, *rows[303:]],
-        [*rows[:-1], rows[-1][:-1] + ("c" if rows[-1][-1] != "c" else "a")],
-        rows[:-1],
+    others = "the samples, or their labels, are not what they were"
+    for lines, told in (
+        ([*rows[:302], changed, *rows[303:]], others),
+        ([*rows[:-1], rows[-1][:-1] + ("c" if rows[-1][-1] != "c" else "a")], others),
+        (rows[:-1], "the number of samples was 600, now 599"),
     ):
         assert lines != rows
         Path("u.csv").write_text("\n".join(lines) + "\n")
-        refused("data fingerprint was")
+        refused(told)
     Path("u.csv").write_text(original)
     assert chaos.fork(line).wait() == 0
 

@@ -1,0 +1,36 @@
+"""What a robust training takes where nobody says: its samples, batch size, epochs and learning rates.
+
+The command line and RobustClassifier both take them from here; for pictures the command line has the paper's rates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labelsieve.engine.schedule import Schedule
+from labelsieve.types import BoolArray, IntArray
+
+WORST_RATIO = 0.95  # an estimate of all noise would keep nothing
+LEARNING_RATE = 5e-3  # of few epochs: five times the paper's
+
+
+def auto_batch_size(samples: int) -> int:
+    """128 as in the paper, less for small data so that an epoch has a few steps."""
+    return int(np.clip(samples // 16, 32, 128))
+
+
+def auto_epochs(samples: int, batch_size: int) -> int:
+    """20 epochs; more where they are so short that this makes less than 160 steps."""
+    return int(np.clip(160 // -(-samples // batch_size), 20, 60))
+
+
+def training_sets(selected: BoolArray, candidate: BoolArray, given: IntArray) -> tuple[IntArray, IntArray]:
+    """S and C of algorithm 3. A class of which nothing was selected would be lost: then all its samples are in S."""
+    chosen = selected | np.isin(given, np.setdiff1d(given, given[selected]))
+    return np.flatnonzero(chosen), np.flatnonzero(candidate & ~chosen)
+
+
+def one_drop(epochs: int, rate: float = LEARNING_RATE) -> Schedule:
+    """Adam, a tenth of the rate for the last quarter."""
+    last = epochs * 3 // 4
+    return Schedule(epochs, ((0, rate), (last, rate / 10)) if last else ((0, rate),))
