@@ -55,7 +55,8 @@ def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]
     by_network = made is None and asked.selector not in (FAST, STORED)
     method = create(asked.method)
     # A method may run its schedule more than once.
-    train_epochs = method.epochs(asked.train_epochs or usual_epochs(n, batch_size, chosen.type))
+    usual = usual_epochs(n, batch_size, chosen.type, pictures=data.kind == "pictures")
+    train_epochs = method.epochs(asked.train_epochs or usual)
     wanted = Wanted(
         n, asked.rounds * asked.repeats if by_network else 0, asked.epochs, train_epochs, method.networks, asked.gpus,
         2 * asked.repeats,

@@ -67,11 +67,11 @@ class TrainOptions:
             problems.check(self.batch_size >= 2, f"--batch-size {self.batch_size}: at least 2 are needed")
 
 
-def usual_epochs(samples: int, batch_size: int, device: str) -> int:
+def usual_epochs(samples: int, batch_size: int, device: str, *, pictures: bool) -> int:
     """Where none are asked for: the paper's on a GPU; elsewhere what a person waits for."""
     from labelsieve.methods.defaults import auto_epochs
 
-    return 200 if device == "cuda" else auto_epochs(samples, batch_size)
+    return 200 if device == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
 
 
 def paper_batch_size(samples: int) -> int:
@@ -94,12 +94,12 @@ def paper_settings(run: RunFolder, method: str, epochs: int, told: Mapping[str, 
     return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=ratio)}
 
 
-def schedule_for(data: LabelledData, epochs: int) -> Schedule:
-    """The paper's for pictures; for rows of numbers a larger rate that drops once."""
+def schedule_for(epochs: int, *, paper: bool) -> Schedule:
+    """The paper's, which is made for 200 epochs, or a larger rate that drops once."""
     from labelsieve.engine import Schedule
     from labelsieve.methods.defaults import one_drop
 
-    return Schedule.paper_200(epochs) if data.kind == "pictures" else one_drop(epochs)
+    return Schedule.paper_200(epochs) if paper else one_drop(epochs)
 
 
 def plan_for(run: RunFolder, data: LabelledData, method: str, seed: int, *, needs: Needs) -> Plan:
@@ -191,8 +191,9 @@ def run_training(
     told = run.record().get("stages", {}).get("select", {}).get("settings", {})
     paper = told.get("protocol") == "paper"
     batch_size = options.batch_size or (paper_batch_size if paper else auto_batch_size)(len(data))
-    epochs = options.train_epochs or usual_epochs(len(data), batch_size, chosen.type)
-    schedule = schedule_for(data, epochs)
+    pictures = data.kind == "pictures"
+    epochs = options.train_epochs or usual_epochs(len(data), batch_size, chosen.type, pictures=pictures)
+    schedule = schedule_for(epochs, paper=pictures and (paper or chosen.type == "cuda"))
     method = create(options.method, **(paper_settings(run, options.method, epochs, told) if paper else {}))
     plan = plan_for(run, data, options.method, seed, needs=method.needs())
     method.check(plan, schedule.epochs)

@@ -14,7 +14,7 @@ from labelsieve.engine.store import Store
 from labelsieve.types import IntArray
 
 MOST = 2_000  # samples that are asked
-FAR_FEWER = 0.7  # of the labels that are expected to be right
+FAR_FEWER = 0.85  # of the labels that are expected to be right
 HARDLY = 0.15  # of the way from the share of the largest class to all
 
 

@@ -58,8 +58,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `incv-coteaching` asks INCV how noisy the samples are that it selected.
     epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half of them, 10 or more.
     learning_rate: Adam's, a tenth of it for the last quarter of the epochs, selecting and training alike. It suits few
-    epochs. `labelsieve train` does the same with rows and texts; pictures it gives the paper's rates (0.001, with four
-    drops), which are made for 200 epochs.
+    epochs. `labelsieve train` does the same, but gives pictures the paper's 200 epochs and rates on a GPU.
     augment: what training does to pictures: "mirror" (and shift them), "shift", "none", or "auto": mirror, unless the
     nearest neighbours of mirrored pictures have other labels, as those of digits have.
     together: whether the networks of a method with two predict together (their mean) or the first alone.
@@ -121,7 +120,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         factory = network_factory(self.network, store.shape, classes)
         check_factory(factory, store.shape, classes, name="network:")
         batch_size = self.batch_size or auto_batch_size(len(given))
-        epochs = self.epochs or auto_epochs(len(given), batch_size)
+        epochs = self.epochs or auto_epochs(len(given), batch_size, pictures=len(store.shape) > 1)
 
         everything, no_selection = np.arange(len(given)), {"candidates": None, "noise_ratio": self.noise_ratio}
         plan_sets: dict[str, Any] = {"train": everything} | no_selection

@@ -23,8 +23,8 @@ def test_the_share_is_of_the_networks_together() -> None:
 
 def test_what_is_little() -> None:
     labels = np.repeat([0, 1], [60, 40])
-    assert has_learnt(0.7, labels, precision=0.98) and not has_learnt(0.6, labels, precision=0.98)
-    assert has_learnt(0.3, labels, precision=0.4)
+    assert has_learnt(0.84, labels, precision=0.98) and not has_learnt(0.82, labels, precision=0.98)
+    assert has_learnt(0.35, labels, precision=0.4)
     assert has_learnt(0.7, labels, precision=None) and not has_learnt(0.63, labels, precision=None)
 
 

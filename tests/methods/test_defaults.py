@@ -18,6 +18,7 @@ def test_a_lost_class_comes_back_whole() -> None:
 def test_sizes_by_the_data() -> None:
     assert [auto_batch_size(n) for n in (10, 1000, 5000)] == [32, 62, 128]
     assert [auto_epochs(n, auto_batch_size(n)) for n in (10, 100, 200, 50_000)] == [60, 40, 22, 20]
+    assert [auto_epochs(n, auto_batch_size(n), pictures=True) for n in (100, 600, 3000, 5000)] == [60, 37, 26, 20]
 
 
 def test_the_rate_drops_for_the_last_quarter() -> None:
