@@ -69,6 +69,8 @@ class RunFolder:
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> RunFolder:
         """The run folder at `path`, which must hold a run."""
+        if Path(path).is_file():
+            raise InputError(f"{path} is a file, not a run folder: name the folder that `select` or `run` made")
         run = cls(path)
         if not run.exists():
             raise InputError(

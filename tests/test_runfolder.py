@@ -257,6 +257,8 @@ def test_what_is_not_a_run_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no run\.json"):
         RunFolder.existing(tmp_path)
     (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file, not a run folder: name the folder"):
+        RunFolder.existing(tmp_path / "file")
     with pytest.raises(InputError, match="is a file, not a run folder"):
         RunFolder(tmp_path / "file")
     with pytest.raises(InputError, match=r"no labels\.csv"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,14 +154,6 @@ def is_network(model: str, classes: int) -> bool:
     return model not in CLASSIFIERS and model != STORED
 
 
-def as_begun(asked: dict[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs begun before every setting was recorded go on: theirs leave out what is usual, and gave epochs to all."""
-    usual = {"loss": "ce", "repeats": 1, "id_column": "id"}
-    left_out = {name for name, value in usual.items() if asked[name] == value and name not in before}
-    epochs = {"epochs": before.get("epochs")} if asked["epochs"] is None else {}
-    return {name: value for name, value in asked.items() if name not in left_out} | epochs
-
-
 def select(
     source: str,
     /,
@@ -227,7 +219,7 @@ def select_stage(
     from labelsieve.commands.selector import FAST, STORED, resolve_selector
     from labelsieve.data.labels import true_codes
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
-    from labelsieve.selection.stored import stored_settings
+    from labelsieve.selection.stored import ALL_PREDICTED, stored_settings
 
     progress = common.progress()
     stored = None if options.predictions is None else predictions_of(options.predictions, data)
@@ -241,8 +233,6 @@ def select_stage(
     asked = options.record(data, method=method, model=model, seed=common.seed)
     if stored is not None:
         asked["predictions_sha256"] = stored.scores.sha256()
-    before = run.record().get("stages", {}).get("select")
-    asked = asked if before is None else as_begun(asked, before["settings"])
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
     true = true_codes(data, file) if file is not None else None
     if begun == "done":
@@ -257,6 +247,8 @@ def select_stage(
         f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {who}"
         + (", going on where it was stopped" if begun == "resumed" else "")
     )
+    if stored is not None and (stored.scores.predicted == data.y).all():
+        progress.note(ALL_PREDICTED)
     trainer = stored or trainer_of(run, data, model, options, settings, progress)
     settings = replace(settings, networks=not isinstance(trainer, SklearnTrainer))
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)

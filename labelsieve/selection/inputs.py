@@ -97,7 +97,10 @@ def allows_nan(inner: Any) -> bool:
 
     if inner is None or not hasattr(inner, "__sklearn_tags__") or isinstance(inner, type):
         return False
-    return bool(get_tags(inner).input_tags.allow_nan)
+    parts = inner.get_params(deep=True).values()
+    # A pipeline does not say it of itself, but one that fills gaps can have them.
+    fills = any(type(part).__module__.startswith("sklearn.impute") for part in parts)
+    return fills or bool(get_tags(inner).input_tags.allow_nan)
 
 
 def takes_pictures(inner: Any) -> bool:

@@ -24,6 +24,8 @@ from labelsieve.selection.ncv import ncv_settings, ncv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import BoolArray, FloatArray, Job, Scores
 
+ALL_PREDICTED = "every label was predicted: had the model been trained on these samples, that would say nothing"
+
 
 @dataclass(frozen=True)
 class WrongLabels:
@@ -88,8 +90,11 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
     found = drive(ncv_steps(given, len(names), settings=stored_settings(), seed=0, names=names.tolist()), trainer)
     wrong = np.asarray((found.suspicion > 0.5) & found.doubted(given))
     estimate = found.history[0]["estimate"]
+    trust = estimate["trust"]
+    if (found.predicted == given).all():
+        trust += f"; {ALL_PREDICTED}"
     # As on export: predictions that say nothing of the labels may rank them, but do not replace them.
-    replaced = wrong & says_something(estimate["trust"])
+    replaced = wrong & says_something(trust)
     return WrongLabels(
         wrong=wrong,
         suspicion=found.suspicion,
@@ -99,5 +104,5 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
         noise_interval=(estimate["low"], estimate["high"]),
         transition_matrix=found.transition_matrix,
         classes=names,
-        trust=estimate["trust"],
+        trust=trust,
     )

@@ -225,22 +225,6 @@ def test_every_setting_is_on_record(
     assert answer(capsys, elsewhere)["resumed"] == "done"
 
 
-@pytest.mark.parametrize("model", ["neighbours", "mlp"])
-def test_runs_that_did_not_record_every_setting_go_on(
-    here: Path, capsys: pytest.CaptureFixture[str], model: str
-) -> None:
-    blobs(here / "t.csv")
-    line = f"select t.csv --out run --model {model} --iterations 1"
-    answer(capsys, line)
-    folder = RunFolder("run")
-    stage = folder.record()["stages"]["select"]
-    old = {name: value for name, value in stage["settings"].items() if name not in ("loss", "repeats", "id_column")}
-    folder.update(stages={"select": {**stage, "settings": old | {"epochs": 50}}})
-    assert answer(capsys, line)["resumed"] == "done"
-    assert run([*line.split(), "--repeats", "2"]) == 2
-    assert "repeats was not set, now 2" in capsys.readouterr().err
-
-
 def test_ncv_texts_and_named_classifiers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = {"fruit": "apple pear plum cherry".split(), "metal": "iron zinc copper tin".split()}
     rng = np.random.default_rng(0)

@@ -15,6 +15,7 @@ from sklearn.ensemble import (
     IsolationForest,
     RandomForestClassifier,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -148,6 +149,7 @@ def test_texts_sparse_frames_and_missing_values():
     holes = iris.copy()
     holes[3, 2] = np.nan
     NCV(HistGradientBoostingClassifier(max_iter=5), random_state=0).fit(holes, true)
+    NCV(make_pipeline(SimpleImputer(), LogisticRegression(max_iter=1000)), random_state=0).fit(holes, true)
     with pytest.raises(ValueError, match="NaN"):
         NCV(LogisticRegression()).fit(holes, true)
     assert not is_text(iris) and not is_text("text") and is_text(["a", "b"]) and not is_text(3)

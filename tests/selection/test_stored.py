@@ -23,6 +23,14 @@ def predictions(pattern: str, ratio: float, *, n: int = 4000, c: int = 5, accura
     return true, given, p @ T
 
 
+def test_predictions_that_know_every_label_are_asked_about() -> None:
+    _, given, probs = predictions("symmetric", 0.2)
+    learnt = 0.1 * probs + 0.9 * np.eye(5)[given]  # as of a model that was trained on these very labels
+    found = find_wrong_labels(given, learnt)
+    assert not found.wrong.any() and "every label was predicted" in found.trust
+    assert "every label" not in find_wrong_labels(given, probs).trust
+
+
 @pytest.mark.parametrize(("pattern", "ratio"), [("symmetric", 0.3), ("pair", 0.2), ("pair", 0.4), ("symmetric", 0.6)])
 def test_the_noise_is_read_and_the_wrong_labels_are_found(pattern: str, ratio: float) -> None:
     true, given, probs = predictions(pattern, ratio)
