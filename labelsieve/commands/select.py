@@ -310,7 +310,9 @@ def describe(summary: dict[str, Any], *, told: Sequence[str] = ()) -> list[str]:
         rows.append([*row, _percent(summary[f"measured_{key}"])] if len(header) == 3 else row)
     if "measured_samples" in summary:
         header[2] = f"measured on {summary['measured_samples']:,.0f}"  # not all have a true label
-    return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"] if note not in told)]
+    # Where nothing could be learnt, the column that was left out may be the one that says it all.
+    said = {note for note in told if not (unknown and "--text-column" in note)}
+    return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"] if note not in said)]
 
 
 def _percent(value: float | None) -> str:

@@ -124,7 +124,9 @@ def about_case(classes: Iterable[Any]) -> str | None:
         alike.setdefault(str(name).casefold(), []).append(str(name))
     found = [" and ".join(map(repr, names)) for names in alike.values() if len(names) > 1]
     more = f", so do {len(found) - FEW:,} more" if len(found) > FEW else ""
-    return f"classes {'; '.join(found[:FEW])} differ only in case{more}" if found else None
+    if not found:
+        return None
+    return f"classes {'; '.join(found[:FEW])} differ only in case{more}: they count apart until they are written alike"
 
 
 def id_texts(ids: Iterable[Any]) -> list[str]:

@@ -79,7 +79,10 @@ def test_classes_that_differ_only_in_case_are_told_and_kept(tmp_path: Path) -> N
     path.write_text("a,label\n1,Gold\n2,gold\n3,tin\n")
     data = load_source(str(path), progress=Progress(stream=lines))
     assert data.classes == ("Gold", "gold", "tin")
-    assert "classes 'Gold' and 'gold' differ only in case\n" in lines.getvalue()
+    assert (
+        "classes 'Gold' and 'gold' differ only in case: they count apart until they are written alike\n"
+        in lines.getvalue()
+    )
 
 
 def test_missing_labels_are_counted_and_the_first_lines_named(tmp_path: Path) -> None:
