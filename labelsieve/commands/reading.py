@@ -51,7 +51,7 @@ class Reading:
             rows = np.asarray(data.x, dtype=np.float32)
         from labelsieve.execute.lockstep import row_statistics
 
-        arrays["centre"], arrays["spread"] = row_statistics(rows)
+        arrays["centre"], arrays["spread"] = row_statistics(rows, texts=data.kind == "text")
         return cls(data.kind, (rows.shape[1],), arrays, getattr(data.x, "encoding", None))
 
     def store(self, data: LabelledData, device: torch.device, *, augment: bool) -> Store:

@@ -27,9 +27,14 @@ def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
     return VectorStore((rows - centre) / spread, device)
 
 
-def row_statistics(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Each column's mean, and its spread to divide by: 1 where all rows have the same number."""
+def row_statistics(rows: FloatArray, *, texts: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Each column's mean, and its spread to divide by: 1 where all rows have the same number.
+
+    The directions of `texts` have one spread: they are of one kind, and those that hardly vary are mostly chance.
+    """
     spread = rows.std(axis=0)
+    if texts:
+        spread = np.full_like(spread, np.sqrt(np.mean(spread**2)))
     return rows.mean(axis=0), np.where(spread > 0, spread, 1).astype(rows.dtype)
 
 

@@ -210,7 +210,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mean, std = self._picture_statistics
             return PictureStore(X, device, shift=0, flip=False, mean=mean, std=std)
         if not fitted:
-            self._row_statistics = row_statistics(X)
+            self._row_statistics = row_statistics(X, texts=self._text_features is not None)
         centre, spread = self._row_statistics
         return VectorStore((X - centre) / spread, device)
 
