@@ -77,7 +77,7 @@ class Book:
     def passed_over(self) -> str:
         """The first line that is no decision, and how many more; empty where all are."""
         first, *more = self.not_understood or [""]
-        return first + (f" (and {len(more):,} more lines)" if more else "")
+        return first + (f" (and {len(more):,} more line{'s' * (len(more) > 1)})" if more else "")
 
     def made(self, row: int) -> Made:
         return Made(int(self.state[row]), int(self.label[row]))

@@ -69,7 +69,7 @@ class Desk:
         elif self.ignorance:
             told.append(f"{self.ignorance}: suspects and suggestions are little better than guesses")
         if passed_over := self.book.passed_over():
-            told.append(f"decisions.csv, {passed_over}; export refuses until it is corrected or removed")
+            told.append(f"in decisions.csv, {passed_over}; export refuses until it is corrected or removed")
         return [f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in told]
 
     def items(self, wanted: Filter, at: int, count: int) -> dict[str, Any]:

@@ -158,6 +158,7 @@ def test_files_that_others_saved(book, text):
     (book.run / "decisions.csv").write_text(text, newline="")
     found = again(book)
     assert found.not_understood == [] and found.made(3) == Made(RELABEL, DOG)
+    assert found.passed_over() == ""
     found.decide(0, Made(KEEP, CAT), seen=0, window="w")
     found.accept(np.arange(5), window="w")
     after = again(found)
