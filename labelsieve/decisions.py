@@ -82,4 +82,7 @@ def one_line(text: str) -> str:
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
-    return next(csv.reader([text], delimiter=delimiter), [])
+    try:
+        return next(csv.reader([text], delimiter=delimiter), [])
+    except csv.Error:  # a cell longer than any id
+        return []

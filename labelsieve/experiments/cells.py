@@ -12,8 +12,8 @@ from labelsieve.errors import InputError
 from labelsieve.experiments.settings import AS_IT_IS, METHODS, TOLD_NOTHING, WITHOUT_DECAY, Noise, Scale
 
 # Kinds of cells, each a folder of records. `confusion` is drawn from theory's cells, `curves` from accuracy's.
-# theory-without-decay: the theory takes for granted that wrong labels are learnt by heart, and weight decay works against
-# that. The paper names one for every training; the ResNet-110 of its released code has none.
+# theory-without-decay: the theory takes for granted that wrong labels are learnt by heart, and weight decay works
+# against that. The paper names one for every training; the ResNet-110 of its released code has none.
 THEORY = ("theory", WITHOUT_DECAY)
 SELECTIONS = ("selection", TOLD_NOTHING, "errors", "webvision-selection")
 # Methods whose epochs differ in length from the others' run in a lockstep of their own.

@@ -81,11 +81,8 @@ def test_a_source_that_changed_or_went_is_told_before_the_first_sample(runs, tmp
 def test_a_line_that_is_no_decision_is_told_at_the_top(runs, tmp_path):
     run = runs.table(tmp_path)
     (run / "decisions.csv").write_text("id;decision\nnobody;keep\n0;burn\n")
-    said = Desk(run).start()["warnings"]
-    assert said == [
-        "In decisions.csv, line 2: the run has no sample 'nobody' (and 1 more line); export refuses until it is "
-        "corrected or removed."
-    ]
+    (said,) = Desk(run).start()["warnings"]
+    assert said.startswith("In decisions.csv, line 2: the run has no sample 'nobody' (and 1 more line); export refuses")
 
 
 @pytest.mark.parametrize("path", PATHS)

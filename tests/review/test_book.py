@@ -132,7 +132,7 @@ def test_lines_of_strangers_are_passed_over(book):
     for line in (("nobody", "keep", "cat"), ("a", "relabel", "no such class"), ("e", "burn", "cat"), ("e", "keep", "")):
         book.run.append_decision(*line)
     with (book.run / "decisions.csv").open("a") as file:
-        file.write("alone\n\n")
+        file.write(f"alone\n\n{'x' * 200_000},keep\n")
     found = again(book)
     assert standing(found) == [NOTHING, NOTHING, NOTHING, Made(KEEP, CAT), NOTHING]
     assert found.not_understood == [
@@ -140,9 +140,10 @@ def test_lines_of_strangers_are_passed_over(book):
         "line 3: the run has no class 'no such class'",
         "line 4: 'burn' is none of undo, keep, relabel, drop",
         "line 6: expected id, decision, label, time",
+        "line 8: expected id, decision, label, time",
     ]
-    assert found.passed_over().endswith("'nobody' (and 3 more lines)")
-    with pytest.raises(InputError, match=r"decisions.csv, line 2: .* \(and 3 more lines\); correct or remove"):
+    assert found.passed_over().endswith("'nobody' (and 4 more lines)")
+    with pytest.raises(InputError, match=r"decisions.csv, line 2: .* \(and 4 more lines\); correct or remove"):
         latest(book.run, book.columns)
 
 
