@@ -37,7 +37,7 @@ def grouped(found: list[Record]) -> list[tuple[Noise, list[Record]]]:
 
 
 def random_labels(found: list[Record]) -> list[Record]:
-    """Without those whose labels follow from the class (no noise, pair 1.0): there the gap is the network's own mistakes."""
+    """Those whose labels do not follow from the class, as without noise and at pair 1.0: there only mistakes are seen."""
     return [record for record in found if record["results"]["theory"]["test_accuracy"] < 1]
 
 
@@ -70,8 +70,8 @@ def table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         f"Largest gap between measured points and curves: {_gaps(found)}. Where labels are random: "
-        f"{_gaps(random_labels(found))}. The paper's own points lie up to {paper.FIGURE_2_LARGEST_GAP} under the curves, "
-        f"as read off its plot, and at about {paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise. "
+        f"{_gaps(random_labels(found))}. The paper's own points lie up to {paper.FIGURE_2_LARGEST_GAP} under "
+        f"the curves, as read off its plot, and at about {paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise. "
         f"{seeds_text([g for _, g in groups])} a setting."
     )
 
