@@ -37,7 +37,7 @@ def grouped(found: list[Record]) -> list[tuple[Noise, list[Record]]]:
 
 
 def random_labels(found: list[Record]) -> list[Record]:
-    """Those whose labels do not follow from the class, as without noise and at pair 1.0: there only mistakes are seen."""
+    """Those with labels that do not follow from the class: without noise, and at pair 1.0, only mistakes are seen."""
     return [record for record in found if record["results"]["theory"]["test_accuracy"] < 1]
 
 
