@@ -8,9 +8,10 @@ from typing import Any
 
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.ray_cluster import is_ray
-from labelsieve.experiments.cells import Wish
+from labelsieve.experiments.cells import Cell, Wish
 from labelsieve.experiments.items import find
 from labelsieve.experiments.settings import METHODS, TOLD_NOTHING, Noise
+from labelsieve.experiments.training import method_of
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -28,10 +29,13 @@ def check_asked(
     """The wish of these items, or one InputError; `told` is what `_wish` takes."""
     wrong = Problems()
     wish = _wish(wrong, **told)
+    cells: list[Cell] = []
     for name in items:
         item = wrong.attempt(find, name)
         if item is not None and scale in item.scales:
-            wrong.attempt(item.cells, item.scales[scale], wish)
+            cells += wrong.attempt(item.cells, item.scales[scale], wish) or []
+    if cells:
+        _check_used(wrong, wish, cells, named=bool(told.get("methods")))
     wrong.check(budget is None or budget >= 0, f"--budget {budget}: at least 0 seconds")
     wrong.check(lockstep >= 1, f"--lockstep {lockstep}: at least 1 network")
     known = device.partition(":")[0] in DEVICES
@@ -39,6 +43,20 @@ def check_asked(
     wrong.attempt(check_executor, executor)
     wrong.stop_if_any()
     return wish
+
+
+def _check_used(wrong: Problems, wish: Wish, cells: Sequence[Cell], *, named: bool) -> None:
+    """Nothing asked for is passed over without a word, and what is no setting is found before any training."""
+    methods = dict.fromkeys(cell.method for cell in cells)
+    has = f"this item has {', '.join(methods)}"
+    for name in wish.methods if named else ():
+        wrong.check(name in methods, f"--methods {name}: {has}")
+    for name, key, _ in wish.settings:
+        wrong.check(name in methods, f"--set {name}.{key}: {has}")
+    if wish.iterations:
+        wrong.check(any(cell.iterations for cell in cells), f"--iterations {wish.iterations}: nothing here is iterated")
+    for cell in {(cell.method, cell.settings): cell for cell in cells if cell.settings}.values():
+        wrong.attempt(method_of, cell)
 
 
 def check_executor(executor: str) -> None:

@@ -105,7 +105,7 @@ class Wish:
     def choose(self, noises: Sequence[Noise]) -> list[Noise]:
         if self.noises is None:
             return list(noises)
-        unknown = [n.key for n in self.noises if n not in noises]
+        unknown = [f"{n.pattern}-{n.ratio:g}" for n in self.noises if n not in noises]  # `key` rounds
         if unknown:
             raise InputError(
                 f"this item has no setting {', '.join(unknown)}: it has {', '.join(n.key for n in noises)}"

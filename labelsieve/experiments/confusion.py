@@ -50,11 +50,14 @@ def table(found: list[Record], scale: Scale) -> str:
                 str(len(group)),
                 value_with_spread(pick(group, lambda r: r["results"]["train_accuracy_given"]), 2),
                 "-" if published is None else f"{published:.2f}",
+                value_with_spread(pick(group, lambda r: float(np.mean(np.diagonal(r["results"]["confusion"])))), 3),
+                f"{np.mean(np.diagonal(group[0]['results']['transition'])):.3f}",
                 value_with_spread(pick(group, lambda r: r["results"]["mean_difference"]), 3),
                 value_with_spread(pick(group, lambda r: r["results"]["largest_difference"]), 3),
             ]
         )
-    header = ["noise", "seeds", "training accuracy", "paper", "mean abs. M - T", "largest abs. M - T"]
+    header = ["noise", "seeds", "training accuracy", "paper", "mean M_ii", "mean T_ii"]
+    header += ["mean abs. M - T", "largest abs. M - T"]
     return f"{markdown(header, rows)}\n{notes.lines()}"
 
 

@@ -68,7 +68,7 @@ ITEMS: dict[str, Item] = {
         ),
         Item(
             WITHOUT_DECAY,
-            "Figure 2 without weight decay",
+            "Figure 2 without weight decay, Adam's state kept",
             WITHOUT_DECAY,
             theory_check.cells_without_decay,
             theory_check.table,
@@ -76,7 +76,7 @@ ITEMS: dict[str, Item] = {
         ),
         Item(
             "confusion-without-decay",
-            "Figure 3 and supplement B without weight decay",
+            "Figure 3 and supplement B without weight decay, Adam's state kept",
             WITHOUT_DECAY,
             confusion.cells_without_decay,
             confusion.table,

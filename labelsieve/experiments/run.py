@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from labelsieve import stopping
 from labelsieve.engine import OutOfTime
 from labelsieve.errors import InputError
 from labelsieve.execute.ray_cluster import is_ray
@@ -87,7 +88,11 @@ def reproduce(
             )  # fmt: skip
         else:
             room = Room(bench, results, stamp, device=device, lockstep=at_once, deadline=deadline, say=say)
-            left = run_cells(left, room)
+            with stopping.safe_points():
+                left = run_cells(left, room)
+                if stopping.requested():
+                    say(f"{item}: stopped with {len(left)} left; the same command goes on")
+                    raise stopping.reason()
     drawn = draw_item(chosen, results, protocol, say=say) if draw else []
     if left:
         say(f"{item}: stopped with {len(left)} cell{'s' * (len(left) > 1)} left; the same command goes on")

@@ -1,7 +1,7 @@
 """Figure 2: a network trained on half of the noisy data, tested on the other half, beside the closed forms.
 
 labelsieve reproduce theory --data DIR                  21 trainings of ResNet-110, 200 epochs, in lockstep
-labelsieve reproduce theory-without-decay --data DIR    the same without weight decay
+labelsieve reproduce theory-without-decay --data DIR    without weight decay, Adam's state kept
 """
 
 from __future__ import annotations

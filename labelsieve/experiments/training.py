@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from labelsieve import metrics
+from labelsieve import metrics, stopping
 from labelsieve.engine import PictureStore, Plan, Schedule, Store, Trained, stage_pictures, train
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device
@@ -83,7 +83,8 @@ class Room:
         return self.results / ".work"
 
     def out_of_time(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
+        """Or somebody wants it to stop, which is the same: what is begun is stored, and goes on next time."""
+        return stopping.requested() or (self.deadline is not None and time.monotonic() > self.deadline)
 
     def teller(self, what: str) -> Callable[[dict[str, Any]], None]:
         """Says where a training is, now and then."""

@@ -32,15 +32,15 @@ class WrongLabels:
     """What `find_wrong_labels` found, one entry a sample in the order of the labels."""
 
     wrong: BoolArray
-    """Labels that are more likely wrong than right, where another one was predicted: none of a class that could not be
-    judged."""
+    """Labels that are more likely wrong than right, and in any case the most suspicious ones, as many as `noise_ratio`
+    says; where another label was predicted, and none of a class that could not be judged."""
 
     suspicion: FloatArray
     """How likely each label is wrong, 0 to 1."""
 
     suggested: NDArray[Any]
-    """The labels, the wrong ones replaced by what was predicted; all as they are where `trust` says that the labels
-    cannot be told from random ones or that the classifier is weak."""
+    """The labels, those of `wrong` that are likelier wrong than right replaced by what was predicted; all as they are
+    where `trust` says that the labels cannot be told from random ones or that the classifier is weak."""
 
     suggested_probability: FloatArray
     """How likely the predicted label is the right one."""
@@ -88,13 +88,14 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
     trainer = StoredPredictions(score_probabilities(codes, probs))
     given = codes.astype(np.int64)
     found = drive(ncv_steps(given, len(names), settings=stored_settings(), seed=0, names=names.tolist()), trainer)
-    wrong = np.asarray((found.suspicion > 0.5) & found.doubted(given))
+    likelier_wrong = found.suspicion > 0.5
+    wrong = (likelier_wrong | most_suspicious(found.suspicion, found.noise_ratio)) & found.doubted(given)
     estimate = found.history[0]["estimate"]
     trust = estimate["trust"]
     if (found.predicted == given).all():
         trust += f"; {ALL_PREDICTED}"
     # As on export: predictions that say nothing of the labels may rank them, but do not replace them.
-    replaced = wrong & says_something(trust)
+    replaced = wrong & likelier_wrong & says_something(trust)
     return WrongLabels(
         wrong=wrong,
         suspicion=found.suspicion,
@@ -106,3 +107,15 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
         classes=names,
         trust=trust,
     )
+
+
+def most_suspicious(suspicion: FloatArray, noise_ratio: float) -> BoolArray:
+    """As many as the noise ratio says are wrong; equal ones all or none.
+
+    Where few samples make the noise look a little smaller than it is, no label is likelier wrong than right, and the
+    order still holds.
+    """
+    count = round(noise_ratio * len(suspicion))
+    if count == 0:
+        return np.zeros(len(suspicion), dtype=bool)
+    return np.asarray(suspicion >= np.partition(suspicion, -count)[-count])

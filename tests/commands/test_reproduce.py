@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,3 +67,42 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path, capsys: pytest.Capture
     arguments = ["reproduce", "confusion", "--scale", "smoke", "--results", str(tmp_path), *wrong.split()]
     assert run(arguments) == 2
     assert wrong.split()[1] in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_what_no_cell_would_take_up_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "reproduce theory --scale smoke --methods coteaching --set coteaching.gradual_epochs=2 --iterations 7"
+    assert run([*line.split(), "--results", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    for part in ("--methods coteaching: this item has standard", "--set coteaching.gradual_epochs", "--iterations 7"):
+        assert part in told
+    line = "reproduce accuracy --scale smoke --set coteaching.bogus=3"
+    assert run([*line.split(), "--results", str(tmp_path)]) == 2
+    assert "bogus" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert run(["reproduce", "accuracy", "--settings", "symmetric-0.52", "--results", str(tmp_path)]) == 2
+    assert "no setting symmetric-0.52:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_told_to_stop_it_stores_the_epoch_and_goes_on_from_there(tmp_path: Path, number: int, code: int) -> None:
+    line = "reproduce theory --scale smoke --settings pair-0.4 --epochs 15 --device cpu --results"
+    command = [sys.executable, "-m", "labelsieve", *line.split(), str(tmp_path), "--commit", "a" * 40]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    assert "0 finished" in child.stderr.readline()
+    wait_for(lambda: any(tmp_path.glob(".work/*/cells.json")))
+    child.send_signal(number)
+    told = child.communicate(timeout=120)[1]
+    assert child.returncode == code and "stopped with 1 left; the same command goes on" in told
+    (stored,) = tmp_path.glob(".work/*/engine/*.safetensors")  # long before two minutes are over
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    undisturbed = [part if part != str(tmp_path) else str(tmp_path / "again") for part in command]
+    assert subprocess.run(undisturbed, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    once, twice = (json.loads(path.read_text()) for path in sorted(tmp_path.rglob("standard-*.json")))
+    assert once["hashes"] == twice["hashes"] and once["results"] == twice["results"] and not stored.exists()
+
+
+def wait_for(seen: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.05)
