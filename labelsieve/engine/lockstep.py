@@ -244,9 +244,10 @@ class Lockstep:
             networks = list(self.networks_of[row])
             loss = sums[0][networks] / max(training.steps_per_epoch, 1)
             if not np.isfinite(loss).all():
+                kept = " (the checkpoint before it is kept)" if self.checkpoint_folder is not None else ""
                 raise Diverged(
                     f"{training.plan.name}: the loss became {loss.max()} in epoch {training.epoch + 1}; "
-                    "try a smaller learning rate (the checkpoint before it is kept)"
+                    f"try a smaller learning rate{kept}"
                 )
             line: dict[str, Any] = {
                 "training": training.plan.name,
