@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import unicodedata
+from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
-from labelsieve.files import sync_folder
+from labelsieve.files import sweep, sync_folder
+from labelsieve.folders import contents
 from labelsieve.report.columns import Columns
 from labelsieve.report.samples import Samples, upright
 from labelsieve.types import IntArray
@@ -62,6 +64,9 @@ def write_folder(
         if not force:
             raise InputError(f"{target} is there and not empty: give another --to, or --force to write over it")
         _check_replaceable(target)
+    beside = target.absolute().parent
+    if beside.is_dir():
+        sweep(beside, f".{escape(target.name)}.*.partial")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -78,12 +83,16 @@ def write_folder(
             if original is not None and original.is_relative_to(target.resolve()):
                 raise InputError(f"{target} holds the originals, which are never changed: give another --to")
         _swap(partial, target)
+        sweep(beside, f".{escape(target.name)}.*.old")  # an older one, of a process that was killed in between
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_free(target: Path) -> bool:
-    return target.is_dir() and not target.is_symlink() and not any(target.iterdir())
+    """An empty folder, but for hidden files, which move along; a hidden folder (.git) is worth more than that."""
+    if not target.is_dir() or target.is_symlink() or contents(target):
+        return False
+    return all(entry.is_file() and not entry.is_symlink() for entry in target.iterdir())
 
 
 def _check_replaceable(target: Path) -> None:
@@ -102,6 +111,8 @@ def _swap(partial: Path, target: Path) -> None:
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     replaced = target.exists()
     if replaced:
+        for hidden in target.iterdir() if _is_free(target) else ():
+            shutil.copy2(hidden, partial)
         target.rename(old)
     try:
         partial.rename(target)

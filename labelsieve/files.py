@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
 import time
@@ -39,6 +40,28 @@ def atomic_writer(path: Path) -> Iterator[IO[str]]:
     """A text file that takes its name only when it is whole."""
     with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         yield file
+
+
+def sweep(folder: Path, pattern: str = ".*.partial") -> None:
+    """Remove what writers left that were killed: files, or folders that were being filled."""
+    for partial in folder.glob(pattern):
+        if not _left_by_a_crash(partial):
+            continue
+        if partial.is_dir() and not partial.is_symlink():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
+
+
+def _left_by_a_crash(partial: Path) -> bool:
+    """Whether nobody writes this any more: its name ends in its writer's number (`atomic_path`).
+
+    Our own number is one that a process before us had, as happens in containers: we have only just come.
+    """
+    number = partial.stem.rpartition(".")[2]
+    if not number.isdecimal() or len(number) > 9:
+        return True
+    return int(number) == os.getpid() or not alive(int(number))
 
 
 def write_text(path: Path, text: str) -> None:

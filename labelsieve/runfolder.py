@@ -19,7 +19,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,14 +29,12 @@ import numpy as np
 
 from labelsieve.decisions import Decision, csv_line, read_lines
 from labelsieve.errors import InputError
-from labelsieve.files import alive, append_line, atomic_writer, lines_of, locked, write_json
+from labelsieve.files import append_line, atomic_writer, lines_of, locked, sweep, write_json
+from labelsieve.folders import check_free, contents
 from labelsieve.types import VERDICTS, LabelledData, Selection
 
 FORMAT = 1
-WRITTEN = (
-    "labels.csv", "summary.json", "suggestions.csv", "history.jsonl", "skipped.csv", "model.safetensors", "report.html",
-    "decisions.csv",
-)  # fmt: skip
+LOCK, STAGED = "run.lock", "staged"
 Progressed = Literal["new", "resumed", "done"]
 MOST_WHOLE = 1000  # classes whose transition matrix is written whole
 READ_WHOLE = 2**28  # bytes of samples that a fingerprint takes in; a quarter of a second
@@ -78,6 +76,20 @@ class RunFolder:
             )
         return run
 
+    @classmethod
+    def to_write(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """The run folder at `path`, to begin a run or go on with one; refused where somebody's own files lie there."""
+        run = cls(path)
+        run.check_own()
+        return run
+
+    def check_own(self) -> None:
+        """A run is begun in a folder of its own: files of its names may be somebody's, maybe the source."""
+        if not self.exists():
+            staged = contents(self.path / STAGED)  # a command that was stopped before it began leaves no more than that
+            own = (LOCK, STAGED) if all(name.startswith("pictures-") for name in staged) else (LOCK,)
+            check_free(self.path, "--out", lacking="run", own=own)
+
     def exists(self) -> bool:
         return (self.path / "run.json").is_file()
 
@@ -91,18 +103,16 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, a lock whose process is gone is taken over."""
-        made = not self.path.exists()
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
         try:
-            with locked(self.path / "run.lock", what=f"run folder {self.path}"):
-                for partial in self.path.glob("**/.*.partial"):
-                    if _left_by_a_crash(partial):
-                        partial.unlink(missing_ok=True)
+            with locked(self.path / LOCK, what=f"run folder {self.path}"):
+                sweep(self.path, "**/.*.partial")
                 yield
         finally:
-            if made:  # a source that could not be read leaves no empty folder behind
-                with suppress(OSError):
-                    self.path.rmdir()
+            with suppress(OSError):  # a source that could not be read leaves no empty folders behind
+                for folder in made:
+                    folder.rmdir()
 
     # run.json
 
@@ -125,9 +135,8 @@ class RunFolder:
     ) -> Progressed:
         """Begin a stage, go on with it, or learn that it is done. What changed since it began is refused aloud."""
         record = self.record()
-        if not record:
-            self._refuse_foreign_files()
-        asked = json.loads(json.dumps(dict(settings), default=str))
+        self.check_own()
+        asked = _as_written(settings)
         about = describe(data, source) if data is not None else record.get("data")
         before = record.get("stages", {}).get(stage)
         if before is not None:
@@ -136,9 +145,7 @@ class RunFolder:
                 changed += _differences(before["versions"], versions(), only=VERSIONED, prefix="version of ")
             other = _other_data(record.get("data"), about)
             if changed or other:
-                way = "Give the same settings, or another --out" if changed else "Give another --out"
-                told = "; ".join([*changed, *other])
-                raise InputError(f"{self.path} was begun differently: {told}. {way}")
+                raise self._begun_differently(changed, other)
         elif data is not None and (other := _other_data(record.get("data"), about)):
             raise InputError(f"{self.path} holds other data: {'; '.join(other)}. Give another --out")
         if before is not None and before["state"] == "done":
@@ -156,13 +163,16 @@ class RunFolder:
             self.write_skipped(data)
         return "new" if before is None else "resumed"
 
-    def _refuse_foreign_files(self) -> None:
-        """A run writes over files of its own only: in a folder without a run they are somebody's, maybe the source."""
-        foreign = [name for name in WRITTEN if (self.path / name).exists()]
-        if foreign:
-            raise InputError(
-                f"{self.path} holds {', '.join(foreign)} and no run: it would be written over. Give another --out"
-            )
+    def check_settings(self, stage: str, settings: Mapping[str, Any]) -> None:
+        """Refuse what `start` would refuse, as far as it is known before the samples are read: nothing is touched."""
+        before = self.record().get("stages", {}).get(stage)
+        asked = _as_written(settings)
+        if before is not None and (changed := _differences(before["settings"], asked, only=tuple(sorted(asked)))):
+            raise self._begun_differently(changed)
+
+    def _begun_differently(self, settings: list[str], data: Sequence[str] = ()) -> InputError:
+        way = "Give the same settings, or another --out" if settings else "Give another --out"
+        return InputError(f"{self.path} was begun differently: {'; '.join([*settings, *data])}. {way}")
 
     def finish(self, stage: str, **facts: Any) -> None:
         """Mark a stage done, with what is worth knowing about it (seconds, devices, files)."""
@@ -393,6 +403,11 @@ def _other_data(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None)
     return many or ["the samples, or their labels, are not what they were"]
 
 
+def _as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """As run.json gives them back."""
+    return dict(json.loads(json.dumps(dict(settings), default=str)))
+
+
 def _shown(value: Any) -> str:
     return "not set" if value is None else str(value)
 
@@ -446,17 +461,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path} does not hold a JSON object")
     return content
-
-
-def _left_by_a_crash(partial: Path) -> bool:
-    """Whether nobody writes this file any more: its name ends in its writer's number (`files.atomic_path`).
-
-    Our own number is one that a process before us had, as happens in containers: we have only just come.
-    """
-    number = partial.name.removesuffix(".partial").rpartition(".")[2]
-    if not number.isdecimal() or len(number) > 9:
-        return True
-    return int(number) == os.getpid() or not alive(int(number))
 
 
 def _has_a_line(path: Path) -> bool:

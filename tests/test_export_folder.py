@@ -1,13 +1,23 @@
-"""Names of folders and files: one harmless part of a path each, and each given once."""
+"""A folder of class folders: harmless names, each given once, in a place that is free."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labelsieve.errors import InputError
+from labelsieve.export import export
 from labelsieve.export_folder import Names, safe_name
+
+_spec = importlib.util.spec_from_file_location("folder_runs", Path(__file__).parent / "report" / "runs.py")
+assert _spec is not None and _spec.loader is not None
+runs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(runs)
 
 
 @given(st.text())
@@ -23,3 +33,34 @@ def test_names_are_given_once_whatever_the_case(wanted):
     names = Names()
     taken = [names.take(name).casefold() for name in wanted]
     assert len(set(taken)) == len(taken)
+
+
+def a_run(tmp_path):
+    return runs.pictures(tmp_path, n=8)
+
+
+def test_hidden_files_do_not_make_a_folder_somebodys(tmp_path):
+    run, out = a_run(tmp_path), tmp_path / "out"
+    out.mkdir()
+    (out / ".gitkeep").write_text("kept")
+    (out / ".DS_Store").write_text("")
+    assert export(run, to=out, undecided="keep").rows == 8
+    assert (out / ".gitkeep").read_text() == "kept" and len(list(out.glob("*/*.png"))) == 8
+
+
+def test_a_hidden_folder_is_more_than_litter(tmp_path):
+    run, out = a_run(tmp_path), tmp_path / "out"
+    (out / ".git").mkdir(parents=True)
+    with pytest.raises(InputError, match="is there and not empty"):
+        export(run, to=out)
+    assert (out / ".git").is_dir()
+
+
+def test_what_killed_exports_left_is_swept_up(tmp_path):
+    run, out = a_run(tmp_path), tmp_path / "out"
+    left = [tmp_path / f".out.999999999.{kind}" for kind in ("partial", "old")]
+    theirs = tmp_path / f".out.{os.getppid()}.partial"
+    for folder in (*left, theirs):
+        (folder / "cat").mkdir(parents=True)
+    export(run, to=out, undecided="keep")
+    assert not any(folder.exists() for folder in left) and theirs.exists()

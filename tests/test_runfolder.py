@@ -91,11 +91,58 @@ def test_a_stage_begins_goes_on_and_is_done(tmp_path: Path) -> None:
 def test_files_of_others_are_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("my only data")
     run = RunFolder(tmp_path)
-    with pytest.raises(InputError, match=r"holds labels\.csv and no run.*another --out"):
-        run.start("select", settings={}, data=three_samples())
-    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
-    (tmp_path / "labels.csv").rename(tmp_path / "mine.csv")
-    assert run.start("select", settings={}, data=three_samples()) == "new"  # other files lie where they lie
+    for name in ("labels.csv", "mine.csv"):
+        with pytest.raises(InputError, match=rf"holds {name} and no run: give --out a new or an empty folder"):
+            run.start("select", settings={}, data=three_samples())
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        (tmp_path / name).rename(tmp_path / "mine.csv")
+    (tmp_path / "mine.csv").rename(tmp_path / ".hidden")
+    assert run.start("select", settings={}, data=three_samples()) == "new"
+    (tmp_path / "notes.txt").write_text("what may be added to a run")
+    assert RunFolder.to_write(tmp_path).start("select", settings={}, data=three_samples()) == "resumed"
+
+
+def test_a_folder_to_write_is_a_runs_or_nobodys(tmp_path: Path) -> None:
+    RunFolder.to_write(tmp_path / "new")
+    (tmp_path / "staged").mkdir()
+    (tmp_path / "run.lock").write_text("")  # what a command leaves that was killed while it decoded pictures
+    (tmp_path / "staged" / "pictures-0.npy").write_text("")
+    (tmp_path / "staged" / ".pictures-1.npy.7.partial").write_text("")
+    RunFolder.to_write(tmp_path)
+    (tmp_path / "staged" / "holiday.jpg").write_text("")
+    with pytest.raises(InputError, match="holds staged and no run"):
+        RunFolder.to_write(tmp_path)
+    (tmp_path / "run.json").write_text('{"format": 1}')
+    RunFolder.to_write(tmp_path)
+
+
+def test_settings_are_refused_before_the_samples_are_read(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.check_settings("select", {"seed": 1})
+    run.start("select", settings={"seed": 1, "size": None, "model": "forest"}, data=three_samples())
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    run.check_settings("select", {"seed": 1, "size": None})
+    run.check_settings("train", {"seed": 2})
+    with pytest.raises(InputError, match=r"begun differently: seed was 1, now 2; size was not set, now 8. Give the"):
+        run.check_settings("select", {"size": 8, "seed": 2})
+    assert before == {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+
+
+def test_a_run_that_does_not_begin_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), RunFolder(tmp_path / "runs" / "mine").lock():
+        raise RuntimeError
+    assert os.listdir(tmp_path) == []
+    with RunFolder(tmp_path / "runs" / "mine").lock():
+        (tmp_path / "runs" / "other").mkdir()
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs", "other"]
+
+
+def test_a_folder_that_an_export_left_half_filled_is_swept_up(tmp_path: Path) -> None:
+    half = tmp_path / ".cleaned.999999999.partial" / "cat"
+    half.mkdir(parents=True)
+    (half / "1.png").write_text("")
+    with RunFolder(tmp_path).lock():
+        assert os.listdir(tmp_path) == ["run.lock"]
 
 
 def test_changes_under_a_resume_are_refused_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

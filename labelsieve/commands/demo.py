@@ -38,11 +38,13 @@ def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> N
 
     problems = Problems()
     check_seed(problems, common)
-    run = problems.attempt(RunFolder, out)
+    run = problems.attempt(RunFolder.to_write, out)
     problems.stop_if_any()
     assert run is not None
     check_own(run, common.seed)
     began = time.monotonic()
+    if not run.exists():
+        run.update(demo=True)  # before the data: a demo that is stopped now finds its own folder again
     train, test, true = make_data(run / "data", common.seed)
     given = np.array([row["label"] for row in _rows(run / "data" / "labels.csv")], dtype=np.int64)
     wrong = float(np.mean(given != true))
@@ -75,8 +77,6 @@ def check_own(run: RunFolder, seed: int) -> None:
     if selected is not None and selected["settings"].get("seed") != seed:
         was = selected["settings"].get("seed")
         raise InputError(f"{run.path} was begun differently: seed was {was}, now {seed}. Give another --out")
-    if not record and (run / "data").exists():
-        raise InputError(f"{run / 'data'} is there already, and is no demo's: give another --out")
 
 
 def make_data(folder: Path, seed: int) -> tuple[LabelledData, LabelledData, IntArray]:

@@ -43,8 +43,9 @@ def run(
     """
     from labelsieve.commands.selector import check_selector
     from labelsieve.commands.training import check_training, run_training
+    from labelsieve.data.kept import trial
     from labelsieve.report import write_report
-    from labelsieve.runfolder import RunFolder
+    from labelsieve.runfolder import STAGED, RunFolder
     from labelsieve.selection.ncv import ncv_settings
 
     problems = Problems()
@@ -54,7 +55,7 @@ def run(
     settings, file = selecting.check(problems)
     training.check(problems)
     out = folder_for(source, out)
-    folder = problems.attempt(RunFolder, beside_others(out, selecting.device))
+    folder = problems.attempt(RunFolder.to_write, beside_others(out, selecting.device))
     problems.stop_if_any()
     assert folder is not None and settings is not None
     if dry_run:
@@ -63,11 +64,12 @@ def run(
         return
     began = time.monotonic()
     progress = common.progress()
-    with folder.lock():
+    with folder.lock(), trial(folder / STAGED) as take:
+        folder.check_settings("select", selecting.known(method=selection, seed=common.seed))
         with one_first():
-            data = selecting.load(source, file, folder / "staged", progress)
+            data = selecting.load(source, file, folder / STAGED, progress)
         check_training(folder, data, training, selecting.device)
-        selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common)
+        selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common, take)
         trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)
         if folder.state("report") != "done" or not reported(folder):
             folder.start("report", settings={})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,12 +121,19 @@ or .parquet with a column for each class and an id."""
         from labelsieve.commands.selector import epochs_of
 
         network = is_network(model, len(data.classes))  # nothing else has epochs, or a loss that can be chosen
-        return {
-            "method": method, "iterations": self.iterations, "model": model, "seed": seed,
+        return self.known(method=method, seed=seed) | {
+            "model": model,
             "epochs": epochs_of(model, self.epochs) if network else None, "loss": self.loss if network else None,
+            "text_column": self.text_column or getattr(getattr(data.x, "encoding", None), "text", None),
+        }  # fmt: skip
+
+    def known(self, *, method: str, seed: int) -> dict[str, Any]:
+        """What of it is known before the samples are read."""
+        named = {} if self.model == "auto" or self.predictions is not None else {"model": self.model}
+        return named | {
+            "method": method if self.predictions is None else "ncv", "iterations": self.iterations, "seed": seed,
             "repeats": self.repeats, "remove_ratio": self.remove_ratio, "protocol": self.protocol,
             "pattern": self.pattern, "size": self.size, "label_column": self.label_column or "label",
-            "text_column": self.text_column or getattr(getattr(data.x, "encoding", None), "text", None),
             "id_column": self.id_column or "id",
             "labels": None if self.labels is None else absolute(self.labels),
             "root": None if self.root is None else absolute(self.root),
@@ -176,7 +183,8 @@ def select(
         incv (iterations of noisy cross-validation) or ncv (one round, nothing removed).
     """
     from labelsieve.commands.selector import check_selector
-    from labelsieve.runfolder import RunFolder
+    from labelsieve.data.kept import trial
+    from labelsieve.runfolder import STAGED, RunFolder
 
     problems = Problems()
     check_seed(problems, common)
@@ -184,13 +192,14 @@ def select(
     check_selector(problems, options.model, options.size)
     settings, file = options.check(problems)
     out = folder_for(source, out)
-    run = problems.attempt(RunFolder, beside_others(out, options.device))
+    run = problems.attempt(RunFolder.to_write, beside_others(out, options.device))
     problems.stop_if_any()
     assert run is not None and settings is not None
-    with run.lock():
+    with run.lock(), trial(run / STAGED) as take:
+        run.check_settings("select", options.known(method=method, seed=common.seed))
         with one_first():
-            data = options.load(source, file, run / "staged", common.progress())
-        begun, model = select_stage(run, source, data, method, options, settings, file, common)
+            data = options.load(source, file, run / STAGED, common.progress())
+        begun, model = select_stage(run, source, data, method, options, settings, file, common, take)
         summary = run.read_summary()
     common.say(
         *describe(summary, told=data.notes),
@@ -213,8 +222,12 @@ def select_stage(
     settings: INCVSettings,
     file: LabelFile | None,
     common: Common,
+    take: Callable[[], None],
 ) -> tuple[str, str]:
-    """Select into a locked run folder; how it began (new, resumed, done) and the model."""
+    """Select into a locked run folder; how it began (new, resumed, done) and the model.
+
+    `take` is called when the run has found the samples to be its own.
+    """
     from labelsieve.commands.selecting import measure_again, run_selection
     from labelsieve.commands.selector import FAST, STORED, resolve_selector
     from labelsieve.data.labels import true_codes
@@ -234,6 +247,7 @@ def select_stage(
     if stored is not None:
         asked["predictions_sha256"] = stored.scores.sha256()
     begun = run.start("select", settings=asked, data=data, source=absolute_source(source))
+    take()
     true = true_codes(data, file) if file is not None else None
     if begun == "done":
         again = measure_again(run, data, true)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelsieve.commands.common import Common, beside_others, check_seed, one_first
+from labelsieve.commands.source import absolute
 from labelsieve.commands.training import TrainOptions
 from labelsieve.errors import InputError, Problems
 
@@ -40,7 +41,7 @@ def train(
         auto, cpu, cuda or mps.
     """
     from labelsieve.commands.training import run_training
-    from labelsieve.runfolder import RunFolder
+    from labelsieve.runfolder import STAGED, RunFolder
 
     problems = Problems()
     check_seed(problems, common)
@@ -48,9 +49,9 @@ def train(
     problems.stop_if_any()
     target, staging = run, None
     if out is not None and out.absolute() != run.absolute():
-        target, staging = out, run / "staged"
+        target, staging = out, run / STAGED
         if os.environ.get("RANK", "0") == "0":
-            branch(RunFolder.existing(run), RunFolder(out))
+            branch(RunFolder.existing(run), RunFolder.to_write(out))
     folder = RunFolder.existing(beside_others(target, device))
     trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
     if trained not in (None, options.method):
@@ -82,11 +83,15 @@ def branch(run: RunFolder, out: RunFolder) -> None:
         raise InputError(f"{run.path} has no selection to take along: run `labelsieve select` first")
     before = out.record()
     if before:
-        same = before.get("data") == record.get("data") and before.get("stages", {}).get("select") == selected
-        if not same:
+        there = before.get("stages", {}).get("select")
+        half = there is None and "branch" in before  # stopped before all was there
+        if before.get("data") != record.get("data") or not (half or there == selected):
             raise InputError(f"{out.path} holds a run with another selection than {run.path}: give another --out")
-        return
+        if not half:
+            return
     with out.lock():
+        # First of all, so that the folder is a run's whenever this is stopped, and the same command goes on.
+        out.update(data=record.get("data"), branch=absolute(run.path))
         for name in SELECTION:
             if (run / name).is_file():
                 with atomic_path(out / name) as partial:
@@ -103,21 +108,25 @@ def branch(run: RunFolder, out: RunFolder) -> None:
 
 def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = None) -> LabelledData:
     """The samples of a run, read again as its selection read them; refused where they changed since."""
+    from labelsieve.data.kept import trial
     from labelsieve.data.labels import read_label_file
     from labelsieve.data.source import as_read, load_source
-    from labelsieve.runfolder import fingerprint
+    from labelsieve.runfolder import STAGED, fingerprint
 
     record = run.record()
     about, settings = record.get("data"), record.get("settings", {})
     if about is None or not about.get("source"):
         raise InputError(f"{run.path} does not say where its samples are: run `labelsieve select` first")
-    data = load_source(
-        about["source"],
-        **as_read(settings),
-        labels=read_label_file(settings["labels"]) if settings.get("labels") else None,
-        staging=staging or run / "staged",
-        progress=progress,
-    )
-    if fingerprint(data) != about["fingerprint"]:
-        raise InputError(f"{about['source']} changed since {run.path} was begun: begin another run")
+    staging = staging or run / STAGED
+    with trial(staging) as take:
+        data = load_source(
+            about["source"],
+            **as_read(settings),
+            labels=read_label_file(settings["labels"]) if settings.get("labels") else None,
+            staging=staging,
+            progress=progress,
+        )
+        if fingerprint(data) != about["fingerprint"]:
+            raise InputError(f"{about['source']} changed since {run.path} was begun: begin another run")
+        take()
     return data

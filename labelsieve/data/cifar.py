@@ -30,6 +30,7 @@ CIFAR10N_LABELS = {
     "random3": "random_label3",
     "clean": "clean_label",
 }
+HUMAN = "CIFAR-10_human.pt"
 
 
 class _Layout(NamedTuple):
@@ -104,23 +105,31 @@ def _labels(values: NDArray[Any], path: Path, classes: int) -> IntArray:
 def split(folder: Path | str, name: str = "cifar10", part: str = "train") -> tuple[Pictures, IntArray]:
     """Pictures [n,32,32,3] and labels of the training or the test part."""
     layout = _LAYOUTS[name]
-    folder = Path(folder)
+    found = _batches(Path(folder), layout, part)
+    if not found:
+        wanted = ", ".join(layout.binary[part])
+        told = f"`labelsieve data fetch {name} --to {folder}` gets it"
+        raise InputError(f"no {name} in {folder} ({wanted} wanted): {told}")
+    if found[0].name in layout.binary[part]:
+        return _join([from_binary(file, label_bytes=layout.label_bytes, classes=layout.classes) for file in found])
+    return _join([from_python(file, label_key=layout.label_key, classes=layout.classes) for file in found])
+
+
+def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
+    """The files of a part, in whichever format they are there whole."""
     for inner in layout.folders:
-        here = folder / inner if inner else folder
-        if all((here / file).is_file() for file in layout.binary[part]):
-            parts = [
-                from_binary(here / file, label_bytes=layout.label_bytes, classes=layout.classes)
-                for file in layout.binary[part]
-            ]
-            return _join(parts)
-        if all((here / file).is_file() for file in layout.python[part]):
-            parts = [
-                from_python(here / file, label_key=layout.label_key, classes=layout.classes)
-                for file in layout.python[part]
-            ]
-            return _join(parts)
-    wanted = ", ".join(layout.binary[part])
-    raise InputError(f"no {name} in {folder} ({wanted} wanted): `labelsieve data fetch {name} --to {folder}` gets it")
+        for names in (layout.binary[part], layout.python[part]):
+            found = [folder / inner / name for name in names]
+            if all(file.is_file() for file in found):
+                return found
+    return []
+
+
+def files(spec: str) -> list[Path]:
+    """What `load` reads."""
+    name, folder, part, _ = _asked(spec)
+    found = _batches(folder, _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"], part)
+    return [*found, folder / HUMAN] if name == "cifar10n" else found
 
 
 def _join(parts: Sequence[tuple[Pictures, IntArray]]) -> tuple[Pictures, IntArray]:
@@ -136,7 +145,7 @@ def human_labels(folder: Path | str, labels: str = "worse") -> IntArray:
     """CIFAR-10N: labels that people gave to CIFAR-10's training pictures, in the same order."""
     if labels not in CIFAR10N_LABELS:
         raise InputError(f"cifar10n has no labels {labels!r}: choose one of {', '.join(CIFAR10N_LABELS)}")
-    path = Path(folder) / "CIFAR-10_human.pt"
+    path = Path(folder) / HUMAN
     if not path.is_file():
         raise InputError(f"{path} is not there: put CIFAR-10N's CIFAR-10_human.pt beside the CIFAR-10 files")
     values = read_dict(path, CIFAR10N_LABELS[labels])[CIFAR10N_LABELS[labels]]
@@ -164,6 +173,22 @@ def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
 
 def load(spec: str) -> LabelledData:
     """`cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse` as LabelledData."""
+    name, folder, part, chosen = _asked(spec)
+    base = "cifar10" if name == "cifar10n" else name
+    x, y = split(folder, base, part)
+    if name == "cifar10n":
+        if part == "test":
+            raise InputError("cifar10n labels only the training pictures: use cifar10:DIR?split=test for the test part")
+        human = human_labels(folder, chosen)
+        if len(human) != len(y):
+            raise InputError(f"{HUMAN} has {len(human)} labels for {len(y)} pictures: is it the right file?")
+        y = human
+    ids = np.array([f"{part}-{i:05d}" for i in range(len(y))])
+    return LabelledData(x=x, y=y, classes=class_names(folder, base), ids=ids, kind="pictures", name=name)
+
+
+def _asked(spec: str) -> tuple[str, Path, str, str]:
+    """The set, its folder, the part of it and whose labels."""
     name, _, rest = spec.partition(":")
     folder, _, query = rest.partition("?")
     if name not in ("cifar10", "cifar100", "cifar10n") or not folder:
@@ -176,14 +201,4 @@ def load(spec: str) -> LabelledData:
         raise InputError(
             f"cannot use {unknown!r} in {spec!r}: cifar sources take split=train|test, cifar10n also labels="
         )
-    base = "cifar10" if name == "cifar10n" else name
-    x, y = split(folder, base, part)
-    if name == "cifar10n":
-        if part == "test":
-            raise InputError("cifar10n labels only the training pictures: use cifar10:DIR?split=test for the test part")
-        human = human_labels(folder, chosen)
-        if len(human) != len(y):
-            raise InputError(f"CIFAR-10_human.pt has {len(human)} labels for {len(y)} pictures: is it the right file?")
-        y = human
-    ids = np.array([f"{part}-{i:05d}" for i in range(len(y))])
-    return LabelledData(x=x, y=y, classes=class_names(folder, base), ids=ids, kind="pictures", name=name)
+    return name, Path(folder), part, chosen

@@ -11,6 +11,7 @@ import numpy as np
 
 from labelsieve.data.columns import Encoding, Note, by_row, silence
 from labelsieve.data.features import read_features
+from labelsieve.data.kept import stamp
 from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
 from labelsieve.data.leftout import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
@@ -160,7 +161,19 @@ def _pictures(
                 return open_checked(inside)
         raise InputError("leads outside the data set's folder")
 
-    # A staged copy is known by the rows' own fingerprint: these pictures need not be files.
-    staging = options.pop("staging")
-    place = staging / str(rows._fingerprint) if staging is not None else None
-    return read_pictures(list(range(len(rows))), y, classes, ids, staging=place, opener=opener, **options)
+    # A staged copy is known by the rows' own fingerprint, these pictures need not be files; a folder that was saved
+    # keeps its fingerprint whatever somebody does to what lies in it.
+    version = f"{rows._fingerprint} {[stamp(file) for file in _files(Path(where))]}"
+    return read_pictures(list(range(len(rows))), y, classes, ids, opener=opener, version=version, **options)
+
+
+def files(spec: str) -> list[Path]:
+    """What is read; nothing where a data set is known by its name alone."""
+    return _files(Path(spec.removeprefix("hf:").partition("?")[0]))
+
+
+def _files(folder: Path) -> list[Path]:
+    """Whoever works with a data set leaves cached results beside its rows: they are no part of it."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "cache-")))

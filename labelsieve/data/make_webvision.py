@@ -20,6 +20,7 @@ import numpy as np
 
 from labelsieve.data.decode import Pixels
 from labelsieve.errors import InputError
+from labelsieve.folders import check_free
 
 # ILSVRC12's first fifty, which are WebVision's
 SYNSETS = """\
@@ -101,10 +102,10 @@ def make(
         f"side {side}: at least 16 pixels": side >= 16,
         f"corrupt {corrupt}: from none to all of the training pictures": 0 <= corrupt <= max(0, classes * train),
         f"wrong {wrong}: a part of the labels lies between 0 and 1": 0 <= wrong < 1,
-        f"{folder}: there is an info folder already; give a new folder": not (folder / "info").exists(),
     }
     if not all(needed.values()):
         raise InputError("; ".join(problem for problem, fulfilled in needed.items() if not fulfilled))
+    check_free(folder, "--to")
     rng = np.random.default_rng(seed)
     names = SYNSETS[:classes]
     true = rng.permutation(np.repeat(np.arange(classes), train))

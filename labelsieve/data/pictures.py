@@ -6,7 +6,6 @@ where they were transparent. With a staging folder the decoded pictures are kept
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import warnings
@@ -20,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.conflicts import Groups, Same, same_files
+from labelsieve.data.kept import Kept
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path, write_json
+from labelsieve.files import atomic_path
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Skipped
 
@@ -31,7 +31,6 @@ MOST_PIXELS = 100_000_000
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 EXTENSIONS = frozenset((".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"))
 AT_ONCE = 256
-STAGE_FORMAT = 1
 
 Pixels = NDArray[np.uint8]
 Size = int | tuple[int, int] | None  # a square, (height, width), or by what is there
@@ -108,17 +107,18 @@ def read_pictures(
     skipped: Sequence[Skipped] = (),
     progress: Progress | None = None,
     opener: Callable[[Any], Any] = open_checked,
+    version: str = "",
     same: Same | None = None,
 ) -> LabelledData:
     """Decode `files` (what `opener` opens). Those that fail go to `skipped`; the rest keep their order.
 
-    `same` gathers which files have the same bytes.
+    `version` changes when pictures do that are no files; `same` gathers which files have the same bytes.
     """
     if isinstance(size, int) and not 8 <= size <= 1024:
         raise InputError(f"--size {size} is outside 8..1024 pixels")
     progress = progress or Progress(silent=True)
-    key = _key(files, ids, size) if staging is not None else ""
-    staged = _staged(staging, key) if staging is not None else None
+    kept = Kept.of(staging, files, ids, f"{size} {LARGEST_SIDE} {version}") if staging is not None else None
+    staged = kept.read() if kept is not None else None
     if staged is not None:
         progress.note(f"using the pictures staged in {staging}", passing=True)
         x, failures = staged
@@ -129,43 +129,42 @@ def read_pictures(
             # What PIL warns of is what `open_checked` refuses.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             warnings.simplefilter("ignore", UserWarning)
-            x, failures = _decode_all(files, size, staging, key, progress, opener)
-    kept = np.setdiff1d(np.arange(len(files)), np.array(sorted(failures), dtype=np.int64))
+            x, failures = _decode_all(files, ids, size, kept, progress, opener)
+    readable = np.setdiff1d(np.arange(len(files)), np.array(sorted(failures), dtype=np.int64))
     lost = [Skipped(str(ids[i]), reason) for i, reason in sorted(failures.items())]
-    if not len(kept):
+    if not len(readable):
         first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
         raise InputError(f"no readable picture in {name}{first}")
     if same is not None and isinstance(files[0], Path):
-        place = {i: at for at, i in enumerate(kept.tolist())}
-        same.groups = [[place[i] for i in group if i in place] for group in _same(files, staging)]
+        place = {i: at for at, i in enumerate(readable.tolist())}
+        same.groups = [[place[i] for i in group if i in place] for group in _same(files, kept)]
     everything = (*skipped, *lost)
     if everything:
         one = (lost or skipped)[0]
         such = ", such as" if len(everything) > 1 else ":"
         total = len(files) + len(skipped)
         progress.note(f"{len(everything):,} of {total:,} files cannot be read{such} {one.id} ({one.reason})")
-    return LabelledData(x=x, y=y[kept], classes=classes, ids=ids[kept], kind="pictures", name=name, skipped=everything)
+    return LabelledData(x, y[readable], classes, ids[readable], "pictures", name=name, skipped=everything)
 
 
-def _same(files: Sequence[Any], staging: Path | None) -> Groups:
-    """Which files have the same bytes: looked at once, and kept beside the staged pictures."""
-    if staging is None:
+def _same(files: Sequence[Any], kept: Kept | None) -> Groups:
+    """Which files have the same bytes: looked at once, and kept beside the decoded pictures."""
+    if kept is None:
         return same_files(files)
-    index = json.loads((staging / "pictures.json").read_text(encoding="utf-8"))
     try:
-        return [[int(i) for i in group] for group in index["same"]]
+        return [[int(i) for i in group] for group in kept.index()["same"]]
     except (KeyError, TypeError, ValueError):
         found = same_files(files)
         with suppress(OSError):  # staged by somebody else, in a folder that is only read
-            write_json(staging / "pictures.json", {**index, "same": found})
+            kept.add(same=found)
         return found
 
 
 def _decode_all(
     files: Sequence[Any],
+    ids: NDArray[np.str_],
     size: Size,
-    staging: Path | None,
-    key: str,
+    kept: Kept | None,
     progress: Progress,
     opener: Callable[[Any], Any],
 ) -> tuple[Pixels, dict[int, str]]:
@@ -195,23 +194,22 @@ def _decode_all(
 
     shape = (len(sizes), height, width, 3)
     readable = sorted(sizes)
-    if staging is None:
+    if kept is None:
         x = np.empty(shape, dtype=np.uint8)
         count = _fill(x, _in_threads(read, readable, progress, "decoding pictures"))
         return x[:count], failures
-    staging.mkdir(parents=True, exist_ok=True)
+    kept.folder.mkdir(parents=True, exist_ok=True)
     needed = int(np.prod(shape))
-    free = shutil.disk_usage(staging).free
+    free = shutil.disk_usage(kept.folder).free
     if needed > free:
-        raise InputError(f"{staging} needs {needed / 1e9:.1f} GB for the pictures, {free / 1e9:.1f} GB are free")
-    with atomic_path(staging / "pictures.npy") as partial:
+        raise InputError(f"{kept.folder} needs {needed / 1e9:.1f} GB for the pictures, {free / 1e9:.1f} GB are free")
+    with atomic_path(kept.path("npy")) as partial:
         out = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape)
         count = _fill(out, _in_threads(read, readable, progress, "decoding pictures"))
         out.flush()
         del out
-    index = {"format": STAGE_FORMAT, "key": key, "rows": count, "failures": sorted(failures.items())}
-    write_json(staging / "pictures.json", index)
-    return np.load(staging / "pictures.npy", mmap_mode="r")[:count], failures
+    kept.write_index(ids, failures)
+    return np.load(kept.path("npy"), mmap_mode="r")[:count], failures
 
 
 def _in_threads(work: Callable[[int], Any], items: Sequence[int], progress: Progress, what: str) -> Iterator[list[Any]]:
@@ -231,36 +229,6 @@ def _fill(out: Pixels, parts: Iterator[list[Pixels | None]]) -> int:
                 out[count] = pixels
                 count += 1
     return count
-
-
-def _key(files: Sequence[Any], ids: NDArray[np.str_], size: Size) -> str:
-    """Changes when a file, its time, its length or the wanted size does."""
-    import hashlib
-
-    digest = hashlib.sha256(f"{STAGE_FORMAT} {size} {LARGEST_SIDE} {len(files)}".encode())
-    for file, id in zip(files, ids.tolist(), strict=True):
-        stamp = ""
-        if isinstance(file, Path):
-            try:
-                status = file.stat()
-                stamp = f"{status.st_size} {status.st_mtime_ns}"
-            except OSError:
-                stamp = "missing"
-        digest.update(f"{id}\0{stamp}\n".encode())
-    return digest.hexdigest()
-
-
-def _staged(staging: Path, key: str) -> tuple[Pixels, dict[int, str]] | None:
-    try:
-        index = json.loads((staging / "pictures.json").read_text(encoding="utf-8"))
-        if index["key"] != key:
-            return None
-        x = np.load(staging / "pictures.npy", mmap_mode="r", allow_pickle=False)
-        if len(x) < index["rows"]:
-            return None
-        return x[: index["rows"]], {int(i): str(reason) for i, reason in index["failures"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _reason(error: Exception) -> str:

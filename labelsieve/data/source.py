@@ -42,6 +42,22 @@ def is_path(source: str) -> bool:
     return source not in BUILT_IN and source.partition(":")[0] not in SCHEMES
 
 
+def files_of(source: str) -> list[Path]:
+    """The files that are read in the folder behind cifar10: and the like; none where no folder is named."""
+    scheme = source.partition(":")[0]
+    if scheme == "hf":
+        from labelsieve.data import huggingface
+
+        return huggingface.files(source)
+    if scheme == "webvision":
+        from labelsieve.data import webvision
+
+        return webvision.files(source)
+    from labelsieve.data import cifar
+
+    return cifar.files(source)
+
+
 def load_source(
     source: str,
     *,

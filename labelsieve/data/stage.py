@@ -1,7 +1,8 @@
 """Pictures decoded once and kept as memory-mapped shards: what an epoch then costs is a copy, not a decoding.
 
     DIR/shard-00000.bin     pictures one after the other, uint8 rows of RGB pixels, shorter side `side`
-    DIR/shard-00000.json    height and width of each, what could not be read, and a checksum of the file names
+    DIR/shard-00000.json    height and width of each, what could not be read, and checksums of the files' names, lengths
+                            and times
     DIR/stage.json          samples, side, shard size, decoder
 
 A shard is written under another name and renamed when it is complete, so a staging that was stopped goes on where it
@@ -35,8 +36,10 @@ from labelsieve.data.decode import (
     decode_file,
     grey,
 )
+from labelsieve.data.kept import stamp
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
+from labelsieve.folders import check_free
 from labelsieve.types import IntArray
 
 VERSION = 1
@@ -57,6 +60,8 @@ def stage(
 ) -> Staged:
     """Decode all pictures into shards under `to`; shards that are there already are kept."""
     folder = Path(to)
+    if not (folder / "stage.json").exists():
+        check_free(folder, "stage=", lacking="staged pictures", own=("stage.part",))
     folder.mkdir(parents=True, exist_ok=True)
     size = shard_size or default_shard_size(len(pictures))
     decoder: Decoder = best_decoder() if pictures.decoder == "auto" else pictures.decoder
@@ -71,7 +76,7 @@ def stage(
     jobs = []
     for number, first in enumerate(range(0, len(pictures), size)):
         names = list(pictures.names[first : first + size])
-        if not _complete(folder, number, names):
+        if not _complete(folder, number, names, pictures.root):
             jobs.append((str(folder), number, str(pictures.root), names, pictures.side, decoder))
     workers = usable_cores() if workers is None else workers
     done = len(pictures) - sum(len(job[3]) for job in jobs)
@@ -107,6 +112,7 @@ def _run(jobs: Sequence[tuple[str, int, str, list[str], int, Decoder]], workers:
 def write_shard(folder: str, number: int, root: str, names: list[str], side: int, decoder: Decoder) -> int:
     """One shard; returns how many pictures it holds."""
     shapes, unreadable = [], {}
+    stamps = _stamps(Path(root), names)  # before they are read: a file that changes meanwhile is read again
     data, about = _files(Path(folder), number)
     part = data.with_suffix(".part")
     try:
@@ -126,7 +132,10 @@ def write_shard(folder: str, number: int, root: str, names: list[str], side: int
         free = shutil.disk_usage(folder).free / 1e6
         raise InputError(f"{part}: {problem.strerror}; staging needs {need}, {free:.0f} MB are free there") from problem
     part.replace(data)
-    note = {"names": _checksum(names), "shapes": shapes, "unreadable": unreadable, "bytes": data.stat().st_size}
+    note = {
+        "names": _checksum(names), "files": stamps, "shapes": shapes, "unreadable": unreadable,
+        "bytes": data.stat().st_size,
+    }  # fmt: skip
     written = about.with_suffix(".json.part")
     written.write_text(json.dumps(note))
     written.replace(about)
@@ -141,11 +150,18 @@ def _checksum(names: Sequence[str]) -> int:
     return zlib.crc32("\n".join(names).encode())
 
 
-def _complete(folder: Path, number: int, names: Sequence[str]) -> bool:
+def _stamps(root: Path, names: Sequence[str]) -> int:
+    """Changes when the length of a file does, or when it was written."""
+    return _checksum([str(stamp(root / name)) for name in names])
+
+
+def _complete(folder: Path, number: int, names: Sequence[str], root: Path) -> bool:
+    """Whether a shard is there whole, and made of these files as they are now."""
     data, about = _files(folder, number)
     try:
         note = json.loads(about.read_text())
-        return bool(note["names"] == _checksum(names) and note["bytes"] == data.stat().st_size)
+        whole = note["names"] == _checksum(names) and note["bytes"] == data.stat().st_size
+        return bool(whole and note.get("files") in (None, _stamps(Path(root), names)))
     except (OSError, ValueError, KeyError):
         return False
 

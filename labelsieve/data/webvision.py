@@ -68,6 +68,23 @@ def load(spec: str | Path, *, size: Size = None) -> LabelledData:
     return without(replace(data, x=staged), staged.unreadable)
 
 
+def files(spec: str) -> list[Path]:
+    """What `load` reads: the lists, and the pictures that they name."""
+    folder, options = _options(spec)
+    root = Path(folder)
+    lists = [root / "info" / f"train_filelist_{part}.txt" for part in _parts(options.get("subset", "google"))]
+    every = synsets(root)
+    classes = min(_whole(options.get("classes", str(CLASSES)), "classes"), len(every))
+    pictures = [root / name for path in lists for name in _filelist(path, len(every), classes)[0]]
+    return [root / "info" / "synsets.txt", *lists, *pictures]
+
+
+def _parts(subset: str) -> tuple[str, ...]:
+    if subset not in SUBSETS:
+        raise InputError(f"subset {subset!r}: WebVision has {', '.join(SUBSETS)}")
+    return ("google", "flickr") if subset == "all" else (subset,)
+
+
 def without(data: LabelledData, reasons: dict[int, str]) -> LabelledData:
     """The samples that can be read; the others go to `skipped`, as in every source: no label of theirs is judged."""
     if not reasons:
@@ -90,14 +107,12 @@ def training(
     check: bool = True,
 ) -> LabelledData:
     """Without `check`, files that cannot be read stay in: they show when they are decoded, as grey pictures."""
-    root = Path(folder)
-    if subset not in SUBSETS:
-        raise InputError(f"subset {subset!r}: WebVision has {', '.join(SUBSETS)}")
+    root, parts = Path(folder), _parts(subset)
     every = synsets(root)
     names = every[:classes]
     files: list[str] = []
     codes: list[int] = []
-    for part in ("google", "flickr") if subset == "all" else (subset,):
+    for part in parts:
         some, labels = _filelist(root / "info" / f"train_filelist_{part}.txt", len(every), len(names))
         files += some
         codes += labels

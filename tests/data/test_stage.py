@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import resource
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,23 @@ def test_a_stopped_staging_goes_on(pictures: Pictures, tmp_path: Path, monkeypat
     stage(pictures, folder, workers=1, shard_size=7)
     assert written == [1, 2]
     assert shard_bytes(folder) == shard_bytes(tmp_path / "whole")
+
+
+def test_a_picture_that_was_replaced_is_staged_again(tmp_path: Path) -> None:
+    make(tmp_path / "wv", classes=2, train=8, validation=1, side=20, seed=2)
+    found = training(tmp_path / "wv", side=16, check=False).x
+    before = stage(found, tmp_path / "stage", workers=1, shard_size=4)[5].copy()
+    shutil.copyfile(found.path(9), found.path(5))
+    again = stage(found, tmp_path / "stage", workers=1, shard_size=4)
+    np.testing.assert_array_equal(again[5], again[9])
+    assert not np.array_equal(again[5], before)
+
+
+def test_nothing_is_staged_between_files_of_somebody(pictures: Pictures, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("")
+    with pytest.raises(InputError, match=r"holds letter\.txt and no staged pictures: give stage= a new or an empty"):
+        stage(pictures, tmp_path, workers=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_other_pictures_or_settings_are_not_mixed(pictures: Pictures, tmp_path: Path) -> None:

@@ -293,6 +293,9 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         make(tmp_path / "new", classes=0, side=-1, wrong=1.5)
 
 
-def test_nothing_is_made_over_something(made: Path) -> None:
-    with pytest.raises(InputError, match="info folder already"):
+def test_nothing_is_made_over_something(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds google, ilsvrc12, info and 2 more: give --to a new or an empty folder"):
         make(made, classes=2, train=1, validation=1)
+    (tmp_path / "letter.txt").write_text("")
+    with pytest.raises(InputError, match=r"holds letter\.txt: give --to"):
+        make(tmp_path, classes=2, train=1, validation=1)

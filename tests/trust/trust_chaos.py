@@ -240,10 +240,12 @@ def check(run: Path, samples: int | None = None) -> int:
         elif path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as kept:
                 assert {len(kept[key]) for key in kept.files} != set()
-        elif name == "pictures.npy":
+        elif path.match("staged/pictures-*.npy"):
             np.load(path, mmap_mode="r", allow_pickle=False)
-        elif name == "pictures.json":
+        elif path.match("staged/pictures-*.json"):
             json.loads(path.read_text())
+        elif path.match("staged/pictures-*.csv"):
+            assert path.read_text().startswith("id,bytes,modified\n")
         else:
             raise AssertionError(f"what is {path}?")
     return count

@@ -1,0 +1,145 @@
+"""Pictures that lie under their old names and are others by now: noticed by export, report and review."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.export import export
+from labelsieve.report import replaced
+from labelsieve.report.columns import read_columns
+from labelsieve.report.page import write_report
+from labelsieve.report.replaced import first_replaced
+from labelsieve.report.unchanged import trouble
+from labelsieve.review.desk import Desk
+
+
+def found(run):
+    return trouble(run, read_columns(run / "labels.csv", run.read_summary()["classes"]))
+
+
+def a_picture(path, red):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), (red, 0, 0)).save(path, **({"quality": 95} if path.suffix == ".jpg" else {}))
+
+
+def a_folder(folder, n=6, suffix="png"):
+    for i in range(n):
+        a_picture(folder / "set" / "ab"[i % 2] / f"{i}.{suffix}", 40 * i % 256)
+    return folder / "set"
+
+
+def a_run(runs, folder, source, **settings):
+    data = load_source(str(source), staging=folder / "run" / "staged")
+    return runs.write_run(folder / "run", data, data.y, str(source), **settings)
+
+
+def test_a_picture_that_was_replaced_is_noticed_by_everyone(runs, tmp_path):
+    root = a_folder(tmp_path)
+    run = a_run(runs, tmp_path, root)
+    assert found(run) is None
+    a_picture(root / "a" / "2.png", 200)
+    told = f"{root} changed since {run.path} was begun: the picture of 'a/2.png' was replaced by another one"
+    assert found(run).told == told and not found(run).only_more and not found(run).numbered
+    for target in (tmp_path / "c.csv", tmp_path / "out"):
+        with pytest.raises(InputError, match="was replaced by another one; labels could go to the wrong samples"):
+            export(run, to=target)
+        assert not target.exists()
+    export(run, what="decisions", to=tmp_path / "d.csv")  # needs no source
+    said = []
+    assert told in write_report(run, note=said.append).read_text().partition("</header>")[0].replace("&#x27;", "'")
+    assert said == [told] and Desk(run).warnings()[0] == f"{told}."
+    a_picture(root / "a" / "new.png", 5)
+    assert found(run).told == told  # worse than one that came since
+    (root / "a" / "new.png").unlink()
+    a_picture(root / "a" / "2.png", 80)
+    assert found(run) is None and export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
+
+
+def test_a_file_of_the_same_length_is_noticed(runs, tmp_path):
+    root = a_folder(tmp_path, suffix="bmp")
+    run = a_run(runs, tmp_path, root)
+    lengths = {path.stat().st_size for path in root.glob("*/*.bmp")}
+    a_picture(root / "b" / "1.bmp", 250)
+    assert len(lengths) == 1 and "'b/1.bmp' was replaced" in found(run).told
+    (root / "b" / "1.bmp").write_bytes(b"no picture")
+    assert "'b/1.bmp' was replaced" in found(run).told
+
+
+def test_copies_and_other_ways_to_write_the_same_are_no_other_pictures(runs, tmp_path, monkeypatch):
+    root = a_folder(tmp_path)
+    run = a_run(runs, tmp_path, root)
+    shutil.copytree(root, tmp_path / "copy", copy_function=shutil.copyfile)
+    shutil.rmtree(root)
+    (tmp_path / "copy").rename(root)
+    assert found(run) is None
+    with Image.open(root / "a" / "0.png") as opened:
+        opened.save(root / "a" / "0.png", compress_level=0)
+    assert found(run) is None
+    monkeypatch.setattr(replaced, "decode", None)  # whatever was not touched is not opened
+    os.utime(root / "b" / "3.png", (1, 1))
+    assert "'b/3.png'" in found(run).told or "'a/0.png'" in found(run).told
+
+
+def test_of_many_copies_some_are_opened_and_every_length_is_compared(runs, tmp_path, monkeypatch):
+    root = a_folder(tmp_path, n=40)
+    run = a_run(runs, tmp_path, root)
+    monkeypatch.setattr(replaced, "LOOKED_AT", 4)
+    opened = []
+    monkeypatch.setattr(replaced, "open_checked", lambda path: opened.append(path) or Image.open(path))
+    for path in root.glob("*/*.png"):
+        os.utime(path, (1, 1))
+    assert found(run) is None and len(opened) == 4
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(root / "b" / "17.png")
+    assert "'b/17.png' was replaced" in found(run).told
+
+
+@pytest.mark.parametrize("header", ["path,label", "id,path,label"])
+def test_a_table_of_pictures(runs, tmp_path, header):
+    a_folder(tmp_path)
+    names = [f"set/{'ab'[i % 2]}/{i}.png" for i in range(6)]
+    rows = [f"{'' if header == 'path,label' else f'n{i},'}{name},{'xy'[i % 2]}" for i, name in enumerate(names)]
+    (tmp_path / "list.csv").write_text("\n".join([header, *rows]) + "\n")
+    run = a_run(runs, tmp_path, tmp_path / "list.csv")
+    assert found(run) is None
+    a_picture(tmp_path / names[4], 7)
+    called = names[4] if header == "path,label" else "n4"
+    assert found(run).told.endswith(f"the picture of {called!r} was replaced by another one")
+    with pytest.raises(InputError, match="was replaced by another one"):
+        export(run, to=tmp_path / "c.csv")
+
+
+def test_a_branch_looks_where_its_pictures_are_kept(runs, tmp_path):
+    root = a_folder(tmp_path)
+    run = a_run(runs, tmp_path, root)
+    second = shutil.copytree(run.path, tmp_path / "second", ignore=shutil.ignore_patterns("staged"))
+    branch = type(run)(second)
+    a_picture(root / "a" / "2.png", 200)
+    assert found(branch) is None  # nobody knows
+    branch.update(branch=str(run.path))
+    assert "'a/2.png' was replaced" in found(branch).told
+
+
+def test_where_nothing_is_kept_nothing_is_said(runs, tmp_path):
+    root = a_folder(tmp_path)
+    run = a_run(runs, tmp_path, root)
+    files = [(f"a/{i}.png", str(root / "a" / f"{i}.png")) for i in (0, 2, 4)]
+    a_picture(root / "a" / "2.png", 200)
+    assert first_replaced(run / "staged", files) == "a/2.png"
+    assert first_replaced(run / "staged", [("other", str(root / "a" / "2.png")), ("a/0.png", "gone")]) is None
+    for path in (run / "staged").iterdir():
+        whole = path.read_bytes()
+        for damaged in (b"", b"half", b"id,bytes\n1,2\n", b"id,bytes,modified\na/2.png,x,y\n"):
+            path.write_bytes(damaged)
+            if path.suffix != ".json":
+                assert first_replaced(run / "staged", files) is None
+        path.write_bytes(whole)
+    shutil.rmtree(run / "staged")
+    assert found(run) is None

@@ -1,0 +1,163 @@
+"""Data sets in a folder (cifar10:, webvision:, hf:) that changed since a run, or are gone."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from labelsieve.data.make_webvision import make
+from labelsieve.data.source import files_of, load_source
+from labelsieve.errors import InputError
+from labelsieve.export import export
+from labelsieve.report.columns import read_columns
+from labelsieve.report.page import write_report
+from labelsieve.report.unchanged import trouble
+
+
+def found(run):
+    return trouble(run, read_columns(run / "labels.csv", run.read_summary()["classes"]))
+
+
+def a_run(runs, folder, source, **settings):
+    data = load_source(source, size=settings.get("size"))
+    return runs.write_run(folder / "run", data, data.y, source, **settings)
+
+
+def cifar(folder, seed=0):
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(seed)
+    for i in range(1, 6):
+        rows = rng.integers(0, 256, (4, 3073), dtype=np.uint8)
+        rows[:, 0] = np.arange(4) % 3
+        rows.tofile(folder / f"data_batch_{i}.bin")
+
+
+def hugging_face(folder, texts, labels=("x", "y") * 3):
+    import datasets
+
+    shutil.rmtree(folder, ignore_errors=True)
+    datasets.Dataset.from_dict({"text": texts, "label": list(labels)}).save_to_disk(folder)
+
+
+def refused(run, tmp_path, told):
+    with pytest.raises(InputError, match=rf"changed since .*: {told}; labels could go to the wrong samples"):
+        export(run, to=tmp_path / "c.csv")
+    assert "changed since" in write_report(run).read_text().partition("</header>")[0]
+
+
+def test_cifar_batches(runs, tmp_path):
+    cifar(tmp_path / "c")
+    run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
+    assert found(run) is None
+    assert export(run, to=tmp_path / "first.csv", undecided="keep").rows == 20
+    batch = tmp_path / "c" / "data_batch_3.bin"
+    whole = batch.read_bytes()
+    batch.write_bytes(whole[:-1] + b"\0")
+    assert found(run).numbered
+    refused(run, tmp_path, "its samples, or their order, are not what they were")
+    batch.write_bytes(b"\5" + whole[1:])
+    refused(run, tmp_path, "the label of 'train-00008' was 'airplane' and is 'dog' now")
+    batch.write_bytes(whole + whole)
+    refused(run, tmp_path, "it has 24 samples, and had 20")
+    batch.write_bytes(whole[:-3073])
+    refused(run, tmp_path, "it no longer has the sample 'train-00019'")
+    batch.unlink()
+    refused(run, tmp_path, "no cifar10 in .*")
+    batch.write_bytes(whole)
+    assert found(run) is None
+    (tmp_path / "c").rename(tmp_path / "moved")
+    assert found(run).gone and "is not there any more" in found(run).told
+    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 20  # labels need no pictures
+
+
+def test_files_that_nobody_touched_are_not_read_again(runs, tmp_path, monkeypatch):
+    cifar(tmp_path / "c")
+    run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
+    stages = run.record()["stages"]
+    later = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()
+    run.update(stages={"select": {**stages["select"], "started": later}})
+    monkeypatch.setattr("labelsieve.data.source.load_source", None)
+    assert found(run) is None
+    run.update(stages=stages)
+    with pytest.raises(TypeError):
+        found(run)
+
+
+def test_what_another_version_read_is_compared_by_ids_and_labels(runs, tmp_path):
+    cifar(tmp_path / "c")
+    run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
+    cifar(tmp_path / "c", seed=1)
+    assert found(run) is not None
+    run.update(versions={"labelsieve": "0.0"})
+    assert found(run) is None
+
+
+def test_webvision(runs, tmp_path):
+    root = tmp_path / "wv"
+    make(root, classes=2, train=6, validation=1, side=24)
+    source = f"webvision:{root}?classes=2&side=16"
+    run = a_run(runs, tmp_path, source)
+    assert found(run) is None
+    ids = read_columns(run / "labels.csv", ()).ids.to_pylist()
+    whole = (root / ids[3]).read_bytes()
+    (root / ids[3]).write_bytes((root / ids[4]).read_bytes())
+    refused(run, tmp_path, "its samples, or their order, are not what they were")
+    assert not found(run).numbered  # the others are known by their names
+    (root / ids[3]).unlink()
+    refused(run, tmp_path, f"it no longer has the sample {ids[3]!r}")
+    (root / ids[3]).write_bytes(whole)
+    assert found(run) is None
+    lists = root / "info" / "train_filelist_google.txt"
+    lists.write_text("".join(f"{line[:-1]}{1 - int(line[-1])}\n" for line in lists.read_text().splitlines()))
+    refused(run, tmp_path, f"the label of {ids[0]!r} was .* now")
+    lists.unlink()
+    assert "train_filelist_google.txt" in found(run).told
+
+
+def test_nothing_is_staged_to_look(runs, tmp_path):
+    root = tmp_path / "wv"
+    make(root, classes=2, train=6, validation=1, side=24)
+    run = a_run(runs, tmp_path, f"webvision:{root}?classes=2&stage={tmp_path / 'stage'}&side=16")
+    shutil.rmtree(tmp_path / "stage")
+    assert found(run) is None and not (tmp_path / "stage").exists()
+
+
+def test_a_hugging_face_folder(runs, tmp_path):
+    texts = [f"a text of number {i}" for i in range(6)]
+    hugging_face(tmp_path / "hf", texts)
+    run = a_run(runs, tmp_path, f"hf:{tmp_path / 'hf'}")
+    assert found(run) is None
+    hugging_face(tmp_path / "hf", texts)  # the same once more
+    assert found(run) is None
+    hugging_face(tmp_path / "hf", [*texts[:5], "another text"])
+    assert found(run).numbered
+    refused(run, tmp_path, "its samples, or their order, are not what they were")
+    hugging_face(tmp_path / "hf", texts, ["y", "y", *["x", "y"] * 2])
+    refused(run, tmp_path, "the label of '0' was 'x' and is 'y' now")
+    shutil.rmtree(tmp_path / "hf")
+    assert found(run).gone
+
+
+def test_what_nobody_here_can_read_is_not_asked(runs, tmp_path, monkeypatch):
+    texts = [f"a text of number {i}" for i in range(6)]
+    hugging_face(tmp_path / "hf", texts)
+    run = a_run(runs, tmp_path, f"hf:{tmp_path / 'hf'}")
+    hugging_face(tmp_path / "hf", texts[::-1])
+    monkeypatch.setattr("labelsieve.report.unchanged.find_spec", lambda name: None)
+    assert found(run) is None
+    run.update(data={**run.record()["data"], "source": "hf:some/name?split=train"})
+    assert found(run) is None
+
+
+def test_the_files_of_a_source(tmp_path):
+    cifar(tmp_path / "c")
+    files = files_of(f"cifar10n:{tmp_path / 'c'}?labels=worse")
+    assert [file.name for file in files] == [*(f"data_batch_{i}.bin" for i in range(1, 6)), "CIFAR-10_human.pt"]
+    hugging_face(tmp_path / "hf", list("abcdef"))
+    (tmp_path / "hf" / "cache-1.arrow").write_text("of somebody who works with it")
+    names = {file.name for file in files_of(f"hf:{tmp_path / 'hf'}?label=label")}
+    assert "state.json" in names and "cache-1.arrow" not in names
+    assert files_of("hf:some/name") == []
