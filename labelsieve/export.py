@@ -33,9 +33,9 @@ from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, VERDICTS, IntArray
 
 What = Literal["cleaned", "selected", "suspects", "decisions"]
-Undecided = Literal["auto", "keep", "suggested", "drop"]
+Undecided = Literal["auto", "keep", "likely", "suggested", "drop"]
 WHATS = ("cleaned", "selected", "suspects", "decisions")
-UNDECIDEDS = ("auto", "keep", "suggested", "drop")
+UNDECIDEDS = ("auto", "keep", "likely", "suggested", "drop")
 PARQUET = (".parquet", ".pq")
 # A suggestion is taken that is nearly as likely right as the given label: where the noise is read low, all are read so.
 NEARLY = 0.75
@@ -70,14 +70,17 @@ def corrected(
     suggestions: Mapping[str, float] | None = None,
 ) -> Outcome:
     """Decisions first. For suspects nobody decided on, `undecided` says: keep the given label, take the suggested one
-    or drop the sample. "auto" takes a suggestion unless the given label is clearly likelier right (`suggestions` knows
-    how likely, by id) until the first decision is made; from then on a person has looked, and only what was decided
-    changes."""
+    ("likely": unless the given label is clearly likelier right; `suggestions` knows how likely, by id) or drop the
+    sample. "auto" is "likely" until the first decision is made; from then on a person has looked, and only what was
+    decided changes."""
     open_suspects = columns.suspect() & (state == UNDECIDED)
-    rule, taken = undecided, open_suspects
+    rule, taken, hint = undecided, open_suspects, ""
     if rule == "auto":
-        rule = "keep" if (state != UNDECIDED).any() else "suggested"
-        if rule == "suggested" and suggestions is not None:
+        rule = "keep" if (state != UNDECIDED).any() else "likely"
+        hint = " (--undecided likely takes what the run takes for likelier)" if rule == "keep" else ""
+    if rule == "likely":
+        rule = "suggested"
+        if suggestions is not None:
             rows = np.flatnonzero(open_suspects)
             likely = np.array([suggestions.get(id, 1.0) for id in columns.ids.take(rows).to_pylist()])
             taken = np.zeros(len(open_suspects), dtype=bool)
@@ -90,7 +93,7 @@ def corrected(
         stays = stays & ~open_suspects
     told = {"keep": "kept their given label", "suggested": "took the suggested label", "drop": "were left out"}[rule]
     count, kept = int(open_suspects.sum()), int(np.sum(open_suspects & ~taken))
-    note = f"{count - kept:,} undecided suspects {told}" if count else ""
+    note = f"{count - kept:,} undecided suspects {told}{hint}" if count else ""
     theirs = "kept theirs, which the run takes for likelier right (--undecided suggested changes them too)"
     note += f", {kept:,} {theirs}" if kept else ""
     return Outcome(label, stays, note)
@@ -132,9 +135,9 @@ def export(
     grown = _check_unchanged(folder, columns) if what != "decisions" else ""
     state, decided_label, lines = latest(folder, columns)
     suggestions, reason = read_suggestions(folder / NAME), ""
-    if undecided == "auto" and not (state != UNDECIDED).any():
-        reason = ignorance(summary) or (outdone(summary) if suggestions is not None else "")
-        undecided = "keep" if reason else "auto"  # a model that knows less than the labels suggests nothing
+    if undecided == "auto" and (why := ignorance(summary) or (outdone(summary) if suggestions is not None else "")):
+        undecided = "keep"  # a model that knows less than the labels suggests nothing
+        reason = "" if (state != UNDECIDED).any() else why  # else they are kept because somebody decides
     outcome = corrected(columns, state, decided_label, undecided, suggestions)
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
     if what == "cleaned":
@@ -186,7 +189,7 @@ def export(
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
     notes = []
     if what == "cleaned" and outcome.note:
-        why = f", because {reason} (--undecided suggested takes the suggestions all the same)" if reason else ""
+        why = f", because {reason} (--undecided likely takes suggestions all the same)" if reason else ""
         notes.append(outcome.note + why)
     if what == "selected":
         by_hand = int(np.sum(columns.verdict[rows] != SELECTED))
@@ -295,8 +298,9 @@ def _corrected_table(
     if (at < 0).any():
         lost = columns.id(int(rows[int(np.argmin(at))]))
         raise InputError(f"{source} no longer has the sample {lost!r}: it changed since the run")
-    more = places(pa.array(also, pa.string()), original.row_ids()) if also else np.zeros(0, dtype=np.int64)
-    more = np.setdiff1d(more, [-1, *at.tolist()])
+    # Several rows that were left out may have the same id, or none: each of them stays.
+    more = np.flatnonzero(places(original.row_ids(), pa.array(also, pa.string())) >= 0)
+    more = np.setdiff1d(more, at)
     if len(more):
         has_label = original.label in original.names
         own = (

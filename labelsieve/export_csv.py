@@ -1,17 +1,17 @@
-"""A table as CSV, written the way its source is: the same delimiter, mark at the beginning and ends of lines."""
+"""A table as CSV, written the way its source is: the same code of letters, mark, delimiter and ends of lines."""
 
 from __future__ import annotations
 
-import codecs
 import csv
 import operator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from labelsieve.data.spreadsheet import neutral
-from labelsieve.data.table import delimiter_of
-from labelsieve.files import atomic_writer
+from labelsieve.data.textfile import code_of, delimiter_of
+from labelsieve.errors import InputError
+from labelsieve.files import atomic_path
 
 BATCH = 50_000  # rows at a time
 
@@ -20,27 +20,40 @@ BATCH = 50_000  # rows at a time
 class Dialect:
     delimiter: str = ","
     end: str = "\n"
-    mark: bool = False  # the three bytes by which some programs know UTF-8
+    code: str = "utf-8"  # of the letters
+    mark: bool = False  # the bytes at the beginning by which programs know the code
 
     @classmethod
     def of(cls, source: Path) -> Dialect:
-        with source.open("rb") as file:
+        code = code_of(source)
+        with code.open(source) as file:
             first = file.readline()
-        return cls(delimiter_of(source), "\r\n" if first.endswith(b"\r\n") else "\n", first.startswith(codecs.BOM_UTF8))
+        return cls(delimiter_of(source), "\r\n" if first.endswith("\r\n") else "\n", code.name, code.mark)
 
 
 def write_csv(target: Path, table: Any, *, raw: bool, dialect: Dialect) -> int:
     """Cells that a spreadsheet would run are made harmless, unless `raw`: how many were."""
-    with atomic_writer(target) as file:
-        if dialect.mark:
-            file.write("\ufeff")
-        writer = csv.writer(file, delimiter=dialect.delimiter, lineterminator=dialect.end)
-        header, count = _harmless(table.column_names, raw)
-        writer.writerow(header)
-        for batch in table.to_batches(max_chunksize=BATCH):
-            columns = [_harmless(_texts(column), raw) for column in batch.columns]
-            writer.writerows(zip(*(cells for cells, _ in columns), strict=True))
-            count += sum(changed for _, changed in columns)
+    try:
+        with atomic_path(target) as partial, partial.open("w", encoding=dialect.code, newline="") as file:
+            return _write(file, table, raw, dialect)
+    except UnicodeEncodeError as error:  # a label from elsewhere: never of the source, which is in this code
+        letter = error.object[error.start]
+        raise InputError(
+            f"{target}: Windows-1252, in which the source is written, has no {letter!r}: save the source as UTF-8 and "
+            "export again, or give --to a .parquet file"
+        ) from None
+
+
+def _write(file: IO[str], table: Any, raw: bool, dialect: Dialect) -> int:
+    if dialect.mark:
+        file.write("\ufeff")
+    writer = csv.writer(file, delimiter=dialect.delimiter, lineterminator=dialect.end)
+    header, count = _harmless(table.column_names, raw)
+    writer.writerow(header)
+    for batch in table.to_batches(max_chunksize=BATCH):
+        columns = [_harmless(_texts(column), raw) for column in batch.columns]
+        writer.writerows(zip(*(cells for cells, _ in columns), strict=True))
+        count += sum(changed for _, changed in columns)
     return count
 
 

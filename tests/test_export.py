@@ -112,6 +112,27 @@ def test_a_classifier_that_is_worse_than_the_labels_changes_none(tmp_path):
         assert (done.changed > 0) == changes
         assert ("wrong more often than the labels" in done.note) != changes
     assert export(run, to=tmp_path / "all.csv", undecided="suggested").changed == len(lines)
+    first = {"iteration": 1, "candidates": 100, "selected": 50}  # at a noise of 0.4 it is wrong on 17 of 100
+    run.write_summary(summary | {"noise_ratio": 0.4, "iterations": [first]})
+    done = export(run, to=tmp_path / "much.csv")
+    assert done.changed == 0 and "because the classifier is wrong on about 17 % of the samples" in done.note
+    assert export(run, to=tmp_path / "likely.csv", undecided="likely").changed == len(lines)
+
+
+def test_after_a_decision_the_careful_choice_is_still_there(tmp_path):
+    run = runs.table(tmp_path)
+    first, second, third, *rest = suspects_of(run)
+    lines = [f"{row.id},{row.label},{row.suspicion},{row.suggested}" for row in (first, second, third, *rest)]
+    likely = [1.0, 0.5 * (1 - second.suspicion), *(1.0 for _ in (third, *rest))]
+    table = "\n".join(f"{line},{p}" for line, p in zip(lines, likely, strict=True))
+    (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{table}\n")
+    run.append_decision(third.id, "keep", third.label)
+    done = export(run, to=tmp_path / "decided.csv")
+    assert done.changed == 0 and "kept their given label (--undecided likely takes" in done.note
+    done = export(run, to=tmp_path / "careful.csv", undecided="likely")
+    cleaned = rows_of(tmp_path / "careful.csv")
+    assert done.changed == 1 + len(rest) and cleaned[int(third.id)]["label"] == third.label
+    assert cleaned[int(second.id)]["label"] == second.label  # likelier right
 
 
 def test_selected_suspects_and_decisions(tmp_path):

@@ -6,10 +6,15 @@ import csv
 import importlib.util
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from labelsieve.data.leftout import NO_LABEL
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
+from labelsieve.export_csv import Dialect, write_csv
+from labelsieve.report.columns import read_columns
+from labelsieve.report.unchanged import trouble
 
 _spec = importlib.util.spec_from_file_location("export_csv_runs", Path(__file__).parent / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
@@ -47,3 +52,41 @@ def test_what_is_written_looks_like_its_source(tmp_path, delimiter, end, mark):
     else:
         with pytest.raises(InputError, match=r"a \.csv or \.parquet file"):
             export(run, to=tmp_path / "out.tsv")
+
+
+@pytest.mark.parametrize("code", ["utf-16", "cp1252"])
+def test_a_run_of_a_source_in_another_code(tmp_path, code):
+    """Looked at again, shown and written as it was; empty rows of a spreadsheet stay between the others."""
+    run, source = runs.text(tmp_path, classes=("Süßes", "payment", "praise")), tmp_path / "mails.csv"
+    head, *rest = source.read_text(encoding="utf-8").splitlines()
+    empty = "," * head.count(",")
+    text = "\n".join([head, empty, *rest[:5], empty, *rest[5:], ""])
+    source.write_bytes(text.encode(code))
+    (run / "skipped.csv").write_text(f"id,reason\n,{NO_LABEL}\n,{NO_LABEL}\n")
+    run.update(data={**run.record()["data"], "skipped": 2})
+    runs.as_read(run)
+    columns = read_columns(run / "labels.csv")
+    assert trouble(run, columns) is None
+    done = export(run, to=tmp_path / "out.csv", undecided="keep")
+    assert done.path.read_bytes() == source.read_bytes() and "2 rows that were not judged" in done.note
+    source.write_bytes(text.encode("utf-8"))  # the same rows
+    assert trouble(run, columns) is None
+
+
+@pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "cp1252"])
+def test_letters_are_written_in_the_code_of_the_source(tmp_path, code):
+    source = tmp_path / "t.csv"
+    mark = "\ufeff" if code == "utf-16-be" else ""  # Python writes those of the others itself
+    source.write_bytes(f"{mark}id;label\r\nä;Süß\r\nb;€\r\n".encode(code))
+    table = pa.table({"id": ["ä", "b"], "label": ["Süß", "€"]})
+    assert write_csv(tmp_path / "out.csv", table, raw=False, dialect=Dialect.of(source)) == 0
+    assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
+
+
+def test_a_letter_that_the_code_of_the_source_lacks(tmp_path):
+    (tmp_path / "t.csv").write_bytes("id,label\na,ä\n".encode("cp1252"))
+    (tmp_path / "out.csv").write_text("before")
+    table = pa.table({"id": ["a"], "label": ["čaj"]})
+    with pytest.raises(InputError, match="Windows-1252, in which the source is written, has no 'č': save the source"):
+        write_csv(tmp_path / "out.csv", table, raw=False, dialect=Dialect.of(tmp_path / "t.csv"))
+    assert (tmp_path / "out.csv").read_text() == "before" and len(list(tmp_path.iterdir())) == 2

@@ -14,7 +14,7 @@ def export(
     *,
     what: Literal["cleaned", "selected", "suspects", "decisions"] = "cleaned",
     to: Path | None = None,
-    undecided: Literal["auto", "keep", "suggested", "drop"] = "auto",
+    undecided: Literal["auto", "keep", "likely", "suggested", "drop"] = "auto",
     link: Flag = False,
     raw: Flag = False,
     force: Flag = False,
@@ -34,9 +34,9 @@ def export(
         A .csv or .parquet file (of a .tsv also a .tsv), or a folder (pictures only); default: here, after the source,
         as fruit-cleaned.csv.
     undecided
-        Suspects nobody decided on: keep their label, take the suggested one, or drop them. auto takes the suggestion,
-        unless the given label is clearly likelier right, as long as there are no decisions at all; once there are, and
-        where the run knows too little (less than the labels, a line says so), it keeps them.
+        Suspects nobody decided on: keep their label, take the suggested one (likely: unless the given one is clearly
+        likelier right), or drop them. auto is likely as long as there are no decisions at all; once there are, and
+        where the run knows too little (a line says so), it keeps them.
     link
         Fill the folder with links to the pictures instead of copies.
     raw

@@ -155,7 +155,7 @@ def say_what_would_happen(
         chosen = found["selection_seconds"]
         epochs = found["wanted"]["training_epochs"]
         common.say(
-            f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {len(data.skipped):,} unreadable",
+            f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {len(data.skipped):,} left out",
             *(f"{stage}: {state}" for stage, state in states.items()),
             f"select with {model}: " + ("not measured" if chosen is None else f"at most {duration(chosen)}"),
             f"then train {found['model']} with {training.method}, {epochs} epochs: at most "

@@ -135,6 +135,7 @@ or .parquet with a column for each class and an id."""
             "repeats": self.repeats, "remove_ratio": self.remove_ratio, "protocol": self.protocol,
             "pattern": self.pattern, "size": self.size, "label_column": self.label_column or "label",
             "id_column": self.id_column or "id",
+            "ignore_columns": self.ignored or None,  # runs of earlier versions have none
             "labels": None if self.labels is None else absolute(self.labels),
             "root": None if self.root is None else absolute(self.root),
             "predictions": None if self.predictions is None else absolute(self.predictions),

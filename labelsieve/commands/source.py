@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,8 +37,20 @@ class SourceOptions:
     id_column: str | None = None
     """Name of the column with the samples' ids, where it is not called id."""
 
+    ignore_columns: str | None = None
+    """Names of columns that are no features, with commas between them; one with a comma in it stands in quotes."""
+
+    @property
+    def ignored(self) -> list[str]:
+        """The names in `ignore_columns`, each once, in an order that does not hang on how they were given."""
+        try:
+            cells = next(csv.reader([self.ignore_columns or ""], skipinitialspace=True), [])
+        except csv.Error as problem:
+            raise InputError(f"--ignore-columns {self.ignore_columns!r}: {problem}") from None
+        return sorted({name.strip() for name in cells} - {""})
+
     def as_in(self: Options, settings: Mapping[str, Any]) -> Options:
-        """What was not given as a run's settings have it."""
+        """What was not given as a run's settings have it. What its features are its model knows."""
         found: dict[str, Any] = {}
         for name in ("root", "label_column", "text_column", "id_column"):
             kept = settings.get(name)
@@ -46,13 +59,37 @@ class SourceOptions:
         return replace(self, **found)
 
     def read(self, source: str, **how: Any) -> LabelledData:
-        """`load_source` with these options."""
+        """`load_source` with these options; a person is told what the features of a table are."""
         from labelsieve.data.source import load_source
 
-        return load_source(
+        ignored = self.ignored
+        if ignored and not _has_columns(source):
+            raise InputError(f"--ignore-columns is for tables, {source} has no columns: leave it out")
+        data = load_source(
             source, root=self.root, label_column=self.label_column or "label", text_column=self.text_column,
-            id_column=self.id_column or "id", **how,
+            id_column=self.id_column or "id", ignore_columns=ignored, **how,
         )  # fmt: skip
+        if ignored and data.kind == "pictures":
+            raise InputError(f"--ignore-columns is for features, the samples of {data.name} are pictures: leave it out")
+        if how.get("encoding") is None and how.get("progress") is not None and (told := about_features(data)):
+            how["progress"].note(told, passing=True)
+        return data
+
+
+def _has_columns(source: str) -> bool:
+    from labelsieve.data.source import TABLES, is_path
+
+    return Path(source).suffix.lower() in TABLES if is_path(source) else source.startswith("hf:")
+
+
+def about_features(data: LabelledData) -> str:
+    """Which columns of a table the features are; nothing where it has none, or texts."""
+    from labelsieve.data.columns import some
+
+    encoding = getattr(data.x, "encoding", None)
+    if encoding is None or encoding.text is not None:
+        return ""
+    return f"{data.name}: the features are {some([column.name for column in encoding.columns])}"
 
 
 def check_size(data: LabelledData, size: int | None) -> None:

@@ -3,8 +3,8 @@
 A number column is kept, its gaps filled with the median, and a column of 0 and 1 says where they were; a date is the
 number of its day. A category column becomes one column a level, a gap being a level of its own; of many levels those
 that are too rare to say anything, and the rarest beyond `MOST_LEVELS`, share one. Words that are another one in every
-row are ids, and no features. Labels play no part. What was learnt from one table (`Encoding`) is plain JSON and reads
-the next one the same way.
+row are ids, and no features; so are numbers that count the rows. Labels play no part. What was learnt from one table
+(`Encoding`) is plain JSON and reads the next one the same way.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MOST_LEVELS = 50
 FEW_LEVELS = 10  # of which even the rare ones drown nothing
 LEAST_ROWS = (5, 10)  # of a level that may say something: one in a hundred rows, but no fewer and no more than these
 FEW = 10  # names in one line
+DENSE = 1.5  # a counter's range, for each of its numbers: some rows may be gone
 MOST_WORDS = 20  # for a missing number that are remembered
 FORMS = ("", "text", "comma", *DATES)  # that a column may have
 LARGEST = float(np.finfo(np.float32).max)
@@ -66,7 +67,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
+    """What the features are. Without columns nothing is learnt yet, and `ignored` alone is known."""
+
     columns: tuple[Column, ...] = field(default=())
+    ignored: tuple[str, ...] = ()  # left out by the user's wish; the columns tell a model as much
 
     @property
     def width(self) -> int:
@@ -192,9 +196,13 @@ def _learn_all(table: Any, where: str, commas: bool, note: Note, place: Place) -
 
 def _columns(names: Sequence[str]) -> str:
     """Some names, for the beginning of a line."""
-    few = ", ".join(map(repr, names[:FEW]))
+    return f"column{'s' * (len(names) > 1)} {some(list(map(repr, names)))}"
+
+
+def some(names: Sequence[str]) -> str:
+    """As many as one line has room for."""
     more = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
-    return f"column{'s' * (len(names) > 1)} {few}{more}"
+    return ", ".join(names[:FEW]) + more
 
 
 def _learn(name: str, values: Any, where: str, commas: bool, place: Place) -> Column | None:
@@ -203,6 +211,8 @@ def _learn(name: str, values: Any, where: str, commas: bool, place: Place) -> Co
     if numbers is not None:
         known = _fitting(_finite(numbers, name, where), name, where, place)
         known = known[~np.isnan(known)]
+        if numbers.what == "number" and _count_rows(known):
+            return None
         median = float(np.median(known)) if len(known) else 0.0
         gaps, missing = len(known) < len(numbers.values), numbers.words[:MOST_WORDS]
         form: Form | Literal[""] = "" if numbers.form == "number" else numbers.form
@@ -255,6 +265,13 @@ def _are_ids(values: Any) -> bool:
     if len(filled) <= MOST_LEVELS or pc.any(pc.match_substring_regex(filled, r"\s")).as_py():
         return False
     return bool(pc.count_distinct(filled).as_py() == len(filled))
+
+
+def _count_rows(known: NDArray[np.float64]) -> bool:
+    """Whole numbers, each another one, with few between them that are not there: 1, 2, 3, ... in any order."""
+    if len(known) <= MOST_LEVELS or known.max() - known.min() + 1 > DENSE * len(known):
+        return False
+    return bool(np.all(known == np.floor(known))) and len(np.unique(known)) == len(known)
 
 
 def _finite(numbers: Numbers, name: str, where: str) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve.data.cells import clearly_commas, is_text, read_numbers
-from labelsieve.data.columns import Encoding, Note, Place, by_row, encode_table, silence
+from labelsieve.data.columns import Encoding, Note, Place, by_row, encode_table, silence, some
 from labelsieve.data.text import texts
 from labelsieve.errors import InputError
 from labelsieve.types import Kind
@@ -30,7 +30,11 @@ def read_features(
 
     `commas`: its numbers have decimal commas wherever that is possible, as they have where one column shows it.
     """
+    if encoding is not None and encoding.ignored:
+        table = _without_ignored(table, encoding, where)
     names = table.column_names
+    if encoding is not None and not encoding.columns:
+        encoding = None  # it said what to leave out, and no more
     if encoding is not None:
         text_column = encoding.text
         if text_column is not None and text_column not in names:
@@ -46,6 +50,22 @@ def read_features(
     if encoding is None and len(names) > 1:
         note(f"left out beside the texts of column {text_column}: {_listed(names, but=text_column)}")
     return texts(table.column(text_column).to_pylist(), column=text_column), "text"
+
+
+def _without_ignored(table: Any, encoding: Encoding, where: str) -> Any:
+    names = table.column_names
+    unknown = [repr(name) for name in encoding.ignored if name not in names]
+    if unknown:
+        lacking = " and no column ".join(unknown)
+        raise InputError(
+            f"{where} has no column {lacking} for --ignore-columns: those to choose from are {', '.join(names)[:300]}"
+        )
+    needed = [column.name for column in encoding.columns if column.name in encoding.ignored]
+    if needed:
+        raise InputError(f"--ignore-columns {','.join(needed)}: the model was trained with what it is to leave out")
+    if len(encoding.ignored) == len(names):
+        raise InputError(f"{where}: --ignore-columns leaves no column of features")
+    return table.drop_columns(list(encoding.ignored))
 
 
 def _find_texts(table: Any, where: str, commas: bool, note: Note) -> tuple[str | None, Any]:
@@ -91,6 +111,4 @@ def _measures(values: Any, commas: bool) -> bool:
 
 
 def _listed(names: Sequence[str], *, but: str) -> str:
-    others = [name for name in names if name != but]
-    more = f" and {len(others) - 10} more" if len(others) > 10 else ""
-    return ", ".join(others[:10]) + more
+    return some([name for name in names if name != but])

@@ -15,6 +15,9 @@ from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
+# What cameras and programs write and PIL alone does not read.
+FOREIGN = frozenset((".heic", ".heif", ".avif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw"))
+NO_DECODER = "a format that cannot be read: save as JPEG or PNG"
 NO_TEXT = "its name is not valid UTF-8: rename it"
 
 
@@ -103,4 +106,4 @@ def _pictures_below(folder: Path, root: Path, skipped: list[Skipped], *, deep: b
         elif path.suffix.lower() in EXTENSIONS:
             yield path
         else:
-            skipped.append(Skipped(id, "not a picture file"))
+            skipped.append(Skipped(id, NO_DECODER if path.suffix.lower() in FOREIGN else "not a picture file"))

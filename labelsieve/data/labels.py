@@ -16,6 +16,7 @@ from labelsieve.data.cells import NUMBER
 from labelsieve.data.columns import Place, by_row
 from labelsieve.data.leftout import DROPPED, leave_out
 from labelsieve.data.spreadsheet import neutral, plain
+from labelsieve.data.textfile import check_no_spreadsheet, code_of, delimiter_of
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
@@ -106,15 +107,11 @@ def about_missing(
     )
 
 
-def about_utf8(path: Path) -> InputError:
-    """What is raised for a file that is not in UTF-8, with the line to look at."""
-    try:
-        path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = error.object[: error.start]
-        line = 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
-        return InputError(f"{path} is not in UTF-8, first in line {line}: save it as UTF-8")
-    return InputError(f"{path} is not in UTF-8: save it as UTF-8")
+def about_no_id(path: Path | str, rows: Sequence[int], place: Callable[[int], str]) -> InputError:
+    """What is raised for samples whose ids are empty (`place` names a row)."""
+    what = place(rows[0]).partition(" ")[0]
+    few = ", ".join(place(row).rpartition(" ")[2] for row in rows[:FEW]) + ", ..." * (len(rows) > FEW)
+    return InputError(f"{path}: {len(rows):,} ids are empty ({what}s {few}); fill them in or delete these rows")
 
 
 def about_case(classes: Iterable[Any]) -> str | None:
@@ -132,6 +129,11 @@ def about_case(classes: Iterable[Any]) -> str | None:
 def id_texts(ids: Iterable[Any]) -> list[str]:
     """Ids of any type as they are written down; whoever looks for one has to write it the same way."""
     return [str(id) for id in ids]
+
+
+def is_empty(value: Any) -> bool:
+    """Is nothing written in this cell, or blanks alone?"""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def unique_ids(ids: Iterable[Any], *, where: str, place: Place = by_row) -> NDArray[np.str_]:
@@ -172,6 +174,7 @@ class LabelFile:
     stripped: int = 0  # labels that had blanks at their ends
     dropped: frozenset[str] = frozenset()  # ids of samples to leave out
     others: int = 0  # samples to leave out that it does not name
+    note: str = ""  # on the code of its letters
 
 
 def read_label_file(path: Path | str) -> LabelFile:
@@ -182,9 +185,11 @@ def read_label_file(path: Path | str) -> LabelFile:
     dropped: set[str] = set()
     others: set[str] = set()
     blanks = 0
+    check_no_spreadsheet(path)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(file)
+        code = code_of(path)
+        with code.open(path) as file:
+            rows = csv.reader(file, delimiter=delimiter_of(path))
             header = next(rows, None)
             if header is None:
                 raise InputError(f"{path} is empty: it needs a first line with id,label")
@@ -215,10 +220,8 @@ def read_label_file(path: Path | str) -> LabelFile:
                     true[id] = row[true_at].strip()
     except FileNotFoundError:
         raise InputError(f"{path} is not there") from None
-    except UnicodeDecodeError:
-        raise about_utf8(path) from None
     except csv.Error as error:
-        raise InputError(f"{path} is not a CSV file in UTF-8 ({error})") from None
+        raise InputError(f"{path} is not a CSV file ({error})") from None
     if not labels and not dropped:
         raise InputError(f"{path} holds no labels below its first line")
     if missing:
@@ -230,7 +233,9 @@ def read_label_file(path: Path | str) -> LabelFile:
     partial = decision_at is not None
     given = true if true_at is not None else None
     count = int(others.pop())
-    return LabelFile(path, labels, given, partial=partial, stripped=blanks, dropped=frozenset(dropped), others=count)
+    return LabelFile(
+        path, labels, given, partial=partial, stripped=blanks, dropped=frozenset(dropped), others=count, note=code.note
+    )
 
 
 def with_labels(data: LabelledData, file: LabelFile, same: Same | None = None) -> LabelledData:

@@ -19,6 +19,7 @@ import numpy as np
 from labelsieve.data.conflicts import Same, about_conflicts
 from labelsieve.data.labels import LabelFile, about_case, about_stripped, lacking, with_labels
 from labelsieve.data.leftout import NO_LABEL, about_left_out, leave_out
+from labelsieve.data.textfile import check_no_spreadsheet
 from labelsieve.errors import InputError
 from labelsieve.progress import Overheard, Progress
 from labelsieve.types import LabelledData
@@ -65,6 +66,7 @@ def load_source(
     label_column: str = "label",
     text_column: str | None = None,
     id_column: str = "id",
+    ignore_columns: Sequence[str] = (),
     labelled: bool = True,
     root: Path | None = None,
     size: Size = None,
@@ -74,9 +76,11 @@ def load_source(
 ) -> LabelledData:
     """Samples in input order. `labels` replaces the given labels; `labelled=False` reads samples to predict.
 
-    `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read. What is
-    odd about the samples or their labels is told to `progress`, and in the data's `notes`.
+    `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read, and of
+    `ignore_columns` none is a feature. What is odd about the samples or their labels is told to `progress`, and in the
+    data's `notes`.
     """
+    encoding = _ignoring(encoding, ignore_columns, label_column, text_column, id_column)
     progress = Overheard(progress or Progress(silent=True))
     same = Same() if labelled else None
     # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
@@ -90,6 +94,8 @@ def load_source(
 
     data = read(labelled=needs_labels, progress=progress, same=same)
     if labels is not None:
+        if labels.note:
+            progress.note(labels.note)
         missing = lacking(data, labels)
         if missing and not needs_labels:
             data = _without_any_label(data, missing, read, same, progress)
@@ -107,6 +113,22 @@ def load_source(
             if note is not None:
                 progress.note(note)
     return replace(data, notes=tuple(progress.said))
+
+
+def _ignoring(
+    encoding: Encoding | None, names: Sequence[str], label_column: str, text_column: str | None, id_column: str
+) -> Encoding | None:
+    """How to read columns, less those of these names; what is no feature in any case need not be told."""
+    if not names:
+        return encoding
+    from labelsieve.data.columns import Encoding
+    from labelsieve.data.table import NOT_FEATURES
+
+    needed = [name for name in (label_column, text_column) if name is not None and name in names]
+    if needed:
+        raise InputError(f"--ignore-columns {','.join(needed)}: labels and texts are read from there, name others")
+    ignored = tuple(name for name in dict.fromkeys(names) if name not in (id_column, *NOT_FEATURES))
+    return replace(encoding or Encoding(), ignored=ignored) if ignored else encoding
 
 
 def _without_any_label(
@@ -180,17 +202,19 @@ def _read(
             judged=judged, root=root, size=size, staging=staging, encoding=encoding, progress=progress, same=same,
         )  # fmt: skip
     if path.is_file():
+        check_no_spreadsheet(path)
         raise InputError(f"{source} is no kind of file that can be read: give {KNOWN}")
     raise InputError(f"{source} is not there: give {KNOWN}")
 
 
 def as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
     """How a run's settings have `load_source` read its source."""
-    root = settings.get("root")
+    root, ignored = settings.get("root"), settings.get("ignore_columns")
     return {
         "label_column": str(settings.get("label_column") or "label"), "text_column": settings.get("text_column"),
         "id_column": str(settings.get("id_column") or "id"), "root": Path(root) if root else None,
         "size": settings.get("size"),
+        "ignore_columns": tuple(map(str, ignored)) if isinstance(ignored, list) else (),
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -17,15 +17,18 @@ from labelsieve.data.columns import Encoding, Note, silence
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
     about_missing,
+    about_no_id,
     about_stripped,
-    about_utf8,
     encode,
     first_decimal,
+    id_texts,
+    is_empty,
     stripped,
     unique_ids,
     unlabelled,
 )
 from labelsieve.data.leftout import NO_LABEL, about_left_out, too_many, without_blank
+from labelsieve.data.textfile import Code, code_of, delimiter_of
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from labelsieve.data.conflicts import Same
     from labelsieve.data.pictures import Size
     from labelsieve.types import IntArray
+
+__all__ = ["delimiter_of", "load", "read_table"]
 
 # Never features: `true` would let a model see the answers.
 NOT_FEATURES = ("id", "true")
@@ -59,13 +64,18 @@ def load(
 ) -> LabelledData:
     """A table as samples. `root` is where relative paths of pictures begin (default: the file's folder).
 
-    `labelled` leaves out rows without a label, `judged` those whose text is empty; a prediction has an answer for both.
+    `labelled` leaves out rows without a label, `judged` those whose text is empty; a prediction has an answer for both,
+    unless nothing at all is in a row, not even the id that was asked for.
     """
     progress = progress or Progress(silent=True)
     is_csv = _is_csv(path)
     if encoding is not None and encoding.text is not None:
         text_column = encoding.text
-    table = read_table(path, (label_column, id_column, text_column, *(encoding.commas if encoding else ())))
+    words = (label_column, id_column, text_column, *(encoding.commas if encoding else ()))
+    code = code_of(path) if is_csv else None
+    if code is not None and code.note:
+        progress.note(code.note)
+    table = _read_csv(path, words, code) if code is not None else _read_parquet(path)
     if table.num_rows == 0:
         raise InputError(f"{path} holds no samples below its first line" if is_csv else f"{path} holds no samples")
     names = table.column_names
@@ -76,7 +86,7 @@ def load(
         id=id_column if id_column != "id" else None,
         text=text_column if encoding is None else None,
     )
-    lines = _Lines(path if is_csv else None)
+    lines = _Lines(path, code)
     try:
         y, classes, missing = _labels(table, label_column, path, lines, progress.note if labelled else silence)
     except InputError:
@@ -84,18 +94,21 @@ def load(
             raise
         y, classes, missing = *unlabelled(table.num_rows), []
     everything = table.num_rows
-
-    def all_ids(default: Any) -> NDArray[np.str_]:
-        values = table.column(id_column).to_pylist() if id_column in names else default
-        return unique_ids(values, where=str(path), place=lines.name)
-
-    if not labelled and missing:
-        y, classes, missing = *unlabelled(everything), []
+    named = table.column(id_column).to_pylist() if id_column in names else None
+    if not labelled:
+        empty = _empty_rows(table, named) if named is not None else []
+        y, classes = unlabelled(everything) if set(missing).difference(empty) else (y, classes)
+        missing = empty
     kept = np.setdiff1d(np.arange(everything), missing)
     rest = table.drop_columns([name for name in {label_column, id_column, *NOT_FEATURES} if name in names])
+    if not len(kept):
+        raise InputError(f"{path} holds no samples: its rows are empty")
     if missing:
-        progress.note(about_left_out("a label", missing, lines.name))
+        progress.note(about_left_out("a label" if labelled else "anything in them", missing, lines.name))
         y, rest = y[kept], rest.take(kept)
+
+    def all_ids(default: Any) -> NDArray[np.str_]:
+        return _ids(default if named is None else named, kept, path, lines)
 
     def skipped(ids: NDArray[np.str_]) -> tuple[Skipped, ...]:
         return tuple(Skipped(str(ids[row]), NO_LABEL) for row in missing)
@@ -136,6 +149,26 @@ def load(
     ids = all_ids(range(everything))
     data = LabelledData(x, y, classes, ids[kept], kind, name=path.stem, skipped=skipped(ids))
     return without_blank(data, place, progress.note) if judged else data
+
+
+def _empty_rows(table: Any, ids: Sequence[Any]) -> list[int]:
+    """Rows without an id and with nothing in any other cell, as spreadsheets write between and below others."""
+    nameless = [row for row, id in enumerate(ids) if is_empty(id)]
+    cells = table.take(nameless).to_pylist() if nameless else []
+    return [row for row, found in zip(nameless, cells, strict=True) if all(map(is_empty, found.values()))]
+
+
+def _ids(values: Iterable[Any], kept: IntArray, path: Path, lines: _Lines) -> NDArray[np.str_]:
+    """Every row's id as text. Of a row that is left out it may be anything but the id of one that is kept: an export
+    finds rows by their ids."""
+    texts = id_texts(values)
+    nameless = [row for row in kept.tolist() if is_empty(texts[row])]
+    if len(nameless) > 1:  # one leads to its row as any other does
+        raise about_no_id(path, nameless, lines.name)
+    own = {texts[row] for row in kept.tolist()}
+    checked = [row for row, text in enumerate(texts) if text in own]
+    unique_ids([texts[row] for row in checked], where=str(path), place=lambda at: lines.name(checked[at]))
+    return np.array(texts, dtype=np.str_)
 
 
 def _check_named(path: Path, names: Sequence[str], *, label: str | None, id: str | None, text: str | None) -> None:
@@ -183,21 +216,21 @@ def _labels(
 
 
 class _Lines:
-    """Rows to lines of the file: read again only when there is something to say. Parquet has rows alone."""
+    """Rows to lines of the file: read again only when there is something to say. Parquet, without a code, has rows."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path, code: Code | None) -> None:
+        self.path, self.code = path, code
 
     def name(self, row: int) -> str:
-        if self.path is None:
+        if self.code is None:
             return f"row {row + 1}"
         return f"line {self._starts[row]}"
 
     @cached_property
     def _starts(self) -> list[int]:
-        assert self.path is not None
+        assert self.code is not None
         starts, before = [], 0
-        with _long_cells(), self.path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        with _long_cells(), self.code.open(self.path) as file:
             rows = csv.reader(file, delimiter=delimiter_of(self.path))
             for row in rows:
                 if row:
@@ -216,23 +249,16 @@ def _long_cells() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def delimiter_of(path: Path) -> str:
-    """Tab or semicolon where the first line has no comma but those."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        first = file.readline()
-    return next((mark for mark in (",", "\t", ";") if mark in first), ",")
-
-
 def _is_csv(path: Path) -> bool:
     return path.suffix.lower() not in (".parquet", ".pq")
 
 
-def read_table(path: Path, words: Sequence[str | None] = ()) -> Any:
-    """A CSV or Parquet file as an Arrow table; columns named in `words` are texts, whatever they look like."""
-    return _read_csv(path, words) if _is_csv(path) else _read_parquet(path)
+def read_table(path: Path) -> Any:
+    """A CSV or Parquet file as an Arrow table."""
+    return _read_csv(path, (), code_of(path)) if _is_csv(path) else _read_parquet(path)
 
 
-def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
+def _read_csv(path: Path, words: Sequence[str | None], code: Code) -> Any:
     """A table whose columns `words` are read as they are written, whatever they look like."""
     import pyarrow as pa
     import pyarrow.csv as pc
@@ -241,31 +267,25 @@ def _read_csv(path: Path, words: Sequence[str | None]) -> Any:
         raise InputError(f"{path} is empty")
     try:
         delimiter = delimiter_of(path)
-        with _long_cells(), path.open(newline="", encoding="utf-8-sig") as file:
+        with _long_cells(), code.open(path) as file:
             header = next(csv.reader(file, delimiter=delimiter), [])
         repeated = {name for name in header if header.count(name) > 1}
         if repeated:
             raise InputError(f"{path}, line 1: the column {min(repeated)!r} is there twice")
         as_text = {name: pa.string() for name in (*words, "id", "path", "text", "true") if name is not None}
-        table = pc.read_csv(
+        return pc.read_csv(
             path,
+            read_options=pc.ReadOptions(encoding=code.arrow),
             parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(column_types=as_text, strings_can_be_null=False),
         )
-    except UnicodeDecodeError:
-        raise about_utf8(path) from None
     except (pa.ArrowInvalid, csv.Error) as error:
-        if "UTF8" in str(error):
-            raise about_utf8(path) from None
-        raise InputError(_what_is_wrong(path, error)) from None
-    if any(pa.types.is_binary(column.type) for column in table.columns):  # what Arrow makes of words in another code
-        raise about_utf8(path)
-    return table
+        raise InputError(_what_is_wrong(path, code, error)) from None
 
 
-def _what_is_wrong(path: Path, error: Exception) -> str:
+def _what_is_wrong(path: Path, code: Code, error: Exception) -> str:
     """Arrow counts rows of its own; a person counts lines."""
-    with _long_cells(), path.open(newline="", encoding="utf-8", errors="replace") as file:
+    with _long_cells(), code.open(path) as file:
         rows = csv.reader(file, delimiter=delimiter_of(path))
         try:
             width, before = None, 0

@@ -132,4 +132,9 @@ class SklearnTrainer:
     executor: Any = None
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
-        return run_all(partial(train_and_score_one, self.x, self.estimator, self.classes), jobs, self.executor)
+        from threadpoolctl import threadpool_limits
+
+        # Their products are small: threads of the linear algebra wait for each other longer than they compute, texts
+        # several times as long, and far longer beside other work.
+        with threadpool_limits(1, user_api="blas"):
+            return run_all(partial(train_and_score_one, self.x, self.estimator, self.classes), jobs, self.executor)

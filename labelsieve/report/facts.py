@@ -17,6 +17,9 @@ from labelsieve.selection.state import NOT_JUDGED
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
+MOST_MISTAKES = 1 / 8  # of a classifier whose suggestions are taken unseen (benchmarks/unseen-changes.md)
+MANY_TIMES, MANY_MORE = 1.5, 0.02  # suspects as against wrong labels: where both are exceeded somebody will wonder
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -109,6 +112,21 @@ class Facts:
             second += f", of which about {percent(precision)} are expected to be right"
         return first, second + "."
 
+    def why_so_many(self) -> str:
+        """Why many more samples are suspects than labels are wrong; empty where they are not."""
+        found, ratio = len(self.suspects), self.noise_ratio
+        share = found / max(len(self.columns), 1)
+        if ratio is None or self.ignorance or share < MANY_TIMES * ratio or share < ratio + MANY_MORE:
+            return ""
+        told = "A suspect is a sample whose label was not predicted; where the classifier is weak, many of these labels"
+        if self.likely is None:  # suspicion is no probability that could be summed
+            return f"{told} are right, and the most suspicious stand first."
+        wrong = round(float(np.nansum(self.columns.suspicion[self.suspects])))
+        return (
+            f"{told} are right: about {wrong:,} of the {plural(found, 'suspect')} are expected to be wrong"
+            " (the sum of their suspicions), and the most suspicious stand first."
+        )
+
 
 def trust_of(summary: Mapping[str, Any]) -> str | None:
     return next((entry["trust"] for entry in nested(summary) if isinstance(entry.get("trust"), str)), None)
@@ -123,9 +141,18 @@ def ignorance(summary: Mapping[str, Any]) -> str:
     return WEAK if trust.startswith(WEAK) else ""
 
 
+def first_iteration(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The one that measured the noise; empty where the run has none."""
+    found = summary.get("iterations")
+    return found[0] if isinstance(found, list) and found and isinstance(found[0], Mapping) else {}
+
+
 def unjudged(summary: Mapping[str, Any], classes: Sequence[str]) -> list[int]:
     """Codes of classes whose labels the selection did not judge, where it said so itself."""
-    notes = summary.get("notes")
+    listed = first_iteration(summary).get("unjudged_classes")
+    if isinstance(listed, list):
+        return [code for code in listed if isinstance(code, int) and 0 <= code < len(classes)]
+    notes = summary.get("notes")  # older runs have a note for each class
     said = [str(note) for note in notes if NOT_JUDGED in str(note)] if isinstance(notes, list) else []
     starts = [(f"class {name!r} (", f"class {name} (") for name in classes] if said else []
     return [code for code, start in enumerate(starts) if any(note.startswith(start) for note in said)]
@@ -133,14 +160,18 @@ def unjudged(summary: Mapping[str, Any], classes: Sequence[str]) -> list[int]:
 
 def outdone(summary: Mapping[str, Any]) -> str:
     """Why suggestions should not be taken unseen: what wrong labels do not explain of the disagreement in iteration 1
-    are the classifier's own mistakes, and where these are more, a disagreement speaks against the classifier."""
-    found = summary.get("iterations")
-    first = found[0] if isinstance(found, list) and found and isinstance(found[0], Mapping) else {}
+    are the classifier's own mistakes. Where these are more, a disagreement speaks against the classifier; where they
+    are many, part of them was taken for noise, too."""
+    first = first_iteration(summary)
     ratio, agree, asked = map(number, (summary.get("noise_ratio"), first.get("selected"), first.get("candidates")))
     if ratio is None or ratio >= 1 or agree is None or not asked:
         return ""
     mistakes = 1 - agree / asked / (1 - ratio)
-    return "the classifier is wrong more often than the labels are" if mistakes > ratio else ""
+    if mistakes > ratio:
+        return "the classifier is wrong more often than the labels are"
+    if mistakes > MOST_MISTAKES:
+        return f"the classifier is wrong on about {100 * mistakes:.0f} % of the samples"
+    return ""
 
 
 def read_facts(run: RunFolder) -> Facts:

@@ -16,17 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.conflicts import Groups, Same, conflicting, same_files
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
-from labelsieve.report.source_table import SourceTable, find_source
+from labelsieve.report.source_table import SourceTable, find_source, places
 from labelsieve.report.unchanged import trouble
 from labelsieve.runfolder import RunFolder
-from labelsieve.types import Kind
+from labelsieve.types import Kind, LabelledData
 
 TINY = 64  # pictures up to this side keep every pixel
 GONE, CHANGED = "the source is not there", "the source changed: another sample may have this number now"
 NOT_SHOWN = ("id", "true")  # `true` is for metrics alone
+
+Cells = tuple[tuple[str, str], ...]  # names and what is written there
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Row:
-    cells: tuple[tuple[str, str], ...]
+    cells: Cells
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Samples:
     kind: Kind
     look: Callable[[int], Any]
     notice: str = ""  # what is wrong with all of them, to be said once
+    beside: Callable[[int], dict[str, Any]] | None = None  # the other columns of a text's row
+    same: Callable[[], Groups] | None = None  # rows whose samples are exactly the same; takes a while
 
     def show(self, row: int, *, side: int = 1000) -> Sample:
         try:
@@ -69,13 +74,20 @@ class Samples:
             if isinstance(seen, str):
                 return Text(seen)
             if isinstance(seen, dict):
-                return Row(tuple((str(name), _cell(value)) for name, value in seen.items()))
+                return Row(_cells(seen))
             with seen:
                 return render(seen, side)
         except InputError as problem:
             return Missing(str(problem))
         except Exception as problem:  # a decoder's whatever: one sample that cannot be shown must not stop the page
             return Missing(f"cannot be shown ({type(problem).__name__})")
+
+    def cells(self, row: int) -> Cells:
+        """What else the row of a text says."""
+        try:
+            return _cells(self.beside(row)) if self.beside is not None else ()
+        except InputError:  # the text itself is missing then, which is said
+            return ()
 
     def pixels(self, row: int, side: int = 16) -> NDArray[np.float32] | None:
         """A tiny copy of a picture, for comparing; None where it cannot be read."""
@@ -145,15 +157,16 @@ def _open(run: RunFolder, columns: Columns) -> Samples:
     source, kind = str(data.get("source") or ""), data.get("kind", "table")
     path = find_source(run, source)
     if path is not None and path.is_dir():
-        return Samples("pictures", _from_files(path, columns.id))
+        return _of_files(path, columns.id, len(columns))
+    loaded = Loaded(source if path is None else str(path), settings, columns)
     if path is not None and path.suffix.lower() in TABLES:
-        return _from_table(SourceTable.read(path, settings), columns)
+        return _from_table(SourceTable.read(path, settings), columns, loaded)
     if source == "digits":
         kind = "pictures"
-    return Samples(kind, _from_loader(source if path is None else str(path), settings, columns.id))
+    return Samples(kind, loaded.look, same=loaded.same)
 
 
-def _from_files(root: Path, name: Callable[[int], str]) -> Callable[[int], Any]:
+def _of_files(root: Path, name: Callable[[int], str], n: int) -> Samples:
     from labelsieve.data.pictures import open_checked, safe_path
 
     def look(row: int) -> Any:
@@ -164,10 +177,16 @@ def _from_files(root: Path, name: Callable[[int], str]) -> Callable[[int], Any]:
             raise InputError("the file is no longer there")
         return open_checked(path)
 
-    return look
+    def named(row: int) -> Path | None:
+        try:
+            return safe_path(root, name(row))
+        except InputError:
+            return None
+
+    return Samples("pictures", look, same=lambda: same_files([named(row) for row in range(n)]))
 
 
-def _from_table(source: SourceTable, columns: Columns) -> Samples:
+def _from_table(source: SourceTable, columns: Columns, loaded: Loaded) -> Samples:
     table, names = source.table, source.names
     rows = source.rows_of(columns)
 
@@ -177,31 +196,56 @@ def _from_table(source: SourceTable, columns: Columns) -> Samples:
         return int(rows[row])
 
     if "path" in names and source.text == "text":
-        return Samples("pictures", _from_files(source.root, lambda row: str(table.column("path")[at(row)].as_py())))
-    if source.text in names:
-        return Samples("text", lambda row: str(table.column(source.text)[at(row)].as_py() or ""))
+        return _of_files(source.root, lambda row: str(table.column("path")[at(row)].as_py()), len(columns))
     shown = [name for name in names if name not in (source.label, source.id, *NOT_SHOWN)]
-    return Samples("table", lambda row: {name: table.column(name)[at(row)].as_py() for name in shown})
+    if source.text not in names:
+        return Samples(
+            "table", lambda row: {name: table.column(name)[at(row)].as_py() for name in shown}, same=loaded.same
+        )
+    shown = [name for name in shown if name != source.text]
+
+    def same() -> Groups:
+        texts = table.column(source.text).to_pylist()
+        return _equal([texts[i] or "" if i >= 0 else "" for i in rows.tolist()], "text")
+
+    return Samples(
+        "text",
+        lambda row: str(table.column(source.text)[at(row)].as_py() or ""),
+        beside=lambda row: {name: table.column(name)[at(row)].as_py() for name in shown},
+        same=same,
+    )
 
 
-def _from_loader(source: str, settings: dict[str, Any], name: Callable[[int], str]) -> Callable[[int], Any]:
+def _equal(x: Any, kind: Kind) -> Groups:
+    """Samples that are there more than once: as if every one had a label of its own, which conflicts then."""
+    return conflicting(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind), Same())
+
+
+class Loaded:
     """Sources that are not plain files: loaded whole at the first look, as the run read them, labels aside."""
-    loaded: list[Any] = []
-    place: dict[str, int] = {}  # a run may have left some samples out
-    lock = threading.Lock()
 
-    def look(row: int) -> Any:
-        from PIL import Image
+    def __init__(self, source: str, settings: dict[str, Any], columns: Columns) -> None:
+        self.source, self.settings, self.columns = source, settings, columns
+        self._data: LabelledData | None = None
+        self._place: dict[str, int] = {}  # a run may have left some samples out
+        self._lock = threading.Lock()
 
-        with lock:
-            if not loaded:
+    def data(self) -> LabelledData:
+        with self._lock:
+            if self._data is None:
                 from labelsieve.data.source import as_read, load_source
 
-                if not source:
+                if not self.source:
                     raise InputError("this run does not say where its samples came from")
-                loaded.append(load_source(source, labelled=False, **as_read(settings)))
-                place.update((id, i) for i, id in enumerate(loaded[0].ids.tolist()))
-        data = loaded[0]
+                self._data = load_source(self.source, labelled=False, **as_read(self.settings))
+                self._place.update((id, i) for i, id in enumerate(self._data.ids.tolist()))
+        return self._data
+
+    def look(self, row: int) -> Any:
+        from PIL import Image
+
+        data = self.data()
+        name, place = self.columns.id, self._place
         named = name(0) in place  # else the source has other names for its samples by now, in the order they had
         if row >= len(data) if not named else name(row) not in place:
             raise InputError("the source no longer has this sample")
@@ -216,13 +260,28 @@ def _from_loader(source: str, settings: dict[str, Any], name: Callable[[int], st
         if isinstance(value, str):
             return value
         value = np.asarray(value)
-        if source == "digits":
+        if self.source == "digits":
             return Image.fromarray((255 * (1 - value.reshape(8, 8))).round().astype(np.uint8))
         if data.kind == "pictures":
             return Image.fromarray(np.asarray(value, dtype=np.uint8))
         return {f"x{i}": float(number) for i, number in enumerate(value.ravel())}
 
-    return look
+    def same(self) -> Groups:
+        import pyarrow as pa
+
+        data = self.data()
+        if callable(getattr(data.x, "path", None)):
+            groups = same_files([Path(data.x.path(i)) for i in range(len(data))])
+        else:
+            groups = _equal(data.x, data.kind)
+        # From the source's rows to the run's, which may have left some out.
+        own = places(pa.array(data.ids.tolist(), pa.string()), self.columns.ids)
+        found = ([row for row in own[group].tolist() if row >= 0] for group in groups)
+        return [group for group in found if len(group) > 1]
+
+
+def _cells(seen: dict[str, Any]) -> Cells:
+    return tuple((str(name), _cell(value)) for name, value in seen.items())
 
 
 def _cell(value: object) -> str:

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from labelsieve.data.source import TABLES, is_path
+from labelsieve.decisions import csv_line
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.columns import most_confused
 from labelsieve.report.facts import Facts, number, outdone
 from labelsieve.report.html import Markup, count, el, percent, plural, shorten
+from labelsieve.selection.estimate import WEAK
 from labelsieve.types import VERDICTS
 
 MOST_CLASSES = 25
@@ -45,6 +47,8 @@ def masthead(facts: Facts, *, made: str, version: str, notice: str = "") -> Mark
     first, second = facts.headline()
     brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.title}"), el("span", made), cls="brand")
     parts: list[object] = [brand, el("h1", first), el("p", second, cls="lead")]
+    if why := facts.why_so_many():
+        parts.append(el("p", why))
     if notice:
         parts.append(el("p", el("strong", "The source: "), notice.rstrip(".") + ".", cls="trust", role="alert"))
     if facts.trust:
@@ -169,6 +173,8 @@ def _again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> s
     for name, default in usual.items():
         if settings.get(name) not in (None, "", default):
             words += [f"--{name.replace('_', '-')}", str(settings[name])]
+    if is_table and settings.get("ignore_columns"):
+        words += ["--ignore-columns", csv_line(settings["ignore_columns"])]
     if is_table and data.get("kind") == "pictures":
         words += ["--root", str(settings.get("root") or os.path.dirname(source) or ".")]  # noqa: PTH120
     if settings.get("size") is not None:
@@ -182,6 +188,12 @@ def mistakes(facts: Facts) -> Markup:
     right: list[object] = []
     names = facts.columns.classes
     matrix = facts.transition
+    if facts.ignorance:
+        matrix = None
+        told = f"No matrix is drawn, because {facts.ignorance}: its numbers would say nothing about the labels."
+        parts.append(el("p", told))
+        if facts.ignorance != WEAK:  # then the pairs are chance as well
+            return section("mistakes", "Which class is taken for which", *parts)
     if matrix is not None and len(matrix) > 1:
         all_of_them = len(matrix) <= MOST_CLASSES
         chosen = list(range(len(matrix))) if all_of_them else _confused(facts, matrix)

@@ -13,7 +13,7 @@ import numpy as np
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import id_texts
 from labelsieve.data.source import is_path
-from labelsieve.data.table import delimiter_of
+from labelsieve.data.textfile import Code, code_of, delimiter_of
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
 from labelsieve.runfolder import RunFolder
@@ -58,12 +58,13 @@ class SourceTable:
                 return cls(path, pq.read_table(path), label, Path(root) if root else path.parent, **named)
             except (pa.ArrowInvalid, OSError) as problem:
                 raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        delimiter = delimiter_of(path)
+        code, delimiter = code_of(path), delimiter_of(path)
         parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
-            names = ("id", "path", "text", "true", label, *named.values()) if typed else _header(path, delimiter)
+            names = ("id", "path", "text", "true", label, *named.values()) if typed else _header(path, code, delimiter)
             table = pc.read_csv(
                 path,
+                read_options=pc.ReadOptions(encoding=code.arrow),
                 parse_options=parse,
                 convert_options=pc.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
@@ -113,6 +114,6 @@ def places(ids: Any, among: Any) -> IntArray:
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
+def _header(path: Path, code: Code, delimiter: str) -> list[str]:
+    with code.open(path) as file:
         return next(csv.reader(file, delimiter=delimiter), [])

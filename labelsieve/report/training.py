@@ -43,6 +43,8 @@ def iterations(facts: Facts) -> Markup:
         "expected_precision": "expected precision",
     }
     known = [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
+    if facts.ignorance:
+        del shown["expected_precision"]  # as above, where it is not known either
     columns = [key for key in shown if any(number(entry.get(key)) is not None for entry in known)]
     if not columns:
         return Markup("")
@@ -66,7 +68,7 @@ def theory(facts: Facts) -> Markup:
         return NONE if value is None else percent(value, 1)
 
     def row(name: str, told: str, meaning: str) -> list[object]:
-        expected = number(summary.get(name))
+        expected = None if facts.ignorance else number(summary.get(name))
         return [told, meaning, NONE if expected is None else percent(expected, 1), measured(name)]
 
     rows = [

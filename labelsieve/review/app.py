@@ -72,6 +72,9 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
     def neighbours(request: Request) -> Response:
         return _json(desk.neighbours(_whole(request.path_params, "row", -1)))
 
+    def same(request: Request) -> Response:
+        return _json(desk.same(_whole(request.path_params, "row", -1)))
+
     def picture(request: Request) -> Response:
         row = _whole(request.path_params, "row", -1)
         seen = desk.picture(row, large=request.query_params.get("size") == "large")
@@ -135,6 +138,7 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
         get("/api/where", where),
         get("/api/matrix", matrix),
         get("/api/neighbours/{row}", neighbours),
+        get("/api/same/{row}", same),
         get("/api/picture/{row}", picture),
         post("/api/decide", decide),
         post("/api/accept", accept),

@@ -12,10 +12,11 @@ import numpy as np
 from labelsieve.errors import InputError
 from labelsieve.report.columns import most_confused, pair_counts, read_columns
 from labelsieve.report.facts import ignorance, unjudged
-from labelsieve.report.samples import Missing, Picture, Row, Sample, Text, open_samples
+from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.book import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, Book, Made
 from labelsieve.review.neighbours import Neighbours
 from labelsieve.review.queue import Filter, Queues
+from labelsieve.review.twins import Twins
 from labelsieve.runfolder import RunFolder
 from labelsieve.selection.estimate import WEAK
 from labelsieve.selection.suggestions import NAME, read_suggestions
@@ -24,8 +25,9 @@ from labelsieve.types import VERDICTS
 MOST_ITEMS = 50
 MOST_CLASSES = 24  # of the matrix on the page
 MOST_TEXT = 20_000
-MOST_CELLS = 200
+MOST_CELLS, MOST_CELL = 200, 2000
 LARGE, SMALL = 1000, 160
+PATIENCE = 2.0  # seconds to wait for what is the same, before the page asks again
 
 
 class Desk:
@@ -39,7 +41,8 @@ class Desk:
         self.book = Book(run, self.columns)
         self.queues = Queues(self.columns)
         self.samples = open_samples(run, self.columns)
-        self.neighbours_of = Neighbours(self.columns, self.samples)
+        self.twins = Twins(self.columns, self.samples)
+        self.neighbours_of = Neighbours(self.columns, self.samples, self.twins)
         self.ignorance = ignorance(summary)
         self.unjudged = frozenset(unjudged(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
@@ -92,7 +95,7 @@ class Desk:
         self._exists(row)
         seen: dict[str, Any] = {"kind": "picture"}
         if self.samples.kind != "pictures":
-            seen = content(self.samples.show(row))
+            seen = content(self.samples.show(row), self.samples.cells(row))
         return {
             "row": row,
             "id": columns.id(row),
@@ -139,7 +142,14 @@ class Desk:
         seen: dict[str, Any] = {"kind": "picture"}
         if self.samples.kind != "pictures":
             seen = content(self.samples.show(row))
-        return {"row": row, "id": self.columns.id(row), "content": seen}
+        return {"row": row, "id": self.columns.id(row), "content": seen, **self.twins.about(row)}
+
+    def same(self, row: int) -> dict[str, Any]:
+        """With which labels the very same sample is there elsewhere; `known` is false while that is looked for."""
+        self._exists(row)
+        known = self.twins.known(PATIENCE)
+        others = [other for other in self.twins.of(row) if other != row]
+        return {"row": row, "known": known, "labels": self.twins.labels(others) if others else []}
 
     def matrix(self) -> dict[str, Any]:
         """Suspects by given and suggested class: how many, and how many are left. Only the most confused classes."""
@@ -205,16 +215,20 @@ class Desk:
             raise InputError(f"there is no sample {row}")
 
 
-def content(seen: Sample) -> dict[str, Any]:
-    """A sample that is not a picture, as JSON."""
+def content(seen: Sample, beside: Cells = ()) -> dict[str, Any]:
+    """A sample that is not a picture, as JSON; with what stands `beside` a text."""
     if isinstance(seen, Text):
-        return {"kind": "text", "text": seen.text[:MOST_TEXT], "cut": len(seen.text) > MOST_TEXT}
+        text = {"text": seen.text[:MOST_TEXT], "cut": len(seen.text) > MOST_TEXT}
+        return {"kind": "text", **text, "cells": _cells(beside)}
     if isinstance(seen, Row):
-        cells = [[name, cell[:2000]] for name, cell in seen.cells[:MOST_CELLS]]
-        return {"kind": "row", "cells": cells, "cut": len(seen.cells) > MOST_CELLS}
+        return {"kind": "row", "cells": _cells(seen.cells), "cut": len(seen.cells) > MOST_CELLS}
     if isinstance(seen, Picture):
         return {"kind": "picture"}
     return {"kind": "missing", "reason": seen.reason if isinstance(seen, Missing) else "cannot be shown"}
+
+
+def _cells(cells: Cells) -> list[list[str]]:
+    return [[name, cell[:MOST_CELL]] for name, cell in cells[:MOST_CELLS]]
 
 
 def _number(value: Any) -> float | None:

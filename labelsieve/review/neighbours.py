@@ -1,7 +1,7 @@
 """What the sample looks like beside samples whose labels are trusted: its nearest selected neighbours in a class.
 
 Cheap on purpose: some selected samples of a class (`POOL`), compared by tiny pictures, words or standardised cells.
-They are read once a class, at the first question.
+They are read once a class, at the first question. Texts and rows that are there more than once stand for one.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from numpy.typing import NDArray
 
 from labelsieve.report.columns import Columns
 from labelsieve.report.samples import Row, Samples, Text
+from labelsieve.review.twins import Twins
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
 POOL = 160
+PATIENCE = 10.0  # seconds to wait for what is the same
 REMEMBERED = 200  # classes
 WORDS = 2048  # hashed words a text is described by
 
 
 class Neighbours:
-    def __init__(self, columns: Columns, samples: Samples) -> None:
+    def __init__(self, columns: Columns, samples: Samples, twins: Twins | None = None) -> None:
         self.columns, self.samples = columns, samples
+        self.twins = twins or Twins(columns, samples)
         self._pools: OrderedDict[int, tuple[IntArray, FloatArray]] = OrderedDict()
         self._order: IntArray | None = None
         self._lock = threading.Lock()
@@ -38,6 +41,7 @@ class Neighbours:
         mine = self.describe(row)
         with self._lock:
             rows, features = self._pool(label)
+        rows = self._but(row, rows, label)
         if not len(rows):
             return []
         if mine is None:
@@ -47,6 +51,12 @@ class Neighbours:
         distance[rows == row] = np.inf
         best = np.argsort(distance, kind="stable")[:count]
         return [int(rows[i]) for i in best if math.isfinite(distance[i])]
+
+    def _but(self, row: int, rows: IntArray, label: int) -> IntArray:
+        """The pool with another one of its kind, where there is one, in the place of the sample itself."""
+        columns, twins = self.columns, (i for i in self.twins.of(row) if i != row)
+        others = (i for i in twins if columns.label[i] == label and columns.verdict[i] == SELECTED)
+        return np.where(rows == row, next(others, row), rows)
 
     def describe(self, row: int) -> NDArray[np.float32] | None:
         """A sample as numbers that can be compared; None where it cannot be read."""
@@ -65,6 +75,9 @@ class Neighbours:
             self._pools.move_to_end(label)
             return self._pools[label]
         members = np.flatnonzero((self.columns.label == label) & (self.columns.verdict == SELECTED))
+        # Whether pictures are the same is asked of every file, which may take longer than anybody waits.
+        if self.samples.kind != "pictures" and self.twins.known(PATIENCE):
+            members = self.twins.once(members)
         if len(members) > POOL:
             members = np.sort(np.random.default_rng(label).choice(members, POOL, replace=False))
         described = [(row, features) for row in members.tolist() if (features := self.describe(row)) is not None]

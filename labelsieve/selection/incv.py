@@ -44,6 +44,7 @@ from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray,
 Steps = Generator[list[Job], list[Scores], JudgedSelection]
 # Protocol "auto" stops when an iteration selected less than this share of all samples.
 WORTH_AN_ITERATION = 0.005
+NAMED = 5  # classes in a note that is about many
 
 
 def halves(
@@ -214,10 +215,9 @@ def measured(
     if again is not None:
         state, told["selector"] = best_of_both(state, scored, answers, again, given, estimate)
     state = with_measured_noise(with_judgement(state, given, estimate), estimate, settings)
-    for code in np.unique(given[state.unjudged]).tolist():
-        named, labels_of_it = names[code] if names is not None else code, int(np.sum(given == code))
-        note = f"class {named!r} ({labels_of_it} labels) is hardly ever predicted: {NOT_JUDGED}, and stay"
-        state = replace(state, notes=(*state.notes, note))
+    if unjudged := np.unique(given[state.unjudged]).tolist():
+        told["unjudged_classes"] = unjudged  # the note names a few of them, the pages want them all
+        state = replace(state, notes=(*state.notes, about_unjudged(unjudged, given, names)))
     if unmixes:
         note = "mistakes prefer some classes: what was predicted is corrected for it before it selects"
         state = replace(state, notes=(*state.notes, note))
@@ -411,13 +411,42 @@ def with_history(
     if settings.protocol == "auto":
         history["expected_precision"] = min(state.precision_cap, state.right / max(1, len(chosen)))
     notes, stopped = list(state.notes), state.stopped
-    for code in history["unseen_classes"] if k == 1 else ():
-        named = names[code] if names is not None else code
-        notes.append(f"class {named!r} is too rare for both halves: its samples stay candidates in iteration {k}")
+    if history["unseen_classes"] and k == 1:
+        notes.append(about_unseen(history["unseen_classes"], given, names))
     if settings.protocol == "auto" and k < settings.n_iterations and new < WORTH_AN_ITERATION * n:
         stopped = True
         notes.append(f"stopped after iteration {k}: it selected {new} of {n} samples, a further one would add less")
     return replace(state, history=(*state.history, history), notes=tuple(notes), stopped=stopped)
+
+
+def about_unjudged(codes: Sequence[int], given: IntArray, names: Sequence[Any] | None) -> str:
+    """One sentence, however many classes it is about: a line a class would bury all other notes."""
+    if len(codes) > 1:
+        few = some(codes, given, names)
+        return f"{len(codes)} classes are hardly ever predicted, so their labels are not judged, and stay: {few}"
+    named = names[codes[0]] if names is not None else codes[0]
+    count = int(np.sum(given == codes[0]))
+    return f"class {named!r} ({count} labels) is hardly ever predicted: {NOT_JUDGED}, and stay"
+
+
+def about_unseen(codes: Sequence[int], given: IntArray, names: Sequence[Any] | None) -> str:
+    """Likewise."""
+    rare, stay = "too rare for both halves", "samples stay candidates in iteration 1"
+    if len(codes) > 1:
+        return f"{len(codes)} classes are {rare}, so their {stay}: {some(codes, given, names)}"
+    named = names[codes[0]] if names is not None else codes[0]
+    return f"class {named!r} is {rare}: its {stay}"
+
+
+def some(codes: Sequence[int], given: IntArray, names: Sequence[Any] | None) -> str:
+    """The classes with the most labels, and how many more there are."""
+    counts = np.bincount(given, minlength=max(codes) + 1).tolist()
+    listed = []
+    for code in sorted(codes, key=lambda code: (-counts[code], code))[:NAMED]:
+        named = names[code] if names is not None else code
+        listed.append(f"{named!r} ({counts[code]} label{'s' * (counts[code] != 1)})")
+    more = f" and {len(codes) - NAMED} more" if len(codes) > NAMED else ""
+    return ", ".join(listed) + more
 
 
 def check_labels(labels: Any, classes: int) -> IntArray:

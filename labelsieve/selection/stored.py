@@ -60,6 +60,13 @@ class WrongLabels:
     trust: str
     """One sentence on how far to trust the numbers."""
 
+    def __str__(self) -> str:
+        low, high = self.noise_interval
+        return (
+            f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {100 * self.noise_ratio:.1f} %"
+            f" ({100 * low:.1f} to {100 * high:.1f} %), {self.trust}"
+        )
+
 
 @dataclass(frozen=True)
 class StoredPredictions:

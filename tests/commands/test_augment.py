@@ -68,7 +68,7 @@ def test_the_papers_protocol_mirrors(here: Path, capsys: pytest.CaptureFixture[s
 def test_what_cannot_be(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("run sides.npz --augment flip --out a".split()) == 2
     assert "--augment 'flip' is not known: choose auto, mirror, shift, none" in capsys.readouterr().err
-    (here / "t.csv").write_text("a,label\n" + "\n".join(f"{i},{'xy'[i % 2]}" for i in range(60)))
+    (here / "t.csv").write_text("a,label\n" + "\n".join(f"{i % 9},{'xy'[i % 2]}" for i in range(60)))
     capsys.readouterr()
     assert run("run t.csv --augment shift --out c".split()) == 2
     assert "--augment shift is for pictures, these samples are rows of a table" in capsys.readouterr().err

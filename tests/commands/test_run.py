@@ -176,6 +176,16 @@ def test_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert "select with forest: at most" in words and "train mlp with incv-coteaching, 60 epochs: at most" in words
 
 
+def test_dry_run_calls_what_is_left_out_as_the_run_does(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv", n=60)
+    with (here / "t.csv").open("a") as file:
+        file.write(",,,\n,,,\n")
+    assert run("run t.csv --out run --dry-run".split()) == 0
+    assert "t: 60 samples of 2 classes, 2 left out\n" in capsys.readouterr().out
+    assert run("select t.csv --out run --model logistic --iterations 1".split()) == 0
+    assert "60 samples" in (words := capsys.readouterr().out) and ", 2 left out (skipped.csv)" in words
+
+
 def test_dry_run_times_what_the_run_would_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     np.savez(here / "p.npz", x=rng.integers(0, 255, (40, 32, 32, 3), dtype=np.uint8), y=np.arange(40) % 2)

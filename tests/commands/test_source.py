@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from labelsieve.cli import make_app, run
 from labelsieve.commands.source import SourceOptions, absolute_source, check_size
 from labelsieve.data.make_webvision import make
+from labelsieve.data.source import as_read
 from labelsieve.errors import InputError
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import LabelledData
@@ -31,7 +33,7 @@ def ids_of(path: Path) -> list[str]:
 @pytest.mark.parametrize("command", ["select", "run", "plan", "corrupt", "predict"])
 def test_five_commands_have_the_same_ones(command: str) -> None:
     names = {argument.name for argument in make_app()[command].assemble_argument_collection()}
-    assert {"--root", "--label-column", "--text-column", "--id-column"} <= names
+    assert {"--root", "--label-column", "--text-column", "--id-column", "--ignore-columns"} <= names
 
 
 def test_what_is_not_given_is_as_in_a_run() -> None:
@@ -53,8 +55,99 @@ def test_predict_reads_new_rows_as_the_run_read_its_own(here: Path, capsys: pyte
     assert run("predict run other.csv --to q.csv --id-column number".split()) == 0
     assert ids_of(here / "q.csv") == ["n1", "n2"]
     capsys.readouterr()
-    assert run("predict run other.csv --to r.csv".split()) == 2
+    assert run("predict run other.csv --to r.csv".split()) == 0
+    assert ids_of(here / "r.csv") == ["0", "1"]
+    told = "other.csv has no column 'key', which held the ids in the run: its ids are row numbers, from 0\n"
+    assert told in capsys.readouterr().err
+    (here / "named.csv").write_text("id,x\n1,0.1\n0,5.2\n")
+    assert run("predict run named.csv --to s.csv".split()) == 0
+    assert ids_of(here / "s.csv") == ["1", "0"] and "its ids are its column id\n" in capsys.readouterr().err
+    assert run("predict run other.csv --to v.csv --id-column key".split()) == 2
     assert "no column 'key' for --id-column" in capsys.readouterr().err
+    assert run("predict run new.csv --id-column key --to u.csv --score".split()) == 2
+    assert "no column 'kind'" in capsys.readouterr().err
+
+
+def table(path: Path, n: int = 80) -> list[str]:
+    """One column that tells the classes, a number of each row, one of nothing; with a comma in its name."""
+    rng = np.random.default_rng(0)
+    rows = [f"{i + 1:05},{rng.normal(5 * (i % 2)):.3f},{rng.normal():.3f},{'ab'[i % 2]}" for i in range(n)]
+    path.write_text("\n".join(['customer_id,x,"noise, or so",label', *rows]))
+    return rows
+
+
+QUICK = "--model logistic --iterations 1 --train-epochs 2 --out run"
+
+
+def test_a_run_without_ids_takes_rows_by_number(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv")
+    assert run(f"run t.csv {QUICK}".split()) == 0
+    told = capsys.readouterr().err
+    assert told.count("t: the features are x, noise, or so\n") == 1
+    assert told.count("column customer_id is left out: it differs in every row, as ids do") == 1
+    (here / "new.csv").write_text('x,"noise, or so"\n0.1,0\n5.2,0\n')
+    assert run("predict run new.csv".split()) == 0
+    assert ids_of(here / "predictions.csv") == ["0", "1"]
+    told = capsys.readouterr().err
+    assert "the ids of new.csv are row numbers, from 0\n" in told and "features" not in told
+
+
+def test_columns_are_left_out_for_good(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv")
+    line = ["run", "t.csv", *QUICK.split()]
+    assert run([*line, "--ignore-columns", 'x, "noise, or so"']) == 2
+    assert "no columns of features" in capsys.readouterr().err
+    assert run([*line, "--ignore-columns", 'nix,"noise, or so",nada']) == 2
+    assert "no column 'nada' and no column 'nix' for --ignore-columns" in capsys.readouterr().err
+    ignoring = [*line, "--ignore-columns", 'customer_id,"noise, or so"']
+    assert run(ignoring) == 0
+    assert "t: the features are x\n" in capsys.readouterr().err
+    assert RunFolder("run").record()["settings"]["ignore_columns"] == ["customer_id", "noise, or so"]
+    assert run(line) == 2
+    assert "ignore_columns was ['customer_id', 'noise, or so'], now not set" in capsys.readouterr().err
+    assert run([*line, "--ignore-columns", '"noise, or so", customer_id']) == 0  # in another order
+    for again in ("train run --out other --train-epochs 1", "report run", "export run"):
+        assert run(again.split()) == 0
+        told = capsys.readouterr()
+        assert "not what they were" not in told.err + told.out
+    (here / "new.csv").write_text("x\n0.1\n5.2\n")
+    assert run("predict run new.csv --to p.csv".split()) == 0
+    assert run("predict run new.csv --to q.csv --ignore-columns x".split()) == 2
+    assert "--ignore-columns x: the model was trained with" in capsys.readouterr().err
+
+
+def test_a_run_of_before_there_were_ignored_columns_goes_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv")
+    line = "select t.csv --model logistic --iterations 1 --out run --json"
+    assert run(line.split()) == 0
+    record = json.loads((here / "run" / "run.json").read_text())
+    for settings in (record["settings"], record["stages"]["select"]["settings"]):
+        assert settings.pop("ignore_columns") is None
+    (here / "run" / "run.json").write_text(json.dumps(record))
+    capsys.readouterr()
+    assert run(line.split()) == 0
+    assert json.loads(capsys.readouterr().out)["resumed"] == "done"
+    assert run([*line.split(), "--ignore-columns", "x"]) == 2
+    assert "ignore_columns was not set, now ['x']" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", [{}, {"ignore_columns": None}, {"ignore_columns": 3}, {"ignore_columns": "ab"}])
+def test_a_record_that_names_no_columns_ignores_none(settings: dict[str, object]) -> None:
+    assert as_read(settings)["ignore_columns"] == ()
+    assert as_read({"ignore_columns": ["b", 3]})["ignore_columns"] == ("b", "3")
+
+
+def test_ignored_columns_of_what_has_none_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["select", "digits", "--out", "run", "--ignore-columns", "a\rb"]) == 2
+    assert "--ignore-columns 'a\\rb': new-line character" in capsys.readouterr().err
+    assert run("select digits --ignore-columns a --out run".split()) == 2
+    assert "--ignore-columns is for tables, digits has no columns" in capsys.readouterr().err
+    rng = np.random.default_rng(0)
+    for i in range(4):
+        Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(here / f"{i}.png")
+    (here / "p.csv").write_text("path,a,label\n" + "".join(f"{i}.png,1,{'xy'[i % 2]}\n" for i in range(4)))
+    assert run("corrupt p.csv --ignore-columns a --out l.csv".split()) == 2
+    assert "--ignore-columns is for features, the samples of p are pictures" in capsys.readouterr().err
 
 
 def test_the_advised_text_column_is_there_to_be_given(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

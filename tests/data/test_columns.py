@@ -94,6 +94,41 @@ def test_ids_are_no_features(tmp_path: Path) -> None:
         load(tmp_path / "w.csv", [row.partition(",")[2] for row in rows])
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"{i + 1:05}" for i in range(60)],
+        [str(900 - i * 7 % 60) for i in range(60)],  # shuffled
+        [str(i + i // 2) for i in range(60)],  # every third row is gone
+        [*(str(i) for i in range(58)), "", ""],
+    ],
+)
+def test_numbers_that_count_the_rows_are_no_features(tmp_path: Path, cells: list[str]) -> None:
+    rows = ["nr,a,label", *(f"{cell},{i % 7},{'xy'[i % 2]}" for i, cell in enumerate(cells))]
+    data, said = load(tmp_path / "t.csv", rows)
+    assert [column.name for column in data.x.encoding.columns] == ["a"] and data.x.shape == (60, 1)
+    assert "column nr is left out: it differs in every row, as ids do\n" in said
+    new, _ = load(tmp_path / "n.csv", ["a", "3"], labelled=False, encoding=kept(data))
+    assert np.asarray(new.x).tolist() == [[3]]
+    with pytest.raises(InputError, match="no columns of features: nr differ in every row"):
+        load(tmp_path / "w.csv", [f"{nr},{label}" for nr, _, label in (row.split(",") for row in rows)])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [str(i) for i in range(50)],  # few
+        [str(2 * i) for i in range(60)],  # a range that is hardly half full
+        [str(i % 59) for i in range(60)],  # one is there twice
+        [str(i / 2) for i in range(60)],
+        [f"2024-0{i // 28 + 1}-{i % 28 + 1:02}" for i in range(60)],  # days are counted by nature
+    ],
+)
+def test_other_numbers_stay_features(tmp_path: Path, cells: list[str]) -> None:
+    data, said = load(tmp_path / "t.csv", ["a,label", *(f"{cell},{'xy'[i % 2]}" for i, cell in enumerate(cells))])
+    assert data.x.shape == (len(cells), 1) and "left out" not in said
+
+
 def test_models_of_earlier_versions_are_read(tmp_path: Path) -> None:
     old = [
         {"name": "n", "kind": "number", "median": 3.0, "gaps": True, "levels": [], "others": False},
@@ -201,7 +236,9 @@ def test_large_numbers_that_differ_little_are_told_apart(tmp_path: Path, scale: 
 
 def test_numbers_that_float32_holds_stay_as_they_are(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    rows = [f"{i + 1_000_000},{area:.1f},{draw},{'xy'[i % 2]}" for i, (area, draw) in enumerate(rng.random((60, 2)))]
+    rows = [
+        f"{2 * i + 1_000_000},{area:.1f},{draw},{'xy'[i % 2]}" for i, (area, draw) in enumerate(rng.random((60, 2)))
+    ]
     data, _ = load(tmp_path / "t.csv", ["a,b,c,label", *rows])
     assert [column.origin for column in data.x.encoding.columns] == [0, 0, 0]
 

@@ -112,6 +112,43 @@ def test_all_columns_that_are_not_there_are_named_at_once(tmp_path: Path) -> Non
     )
 
 
+def test_ignored_columns_are_no_features(tmp_path: Path) -> None:
+    columns = {"id": ["5", "6"], "a": ["1", "2"], "b": ["1e999", "3"], "remark": texts(2), "label": ["x", "y"]}
+    with pytest.raises(InputError, match="infinite"):
+        load(tmp_path / "t.csv", columns, ignore_columns=["remark"])
+    data, said = load(tmp_path / "t.csv", columns, ignore_columns=["remark", "b", "id"])
+    assert data.x.shape == (2, 1) and data.ids.tolist() == ["5", "6"] and not said
+    # What a column of text would have decided is not decided by it.
+    data, said = load(tmp_path / "t.csv", {"body": texts(), "notes": texts(), "label": labels()},
+                      ignore_columns=["notes"])  # fmt: skip
+    assert data.x.encoding.text == "body" and "notes" not in said
+
+
+def test_ignored_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    columns = {"a": ["1", "2"], "b": ["1", "2"], "note": ["u", "v"], "label": ["x", "y"]}
+    with pytest.raises(InputError) as refused:
+        load(tmp_path / "t.csv", columns, ignore_columns=["nix", "a", "nada"])
+    assert str(refused.value) == (
+        f"{tmp_path / 't.csv'} has no column 'nix' and no column 'nada' for --ignore-columns: "
+        "those to choose from are a, b, note"
+    )
+    with pytest.raises(InputError, match="--ignore-columns label,note: labels and texts are read from there"):
+        load(tmp_path / "t.csv", columns, text_column="note", ignore_columns=["note", "label"])
+    with pytest.raises(InputError, match="--ignore-columns leaves no column of features"):
+        load(tmp_path / "t.csv", columns, ignore_columns=["a", "b", "note"])
+    trained = load(tmp_path / "t.csv", columns)[0].x.encoding
+    with pytest.raises(InputError, match="--ignore-columns a: the model was trained with"):
+        load(tmp_path / "t.csv", columns, encoding=trained, ignore_columns=["a"])
+
+
+def test_hugging_face_columns_are_ignored_too(tmp_path: Path) -> None:
+    import datasets
+
+    rows = {"a": [1.5, 2.5] * 10, "b": [1.0, 2.0] * 10, "label": ["x", "y"] * 10}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    assert load_source(f"hf:{tmp_path / 'saved'}", ignore_columns=["b"]).x.shape == (20, 1)
+
+
 def test_hugging_face_texts_by_another_name(tmp_path: Path) -> None:
     import datasets
 

@@ -151,6 +151,16 @@ def test_one_that_cannot_be_read_is_named_alone(tmp_path: Path) -> None:
     assert "1 of 3 files cannot be read: black/notes.txt (not a picture file)\n" in lines.getvalue()
 
 
+def test_a_format_of_cameras_is_named_as_one(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    (root / "black" / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    lines = io.StringIO()
+    data = load_source(str(root), progress=Progress(stream=lines))
+    reason = "a format that cannot be read: save as JPEG or PNG"
+    assert dict(data.skipped) == {"black/IMG_1.HEIC": reason}
+    assert f"1 of 3 files cannot be read: black/IMG_1.HEIC ({reason})\n" in lines.getvalue()
+
+
 def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
     two_classes(tmp_path)
     (tmp_path / "nothing").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -231,17 +232,19 @@ def test_bad_tables(tmp_path: Path, text: str, message: str) -> None:
         load_source(write(tmp_path / "t.csv", text))
 
 
-def test_not_utf8_and_unknown_files(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes("label,a\nvét,1\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"t\.csv is not in UTF-8, first in line 2: save it as UTF-8"):
-        load_source(str(tmp_path / "t.csv"))
-    with pytest.raises(InputError, match="not in UTF-8, first in line 2"):
-        read_label_file(tmp_path / "t.csv")
+def test_not_utf8_far_below(tmp_path: Path) -> None:
     many = "".join(f"x{i % 2},city{i % 5},{i}\r\n" for i in range(3000))
     for row in ("x1,Málaga,0", "Málaga,city1,0"):  # beyond what is looked at first, among features and labels
         (tmp_path / "t.csv").write_bytes(f"label,a,b\r\n{many}{row}\r\n{many}".encode("latin-1"))
-        with pytest.raises(InputError, match="not in UTF-8, first in line 3002:"):
+        data = load_source(str(tmp_path / "t.csv"))
+        assert "read as Windows-1252: line 3002 is not UTF-8;" in data.notes[0]
+        assert "Málaga" in (*data.classes, data.x.table.column("a").to_pylist()[3000])
+        (tmp_path / "t.csv").write_bytes(f"label,a,b\r\n{many}{row}\x81\r\n{many}".encode("latin-1"))
+        with pytest.raises(InputError, match="not in UTF-8, first in line 3002, nor in Windows-1252"):
             load_source(str(tmp_path / "t.csv"))
+
+
+def test_unknown_files(tmp_path: Path) -> None:
     (tmp_path / "t.docx").write_bytes(b"")
     with pytest.raises(InputError, match="no kind of file"):
         load_source(str(tmp_path / "t.docx"))
@@ -357,3 +360,46 @@ def test_what_is_odd_about_the_data_stays_with_it(tmp_path, capsys):
     data = load_source(str(path), progress=Progress(silent=True))
     assert any("'n.a.'" in note for note in data.notes) and any("blanks" in note for note in data.notes)
     assert data.classes == ("x", "y") and capsys.readouterr().err == ""
+
+
+# ids
+
+
+LABELLED = "".join(f"m{i};{'xy'[i % 2]};{i};p\n" for i in range(8))
+EMPTY_BETWEEN = "nr;label;a;b\n;;;\nk1;x;2;q\n;;;\n;;5;p\nn/a;;6;p\nn/a;;7;p\n" + LABELLED
+
+
+def test_rows_that_are_left_out_need_no_ids(tmp_path: Path) -> None:
+    data = load_source(write(tmp_path / "t.csv", EMPTY_BETWEEN), id_column="nr")
+    assert data.ids.tolist() == ["k1", *(f"m{i}" for i in range(8))] and data.x.matrix.shape[0] == 9
+    assert [tuple(skipped) for skipped in data.skipped] == [(id, "no label") for id in ("", "", "", "n/a", "n/a")]
+    assert data.notes[0] == "5 rows without a label are left out: lines 2, 4, 5, 6, 7"
+
+
+def test_an_id_leads_to_one_row(tmp_path: Path) -> None:
+    """Also where the other row of this id is left out: an export could not tell them apart."""
+    with pytest.raises(InputError, match=r"the id 'k1' is there twice \(lines 3 and 16\); ids must differ"):
+        load_source(write(tmp_path / "t.csv", EMPTY_BETWEEN + "k1;;2;q\n"), id_column="nr")
+
+
+def test_labels_without_ids_are_named_and_a_single_one_has_the_empty_id(tmp_path: Path) -> None:
+    message = r"t.csv: 2 ids are empty \(lines 3, 5\); fill them in or delete these rows"
+    with pytest.raises(InputError, match=message):
+        load_source(write(tmp_path / "t.csv", "nr;label;a\nk1;x;1\n;y;2\n;;\n  ;x;3\n"), id_column="nr")
+    data = load_source(write(tmp_path / "t.csv", "nr;label;a\nk1;x;1\n;y;2\nk3;x;3\n"), id_column="nr")
+    assert data.ids.tolist() == ["k1", "", "k3"]
+
+
+def test_empty_rows_are_nothing_to_predict_or_to_name_in_a_file_of_labels(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "nr;label;a\nk1;x;1\n;;\nk2;y;2\n;;\nk3;;3\n")
+    lines = io.StringIO()
+    data = load_source(path, id_column="nr", labelled=False, progress=Progress(stream=lines))
+    assert data.ids.tolist() == ["k1", "k2", "k3"] and len(data.skipped) == 2 and set(data.y.tolist()) == {-1}
+    assert "2 rows without anything in them are left out: lines 3, 5\n" in lines.getvalue()
+    labels = read_label_file(write(tmp_path / "labels.csv", "id,label\nk1,y\nk2,x\nk3,x\n"))
+    data = load_source(path, id_column="nr", labels=labels)
+    assert [data.classes[code] for code in data.y] == ["y", "x", "x"]
+    with pytest.raises(InputError, match=r"2 ids are empty \(lines 2, 3\)"):
+        load_source(write(tmp_path / "t.csv", "nr;a\n;1\n;2\n"), id_column="nr", labelled=False)
+    with pytest.raises(InputError, match="holds no samples: its rows are empty"):
+        load_source(write(tmp_path / "t.csv", "nr;a\n;\n"), id_column="nr", labelled=False)

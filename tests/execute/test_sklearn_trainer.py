@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from labelsieve.errors import InputError
 from labelsieve.execute import sklearn_trainer
@@ -154,3 +157,21 @@ def test_what_numpy_says_of_a_classifiers_own_arithmetic_is_not_passed_on(recwar
     x = np.array([[0.7, 0.3], [0.2, 0.8], [0.4, 0.6]])
     (scores,) = SklearnTrainer(x, Invalid(), 2).train_and_score([job([0, 1, 0], [0, 1], [2])])
     assert scores.predicted.tolist() == [1] and not recwarn.list
+
+
+class CountsThreads(LogisticRegression):
+    seen: ClassVar[list[int]] = []
+
+    def fit(self, x: Any, y: Any, sample_weight: Any = None) -> CountsThreads:
+        self.seen.append(max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"))
+        return super().fit(x, y, sample_weight)
+
+
+def test_linear_algebra_has_one_thread_while_it_trains_and_its_own_number_afterwards() -> None:
+    x, y = load_iris(return_X_y=True)
+    half = np.arange(0, 150, 2)
+    with threadpool_limits(2, user_api="blas"):
+        trainer = SklearnTrainer(x, CountsThreads(max_iter=1000), 3)
+        trainer.train_and_score([Job("one", y, half, half + 1, seed=0)])
+        assert CountsThreads.seen == [1]
+        assert all(pool["num_threads"] == 2 for pool in threadpool_info() if pool["user_api"] == "blas")

@@ -242,6 +242,43 @@ def test_labels_that_are_random_are_said_to_be(tmp_path, runs):
     assert "the theory expects" not in html.split("<nav")[0] and "No label is changed by itself" in html
 
 
+@pytest.mark.parametrize(
+    ("trust", "pairs"), [("not distinguishable from random: ...", False), ("the classifier is weak: ...", True)]
+)
+def test_no_matrix_is_drawn_of_numbers_that_say_nothing(tmp_path, runs, trust, pairs):
+    run = runs.text(tmp_path)
+    assert "Estimated transition matrix" in write_report(run).read_text(encoding="utf-8")
+    summary = run.read_summary()
+    summary["iterations"][0] |= {"selected": 9, "expected_precision": 0.987}
+    run.write_summary(summary)
+    html = write_report(run).read_text(encoding="utf-8")
+    assert "98.7\u202f%" in html and "96.4\u202f%" in html
+    summary["iterations"][0]["estimate"]["trust"] = trust
+    run.write_summary(summary)
+    html = write_report(run).read_text(encoding="utf-8")
+    assert "98.7\u202f%" not in html and "96.4\u202f%" not in html
+    assert "Estimated transition matrix" not in html and 'id="mistakes"' in html
+    assert "No matrix is drawn, because the " in html and ("Mistaken most often" in html) == pairs
+
+
+def test_many_more_suspects_than_wrong_labels_are_explained(tmp_path, runs):
+    run = runs.text(tmp_path)
+    assert "A suspect is a sample" not in write_report(run).read_text(encoding="utf-8")
+    run.write_summary(run.read_summary() | {"noise_ratio": 0.1})
+    html = write_report(run).read_text(encoding="utf-8")
+    assert "many of these labels are right, and the most suspicious stand first." in html
+    (run / "suggestions.csv").write_text("id,label,suspicion,suggested,probability\n")  # suspicion is a probability
+    html = write_report(run).read_text(encoding="utf-8")
+    facts = read_facts(run)
+    wrong = round(sum(row.suspicion for row in run.read_labels() if row.suggested))
+    assert f"right: about {wrong} of the {len(facts.suspects)} suspects are expected to be wrong (the sum of" in html
+    assert html.index("About 10\u202f%") < html.index("A suspect is a sample") < html.index("How far to trust this")
+    summary = run.read_summary()
+    summary["iterations"][0]["estimate"]["trust"] = "not distinguishable from random: ..."
+    run.write_summary(summary)
+    assert "A suspect is a sample" not in write_report(run).read_text(encoding="utf-8")
+
+
 def test_many_classes_show_the_most_confused_ones(tmp_path):
     run = RunFolder(tmp_path)
     run.update(settings={})

@@ -15,7 +15,17 @@ from labelsieve.runfolder import RunFolder
 
 HOST = "127.0.0.1:8765"
 TOKEN = "a-good-token"
-PATHS = ("/", "/page/page.js", "/api/start", "/api/items", "/api/picture/0", "/api/neighbours/0", "/favicon.ico", "/x")
+PATHS = (
+    "/",
+    "/page/page.js",
+    "/api/start",
+    "/api/items",
+    "/api/picture/0",
+    "/api/neighbours/0",
+    "/api/same/0",
+    "/favicon.ico",
+    "/x",
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +74,14 @@ def test_labels_that_were_not_judged_have_no_percentage(runs, tmp_path):
     desk = Desk(run)
     judged = {desk.columns.classes[item["given"]]: item["judged"] for item in map(desk.item, range(16))}
     assert judged == {"circle": True, "square": True, "triangle": True, "star": False}
+
+
+def test_classes_that_a_note_does_not_name_are_known_as_not_judged(runs, tmp_path):
+    run = runs.pictures(tmp_path, n=16)
+    summary = run.read_summary()
+    summary["iterations"][0]["unjudged_classes"] = [1, 3, 99, "x"]
+    run.write_summary(summary | {"notes": ["4 classes are hardly ever predicted, so their labels are not judged"]})
+    assert Desk(run).unjudged == {1, 3}
 
 
 def test_a_source_that_changed_or_went_is_told_before_the_first_sample(runs, tmp_path):

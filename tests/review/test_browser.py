@@ -292,6 +292,44 @@ def test_hostile_names_stay_text(runs, tmp_path, serve, visit):
     assert not page.title().startswith("ran") and page.trouble == []
 
 
+def test_a_text_shows_its_other_columns_and_where_it_has_another_label(runs, tmp_path, serve, visit, accessible):
+    """Hostile names and cells among them; each different text once among the neighbours."""
+    run = runs.text(tmp_path, classes=HOSTILE)
+    source = tmp_path / "mails.csv"
+    with source.open(newline="") as file:
+        head, *rows = csv.reader(file)
+    for row in rows[::2]:
+        row[2], row[3] = f"{HOSTILE[1]} again and again", HOSTILE[0]
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([[*head[:3], HOSTILE[1], "note"], *([*row, ""] for row in rows)])
+    labels = {row.id: row.label for row in run.read_labels()}
+    server = serve(run)
+    page = visit(server.address)
+    while int(now(page).removeprefix("mail-")) % 2:
+        moves(page, "Space")
+    page.wait_for_selector("#same:visible")
+    own = labels[now(page)]
+    everywhere = [labels[row[0]] for row in rows[::2]]
+    said = page.locator("#same").text_content()
+    assert said.startswith("The very same text occurs elsewhere with another label: ")
+    assert all(f"{name} ({everywhere.count(name) - (name == own)})" in said for name in set(everywhere))
+    assert page.locator(".cells dt").all_text_contents() == [HOSTILE[1], "note"]
+    assert page.locator(".cells dd").all_text_contents() == [HOSTILE[0], "–"]
+    page.wait_for_selector("#neighbours li")
+    for i in range(page.locator("#neighbours ul").count()):
+        shown = page.locator("#neighbours ul").nth(i).locator("li").all_text_contents()
+        assert len(shown) == len(set(shown)) and sum("again and again" in text for text in shown) == 1
+        (text,) = [text for text in shown if "again and again" in text]
+        assert text.startswith("30 times: ") and all(f"{n} ({everywhere.count(n)})" in text for n in set(everywhere))
+    accessible(page)
+    while not int(now(page).removeprefix("mail-")) % 2:
+        moves(page, "Space")
+    settled(page)
+    assert not page.locator("#same").is_visible()
+    assert page.locator("img").count() == 0 and page.locator("script").count() == 3
+    assert not page.title().startswith("ran") and page.trouble == []
+
+
 def test_the_json_cannot_become_a_page(runs, tmp_path, serve, browser):
     run = runs.text(tmp_path, classes=HOSTILE)
     server = serve(run)

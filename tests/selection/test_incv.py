@@ -413,5 +413,36 @@ def test_labels_of_a_class_too_rare_to_be_predicted_are_not_judged():
     assert np.isnan(selection.suggested_probability[rare]).all() and not selection.doubted(labels)[rare].any()
     assert selection.doubted(labels)[:80].all()
     assert selection.suspicion[:80].min() > selection.suspicion[rare].max()
-    assert any("class 'd' (12 labels) is hardly ever predicted" in note for note in selection.notes)
+    assert any(
+        "class 'd' (12 labels) is hardly ever predicted: its labels are not judged" in n for n in selection.notes
+    )
+    assert selection.history[0]["unjudged_classes"] == [3]
     assert selection.expected_precision > 0.95
+
+
+def test_many_classes_that_are_never_predicted_are_one_note_after_how_far_to_trust():
+    sizes = [12, 3, 5, 2, 9, 4, 7]
+    truth = np.r_[np.arange(400) % 3, np.repeat(np.arange(3, 10), sizes)]
+    labels = truth.copy()
+    labels[:80] = (labels[:80] + 1) % 3
+    trainer = Scripted(np.where(truth > 2, np.arange(len(truth)) % 3, truth), 10)
+    selection = drive(incv_steps(labels, 10, seed=0, names=list("abcdefghij")), trainer)
+    (note,) = [note for note in selection.notes if "hardly ever predicted" in note]
+    assert note == (
+        "7 classes are hardly ever predicted, so their labels are not judged, and stay:"
+        " 'd' (12 labels), 'h' (9 labels), 'j' (7 labels), 'f' (5 labels), 'i' (4 labels) and 2 more"
+    )
+    assert selection.history[0]["unjudged_classes"] == list(range(3, 10))
+    assert selection.notes[0].startswith("noise ratio") and note not in selection.notes[:1]
+
+
+def test_many_classes_too_rare_for_both_halves_are_one_note():
+    truth = np.array([0, 1] * 20 + [2, 3])
+    settings = INCVSettings(protocol="paper", pattern="symmetric", n_iterations=1)
+    trainer = Scripted(np.where(truth > 1, 0, truth), 4)
+    selection = drive(incv_steps(truth, 4, settings=settings, seed=0, names=list("abcd")), trainer)
+    (note,) = [note for note in selection.notes if "too rare" in note]
+    assert note == (
+        "2 classes are too rare for both halves, so their samples stay candidates in iteration 1:"
+        " 'c' (1 label), 'd' (1 label)"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,12 @@ def test_as_many_are_flagged_as_the_noise_ratio_says_even_where_none_is_likelier
     found = find_wrong_labels(given, probs)
     assert found.wrong[(found.suspicion > 0.5) & ~select_clean(given, probs)].all()
     assert 0 < found.wrong.sum() <= max(found.noise_ratio * len(given) + 1, np.sum(found.suspicion > 0.5))
+
+
+def test_printed_it_is_one_line() -> None:
+    _, given, probs = predictions("symmetric", 0.3)
+    said = r"[\d,]+ of 4,000 labels flagged; noise \d\d\.\d % \([\d.]+ to [\d.]+ %\), \w+: .*"
+    assert re.fullmatch(said, str(find_wrong_labels(given, probs)))
 
 
 def test_clean_labels_stay_clean() -> None:

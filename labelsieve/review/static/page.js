@@ -67,6 +67,7 @@
     if (item) {
       Show.item(item, state.names, state.judged);
       beside(item);
+      twins(item);
       lookAhead(at);
     } else {
       Show.end(state.total, state.name);
@@ -81,6 +82,15 @@
     Talk.get(`/api/neighbours/${item.row}`).then((answer) => {
       if (state.current && state.current.row === answer.row) Show.neighbours(answer.groups, state.names, state.kind);
     }).catch(() => { /* only a help: its absence says enough */ });
+  }
+
+  // Until the server knows, it is asked again, as long as the sample is looked at.
+  function twins(item, tries = 30) {
+    Talk.get(`/api/same/${item.row}`).then((answer) => {
+      if (state.current !== item) return;
+      if (answer.known) Show.same(item, answer.labels, state.names, state.kind);
+      else if (tries) setTimeout(() => { if (state.current === item) twins(item, tries - 1); }, 1000);
+    }).catch(() => { /* as above */ });
   }
 
   function lookAhead(at) {

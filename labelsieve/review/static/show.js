@@ -26,13 +26,19 @@ const Show = (() => {
     return image;
   }
 
+  // What else the row of a text says: small, below it.
+  function cells(pairs) {
+    const parts = pairs.map(([name, cell]) => el("div", {}, el("dt", { text: name }), el("dd", { text: cell === "" ? "–" : cell })));
+    return el("div", { class: "cells", tabindex: "0", role: "group", "aria-label": "Other columns" }, el("dl", {}, ...parts));
+  }
+
   function large(item) {
     const content = item.content;
     if (content.kind === "picture") return picture(item.row, "large", `Sample ${item.id}`);
     if (content.kind === "text") {
       const box = el("div", { class: "text", tabindex: "0", role: "group", "aria-label": "Text", text: content.text || "(empty text)" });
       if (content.cut) box.append(el("p", { class: "quiet", text: "… cut here: the text is longer." }));
-      return box;
+      return content.cells.length ? el("div", { class: "stack" }, box, cells(content.cells)) : box;
     }
     if (content.kind === "row") {
       const body = el("tbody", {}, ...content.cells.map(([name, cell]) =>
@@ -42,13 +48,16 @@ const Show = (() => {
     return el("p", { class: "quiet", text: `This sample cannot be shown: ${content.reason || "unknown"}.` });
   }
 
-  function small(item) {
+  const often = (pairs, names) => pairs.map(([code, count]) => `${names[code] ?? "no label"} (${count.toLocaleString("en")})`).join(", ");
+
+  function small(item, names) {
     const content = item.content;
+    const times = item.times > 1 && content.kind !== "picture" ? [el("span", { class: "times", text: `${item.times.toLocaleString("en")} times: ${often(item.labels, names)}` })] : [];
     if (content.kind === "picture") return el("li", { title: item.id }, picture(item.row, "small", `Selected sample ${item.id}`));
-    if (content.kind === "text") return el("li", { class: "near", text: content.text.slice(0, 400) });
+    if (content.kind === "text") return el("li", { class: "near" }, ...times, content.text.slice(0, 400));
     if (content.kind === "row") {
       const cells = content.cells.slice(0, 10).map(([name, cell]) => el("span", { class: "cell" }, el("span", { text: name }), cell === "" ? "–" : cell));
-      return el("li", { class: "near" }, ...cells);
+      return el("li", { class: "near" }, ...times, ...cells);
     }
     return el("li", { class: "near quiet", text: "cannot be shown" });
   }
@@ -57,9 +66,20 @@ const Show = (() => {
     const parts = groups.flatMap((group) => {
       const head = el("h3", {}, "Nearest selected as ", el("strong", { text: names[group.label] }));
       if (!group.items.length) return [head, el("p", { class: "quiet", text: "none was selected" })];
-      return [head, el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...group.items.map(small))];
+      return [head, el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...group.items.map((near) => small(near, names)))];
     });
     $("neighbours").replaceChildren(...parts);
+  }
+
+  // The very same sample with another label: one of the two is wrong, whatever a model says.
+  function same(item, pairs, names, kind) {
+    const others = pairs.filter(([code]) => code !== item.given);
+    $("same").hidden = !others.length;
+    if (!others.length) return;
+    const here = pairs.filter(([code]) => code === item.given);
+    const what = { pictures: "picture", text: "text", table: "row" }[kind] ?? "sample";
+    $("same").textContent = `The very same ${what} occurs elsewhere with another label: ${often(others, names)}`
+      + (here.length ? `; and with this one: ${often(here, names)}.` : ".");
   }
 
   function stamp(item, names) {
@@ -93,6 +113,7 @@ const Show = (() => {
     label("suggested-label", item.suggested >= 0 ? names[item.suggested] : null, "no other");
     $("numbers").replaceChildren(...numbers(item, names, judged).map((text) => el("span", { text })));
     $("sample-id").textContent = item.id;
+    $("same").hidden = true;
     stamp(item, names);
     const keep = $("do-keep").querySelector("span"), take = $("do-suggested").querySelector("span");
     keep.textContent = `Keep ${names[item.given] ?? ""}`;
@@ -108,7 +129,7 @@ const Show = (() => {
     $("sample").replaceChildren(box);
     $("neighbours").replaceChildren();
     for (const id of ["given-label", "suggested-label", "numbers", "sample-id"]) $(id).textContent = "";
-    $("stamp").hidden = true;
+    $("stamp").hidden = $("same").hidden = true;
   }
 
   function progress(state) {
@@ -152,5 +173,5 @@ const Show = (() => {
       + (answer.hidden > 0 && answer.classes.length ? ` The ${answer.classes.length} most confused classes are shown.` : "");
   }
 
-  return { $, el, item, end, progress, saved, notice, banner, stamp, neighbours, matrix };
+  return { $, el, item, end, progress, saved, notice, banner, stamp, same, neighbours, matrix };
 })();
