@@ -24,6 +24,7 @@ FEW_LEVELS = 10  # of which even the rare ones drown nothing
 LEAST_ROWS = (5, 10)  # of a level that may say something: one in a hundred rows, but no fewer and no more than these
 FEW = 10  # names in one line
 DENSE = 1.5  # a counter's range, for each of its numbers: some rows may be gone
+DIFFERENT = 0.98  # of a counter's numbers: some rows may have been copied
 MOST_WORDS = 20  # for a missing number that are remembered
 FORMS = ("", "text", "comma", *DATES)  # that a column may have
 LARGEST = float(np.finfo(np.float32).max)
@@ -179,11 +180,11 @@ def _learn_all(table: Any, where: str, commas: bool, note: Note, place: Place) -
             columns.append(column)
     if not columns:
         raise InputError(
-            f"{where} has no columns of features: {', '.join(ids)[:300]} differ in every row, as ids do; "
+            f"{where} has no columns of features: {', '.join(ids)[:300]} only name the rows, as ids do; "
             "--text-column names the one with texts"
         )
     for name in ids:
-        note(f"column {name} is left out: it differs in every row, as ids do")
+        note(f"column {name} is left out: it only names the rows, as ids do")
     encoding = Encoding(tuple(columns))
     if encoding.commas:
         note(f"{_columns(encoding.commas)}: commas are taken as decimal points")
@@ -268,10 +269,10 @@ def _are_ids(values: Any) -> bool:
 
 
 def _count_rows(known: NDArray[np.float64]) -> bool:
-    """Whole numbers, each another one, with few between them that are not there: 1, 2, 3, ... in any order."""
+    """Whole numbers, nearly each another one, with few between that are not there: 1, 2, 3, ... in any order."""
     if len(known) <= MOST_LEVELS or known.max() - known.min() + 1 > DENSE * len(known):
         return False
-    return bool(np.all(known == np.floor(known))) and len(np.unique(known)) == len(known)
+    return bool(np.all(known == np.floor(known))) and len(np.unique(known)) >= DIFFERENT * len(known)
 
 
 def _finite(numbers: Numbers, name: str, where: str) -> NDArray[np.float64]:

@@ -84,7 +84,7 @@ def test_a_run_without_ids_takes_rows_by_number(here: Path, capsys: pytest.Captu
     assert run(f"run t.csv {QUICK}".split()) == 0
     told = capsys.readouterr().err
     assert told.count("t: the features are x, noise, or so\n") == 1
-    assert told.count("column customer_id is left out: it differs in every row, as ids do") == 1
+    assert told.count("column customer_id is left out: it only names the rows, as ids do") == 1
     (here / "new.csv").write_text('x,"noise, or so"\n0.1,0\n5.2,0\n')
     assert run("predict run new.csv".split()) == 0
     assert ids_of(here / "predictions.csv") == ["0", "1"]
