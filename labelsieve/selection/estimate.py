@@ -166,10 +166,11 @@ def trust_sentence(
     ratio: float,
     held_out: FloatArray | None = None,
     *,
-    between: tuple[float, float] | None = None,
+    most: float | None = None,
     names: Sequence[Any] | None = None,
 ) -> str:
-    """How far to trust the estimate, which lies `between` these; `joint` counts all predictions against given labels.
+    """How far to trust the estimate, and where it is little that at `most` so many are wrong; `joint` counts all
+    predictions against given labels.
 
     `held_out` counts those of networks that saw nothing of what they predict. g's are not of that kind: its training
     samples are those that a network trained on the very labels g then meets agreed with, and g repeats that network.
@@ -194,17 +195,14 @@ def trust_sentence(
     if n < 2 * CONFIDENT_LEAST * len(counts) or fewest < CONFIDENT_LEAST:
         return f"too few samples: some class was counted from {fewest} labels; read the interval, not the number"
     error = 1 - agreement / max(1 - ratio, 1e-12)
-    low, high = between or (ratio, 1 - agreement)
+    bound = f"at most {percent(1 - agreement if most is None else most)} of the labels are wrong"
     if error > SUSPICIOUS_ERROR:
         return (
             f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {percent(error)} of the"
-            f" samples to explain the labels; the truth lies between {percent(low)} and {percent(high)}"
+            f" samples to explain the labels; {bound}"
         )
     if error > NOTICEABLE_ERROR:
-        return (
-            f"fair: the classifier's own mistakes may hide noise; the truth lies between {percent(low)} and"
-            f" {percent(high)}, nearer the first where the noise is the same for all samples of a class"
-        )
+        return f"fair: the classifier's own mistakes may count as noise, or hide some; {bound}"
     counted = counts.sum()
     if 1.96 * np.sqrt(ratio * (1 - ratio) / counted) > WIDE_INTERVAL:
         return f"fair: {int(counted)} labels were counted, which leaves a wide interval: read that, not the number"
@@ -251,7 +249,7 @@ def estimate_from_scores(
             prior,
             ratio,
             told,
-            between=(low, upper),
+            most=upper,
             names=names,
         ),
     )
