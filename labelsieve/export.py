@@ -135,7 +135,7 @@ def export(
     grown = _check_unchanged(folder, columns) if what != "decisions" else ""
     state, decided_label, lines = latest(folder, columns)
     suggestions, reason = read_suggestions(folder / NAME), ""
-    if undecided == "auto" and (why := ignorance(summary) or (outdone(summary) if suggestions is not None else "")):
+    if undecided == "auto" and (why := ignorance(summary) or outdone(summary)):
         undecided = "keep"  # a model that knows less than the labels suggests nothing
         reason = "" if (state != UNDECIDED).any() else why  # else they are kept because somebody decides
     outcome = corrected(columns, state, decided_label, undecided, suggestions)

@@ -20,6 +20,7 @@ from labelsieve.types import IntArray
 
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}
 MOST_BYTES = 150
+OURS = "labelsieve"  # in the names of what is half done: hidden files beside the folder may be anybody's
 
 
 def safe_name(name: str) -> str:
@@ -66,8 +67,8 @@ def write_folder(
         _check_replaceable(target)
     beside = target.absolute().parent
     if beside.is_dir():
-        sweep(beside, f".{escape(target.name)}.*.partial")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        sweep(beside, f".{escape(target.name)}.{OURS}.*.partial")
+    partial = target.with_name(f".{target.name}.{OURS}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
@@ -83,7 +84,7 @@ def write_folder(
             if original is not None and original.is_relative_to(target.resolve()):
                 raise InputError(f"{target} holds the originals, which are never changed: give another --to")
         _swap(partial, target)
-        sweep(beside, f".{escape(target.name)}.*.old")  # an older one, of a process that was killed in between
+        sweep(beside, f".{escape(target.name)}.{OURS}.*.old")  # an older one, of a process that was killed in between
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -108,7 +109,7 @@ def _check_replaceable(target: Path) -> None:
 
 def _swap(partial: Path, target: Path) -> None:
     """The new folder in the place of the old one, which stays where the new one cannot be put there."""
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    old = target.with_name(f".{target.name}.{OURS}.{os.getpid()}.old")
     replaced = target.exists()
     if replaced:
         for hidden in target.iterdir() if _is_free(target) else ():

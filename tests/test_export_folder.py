@@ -58,9 +58,12 @@ def test_a_hidden_folder_is_more_than_litter(tmp_path):
 
 def test_what_killed_exports_left_is_swept_up(tmp_path):
     run, out = a_run(tmp_path), tmp_path / "out"
-    left = [tmp_path / f".out.999999999.{kind}" for kind in ("partial", "old")]
-    theirs = tmp_path / f".out.{os.getppid()}.partial"
+    left = [tmp_path / f".out.labelsieve.999999999.{kind}" for kind in ("partial", "old")]
+    theirs = tmp_path / f".out.labelsieve.{os.getppid()}.partial"
+    users = [tmp_path / name for name in (".out.backup.old", ".out.2019.old", ".out.mine.partial")]
+    for file in users:
+        file.write_text("mine")
     for folder in (*left, theirs):
         (folder / "cat").mkdir(parents=True)
     export(run, to=out, undecided="keep")
-    assert not any(folder.exists() for folder in left) and theirs.exists()
+    assert not any(folder.exists() for folder in left) and theirs.exists() and all(file.exists() for file in users)

@@ -64,7 +64,7 @@ def run(
         return
     began = time.monotonic()
     progress = common.progress()
-    with folder.lock(), trial(folder / STAGED) as take:
+    with folder.lock(), trial(folder / STAGED, begun=folder.exists()) as take:
         folder.check_settings("select", selecting.known(method=selection, seed=common.seed))
         with one_first():
             data = selecting.load(source, file, folder / STAGED, progress)

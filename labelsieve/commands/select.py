@@ -196,7 +196,7 @@ def select(
     run = problems.attempt(RunFolder.to_write, beside_others(out, options.device))
     problems.stop_if_any()
     assert run is not None and settings is not None
-    with run.lock(), trial(run / STAGED) as take:
+    with run.lock(), trial(run / STAGED, begun=run.exists()) as take:
         run.check_settings("select", options.known(method=method, seed=common.seed))
         with one_first():
             data = options.load(source, file, run / STAGED, common.progress())

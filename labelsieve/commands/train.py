@@ -118,7 +118,7 @@ def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = Non
     if about is None or not about.get("source"):
         raise InputError(f"{run.path} does not say where its samples are: run `labelsieve select` first")
     staging = staging or run / STAGED
-    with trial(staging) as take:
+    with trial(staging, begun=True) as take:
         data = load_source(
             about["source"],
             **as_read(settings),

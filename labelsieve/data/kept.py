@@ -25,7 +25,9 @@ from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer, write_json
 
 FORMAT = 2
-NAMES = "pictures-*"
+NAMES = "pictures*"  # those of earlier versions, pictures.npy, among them
+
+_in_use: dict[Path, str] = {}  # the key of the pictures that were read or written last, by folder
 
 Pixels = NDArray[np.uint8]
 Stamp = tuple[int, int]  # bytes, and when it was written, in nanoseconds
@@ -63,7 +65,9 @@ class Kept:
             x = np.load(self.path("npy"), mmap_mode="r", allow_pickle=False)
             if len(x) < index["rows"]:
                 return None
-            return x[: index["rows"]], {int(i): str(reason) for i, reason in index["failures"]}
+            found = x[: index["rows"]], {int(i): str(reason) for i, reason in index["failures"]}
+            _in_use[self.folder.absolute()] = self.key
+            return found
         except (OSError, EOFError, ValueError, KeyError, TypeError):
             return None
 
@@ -75,6 +79,7 @@ class Kept:
             writer.writerow(("id", "bytes", "modified"))
             writer.writerows((ids[i], *(self.stamps[i] or ("", ""))) for i in rows)
         write_json(self.path("json"), {"rows": len(rows), "failures": sorted(failures.items())})
+        _in_use[self.folder.absolute()] = self.key
 
     def add(self, **entries: Any) -> None:
         """More that is known of them."""
@@ -93,24 +98,25 @@ def stamp(file: Any) -> Stamp | None:
 
 
 @contextmanager
-def trial(folder: Path) -> Iterator[Callable[[], None]]:
+def trial(folder: Path, *, begun: bool) -> Iterator[Callable[[], None]]:
     """Pictures may be decoded into `folder` before it is known whether they are a run's own.
 
-    Once they are (the function that this gives is called) what they replace goes; where they are refused they go
-    themselves, so that the run's next start is as quick as it would have been.
+    Once they are (the function that this gives is called) all others go; where a run that was `begun` refuses them they
+    go themselves, so that its next start is as quick as it would have been, and nobody takes them for its own.
     """
     before, taken = _files(folder), False
 
     def take() -> None:
         nonlocal taken
         taken = True
-        if _files(folder) - before:
-            _remove(before)
+        used = _in_use.get(folder.absolute())
+        if used is not None:
+            _remove({file for file in _files(folder) if file.stem != f"pictures-{used}"})
 
     try:
         yield take
     except InputError:
-        if before and not taken:
+        if begun and not taken:
             _remove(_files(folder) - before)
         raise
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from labelsieve.data.pictures import Size
     from labelsieve.types import IntArray
 
-__all__ = ["delimiter_of", "load", "read_table"]
-
 # Never features: `true` would let a model see the answers.
 NOT_FEATURES = ("id", "true")
 LONGEST_CELL = 2**31 - 1  # a C long on every system
@@ -161,8 +159,9 @@ def _empty_rows(table: Any, ids: Sequence[Any]) -> list[int]:
 def _ids(values: Iterable[Any], kept: IntArray, path: Path, lines: _Lines) -> NDArray[np.str_]:
     """Every row's id as text. Of a row that is left out it may be anything but the id of one that is kept: an export
     finds rows by their ids."""
+    values = list(values)
     texts = id_texts(values)
-    nameless = [row for row in kept.tolist() if is_empty(texts[row])]
+    nameless = [row for row in kept.tolist() if is_empty(values[row])]
     if len(nameless) > 1:  # one leads to its row as any other does
         raise about_no_id(path, nameless, lines.name)
     own = {texts[row] for row in kept.tolist()}

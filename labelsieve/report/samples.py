@@ -86,7 +86,7 @@ class Samples:
         """What else the row of a text says."""
         try:
             return _cells(self.beside(row)) if self.beside is not None else ()
-        except InputError:  # the text itself is missing then, which is said
+        except Exception:  # the text itself is missing then, which is said; or one cell is odd, and not worth the text
             return ()
 
     def pixels(self, row: int, side: int = 16) -> NDArray[np.float32] | None:

@@ -123,7 +123,7 @@ def what_next(facts: Facts) -> Markup:
     told = "Ids, columns and order stay as they were; the originals are not touched."
     if is_path(source) and os.path.isdir(source):  # noqa: PTH112 - unlike Path's, it raises at no name
         told = "With a folder's name instead of cleaned.csv: copies of the pictures in the right class folders."
-    why = facts.ignorance or (outdone(facts.summary) if facts.likely is not None else "")
+    why = facts.ignorance or outdone(facts.summary)
     if why and not facts.touched:
         told = f"No label is changed by itself, because {why}: decide on the suspects first. {told}"
     steps.append(

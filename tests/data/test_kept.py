@@ -50,28 +50,53 @@ def test_pictures_of_another_size_lie_beside_the_first(folder: Path, tmp_path: P
 
 def test_what_is_refused_goes_and_what_is_taken_replaces_the_rest(folder: Path, tmp_path: Path) -> None:
     staged = tmp_path / "staged"
-    with pytest.raises(InputError), trial(staged):
+    with pytest.raises(InputError), trial(staged, begun=False):
         load_source(str(folder), staging=staged)
         raise InputError("of the first command: it is as good for the next one")
     first = names(staged)
-    with pytest.raises(InputError), trial(staged):
+    with pytest.raises(InputError), trial(staged, begun=True):
         load_source(str(folder), staging=staged, size=16)
         raise InputError("not these")
     assert names(staged) == first
-    with trial(staged) as take:
+    with trial(staged, begun=True) as take:
         load_source(str(folder), staging=staged, size=16)
         take()
     assert len(names(staged)) == 3 and not names(staged) & first
     second = names(staged)
-    with pytest.raises(InputError), trial(staged) as take:
+    with pytest.raises(InputError), trial(staged, begun=True) as take:
         load_source(str(folder), staging=staged, size=32)
         take()
         raise InputError("of the training, which has nothing to do with it")
     assert len(names(staged)) == 3 and not names(staged) & second
-    with trial(staged) as take:
+    with trial(staged, begun=True) as take:
         load_source(str(folder), staging=staged, size=32)
         take()
     assert len(names(staged)) == 3
+
+
+def test_what_a_kill_left_is_written_again_and_stays(folder: Path, tmp_path: Path) -> None:
+    staged = tmp_path / "staged"
+    load_source(str(folder), staging=staged)
+    whole = names(staged)
+    next(staged.glob("*.json")).unlink()  # killed before the last file
+    with trial(staged, begun=True) as take:
+        load_source(str(folder), staging=staged)
+        take()
+    assert names(staged) == whole
+    load_source(str(folder), staging=staged, size=16)  # of another command that was stopped
+    (staged / "pictures.npy").write_text("of an earlier version")
+    with trial(staged, begun=True) as take:
+        load_source(str(folder), staging=staged)
+        take()
+    assert names(staged) == whole
+
+
+def test_a_run_that_has_none_keeps_none_that_it_refuses(folder: Path, tmp_path: Path) -> None:
+    staged = tmp_path / "staged"
+    with pytest.raises(InputError), trial(staged, begun=True):
+        load_source(str(folder), staging=staged)
+        raise InputError("not these")
+    assert names(staged) == set()
 
 
 def test_half_of_it_is_decoded_again(folder: Path, tmp_path: Path) -> None:

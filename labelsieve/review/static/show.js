@@ -77,8 +77,8 @@ const Show = (() => {
     $("same").hidden = !others.length;
     if (!others.length) return;
     const here = pairs.filter(([code]) => code === item.given);
-    const what = { pictures: "picture", text: "text", table: "row" }[kind] ?? "sample";
-    $("same").textContent = `The very same ${what} occurs elsewhere with another label: ${often(others, names)}`
+    const what = { pictures: "The very same picture", text: "The very same text", table: "A row with the same features" }[kind] ?? "The very same sample";
+    $("same").textContent = `${what} occurs elsewhere with another label: ${often(others, names)}`
       + (here.length ? `; and with this one: ${often(here, names)}.` : ".");
   }
 
