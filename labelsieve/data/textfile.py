@@ -48,6 +48,8 @@ def code_of(path: Path) -> Code:
         if not _decodes(path, "utf-16", nul=False):
             raise _about_wide(path)
         return Code(wide, mark=True)
+    if first[:1] == b"\0" or first[1:2] == b"\0":  # its letters have two bytes each, and no mark says so
+        raise InputError(f"{path} is in UTF-16 without its mark, or is no text: save it as UTF-8")
     marked = first == codecs.BOM_UTF8
     if _decodes(path, "utf-8", nul=True):
         return Code(mark=marked)

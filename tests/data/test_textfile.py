@@ -81,6 +81,8 @@ def test_lines_are_named_in_every_code(tmp_path: Path) -> None:
         ("label,a\nä,1\nö,1\nü".encode()[:-1], "is not in UTF-8, first in line 4: save it as UTF-8"),
         ("label,a\r\nä,1\r\nö,1\r\n".encode("utf-16") + b"\n", "is marked as UTF-16 and is not, first in line 4: save"),
         ("label,a\nä,1\n".encode("utf-16") + b"\0\xd8a\0\n\0", "is marked as UTF-16 and is not, first in line 3: save"),
+        ("label,a\nx,1\n".encode("utf-16-le"), "is in UTF-16 without its mark, or is no text: save it as UTF-8"),
+        ("label,a\nx,1\n".encode("utf-16-be"), "is in UTF-16 without its mark, or is no text: save it as UTF-8"),
         ("label,a\n".encode("utf-16") + b"a\0\0\0\n\0", "is marked as UTF-16 and is not, first in line 2: save"),
         (
             codecs.BOM_UTF32_LE + "label,a\n".encode("utf-32-le"),
