@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.experiments import records
+from labelsieve.experiments import records, theory_check
 from labelsieve.experiments.items import ITEMS
 
 ARRAYS = {"predicted_test": np.array([[1, 2, 3]], np.uint8), "verdict": np.array([0, 1], np.int8)}
@@ -157,3 +157,17 @@ def test_tables_in_the_repository_are_drawn_from_its_records() -> None:
         scale = item.scales["paper"]
         found = records.read_all(results, item.kind) if item.kind else []
         assert (results / "tables" / f"{item.name}.md").read_text() == item.table(found, scale) + "\n", item.name
+
+
+def test_recall_after_the_network_s_own_mistakes() -> None:
+    def record(ratio: float, confusion: list[list[float]]) -> dict[str, Any]:
+        flip = [[1 - ratio, ratio], [ratio, 1 - ratio]]
+        noise = {"pattern": "symmetric", "ratio": ratio}
+        lengths = {"epochs": 1, "iterations": 0, "selection_epochs": 0}
+        cell = {"noise": noise, "method": "standard", "settings": {}, **lengths}
+        return {"noise": noise, "cell": cell, "results": {"confusion": confusion, "transition": flip}}
+
+    found = [record(0.0, [[0.9, 0.1], [0.2, 0.8]]), record(0.25, [[0.6, 0.4], [0.5, 0.5]])]
+    expected = theory_check.recall_after_mistakes(found)
+    assert {noise.ratio: value for noise, value in expected.items()} == pytest.approx({0.0: 0.85, 0.25: 0.675})
+    assert theory_check.recall_after_mistakes(found[1:]) == {}
