@@ -42,7 +42,7 @@ def atomic_writer(path: Path) -> Iterator[IO[str]]:
         yield file
 
 
-def sweep(folder: Path, pattern: str = ".*.partial") -> None:
+def sweep(folder: Path, pattern: str) -> None:
     """Remove what writers left that were killed: files, or folders that were being filled."""
     for partial in folder.glob(pattern):
         if not _left_by_a_crash(partial):

@@ -68,10 +68,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What the features are. Without columns nothing is learnt yet, and `ignored` alone is known."""
-
     columns: tuple[Column, ...] = field(default=())
-    ignored: tuple[str, ...] = ()  # left out by the user's wish; the columns tell a model as much
 
     @property
     def width(self) -> int:

@@ -21,20 +21,20 @@ def read_features(
     *,
     where: str,
     text_column: str | None = None,
+    ignored: Sequence[str] = (),
     encoding: Encoding | None = None,
     commas: bool = False,
     note: Note = silence,
     place: Place = by_row,
 ) -> tuple[Any, Kind]:
-    """The columns of a pyarrow table as samples and their kind; with `encoding`, as an earlier table was read.
+    """The columns of a pyarrow table, less those `ignored`, as samples and their kind; with `encoding`, as an earlier
+    table was read.
 
     `commas`: its numbers have decimal commas wherever that is possible, as they have where one column shows it.
     """
-    if encoding is not None and encoding.ignored:
-        table = _without_ignored(table, encoding, where)
+    if ignored:
+        table = _without(table, ignored, encoding, where)
     names = table.column_names
-    if encoding is not None and not encoding.columns:
-        encoding = None  # it said what to leave out, and no more
     if encoding is not None:
         text_column = encoding.text
         if text_column is not None and text_column not in names:
@@ -52,20 +52,20 @@ def read_features(
     return texts(table.column(text_column).to_pylist(), column=text_column), "text"
 
 
-def _without_ignored(table: Any, encoding: Encoding, where: str) -> Any:
+def _without(table: Any, ignored: Sequence[str], encoding: Encoding | None, where: str) -> Any:
     names = table.column_names
-    unknown = [repr(name) for name in encoding.ignored if name not in names]
+    unknown = [repr(name) for name in ignored if name not in names]
     if unknown:
         lacking = " and no column ".join(unknown)
         raise InputError(
             f"{where} has no column {lacking} for --ignore-columns: those to choose from are {', '.join(names)[:300]}"
         )
-    needed = [column.name for column in encoding.columns if column.name in encoding.ignored]
+    needed = [column.name for column in (encoding.columns if encoding is not None else ()) if column.name in ignored]
     if needed:
         raise InputError(f"--ignore-columns {','.join(needed)}: the model was trained with what it is to leave out")
-    if len(encoding.ignored) == len(names):
+    if len(ignored) == len(names):
         raise InputError(f"{where}: --ignore-columns leaves no column of features")
-    return table.drop_columns(list(encoding.ignored))
+    return table.drop_columns(list(ignored))
 
 
 def _find_texts(table: Any, where: str, commas: bool, note: Note) -> tuple[str | None, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -32,6 +33,7 @@ def load(
     judged: bool = True,
     text_column: str | None = None,
     id_column: str = "id",
+    ignored: Sequence[str] = (),
     size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
@@ -64,7 +66,9 @@ def load(
     if not plain:
         raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
     table = rows.with_format("arrow").select_columns(plain)[:]
-    x, kind = read_features(table, where=spec, text_column=text_column, encoding=encoding, note=progress.note)
+    x, kind = read_features(
+        table, where=spec, text_column=text_column, ignored=ignored, encoding=encoding, note=progress.note
+    )
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
     if judged:
         data = without_blank(data, by_row, progress.note)

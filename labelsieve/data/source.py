@@ -80,7 +80,7 @@ def load_source(
     `ignore_columns` none is a feature. What is odd about the samples or their labels is told to `progress`, and in the
     data's `notes`.
     """
-    encoding = _ignoring(encoding, ignore_columns, label_column, text_column, id_column)
+    ignored = _ignored(ignore_columns, label_column, text_column, id_column)
     progress = Overheard(progress or Progress(silent=True))
     same = Same() if labelled else None
     # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
@@ -89,7 +89,8 @@ def load_source(
     def read(*, labelled: bool, progress: Progress, same: Same | None) -> LabelledData:
         return _read(
             source, labelled=labelled, judged=judged, label_column=label_column, text_column=text_column,
-            id_column=id_column, root=root, size=size, staging=staging, encoding=encoding, progress=progress, same=same,
+            id_column=id_column, ignored=ignored, root=root, size=size, staging=staging, encoding=encoding,
+            progress=progress, same=same,
         )  # fmt: skip
 
     data = read(labelled=needs_labels, progress=progress, same=same)
@@ -115,20 +116,14 @@ def load_source(
     return replace(data, notes=tuple(progress.said))
 
 
-def _ignoring(
-    encoding: Encoding | None, names: Sequence[str], label_column: str, text_column: str | None, id_column: str
-) -> Encoding | None:
-    """How to read columns, less those of these names; what is no feature in any case need not be told."""
-    if not names:
-        return encoding
-    from labelsieve.data.columns import Encoding
+def _ignored(names: Sequence[str], label_column: str, text_column: str | None, id_column: str) -> tuple[str, ...]:
+    """The columns to leave out, less those that are no features in any case."""
     from labelsieve.data.table import NOT_FEATURES
 
     needed = [name for name in (label_column, text_column) if name is not None and name in names]
     if needed:
         raise InputError(f"--ignore-columns {','.join(needed)}: labels and texts are read from there, name others")
-    ignored = tuple(name for name in dict.fromkeys(names) if name not in (id_column, *NOT_FEATURES))
-    return replace(encoding or Encoding(), ignored=ignored) if ignored else encoding
+    return tuple(name for name in dict.fromkeys(names) if name not in (id_column, *NOT_FEATURES))
 
 
 def _without_any_label(
@@ -157,6 +152,7 @@ def _read(
     label_column: str,
     text_column: str | None,
     id_column: str,
+    ignored: Sequence[str],
     root: Path | None,
     size: Size,
     staging: Path | None,
@@ -183,8 +179,8 @@ def _read(
         from labelsieve.data import huggingface
 
         return huggingface.load(
-            source, labelled=labelled, judged=judged, text_column=text_column, id_column=id_column, size=size,
-            staging=staging, encoding=encoding, progress=progress,
+            source, labelled=labelled, judged=judged, text_column=text_column, id_column=id_column,
+            ignored=ignored, size=size, staging=staging, encoding=encoding, progress=progress,
         )  # fmt: skip
     if path.is_dir():
         from labelsieve.data import folder
@@ -198,8 +194,9 @@ def _read(
         from labelsieve.data import table
 
         return table.load(
-            path, label_column=label_column, text_column=text_column, id_column=id_column, labelled=labelled,
-            judged=judged, root=root, size=size, staging=staging, encoding=encoding, progress=progress, same=same,
+            path, label_column=label_column, text_column=text_column, id_column=id_column, ignored=ignored,
+            labelled=labelled, judged=judged, root=root, size=size, staging=staging, encoding=encoding,
+            progress=progress, same=same,
         )  # fmt: skip
     if path.is_file():
         check_no_spreadsheet(path)

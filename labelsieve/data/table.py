@@ -51,6 +51,7 @@ def load(
     label_column: str = "label",
     text_column: str | None = None,
     id_column: str = "id",
+    ignored: Sequence[str] = (),
     labelled: bool = True,
     judged: bool = True,
     root: Path | None = None,
@@ -139,6 +140,7 @@ def load(
         rest,
         where=str(path),
         text_column=text_column,
+        ignored=ignored,
         encoding=encoding,
         commas=is_csv and delimiter_of(path) == ";",  # chosen where the comma is taken
         note=progress.note,

@@ -198,3 +198,8 @@ def rows_of(path):
     """What a CSV holds."""
     with Path(path).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def suspects_of(run):
+    """The rows that another label is suggested for, the most suspicious first."""
+    return sorted((row for row in run.read_labels() if row.suggested), key=lambda row: -row.suspicion)
