@@ -74,4 +74,7 @@ def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None
             ax.set_ylabel("test accuracy, %")
         handles, labels = max((ax.get_legend_handles_labels() for ax in axes.flat), key=lambda found: len(found[1]))
         if labels:
+            if scale.name == "paper":
+                handles += axes[0, 0].plot([], [], "x", markersize=5, color="#888888")
+                labels.append("paper, at the end")
             axes[0, 0].legend(handles, labels, frameon=False, fontsize=7)

@@ -48,10 +48,24 @@ def table(found: list[Record], scale: Scale) -> str:
         for noise, group in groups
     )
     return (
-        f"{markdown(header, rows)}\n{notes.lines()}\n"
+        f"{markdown(header, rows)}\n{notes.lines()}\n{from_the_paper(groups)} "
         f"Paper values are read off its plot; {seeds_text([g for _, g in groups])} a setting. "
         f"Noise ratio as estimated by Eq. 4 after iteration 1: {estimates}."
     )
+
+
+def from_the_paper(groups: list[tuple[Noise, list[Record]]]) -> str:
+    """How far the means after the last iteration lie from the paper's, the farthest of each measure."""
+    gaps = []
+    for i, (measure, name) in enumerate(MEASURES):
+        settings = []
+        for noise, group in groups:
+            last = group[0]["cell"]["iterations"] - 1
+            ours = pick(group, lambda r, m=measure, k=last: r["results"]["by_iteration"][k][m])  # type: ignore[misc]
+            settings.append((float(ours.mean) - paper.FIGURE_4[noise.key][last][i], noise.title))
+        gap, title = max(settings, key=lambda setting: abs(setting[0]))
+        gaps.append(f"{name} {gap:+.3f} at {title}")
+    return f"Farthest from the paper's after the last iteration: {', '.join(gaps)}."
 
 
 def figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
