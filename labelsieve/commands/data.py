@@ -1,4 +1,4 @@
-"""labelsieve data: data sets to be had or made."""
+"""labelsieve data: data sets to be had, made or looked into."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from pathlib import Path
 
 from cyclopts import App
 
+from labelsieve.commands.classes import classes
 from labelsieve.commands.common import Common
 
-data = App(name="data", help="Fetch CIFAR, or make a small folder laid out like WebVision.", help_format="plaintext")
+data = App(
+    name="data",
+    help="List a source's classes and write them alike; fetch CIFAR; make a small folder laid out like WebVision.",
+    help_format="plaintext",
+)
+data.command(classes)
 
 
 @data.command

@@ -143,26 +143,25 @@ class Scored:
     accuracy: float
     accuracy_known: float | None  # over the labels of the model's classes; None where there are none
     unknown_labels: dict[str, int]  # of other classes, and how many of each, the most frequent first
-    spelled_otherwise: dict[str, str]  # those of them that only case or blanks tell from a class, and that class
+    spelled_otherwise: dict[
+        str, str
+    ]  # those of them that only case and what stands between words tell from a class, and that class
 
 
 def compare(labels: Sequence[str], predicted: Sequence[str], classes: Sequence[str]) -> Scored:
     from labelsieve import metrics
+    from labelsieve.data.spelling import bare
 
     there = set(classes)
     known = [(label, guess) for label, guess in zip(labels, predicted, strict=True) if label in there]
     unknown = dict(Counter(label for label in labels if label not in there).most_common())
-    alike = {_bare(name): name for name in classes}
+    alike = {bare(name): name for name in classes}
     return Scored(
         metrics.accuracy(labels, predicted),
         metrics.accuracy(*zip(*known, strict=True)) if known else None,
         unknown,
-        {name: alike[_bare(name)] for name in unknown if _bare(name) in alike},
+        {name: alike[bare(name)] for name in unknown if bare(name) in alike},
     )
-
-
-def _bare(name: str) -> str:
-    return "".join(name.split()).casefold()
 
 
 def about_unknown(scored: Scored, samples: int) -> list[str]:
@@ -180,7 +179,7 @@ def about_unknown(scored: Scored, samples: int) -> list[str]:
     lines = [f"{count:,} of {samples:,} labels are of {classes} and count as wrong; {over}"]
     if alike:
         pairs = some([f"{name!r} for {own!r}" for name, own in alike.items()])
-        lines.append(f"only case or blanks differ: {pairs}; spell them as the run does and score again")
+        lines.append(f"only written otherwise: {pairs}; spell them as the run does and score again")
     return lines
 
 

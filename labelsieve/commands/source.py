@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +23,7 @@ Options = TypeVar("Options", bound="SourceOptions")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class SourceOptions:
-    """Options of `select`, `run`, `plan`, `corrupt` and `predict`; what is not given is as usual, or as in a run."""
+    """Options of the commands that read a SOURCE; what is not given is as usual, or as in a run."""
 
     root: Path | None = None
     """Where the relative paths in a CSV begin, where that is not beside it."""
@@ -48,6 +48,11 @@ class SourceOptions:
         except csv.Error as problem:
             raise InputError(f"--ignore-columns {self.ignore_columns!r}: {problem}") from None
         return sorted({name.strip() for name in cells} - {""})
+
+    def words(self) -> list[str]:
+        """The options that were given, as one writes them."""
+        given = ((f"--{field.name.replace('_', '-')}", getattr(self, field.name)) for field in fields(self))
+        return [word for name, value in given if value is not None for word in (name, str(value))]
 
     def as_in(self: Options, settings: Mapping[str, Any]) -> Options:
         """What was not given as a run's settings have it. What its features are its model knows."""

@@ -114,18 +114,6 @@ def about_no_id(path: Path | str, rows: Sequence[int], place: Callable[[int], st
     return InputError(f"{path}: {len(rows):,} ids are empty ({what}s {few}); fill them in or delete these rows")
 
 
-def about_case(classes: Iterable[Any]) -> str | None:
-    """A word on classes that only capitals tell apart; they stay apart."""
-    alike: dict[str, list[str]] = {}
-    for name in classes:
-        alike.setdefault(str(name).casefold(), []).append(str(name))
-    found = [" and ".join(map(repr, names)) for names in alike.values() if len(names) > 1]
-    more = f", so do {len(found) - FEW:,} more" if len(found) > FEW else ""
-    if not found:
-        return None
-    return f"classes {'; '.join(found[:FEW])} differ only in case{more}: they count apart until they are written alike"
-
-
 def id_texts(ids: Iterable[Any]) -> list[str]:
     """Ids of any type as they are written down; whoever looks for one has to write it the same way."""
     return [str(id) for id in ids]
@@ -239,7 +227,8 @@ def read_label_file(path: Path | str) -> LabelFile:
 
 
 def with_labels(data: LabelledData, file: LabelFile, same: Same | None = None) -> LabelledData:
-    """The same samples with the file's labels, less those it drops. Classes that the source lacks follow its own."""
+    """The same samples with the file's labels, less those it drops. Classes that the source lacks follow its own; of
+    these a whole file keeps those that it names, so that two which it calls alike are one."""
     missing = lacking(data, file)
     if file.others and len(missing) == file.others:
         file = replace(file, dropped=file.dropped | set(missing))
@@ -259,12 +248,12 @@ def with_labels(data: LabelledData, file: LabelFile, same: Same | None = None) -
     unknown = [id for id in (*file.labels, *file.dropped) if id not in named and plain(id) not in named]
     if unknown:
         raise InputError(f"{file.path} names {len(unknown):,} ids that {data.name} lacks, such as {min(unknown)!r}")
-    code = {str(name): i for i, name in enumerate(data.classes)}
-    classes = list(data.classes)
-    labels = {id: _class(label, code) for id, label in labels.items()}
-    for name in sorted({labels[id] for id in ids} - code.keys()):
-        code[name] = len(classes)
-        classes.append(name)
+    known = {str(name): name for name in data.classes}
+    labels = {id: _class(labels[id], known) for id in ids}
+    used = {*labels.values(), *(_class(name, known) for name in (file.true or {}).values())}
+    classes = [name for name in data.classes if file.partial or str(name) in used]
+    classes += sorted(set(labels.values()) - known.keys())
+    code = {str(name): i for i, name in enumerate(classes)}
     y = np.array([code[labels[id]] for id in ids], dtype=np.int64)
     return replace(data, y=y, classes=tuple(classes))
 
@@ -298,5 +287,5 @@ def _by_id(cells: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
     return {id: cells[key] for id, key in keys if key in cells}
 
 
-def _class(label: str, known: Mapping[str, int]) -> str:
+def _class(label: str, known: Container[str]) -> str:
     return label if label in known else plain(label)

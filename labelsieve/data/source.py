@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve.data.conflicts import Same, about_conflicts
-from labelsieve.data.labels import LabelFile, about_case, about_stripped, lacking, with_labels
+from labelsieve.data.labels import LabelFile, about_stripped, lacking, with_labels
 from labelsieve.data.leftout import NO_LABEL, about_left_out, leave_out
+from labelsieve.data.spelling import about_spelling, class_counts
 from labelsieve.data.textfile import check_no_spreadsheet
 from labelsieve.errors import InputError
 from labelsieve.progress import Overheard, Progress
@@ -109,8 +110,7 @@ def load_source(
     if labelled:
         check_classes(data)
     if same is not None:
-        present = (data.classes[code] for code in np.unique(data.y).tolist())
-        for note in (about_case(present), about_conflicts(data, same)):
+        for note in (about_spelling(class_counts(data), source), about_conflicts(data, same)):
             if note is not None:
                 progress.note(note)
     return replace(data, notes=tuple(progress.said))

@@ -21,7 +21,7 @@ def test_labels_of_unknown_classes_are_told_apart() -> None:
     counted = "classes that the model does not know ('Yes', 'N o', 'maybe') and count as wrong"
     assert about_unknown(scored, len(labels)) == [
         f"4 of 6 labels are of {counted}; accuracy over the other 2 is 50.0 %",
-        "only case or blanks differ: 'Yes' for 'yes', 'N o' for 'no'; spell them as the run does and score again",
+        "only written otherwise: 'Yes' for 'yes', 'N o' for 'no'; spell them as the run does and score again",
     ]
 
 
@@ -53,7 +53,7 @@ def test_a_score_says_how_labels_are_spelled(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("predictions.csv: 80 predictions, accuracy 2")
     assert lines[1].startswith("60 of 80 labels are of classes that the model does not know ('No', 'Yes')")
-    assert lines[2].startswith("only case or blanks differ: 'No' for 'no', 'Yes' for 'yes'; ")
+    assert lines[2].startswith("only written otherwise: 'No' for 'no', 'Yes' for 'yes'; ")
     assert run("predict run new.csv --score --json --force".split()) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["accuracy_known"] > 0.9 and told["unknown_labels"] == {"No": 30, "Yes": 30}

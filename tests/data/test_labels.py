@@ -69,7 +69,7 @@ def test_blanks_at_the_ends_of_labels_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("id,label,true\n0,x ,x\n1,x,x \n2,y,y\n3,y,y\n")
     file = read_label_file(tmp_path / "labels.csv")
     assert file.true == {"0": "x", "1": "x", "2": "y", "3": "y"}
-    assert load_source(str(path), labels=file, progress=Progress(stream=lines)).y.tolist() == [2, 2, 3, 3]
+    assert load_source(str(path), labels=file, progress=Progress(stream=lines)).y.tolist() == [0, 0, 1, 1]
     assert "labels.csv: 1 label had blanks at the ends" in lines.getvalue()
 
 
@@ -79,10 +79,11 @@ def test_classes_that_differ_only_in_case_are_told_and_kept(tmp_path: Path) -> N
     path.write_text("a,label\n1,Gold\n2,gold\n3,tin\n")
     data = load_source(str(path), progress=Progress(stream=lines))
     assert data.classes == ("Gold", "gold", "tin")
-    assert (
-        "classes 'Gold' and 'gold' differ only in case: they count apart until they are written alike\n"
-        in lines.getvalue()
+    told = (
+        "classes that differ only in case or between their words: 'gold' (1) and 'Gold' (1). They count apart: "
+        f"`labelsieve data classes {path}` says how to write them alike\n"
     )
+    assert told in lines.getvalue()
 
 
 def test_missing_labels_are_counted_and_the_first_lines_named(tmp_path: Path) -> None:
@@ -243,3 +244,14 @@ def test_a_very_long_cell_does_not_hide_what_is_wrong(tmp_path: Path) -> None:
         load_source(str(path))
     path.write_text(f"text,label\n{long},x\nshort,y\n")
     assert load_source(str(path)).x.tolist() == [long, "short"]
+
+
+def test_a_whole_file_of_labels_makes_one_class_of_two(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,label\n1,9\n2,10\n3,ten\n4,11\n")
+    (tmp_path / "labels.csv").write_text("id,label,true\n0,9,9\n1,10,11\n2,10,10\n3,9,9\n")
+    data = load_source(str(path), labels=read_label_file(tmp_path / "labels.csv"))
+    assert data.classes == ("10", "11", "9") and data.y.tolist() == [2, 0, 0, 2]  # 11 is what one of them truly is
+    (tmp_path / "decisions.csv").write_text("id,label,decision\n2,10,change\n")
+    data = load_source(str(path), labels=read_label_file(tmp_path / "decisions.csv"))
+    assert data.classes == ("10", "11", "9", "ten") and data.y.tolist() == [2, 0, 0, 1]
