@@ -24,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from labelsieve import find_wrong_labels, metrics, noise, scoring, theory
+from labelsieve.experiments.plots import table as markdown
 
 HERE = Path(__file__).parent
 COMMAND = ".venv/bin/python benchmarks/detection.py"
@@ -240,11 +241,6 @@ class Setting(NamedTuple):
 def mean(values: Iterable[float]) -> float:
     listed = list(values)
     return float(np.mean(listed)) if listed else float("nan")
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 class Found(NamedTuple):

@@ -30,9 +30,12 @@ def safe_name(name: str) -> str:
     shown = shown.strip().rstrip(". ").lstrip(".")
     if shown.split(".")[0].lower() in RESERVED:
         shown = f"_{shown}"
-    while len(shown.encode()) > MOST_BYTES:
-        shown = shown[:-1]
-    return shown or "_"
+    kept = PurePosixPath(shown).suffix  # without it a picture is none
+    kept = kept if kept.lower() in EXTENSIONS else ""
+    stem = shown.removesuffix(kept)
+    while len((stem + kept).encode()) > MOST_BYTES:
+        stem = stem[:-1]
+    return stem + kept or "_"
 
 
 class Names:

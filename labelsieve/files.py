@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import IO, Any
 from labelsieve.errors import InputError
 
 LET_GO = 5.0  # seconds in which a dead owner's lock should be free
+WAIT = "wait for it, stop it or give another --out"
 # A run folder may come from somebody else: a link in it must not lead our writing to another file.
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
@@ -25,6 +25,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to; on success it is synced and renamed over `path`, otherwise removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)  # a link of that name would lead our writing elsewhere
     try:
         yield partial
         with partial.open("r+b") as written:
@@ -117,9 +118,12 @@ def _whole_lines(content: bytes) -> bytes:
 
 
 @contextmanager
-def locked(path: Path, *, what: str) -> Iterator[None]:
-    """Hold the lock file `path`, which names its owner. The operating system releases it when the owner dies."""
-    descriptor = _acquire(path, what)
+def locked(path: Path, *, what: str, used: str = "in use", way: str = WAIT) -> Iterator[None]:
+    """Hold the lock file `path`, which names its owner. The operating system releases it when the owner dies.
+
+    Who comes second is told that `what` is `used` by the owner, and the `way` out.
+    """
+    descriptor = _acquire(path, f"{what} is {used}", way)
     try:
         yield
     finally:
@@ -127,7 +131,7 @@ def locked(path: Path, *, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquire(path: Path, what: str) -> int:
+def _acquire(path: Path, taken: str, way: str) -> int:
     me = {"pid": os.getpid(), "host": socket.gethostname()}
     patience = time.monotonic() + LET_GO
     while True:
@@ -135,7 +139,7 @@ def _acquire(path: Path, what: str) -> int:
         owner = _owner(descriptor)
         # On another machine the system's lock may not reach us, so a lock that names one is believed.
         elsewhere = owner is not None and owner["host"] != me["host"]
-        if elsewhere or not _try_lock(descriptor, owner):
+        if elsewhere or not _try_lock(descriptor):
             os.close(descriptor)
             # A process that was killed while it started another leaves its lock to that one for a moment.
             if not elsewhere and owner and not alive(owner["pid"]) and time.monotonic() < patience:
@@ -143,7 +147,7 @@ def _acquire(path: Path, what: str) -> int:
                 continue
             who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
             hint = f"; if that process is gone, delete {path}" if elsewhere else ""
-            raise InputError(f"{what} is in use by {who}: wait for it, stop it or give another --out{hint}")
+            raise InputError(f"{taken} by {who}: {way}{hint}")
         try:
             still_there = path.stat().st_ino == os.fstat(descriptor).st_ino
         except FileNotFoundError:
@@ -163,9 +167,7 @@ def _owner(descriptor: int) -> dict[str, Any] | None:
         return None
 
 
-def _try_lock(descriptor: int, owner: dict[str, Any] | None) -> bool:
-    if sys.platform == "win32":
-        return owner is None or not alive(owner["pid"])
+def _try_lock(descriptor: int) -> bool:
     import fcntl
 
     try:

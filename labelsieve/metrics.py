@@ -1,4 +1,4 @@
-"""How well a selection did, measured with the true labels: the only room that ever sees those.
+"""How well a selection did, measured with the true labels, which no selection and no training ever sees.
 
 LP = clean and selected / selected,  LR = clean and selected / clean; per class both condition on the *true* class.
 """

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.missing import refuse_missing
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
 from labelsieve.types import FloatArray, IntArray
 
@@ -127,7 +128,7 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
     given = np.asarray(labels)
     if given.ndim != 1:
         raise InputError(f"labels: expected one dimension, got shape {given.shape}")
-    _refuse_missing(given)
+    refuse_missing(given)
     if classes is not None:
         names = np.asarray(classes)
         if names.ndim != 1 or len(set(names.tolist())) != len(names):
@@ -172,17 +173,6 @@ def _decode(codes: IntArray, names: NDArray[Any], given: NDArray[Any]) -> NDArra
 
 def _are_codes(given: NDArray[Any], c: int) -> bool:
     return given.dtype.kind in "iu" and (len(given) == 0 or (int(given.min()) >= 0 and int(given.max()) < c))
-
-
-def _refuse_missing(given: NDArray[Any]) -> None:
-    if given.dtype.kind == "f":
-        missing = np.isnan(given)
-    elif given.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in given], dtype=bool)
-    else:
-        return
-    if missing.any():
-        raise InputError(f"labels: row {int(np.flatnonzero(missing)[0])} has no label")
 
 
 def _by_class(codes: IntArray, c: int) -> Iterator[tuple[int, IntArray]]:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from labelsieve.data import leftout
 from labelsieve.data.decode import Pictures
-from labelsieve.data.device_pictures import DevicePictures, free_memory, picture_store, pixel_bytes
+from labelsieve.data.device_pictures import SHARE, DevicePictures, free_memory, picture_store, pixel_bytes
 from labelsieve.data.stage import Staged
 from labelsieve.data.workers import usable_cores
 from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
@@ -66,6 +67,12 @@ class Measured:
     working_bytes: int  # peak of a training step beyond the data; 0: not known (CPU)
     host_bytes: float = HOST_BYTES  # of a sample on the host, beside its pixels
     samples: int = 0  # that the measurement trained on
+    staged: bool = False  # the pixels lie on disk, decoded
+
+    @property
+    def from_disk(self) -> bool:
+        """Whether the host need not hold the pixels: what the device cannot hold either streams."""
+        return self.staged or self.read is not None
 
 
 def estimate(wanted: Wanted, measured: Measured, *, free: int, selecting: Measured | None = None) -> dict[str, Any]:
@@ -87,7 +94,8 @@ def estimate(wanted: Wanted, measured: Measured, *, free: int, selecting: Measur
     # weights, their gradient and two moments of each network are the least, where a step's peak was not measured
     parameters = max(measured.parameters, selecting.parameters)
     working = max(measured.working_bytes, selecting.working_bytes) or 4 * 4 * parameters * networks
-    streams = measured.read is not None and pixels + working > free
+    # as `picture_store` decides, and a step needs room beside them
+    streams = measured.from_disk and (pixels > SHARE * free or pixels + working > free)
     if measured.read and streams:
         # every pass reads every picture from disk again, decoded or, after staging, as it is
         epochs = wanted.iterations * wanted.selection_epochs + wanted.training_epochs
@@ -101,8 +109,8 @@ def estimate(wanted: Wanted, measured: Measured, *, free: int, selecting: Measur
         **in_all(seconds),
         "device_bytes": working + (0 if streams else pixels),
         "data": "streams" if streams else "on the device",
-        "host_bytes": round(n * measured.host_bytes) + (0 if measured.read else pixels),
-        "disk_bytes": {"staged pictures": pixels if measured.read else 0, "checkpoints": state},
+        "host_bytes": round(n * measured.host_bytes) + (0 if measured.from_disk else pixels),
+        "disk_bytes": {"staged pictures": pixels if measured.from_disk else 0, "checkpoints": state},
     }
 
 
@@ -188,18 +196,11 @@ def _name_bytes(data: LabelledData) -> float:
 def some_of(data: LabelledData, count: int) -> LabelledData:
     """Up to `count` samples, spread evenly."""
     chosen = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).astype(np.int64))
-    x = data.x
-    if isinstance(x, Pictures):
-        x = replace(x, names=[x.names[i] for i in chosen], unreadable={})
-    elif isinstance(x, np.ndarray):
-        x = x[chosen]
-    else:
-        x = x[chosen] if not isinstance(x, list | tuple) else [x[i] for i in chosen]
-    return replace(data, x=x, y=data.y[chosen], ids=data.ids[chosen])
+    return replace(data, x=leftout.some_of(data.x, chosen), y=data.y[chosen], ids=data.ids[chosen])
 
 
 def small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:
-    """A store of these samples, pictures decoded a second by all cores, bytes a sample."""
+    """A store of these samples, pictures decoded a second by all cores (None: nothing is), bytes a sample."""
     if isinstance(data.x, Pictures):
         began = time.perf_counter()
         for i in range(min(32, len(data.x))):
@@ -209,8 +210,8 @@ def small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple
         store = DevicePictures(data.x, device, crop=min(crop, side), workers=0)
         return store, alone * usable_cores(), _sample_bytes(store)
     if isinstance(data.x, Staged):
-        streamed = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
-        return streamed, float("inf"), pixel_bytes(data.x) / max(1, len(data.x))
+        some = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
+        return some, None, pixel_bytes(data.x) / max(1, len(data.x))
     from labelsieve.execute.lockstep import stage
 
     held = stage(data.x, device)
@@ -249,7 +250,10 @@ def plan(
     alike = wanted.iterations == 0 or (selector, SELECTION_BATCH) == (name, batch_size)
     found = measured(name, batch_size, seconds if alike else seconds / 2)
     selecting = found if alike else measured(selector, SELECTION_BATCH, seconds / 2)
-    found = replace(found, read=read, sample_bytes=sample_bytes, host_bytes=HOST_BYTES + _name_bytes(data))
+    found = replace(
+        found, read=read, sample_bytes=sample_bytes, host_bytes=HOST_BYTES + _name_bytes(data),
+        staged=isinstance(data.x, Staged),
+    )  # fmt: skip
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
     return {
         "source": data.name,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.missing import refuse_missing
 from labelsieve.types import LEADERS, BoolArray, FloatArray, IntArray, Scores
 
 # A chunk stays in the processor's cache while it is checked, searched and read; larger ones are slower, not faster.
@@ -225,14 +226,7 @@ def class_names(labels: ArrayLike, columns: int, classes: ArrayLike | None) -> N
 
 
 def _encode(given: NDArray[Any], c: int, classes: ArrayLike | None) -> IntArray:
-    if given.dtype.kind == "f":
-        missing = np.isnan(given)
-    elif given.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in given], dtype=np.bool_)
-    else:
-        missing = np.zeros(0, dtype=np.bool_)
-    if missing.any():
-        raise InputError(f"labels: row {int(np.flatnonzero(missing)[0])} has no label")
+    refuse_missing(given)
     if classes is None and given.dtype.kind == "f":
         if (given != np.floor(given)).any():
             raise InputError("labels: expected whole numbers, text or bools")

@@ -2,7 +2,7 @@
 
     source --LabelledData--> selection --Selection--> robust training --> report --> review
 
-True labels are in none of them: `metrics` alone ever sees those.
+True labels are in none of them (CONTRIBUTING.md says where those are).
 """
 
 from __future__ import annotations

@@ -28,6 +28,12 @@ def test_any_name_is_one_harmless_part_of_a_path(name):
     assert safe_name("con.txt") == "_con.txt" and safe_name("NUL") == "_NUL"
 
 
+def test_a_picture_with_a_long_name_stays_one():
+    safe = safe_name("\u6587" * 60 + ".JPG")
+    assert safe == "\u6587" * 48 + ".JPG"
+    assert safe_name("a" * 300) == "a" * 150 and safe_name("Dr. " + "x" * 200) == "Dr. " + "x" * 146
+
+
 @given(st.lists(st.sampled_from(["a.png", "A.PNG", "a/.png", "b", "B", "b-2", ""]), max_size=12))
 def test_names_are_given_once_whatever_the_case(wanted):
     names = Names()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,6 +129,7 @@ def test_seeds() -> None:
         (["a", "b"], np.eye(3), "T: is 3 x 3 but the labels have 2 classes"),
         ([0.0, np.nan], np.eye(2), "row 1 has no label"),
         (np.array(["a", None], dtype=object), np.eye(2), "row 1 has no label"),
+        (np.array(["a", pd.NA], dtype=object), np.eye(2), "row 1 has no label"),
         (np.array(["a", 3], dtype=object), np.eye(2), "text and numbers"),
         ([[0, 1]], np.eye(2), "one dimension"),
         ([0, 1], [[0.5, 0.4], [0, 1]], r"row 0 sums to 0\.9"),

@@ -6,6 +6,7 @@ import mmap
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -144,6 +145,7 @@ def test_no_samples() -> None:
         ([0, np.nan], [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
         ([0, 0.5], [[0.5, 0.5], [0.5, 0.5]], "whole numbers"),
         (np.array(["a", None], dtype=object), [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
+        (np.array(["a", pd.NA], dtype=object), [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
         (np.array(["a", 3], dtype=object), [[0.5, 0.5], [0.5, 0.5]], "text and numbers"),
         (["a", "a"], [[0.5, 0.5], [0.5, 0.5]], "2 columns but 1 classes"),
         ([[0, 1]], [[0.5, 0.5], [0.5, 0.5]], "one dimension"),

@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from labelsieve.errors import Problems
 from labelsieve.progress import Progress
-
-Value = TypeVar("Value")
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 """An option that is given or not: no --no-... beside it."""

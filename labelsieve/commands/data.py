@@ -19,7 +19,7 @@ data.command(classes)
 
 @data.command
 def fetch(name: str, /, *, to: Path, common: Common = Common()) -> None:
-    """Fetch a data set, checksums checked. The only command that goes to the network.
+    """Fetch a data set, checksums checked. Beside sources called hf:NAME nothing else goes to the network.
 
     Parameters
     ----------

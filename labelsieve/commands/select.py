@@ -232,7 +232,6 @@ def select_stage(
     from labelsieve.commands.selecting import measure_again, run_selection
     from labelsieve.commands.selector import FAST, STORED, resolve_selector
     from labelsieve.data.labels import true_codes
-    from labelsieve.execute.sklearn_trainer import SklearnTrainer
     from labelsieve.selection.stored import ALL_PREDICTED, stored_settings
 
     progress = common.progress()
@@ -265,7 +264,7 @@ def select_stage(
     if stored is not None and (stored.scores.predicted == data.y).all():
         progress.note(ALL_PREDICTED)
     trainer = stored or trainer_of(run, data, model, options, settings, progress)
-    settings = replace(settings, networks=not isinstance(trainer, SklearnTrainer))
+    settings = replace(settings, networks=is_network(model, len(data.classes)))
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
     return begun, model
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.upright import MOST_PIXELS, TURNS, open_checked, orientation, upright
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
@@ -35,9 +36,7 @@ SPAN = 127  # crop positions a side; odd, so that one is the middle, and codes f
 CODES = 2 * SPAN * SPAN  # with the mirrored ones
 CENTRE = (SPAN // 2) * SPAN + SPAN // 2
 GREY = 128
-MOST_PIXELS = 100_000_000
-# Formats with a plain decoder: nothing that runs another program (EPS) or reads other files.
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+TURN_MARKS = (b"Exif\0\0", b"tiff:Orientation")  # one of them is in every JPEG that says how it is turned
 
 
 class UnreadablePictureError(ValueError):
@@ -54,7 +53,7 @@ def best_decoder() -> Literal["pillow", "simplejpeg"]:
 
 
 def decode(data: bytes, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixels:
-    """The picture in `data`, RGB, resized so that its shorter side is `side`."""
+    """The picture in `data`, upright, RGB, resized so that its shorter side is `side`."""
     from PIL import Image
 
     chosen = best_decoder() if decoder == "auto" else decoder
@@ -76,12 +75,12 @@ def decode(data: bytes, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixel
 
 
 def _simplejpeg(data: bytes, side: int) -> Pixels | None:
-    """None where it is not sure of itself (CMYK, small damages): pillow has the last word."""
+    """None where it is not sure of itself (CMYK, small damages) or turns nothing: pillow has the last word."""
     import simplejpeg
 
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        if colours not in ("YCbCr", "RGB", "Gray") or height * width > MOST_PIXELS:
+        if colours not in ("YCbCr", "RGB", "Gray") or height * width > MOST_PIXELS or _turned(data):
             return None
         pixels: Pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side)
         return pixels
@@ -89,21 +88,29 @@ def _simplejpeg(data: bytes, side: int) -> Pixels | None:
         return None
 
 
+def _turned(data: bytes) -> bool:
+    """Whether a JPEG is to be turned. Most have no mark of it, and a search takes less time than a parser."""
+    if not any(mark in data for mark in TURN_MARKS):
+        return False
+    try:
+        with open_checked(io.BytesIO(data)) as picture:
+            return orientation(picture) in TURNS
+    except Exception:  # pillow cannot read it at all: then it cannot say how it is turned
+        return False
+
+
 def _pillow(data: bytes, side: int) -> Image.Image:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd metadata, odd palettes: not the user's business
-            picture = Image.open(io.BytesIO(data), formats=FORMATS)
-            if picture.size[0] * picture.size[1] > MOST_PIXELS:
-                raise ValueError(f"more than {MOST_PIXELS / 1e6:.0f} megapixels")
+        with open_checked(io.BytesIO(data)) as picture:
             picture.draft("RGB", (side, side))
-            if picture.mode == "P" and "transparency" in picture.info:
-                return picture.convert("RGBA").convert("RGB")
-            return picture.convert("RGB")
+            found: Image.Image = upright(picture)
+            return found
     except UnidentifiedImageError as problem:  # its own words name an object in memory
         raise UnreadablePictureError("not a readable picture: of no known format") from problem
+    except InputError as problem:
+        raise UnreadablePictureError(f"not a readable picture: {problem}") from problem
     except Exception as problem:  # pillow's decoders raise whatever their format's library does
         raise UnreadablePictureError(f"not a readable picture ({type(problem).__name__}: {problem})") from problem
 

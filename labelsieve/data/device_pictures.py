@@ -22,6 +22,7 @@ from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop, finish,
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
 
+SHARE = 0.3  # of the device's free memory that pictures may take: the networks come afterwards
 ASPECT = 1.4  # pixels of a photograph over those of its square, on average
 CHUNK = 64  # pictures a process decodes at a time
 
@@ -40,7 +41,10 @@ def decoded(pictures: Pictures, workers: int) -> Iterator[Pixels]:
                 ([pictures.path(i) for i in range(s, min(s + CHUNK, len(pictures)))], pictures.side, pictures.decoder)
                 for s in some
             ]
-            under_way = [pool.submit(decode_many, *job) for job in jobs] if pool is not None else []
+            try:
+                under_way = [pool.submit(decode_many, *job) for job in jobs] if pool is not None else []
+            except BrokenProcessPool:  # a worker was killed between two rounds
+                pool = None
             for number, (start, job) in enumerate(zip(some, jobs, strict=True)):
                 try:
                     chunk = under_way[number].result() if pool is not None else decode_many(*job)
@@ -165,7 +169,7 @@ def picture_store(
     crop: int = 227,
     augment: bool = True,
     workers: int | None = None,
-    share: float = 0.3,
+    share: float = SHARE,
 ) -> DevicePictures | PictureStream:
     """On the device where they take at most `share` of its free memory (twice that for a moment), else a stream."""
     if not 0 <= share <= 1:

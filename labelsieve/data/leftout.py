@@ -26,7 +26,7 @@ def about_left_out(what: str, rows: Sequence[int], place: Callable[[int], str]) 
     named, _, number = place(rows[0]).partition(" ")
     if len(rows) == 1:
         return f"1 row without {what} is left out: {named} {number}"
-    few = ", ".join(place(row).rpartition(" ")[2] for row in rows[:FEW]) + ", ..." * (len(rows) > FEW)
+    few = ", ".join(place(row).partition(" ")[2] for row in rows[:FEW]) + ", ..." * (len(rows) > FEW)
     return f"{len(rows):,} rows without {what} are left out: {named}s {few}"
 
 
@@ -56,13 +56,16 @@ def some_of(x: Any, rows: IntArray) -> Any:
     return x.subset(rows) if hasattr(x, "subset") else x[rows]
 
 
-def leave_out(data: LabelledData, reasons: Mapping[int, str], same: Same | None = None) -> LabelledData:
-    """The data without the rows that `reasons` names; they go to `skipped`."""
+def leave_out(
+    data: LabelledData, reasons: Mapping[int, str], same: Same | None = None, *, none: str = "samples is left"
+) -> LabelledData:
+    """The data without the rows that `reasons` names; they go to `skipped`. `none` of all is an error's words."""
     if not reasons:
         return data
     kept = np.setdiff1d(np.arange(len(data)), np.fromiter(reasons, np.int64, len(reasons)))
     if not len(kept):
-        raise InputError(f"{data.name}: none of its {len(data):,} samples is left ({next(iter(reasons.values()))})")
+        first = min(reasons)
+        raise InputError(f"{data.name}: none of its {len(data):,} {none} ({data.ids[first]}: {reasons[first]})")
     if same is not None and same.groups is not None:
         place = {row: at for at, row in enumerate(kept.tolist())}
         same.groups = [[place[row] for row in group if row in place] for group in same.groups]

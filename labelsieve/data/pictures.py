@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,15 +19,14 @@ from numpy.typing import NDArray
 
 from labelsieve.data.conflicts import Groups, Same, same_files
 from labelsieve.data.kept import Kept
+from labelsieve.data.upright import MOST_PIXELS, quiet, upright, upright_size
+from labelsieve.data.upright import open_checked as open_checked
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Skipped
 
 LARGEST_SIDE = 64  # larger pictures are shrunk to this unless a size is asked for
-MOST_PIXELS = 100_000_000
-# Formats with a plain decoder: nothing that runs another program (EPS) or reads other files.
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 EXTENSIONS = frozenset((".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"))
 AT_ONCE = 256
 
@@ -51,38 +49,10 @@ def decode(opened: Any, height: int, width: int) -> Pixels:
 
     # JPEG can be decoded at a fraction of its size, several times faster.
     opened.draft("RGB", (max(height, width), max(height, width)))
-    picture = ImageOps.exif_transpose(opened)
-    if picture.mode.startswith("I") or picture.mode == "F":
-        # 16 or 32 bits a pixel: PIL would clip where we want to scale.
-        values = np.asarray(picture, dtype=np.float64)
-        top = 65535.0 if picture.mode.startswith("I") and values.max(initial=0) > 255 else 255.0
-        picture = Image.fromarray(np.clip(values * (255.0 / top), 0, 255).astype(np.uint8))
-    if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
-        picture = picture.convert("RGBA")
-        white = Image.new("RGBA", picture.size, (255, 255, 255, 255))
-        picture = Image.alpha_composite(white, picture)
-    picture = picture.convert("RGB")
+    picture = upright(opened)
     if picture.size != (width, height):
         picture = ImageOps.fit(picture, (width, height), method=Image.Resampling.BICUBIC)
     return np.asarray(picture, dtype=np.uint8)
-
-
-def open_checked(file: Any) -> Any:
-    """An opened PIL picture of a known format and a sane size; nothing is decoded yet."""
-    from PIL import Image
-
-    opened = Image.open(file, formats=FORMATS)
-    pixels = opened.size[0] * opened.size[1]
-    if pixels > MOST_PIXELS:
-        opened.close()
-        raise InputError(f"too large: {pixels / 1e6:.0f} megapixels, at most {MOST_PIXELS / 1e6:.0f} are read")
-    return opened
-
-
-def upright_size(opened: Any) -> tuple[int, int]:
-    """(height, width) after EXIF's rotation."""
-    width, height = opened.size
-    return (width, height) if opened.getexif().get(0x0112, 1) in (5, 6, 7, 8) else (height, width)
 
 
 def common_size(sizes: Sequence[tuple[int, int]], size: Size) -> tuple[int, int]:
@@ -123,12 +93,7 @@ def read_pictures(
         progress.note(f"using the pictures staged in {staging}", passing=True)
         x, failures = staged
     else:
-        with warnings.catch_warnings():
-            from PIL import Image
-
-            # What PIL warns of is what `open_checked` refuses.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            warnings.simplefilter("ignore", UserWarning)
+        with quiet:  # what PIL warns of is what `open_checked` refuses
             x, failures = _decode_all(files, ids, size, kept, progress, opener)
     readable = np.setdiff1d(np.arange(len(files)), np.array(sorted(failures), dtype=np.int64))
     lost = [Skipped(str(ids[i]), reason) for i, reason in sorted(failures.items())]

@@ -10,11 +10,13 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from labelsieve.data.decode import MOST_PIXELS, Pictures, UnreadablePictureError, decode_file
+from labelsieve.data.decode import Pictures, UnreadablePictureError, decode_file
+from labelsieve.data.upright import open_checked
 from labelsieve.data.workers import usable_cores
+from labelsieve.progress import Progress
 
 TAIL = 1024  # bytes in which a JPEG's end mark is looked for; some programs write a little behind it
-AT_ONCE = 16_384
+AT_ONCE = 1_024  # between two looks at the clock: on a slow disk some seconds
 
 
 def problem(path: str, side: int) -> str | None:
@@ -28,8 +30,6 @@ def problem(path: str, side: int) -> str | None:
 
 
 def _whole_jpeg(path: str) -> bool:
-    from PIL import Image
-
     try:
         with Path(path).open("rb") as file:
             if file.read(2) != b"\xff\xd8":
@@ -38,20 +38,23 @@ def _whole_jpeg(path: str) -> bool:
             if b"\xff\xd9" not in file.read():
                 return False
             file.seek(0)
-            with Image.open(file, formats=("JPEG",)) as picture:
-                return picture.size[0] * picture.size[1] <= MOST_PIXELS
+            with open_checked(file):
+                return True
     except Exception:  # pillow's parsers raise whatever they meet; decoding has the last word
         return False
 
 
-def unreadable(pictures: Pictures) -> dict[int, str]:
+def unreadable(pictures: Pictures, progress: Progress | None = None) -> dict[int, str]:
     """Which of the files are no pictures, and why."""
     found: dict[int, str] = {}
-    with ThreadPoolExecutor(min(32, 4 * usable_cores())) as pool:  # mostly waiting for the disk
+    told = (progress or Progress(silent=True)).stage("looking at pictures", len(pictures), unit="pictures")
+    # the threads mostly wait for the disk
+    with told as stage, ThreadPoolExecutor(min(32, 4 * usable_cores())) as pool:
         for first in range(0, len(pictures), AT_ONCE):
             some = range(first, min(first + AT_ONCE, len(pictures)))
             reasons = pool.map(lambda i: problem(pictures.path(i), pictures.side), some)
             found |= {i: reason for i, reason in zip(some, reasons, strict=True) if reason is not None}
+            stage.advance(len(some))
     return found
 
 

@@ -174,7 +174,7 @@ def _read(
     if scheme == "webvision":
         from labelsieve.data import webvision
 
-        return webvision.load(source, size=size)
+        return webvision.load(source, size=size, progress=progress)
     if scheme == "hf":
         from labelsieve.data import huggingface
 

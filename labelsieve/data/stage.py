@@ -6,16 +6,15 @@
     DIR/stage.json          samples, side, shard size, decoder
 
 A shard is written under another name and renamed when it is complete, so a staging that was stopped goes on where it
-was, and any number of processes makes the same files.
+was, and any number of processes makes the same files, those of two runs at once among them.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -39,10 +38,12 @@ from labelsieve.data.decode import (
 from labelsieve.data.kept import stamp
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
+from labelsieve.files import atomic_path, sweep, write_text
 from labelsieve.folders import check_free
+from labelsieve.progress import Progress
 from labelsieve.types import IntArray
 
-VERSION = 1
+VERSION = 2  # 1: as the file has the pixels, whatever EXIF says, and any colour where it was transparent
 
 
 def default_shard_size(samples: int) -> int:
@@ -56,13 +57,14 @@ def stage(
     *,
     workers: int | None = None,
     shard_size: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Staged:
     """Decode all pictures into shards under `to`; shards that are there already are kept."""
-    folder = Path(to)
+    folder, progress = Path(to), progress or Progress(silent=True)
     if not (folder / "stage.json").exists():
         check_free(folder, "stage=", lacking="staged pictures", own=("stage.part",))
     folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder, ".*.partial")
     size = shard_size or default_shard_size(len(pictures))
     decoder: Decoder = best_decoder() if pictures.decoder == "auto" else pictures.decoder
     settings: dict[str, object] = {
@@ -79,13 +81,13 @@ def stage(
         if not _complete(folder, number, names, pictures.root):
             jobs.append((str(folder), number, str(pictures.root), names, pictures.side, decoder))
     workers = usable_cores() if workers is None else workers
-    done = len(pictures) - sum(len(job[3]) for job in jobs)
-    if progress:
-        progress(done, len(pictures))
-    for count in _run(jobs, workers):
-        done += count
-        if progress:
-            progress(done, len(pictures))
+    if not jobs:
+        progress.note(f"using the pictures staged in {folder}", passing=True)
+        return Staged.open(folder)
+    with progress.stage("staging pictures", len(pictures), unit="pictures") as told:
+        told.resume(len(pictures) - sum(len(job[3]) for job in jobs))
+        for count in _run(jobs, workers):
+            told.advance(count)
     return Staged.open(folder)
 
 
@@ -114,9 +116,8 @@ def write_shard(folder: str, number: int, root: str, names: list[str], side: int
     shapes, unreadable = [], {}
     stamps = _stamps(Path(root), names)  # before they are read: a file that changes meanwhile is read again
     data, about = _files(Path(folder), number)
-    part = data.with_suffix(".part")
     try:
-        with part.open("wb") as out:
+        with atomic_path(data) as part, part.open("wb") as out:
             for i, name in enumerate(names):
                 try:
                     picture = decode_file(Path(root, name), side=side, decoder=decoder)
@@ -124,21 +125,15 @@ def write_shard(folder: str, number: int, root: str, names: list[str], side: int
                     unreadable[i], picture = str(problem), grey(side)
                 shapes.append(picture.shape[:2])
                 out.write(picture.tobytes())
-            out.flush()
-            os.fsync(out.fileno())
     except OSError as problem:
-        part.unlink(missing_ok=True)
         need = f"about {3 * 1.4 * side * side * len(names) / 1e6:.0f} MB a shard"
         free = shutil.disk_usage(folder).free / 1e6
-        raise InputError(f"{part}: {problem.strerror}; staging needs {need}, {free:.0f} MB are free there") from problem
-    part.replace(data)
+        raise InputError(f"{data}: {problem.strerror}; staging needs {need}, {free:.0f} MB are free there") from problem
     note = {
         "names": _checksum(names), "files": stamps, "shapes": shapes, "unreadable": unreadable,
         "bytes": data.stat().st_size,
     }  # fmt: skip
-    written = about.with_suffix(".json.part")
-    written.write_text(json.dumps(note))
-    written.replace(about)
+    write_text(about, json.dumps(note))
     return len(names)
 
 
@@ -177,9 +172,7 @@ def _same_or_new(path: Path, settings: dict[str, object]) -> None:
                 "give another folder or delete this one"
             )
     else:
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(settings))
-        part.replace(path)
+        write_text(path, json.dumps(settings))
 
 
 def _settings(path: Path) -> dict[str, object]:

@@ -204,7 +204,10 @@ class PictureStream:
             executor = self._workers()
             bounds = np.linspace(0, len(step.keys), pieces + 1).astype(int).tolist()
             rows = [(a, b) for a, b in pairwise(bounds) if a < b]
-            step.work = [executor.submit(fill, self._task(step, a, b)) for a, b in rows]
+            try:
+                step.work = [executor.submit(fill, self._task(step, a, b)) for a, b in rows]
+            except BrokenProcessPool:  # noticed only now; `_end` does what nobody else does
+                self._do_without()
         return step
 
     def _task(self, step: _Ahead, first: int, last: int) -> Task:
@@ -220,9 +223,8 @@ class PictureStream:
     def _end(self, step: _Ahead) -> Windows:
         try:
             found = [work.result() for work in step.work] if step.work else [fill(self._task(step, 0, len(step.keys)))]
-        except BrokenProcessPool:  # a worker was killed, or none can be started here: go on without
-            self.close()
-            self.workers = 0
+        except BrokenProcessPool:
+            self._do_without()
             found = [fill(self._task(step, 0, len(step.keys)))]
         bad = {i: reason for some in found for i, reason in some.items()}
         new = bad.keys() - self.pictures.unreadable.keys()
@@ -244,6 +246,11 @@ class PictureStream:
                 self._executor = processes(self.workers)
             self._closer = weakref.finalize(self, self._executor.shutdown, wait=False)
         return self._executor
+
+    def _do_without(self) -> None:
+        """A worker was killed, or none can be started here: the rest is decoded in this process."""
+        self.close()
+        self.workers = 0
 
     def close(self) -> None:
         """Ends the workers; they start again when they are needed."""

@@ -24,13 +24,16 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from labelsieve.data.decode import CROP, SIDE, Pictures
+from labelsieve.data.leftout import leave_out
 from labelsieve.data.pictures import Size
 from labelsieve.data.readable import unreadable
 from labelsieve.errors import InputError
+from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
 CLASSES = 50
 SUBSETS = ("google", "flickr", "all")
+NONE = "pictures can be read"
 VALIDATION_FOLDERS = ("val_images_256", "val_images", "val_images_resized")
 LAYOUT = (
     "WebVision 1.0 has info/synsets.txt, info/train_filelist_google.txt, info/val_filelist.txt and the picture folders"
@@ -42,7 +45,7 @@ class Synset(NamedTuple):
     name: str
 
 
-def load(spec: str | Path, *, size: Size = None) -> LabelledData:
+def load(spec: str | Path, *, size: Size = None, progress: Progress | None = None) -> LabelledData:
     """The training set. `DIR?classes=50&subset=google&side=256&stage=FOLDER`, all after ? optional.
 
     `size` is the shorter side where `spec` names none; as a pair it is the window that a network reads.
@@ -59,13 +62,14 @@ def load(spec: str | Path, *, size: Size = None) -> LabelledData:
         subset=options.get("subset", "google"),
         side=_whole(options.get("side", str(side)), "side"),
         check="stage" not in options,  # staging decodes them all
+        progress=progress,
     )
     if "stage" not in options:
         return data
     from labelsieve.data.stage import stage
 
-    staged = stage(data.x, options["stage"])
-    return without(replace(data, x=staged), staged.unreadable)
+    staged = stage(data.x, options["stage"], progress=progress)
+    return leave_out(replace(data, x=staged), staged.unreadable, none=NONE)
 
 
 def files(spec: str) -> list[Path]:
@@ -85,19 +89,6 @@ def _parts(subset: str) -> tuple[str, ...]:
     return ("google", "flickr") if subset == "all" else (subset,)
 
 
-def without(data: LabelledData, reasons: dict[int, str]) -> LabelledData:
-    """The samples that can be read; the others go to `skipped`, as in every source: no label of theirs is judged."""
-    if not reasons:
-        return data
-    bad = sorted(reasons)
-    if len(bad) == len(data):
-        first = f"{data.ids[bad[0]]}: {reasons[bad[0]]}"
-        raise InputError(f"{data.name}: none of its {len(data):,} pictures can be read ({first})")
-    kept = np.setdiff1d(np.arange(len(data)), bad)
-    told = tuple(Skipped(str(data.ids[i]), reasons[i]) for i in bad)
-    return replace(data, x=data.x.subset(kept), y=data.y[kept], ids=data.ids[kept], skipped=(*data.skipped, *told))
-
-
 def training(
     folder: str | Path,
     *,
@@ -105,6 +96,7 @@ def training(
     subset: str = "google",
     side: int = SIDE,
     check: bool = True,
+    progress: Progress | None = None,
 ) -> LabelledData:
     """Without `check`, files that cannot be read stay in: they show when they are decoded, as grey pictures."""
     root, parts = Path(folder), _parts(subset)
@@ -116,7 +108,7 @@ def training(
         some, labels = _filelist(root / "info" / f"train_filelist_{part}.txt", len(every), len(names))
         files += some
         codes += labels
-    return _labelled(root, "", files, codes, names, side, name="webvision", check=check)
+    return _labelled(root, "", files, codes, names, side, name="webvision", check=check, progress=progress)
 
 
 def validation(folder: str | Path, *, classes: int = CLASSES, side: int = SIDE) -> LabelledData:
@@ -232,6 +224,7 @@ def _labelled(
     *,
     name: str,
     check: bool = True,
+    progress: Progress | None = None,
 ) -> LabelledData:
     """What is missing, empty, elsewhere or no picture is left out and told."""
     kept, labels, skipped = [], [], []
@@ -263,7 +256,7 @@ def _labelled(
         name=name,
         skipped=tuple(skipped),
     )
-    return without(data, unreadable(pictures)) if check else data
+    return leave_out(data, unreadable(pictures, progress), none=NONE) if check else data
 
 
 class _Home:

@@ -38,9 +38,9 @@ class Mirrored(NamedTuple):
         return self.deviations >= CERTAIN
 
 
-def check_augment(mode: str, *, option: str = "augment") -> None:
+def check_augment(mode: str) -> None:
     if mode not in MODES:
-        raise InputError(f"{option} {mode!r} is not known: choose {', '.join(MODES[:-1])} or {MODES[-1]}")
+        raise InputError(f"augment {mode!r} is not known: choose {', '.join(MODES[:-1])} or {MODES[-1]}")
 
 
 def mirror_test(pictures: Any, labels: IntArray, among: IntArray) -> Mirrored:

@@ -123,7 +123,7 @@ class Bundle(Networks):
         self.count[i] = 0
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint needs, by name; the tensors themselves, not copies."""
+        """All that a step changes, by name; the tensors themselves, not copies."""
         found = {"flat": self.flat, "first": self.first, "rate": self.rate, "count": self.count}
         if self.second is not None:
             found["second"] = self.second

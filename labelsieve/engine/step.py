@@ -189,7 +189,7 @@ class Stepper:
         return graph
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a step changes: what a checkpoint holds."""
+        """Everything a step changes: put back after one was captured."""
         found = {
             "position": self.clock.position, "epoch": self.clock.epoch,
             "loss_sum": self.loss_sum, "correct": self.correct, "seen": self.seen,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -67,19 +68,22 @@ def train(
     together = (store.device.type == "cuda" and can_stack) if together is None else together and can_stack
     options = Options(batch_size=batch_size, together=together, capture=capture, watch_every=watch_every)
 
+    def attempt(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
+        """By itself, so that nothing holds its networks any more when they were too many."""
+        lockstep = Lockstep(store, factory, piece, schedule, options, watch=watch, checkpoint=folder, classes=classes)
+        # networks by themselves take batches of any width: too many shapes to try
+        choice = fastest_convolutions(store.device) if together else nullcontext()
+        with choice, threads_for(multiply_adds(lockstep)):
+            return lockstep.run(stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
+
     def run(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
         try:
-            lockstep = Lockstep(
-                store, factory, piece, schedule, options, watch=watch, checkpoint=folder, classes=classes
-            )
-            # networks by themselves take batches of any width: too many shapes to try
-            choice = fastest_convolutions(store.device) if together else nullcontext()
-            with choice, threads_for(multiply_adds(lockstep)):
-                return lockstep.run(stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
+            return attempt(piece, folder)
         except torch.cuda.OutOfMemoryError:
             if len(piece) == 1 or parallel.current().size > 1:  # the other processes would go on without this one
                 raise
             warnings.warn(f"out of GPU memory with {len(piece)} trainings at once; trying half as many", stacklevel=2)
+        gc.collect()
         torch.cuda.empty_cache()
         half = len(piece) // 2
         first = run(piece[:half], folder and folder / "first")

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.errors import InputError
+from labelsieve.errors import FailedError, InputError
 from labelsieve.types import Job, Scores, Trainer
 
 RETRIES = 5  # of a task whose node or process was lost; a task's own error is not tried again
@@ -44,7 +44,6 @@ class RayPool:
         executor: str = "ray",
         *,
         device: str = "auto",
-        retries: int = RETRIES,
         stop: Callable[[], bool] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -53,7 +52,7 @@ class RayPool:
         self.gpus = 0 if device == "cpu" else int(self.ray.cluster_resources().get("GPU", 0))
         if device.startswith("cuda") and not self.gpus:
             raise InputError(f"device {device!r} was asked for, but the Ray cluster has no GPU; choose --device cpu")
-        self._call = self.ray.remote(_call).options(max_retries=retries, num_cpus=1, num_gpus=1 if self.gpus else 0)
+        self._call = self.ray.remote(_call).options(max_retries=RETRIES, num_cpus=1, num_gpus=1 if self.gpus else 0)
 
     def share(self, thing: Any) -> Any:
         """Into the object store, once; `map` takes it as its task."""
@@ -87,7 +86,7 @@ class RayPool:
             raise
         except self.ray.exceptions.RayError as problem:
             first = str(problem).strip().splitlines()[0]
-            raise RuntimeError(f"the Ray cluster lost a training and did not bring it back: {first}") from None
+            raise FailedError(f"the Ray cluster lost a training and did not bring it back: {first}") from None
 
     def check_shared(self, folder: Path) -> None:
         """Refuse a folder that some node does not see, or cannot write into."""

@@ -19,6 +19,7 @@ from labelsieve.scoring import likeliest
 from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores
 
 CHUNK_CELLS = 2_000_000  # probabilities held at once: 16 MB
+ASKED = 200  # samples whose prediction tells what the columns of a decision function are
 SMALLEST = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
 
 
@@ -53,8 +54,19 @@ def probabilities(model: Any, x: Any, known: IntArray) -> FloatArray:
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(x), dtype=np.float64)
     if hasattr(model, "decision_function"):
-        return softmax(np.asarray(model.decision_function(x), dtype=np.float64))
+        scores = np.asarray(model.decision_function(x), dtype=np.float64)
+        if scores.ndim == 1 or _one_a_class(scores, model, x, known):
+            return softmax(scores)
     return np.asarray(np.asarray(model.predict(x))[:, None] == known[None, :], dtype=np.float64)
+
+
+def _one_a_class(scores: FloatArray, model: Any, x: Any, known: IntArray) -> bool:
+    """Does each column speak for a class? Those of SVC(decision_function_shape="ovo") speak for pairs: three, too, of
+    three classes, so what is predicted is asked as well. Ties may be decided otherwise, therefore most is enough."""
+    if scores.shape[1] != len(known):
+        return False
+    some = np.arange(min(ASKED, len(scores)))
+    return bool((known[scores[some].argmax(axis=1)] == np.asarray(model.predict(take(x, some)))).mean() > 0.5)
 
 
 class OneClass:

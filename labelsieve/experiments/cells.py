@@ -124,14 +124,10 @@ def theory_cells(
     ]
 
 
-def selection_cells(
-    scale: Scale, wish: Wish, noises: Sequence[Noise] | None = None, *, kind: str = "selection"
-) -> list[Cell]:
+def selection_cells(scale: Scale, wish: Wish, *, kind: str = "selection") -> list[Cell]:
     """Section 5.2: INCV."""
     return [
-        _selection(kind, noise, seed, scale, wish)
-        for seed in wish.seeds
-        for noise in wish.choose(noises or scale.table_settings)
+        _selection(kind, noise, seed, scale, wish) for seed in wish.seeds for noise in wish.choose(scale.table_settings)
     ]
 
 

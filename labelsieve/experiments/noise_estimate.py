@@ -11,6 +11,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.errors import InputError
 from labelsieve.experiments.bench import CORRUPTION, Bench
 from labelsieve.experiments.peer_estimators import Estimate, confident_issues, from_confident_joint, from_hoc
+from labelsieve.experiments.plots import table as markdown
 from labelsieve.experiments.records import digest
 from labelsieve.experiments.training import factory_of
 from labelsieve.files import atomic_path
@@ -106,6 +108,7 @@ class WholeAnswers:
     folder: Path
     say: Say = print
     together: bool | None = None
+    widths: Sequence[int] = ()  # of the fast network, where they are not the usual ones
     answers: dict[str, Answer] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -124,11 +127,10 @@ class WholeAnswers:
         return [answer.scores for answer in found]
 
     def _key(self, jobs: Sequence[Job]) -> str:
-        arrays = [array for job in jobs for array in (job.labels, job.train, job.score, np.array([job.seed]))]
-        settings = repr(
-            (self.model, self.schedule.settings(), self.batch_size, self.method.name, self.method.settings())
-        )
-        return f"{jobs[0].name}-{digest(np.frombuffer(settings.encode(), dtype=np.uint8), *arrays)[:16]}"
+        told = [(job.labels, job.train, job.score, np.array([job.seed, job.keep_best])) for job in jobs]
+        learning = (self.schedule.settings(), self.batch_size, self.method.name, self.method.settings())
+        settings = repr((self.model, tuple(self.widths), *learning))
+        return f"{jobs[0].name}-{digest(np.frombuffer(settings.encode(), dtype=np.uint8), *chain(*told))[:16]}"
 
     def _train(self, jobs: Sequence[Job]) -> list[Answer]:
         plans = [Plan(j.name, j.labels, j.train, j.seed, score=j.score, keep_best=j.keep_best) for j in jobs]
@@ -205,7 +207,8 @@ def trainer_for(
         size = batch_size or BATCH_SIZE
         factory: Factory = fast_cnn_factory(cast("Samples", store), bench.classes, widths=tuple(widths or WIDTHS))
         method: Method = GeneralisedCE(q=0.0, label_smoothing=0.2)
-        return WholeAnswers(model, store, factory, fast_schedule(epochs or EPOCHS, size), size, method, folder, say)
+        schedule = fast_schedule(epochs or EPOCHS, size)
+        return WholeAnswers(model, store, factory, schedule, size, method, folder, say, widths=widths or ())
     store = stage_pictures(bench.pictures, where)
     schedule = Schedule.incv_50(epochs or 50)
     factory = factory_of(model, bench.classes)
@@ -364,7 +367,7 @@ def page(result: dict[str, Any], *, command: str, what: str) -> str:
             least = min(e[key] for e in found.values())
             cells = [bold(value(found[name]), found[name][key] == least) for name in names]
             lines.append([row["setting"], f"{row['noise_ratio']:.3f}", *cells])
-        return _markdown(["setting", "true", *names], lines)
+        return markdown(["setting", "true", *names], lines)
 
     tools = list(rows[0]["detection"])
     detections, calibration = [], []
@@ -394,7 +397,7 @@ def page(result: dict[str, Any], *, command: str, what: str) -> str:
         what=what,
         ratios=estimates(lambda e: f"{e['ratio']:.3f} ({e['error']:.3f})", "error"),
         matrices=estimates(lambda e: f"{e['row_error']:.3f}", "row_error"),
-        detections=_markdown(["setting", *tools], detections),
+        detections=markdown(["setting", *tools], detections),
         ranks=ranks([row for row in rows if row["noise_ratio"] > 0]),
         calibration="; ".join(calibration),
         clean="\n".join(f"- {line}" for line in clean) or "not measured",
@@ -425,8 +428,3 @@ def ranks(rows: Sequence[dict[str, Any]]) -> str:
 
 def bold(text: str, best: bool) -> str:
     return f"**{text}**" if best else text
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

@@ -31,6 +31,7 @@ from labelsieve.experiments.selecting import select_cells
 from labelsieve.experiments.settings import SCALES, TOLD_NOTHING, WITHOUT_DECAY, Scale
 from labelsieve.experiments.training import Room, train_cells
 from labelsieve.experiments.webvision_bench import WebVisionBench, open_webvision
+from labelsieve.files import write_text
 
 RUNNERS: dict[str, Callable[[list[Cell], Room, Path], None]] = {
     "theory": train_cells,
@@ -128,8 +129,7 @@ def run_cells(cells: Sequence[Cell], room: Room) -> list[Cell]:
 def run_lockstep(cells: list[Cell], room: Room) -> bool:
     """Train the cells together and write their records; False: out of time, the next run goes on from its folder."""
     folder = folder_of(cells, room.work)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cells.json").write_text(json.dumps([cell.id for cell in cells]))
+    write_text(folder / "cells.json", json.dumps([cell.id for cell in cells]))
     try:
         RUNNERS[cells[0].kind](cells, room, folder)
     except OutOfTime:

@@ -26,6 +26,7 @@ from labelsieve.experiments.bench import Bench
 from labelsieve.experiments.cells import THEORY, Cell, from_selection, sources_of
 from labelsieve.experiments.settings import CONVENTIONS, TOLD_NOTHING, WITHOUT_DECAY, scale_of, webvision_settings
 from labelsieve.experiments.webvision_bench import WebVisionBench
+from labelsieve.files import write_text
 from labelsieve.methods import create
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
 from labelsieve.models.resnet_cifar import ResNetCifar
@@ -342,5 +343,4 @@ def seconds_spent(folder: Path) -> float:
 
 
 def write_seconds(folder: Path, seconds: float) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "seconds").write_text(f"{seconds:.3f}")
+    write_text(folder / "seconds", f"{seconds:.3f}")

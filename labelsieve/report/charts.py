@@ -95,7 +95,7 @@ class Line:
     style: int = 0
 
 
-def line_chart(lines: Sequence[Line], *, title: str, ident: str, x_name: str = "epoch") -> Markup:
+def line_chart(lines: Sequence[Line], *, title: str, ident: str) -> Markup:
     """Curves over one axis; `style` picks colour and dashes, so that curves of one kind look alike."""
     width, height, left, right, top, bottom = 460, 250, 52, 14, 14, 40
     points = [(x, y) for line in lines for x, y in zip(line.x, line.y, strict=True) if math.isfinite(y)]
@@ -124,7 +124,7 @@ def line_chart(lines: Sequence[Line], *, title: str, ident: str, x_name: str = "
     drawn.append(
         el(
             "text",
-            x_name,
+            "epoch",
             x=_n((left + width - right) / 2),
             y=height - 4,
             text_anchor="middle",

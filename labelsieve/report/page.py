@@ -49,7 +49,7 @@ def render_report(facts: Facts, samples: Samples, *, most: int = MOST, made: dat
         el("a", "Skip to the content", href="#next", cls="skip"),
         el(
             "div",
-            sections.masthead(facts, made=when, version=__version__, notice=samples.notice),
+            sections.masthead(facts, made=when, notice=samples.notice),
             el(
                 "main",
                 sections.what_next(facts),

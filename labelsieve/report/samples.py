@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 
 from labelsieve.data.conflicts import Groups, Same, conflicting, same_files
 from labelsieve.data.source import TABLES
+from labelsieve.data.upright import open_checked
+from labelsieve.data.upright import upright as upright
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
 from labelsieve.report.source_table import SourceTable, find_source, places
@@ -100,23 +101,6 @@ class Samples:
         return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
-def upright(picture: Any) -> Any:
-    """RGB, turned as EXIF says, white where it was transparent."""
-    from PIL import Image, ImageOps
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        picture = ImageOps.exif_transpose(picture)
-        if picture.mode.startswith("I") or picture.mode == "F":
-            values = np.asarray(picture, dtype=np.float64)
-            top = 65535.0 if values.max(initial=0) > 255 else 255.0
-            picture = Image.fromarray(np.clip(values * (255.0 / top), 0, 255).astype(np.uint8))
-        if "A" in picture.mode or "a" in picture.mode or "transparency" in picture.info:
-            picture = picture.convert("RGBA")
-            picture = Image.alpha_composite(Image.new("RGBA", picture.size, (255, 255, 255, 255)), picture)
-        return picture.convert("RGB")
-
-
 def render(picture: Any, side: int) -> Picture:
     """At most `side` pixels wide and high; tiny pictures as they are, without loss."""
     if max(picture.size) > side:
@@ -167,7 +151,7 @@ def _open(run: RunFolder, columns: Columns) -> Samples:
 
 
 def _of_files(root: Path, name: Callable[[int], str], n: int) -> Samples:
-    from labelsieve.data.pictures import open_checked, safe_path
+    from labelsieve.data.pictures import safe_path
 
     def look(row: int) -> Any:
         path = safe_path(root, name(row))
@@ -253,8 +237,6 @@ class Loaded:
         if hasattr(data.x, "row"):
             return data.x.row(row)
         if hasattr(data.x, "path") and callable(data.x.path):
-            from labelsieve.data.pictures import open_checked
-
             return open_checked(data.x.path(row))
         value = data.x[row]
         if isinstance(value, str):

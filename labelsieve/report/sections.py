@@ -43,7 +43,7 @@ def table(heads: list[tuple[str, bool]], rows: list[list[object]], *, caption: s
     return el("div", inner, cls="scroll", tabindex=0, role="region", aria_label=caption or heads[0][0])
 
 
-def masthead(facts: Facts, *, made: str, version: str, notice: str = "") -> Markup:
+def masthead(facts: Facts, *, made: str, notice: str = "") -> Markup:
     first, second = facts.headline()
     brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.title}"), el("span", made), cls="brand")
     parts: list[object] = [brand, el("h1", first), el("p", second, cls="lead")]
@@ -56,7 +56,7 @@ def masthead(facts: Facts, *, made: str, version: str, notice: str = "") -> Mark
     if facts.notes:
         listed = el("ul", *(el("li", note) for note in facts.notes))
         parts.append(el("details", el("summary", "Notes on the data and the selection"), listed, cls="notes"))
-    return el("header", *parts, figures(facts), contents(facts), cls="masthead")
+    return el("header", *parts, figures(facts), contents(), cls="masthead")
 
 
 def figures(facts: Facts) -> Markup:
@@ -96,7 +96,7 @@ def figures(facts: Facts) -> Markup:
     )
 
 
-def contents(facts: Facts) -> Markup:
+def contents() -> Markup:
     links = [
         ("next", "What to do next"),
         ("mistakes", "Which class is taken for which"),

@@ -181,13 +181,15 @@ def _filter(query: Any) -> Filter:
             low=share("low", 0.0),
             high=share("high", 1.0),
         )
-    except (ValueError, TypeError) as problem:
+    except (ValueError, TypeError, OverflowError) as problem:
         raise BadRequestError(f"this filter cannot be used: {problem}") from None
 
 
 def _whole(query: Any, name: str, default: int) -> int:
     value = query.get(name, default)
     try:
+        if isinstance(value, float):  # JSON's 1.5 would be cut, its 1e999 is infinite
+            raise TypeError
         number = int(value)
     except (ValueError, TypeError):
         raise BadRequestError(f"{name} must be a whole number") from None

@@ -115,21 +115,25 @@ class Book:
         """Take back what this window did last (before a restart: what was done last). Returns the rows."""
         with self._lock:
             mine = self._window(window)
-            stack = mine.done or self._earlier
-            if not stack:
-                return []
-            back = self._turn(stack.pop())
-            mine.undone.append(back)
-            return [change.row for change in back]
+            return self._move(mine.done or self._earlier, mine.undone)
 
     def redo(self, window: str) -> list[int]:
         with self._lock:
             mine = self._window(window)
-            if not mine.undone:
-                return []
-            again = self._turn(mine.undone.pop())
-            mine.done.append(again)
-            return [change.row for change in again]
+            return self._move(mine.undone, mine.done)
+
+    def _move(self, source: list[list[Change]], target: list[list[Change]]) -> list[int]:
+        """Turn the last action of one stack and put it on the other. What the disk refused stays, to be tried again."""
+        if not source:
+            return []
+        try:
+            turned = self._turn(source[-1])
+        except ConflictError:
+            source.pop()  # others overruled it: it would be in the way of all before it
+            raise
+        source.pop()
+        target.append(turned)
+        return [change.row for change in turned]
 
     def _turn(self, action: list[Change]) -> list[Change]:
         """Save the opposite of an action. What others decided since stays; if that is all of it, say so."""

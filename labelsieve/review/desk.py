@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import threading
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,6 @@ class Desk:
         self.unjudged = frozenset(unjudged(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
         self.likely = read_suggestions(run / NAME)  # None: suspicion ranks, and is no probability
-        self._matrix_lock = threading.Lock()
 
     def start(self) -> dict[str, Any]:
         data = self.run.record().get("data") or {}
@@ -104,7 +102,7 @@ class Desk:
             "predicted": int(columns.predicted[row]),
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
-            "likely": (self.likely or {}).get(columns.id(row)),
+            "likely": _number((self.likely or {}).get(columns.id(row), math.nan)),
             "judged": int(columns.label[row]) not in self.unjudged,
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),
@@ -114,9 +112,10 @@ class Desk:
 
     def standing(self, row: int) -> dict[str, Any]:
         """What was decided, and the version a window must name to decide again."""
-        made = self.book.made(row)
+        # The version first: should somebody decide in between, the window is refused rather than deceived.
+        version, made = self.book.version(row), self.book.made(row)
         decision = DECISIONS[made.state] if made.state != UNDECIDED else None
-        return {"decision": decision, "label": made.label, "version": self.book.version(row)}
+        return {"decision": decision, "label": made.label, "version": version}
 
     def picture(self, row: int, *, large: bool) -> Sample:
         self._exists(row)
@@ -153,9 +152,8 @@ class Desk:
 
     def matrix(self) -> dict[str, Any]:
         """Suspects by given and suggested class: how many, and how many are left. Only the most confused classes."""
-        with self._matrix_lock:
-            pairs = pair_counts(self.columns, self.suspects)
-            left = pair_counts(self.columns, self.suspects[~self.book.decided[self.suspects]])
+        pairs = pair_counts(self.columns, self.suspects)
+        left = pair_counts(self.columns, self.suspects[~self.book.decided[self.suspects]])
         shown = most_confused(pairs, MOST_CLASSES)
         inside = set(shown)
         cells = [
@@ -219,16 +217,18 @@ def content(seen: Sample, beside: Cells = ()) -> dict[str, Any]:
     """A sample that is not a picture, as JSON; with what stands `beside` a text."""
     if isinstance(seen, Text):
         text = {"text": seen.text[:MOST_TEXT], "cut": len(seen.text) > MOST_TEXT}
-        return {"kind": "text", **text, "cells": _cells(beside)}
+        return {"kind": "text", **text, **_cells(beside)}
     if isinstance(seen, Row):
-        return {"kind": "row", "cells": _cells(seen.cells), "cut": len(seen.cells) > MOST_CELLS}
+        return {"kind": "row", **_cells(seen.cells)}
     if isinstance(seen, Picture):
         return {"kind": "picture"}
     return {"kind": "missing", "reason": seen.reason if isinstance(seen, Missing) else "cannot be shown"}
 
 
-def _cells(cells: Cells) -> list[list[str]]:
-    return [[name, cell[:MOST_CELL]] for name, cell in cells[:MOST_CELLS]]
+def _cells(cells: Cells) -> dict[str, Any]:
+    """What fits, and how many `more` columns there are."""
+    shown = [[name, cell if len(cell) <= MOST_CELL else f"{cell[:MOST_CELL]} … (cut)"] for name, cell in cells[:MOST_CELLS]]
+    return {"cells": shown, "more": max(len(cells) - MOST_CELLS, 0)}
 
 
 def _number(value: Any) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -57,16 +58,18 @@ class Queues:
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self._kept: OrderedDict[Filter, IntArray] = OrderedDict()
+        self._lock = threading.Lock()  # every request is answered in a thread of its own
 
     def rows(self, wanted: Filter) -> IntArray:
-        if wanted in self._kept:
-            self._kept.move_to_end(wanted)
-            return self._kept[wanted]
-        rows = self.columns.ranked(np.flatnonzero(passing(self.columns, wanted)))
-        self._kept[wanted] = rows
-        if len(self._kept) > REMEMBERED:
-            self._kept.popitem(last=False)
-        return rows
+        with self._lock:
+            if wanted in self._kept:
+                self._kept.move_to_end(wanted)
+                return self._kept[wanted]
+            rows = self.columns.ranked(np.flatnonzero(passing(self.columns, wanted)))
+            self._kept[wanted] = rows
+            if len(self._kept) > REMEMBERED:
+                self._kept.popitem(last=False)
+            return rows
 
     def next_open(self, wanted: Filter, start: int, decided: BoolArray, *, step: int = 1) -> int | None:
         """The first position from `start` on (backwards with step -1) whose sample is not decided."""

@@ -6,7 +6,7 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from labelsieve.errors import InputError
@@ -33,7 +33,8 @@ def names_of(host: str, port: int) -> set[str]:
         names.add(socket.gethostname())
         if host in ANY:
             names |= {in_address(address) for address in _own_addresses()}
-    return {f"{name}:{port}" for name in names}
+    # A browser leaves out the port that is HTTP's own.
+    return {f"{name}:{port}" for name in names} | (names if port == 80 else set())
 
 
 def in_address(host: str) -> str:
@@ -59,6 +60,7 @@ def bound(host: str, port: int | None) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, attempt))
+            listener.listen()  # only now the port is taken: another process may be about to ask for it
             return listener
         except OSError as problem:
             listener.close()
@@ -120,18 +122,16 @@ def serve(
 @contextmanager
 def _alone(run: RunFolder) -> Iterator[None]:
     """One server a run: two would not see each other's decisions."""
-    try:
-        lock = locked(run / "review.lock", what="review")
-        lock.__enter__()
-    except InputError as problem:
-        who = str(problem).partition("in use by ")[2].partition(":")[0] or "another process"
-        raise InputError(f"{run.path} is already being reviewed by {who}: use its page, or stop it first") from None
-    except OSError as problem:
-        raise InputError(f"{run.path} cannot be written ({problem.strerror}): decisions could not be saved") from None
-    try:
+    lock = locked(
+        run / "review.lock", what=str(run.path), used="already being reviewed", way="use its page, or stop it first"
+    )
+    with ExitStack() as held:
+        try:
+            held.enter_context(lock)
+        except OSError as problem:
+            told = f"{run.path} cannot be written ({problem.strerror}): decisions could not be saved"
+            raise InputError(told) from None
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def _own_addresses() -> list[str]:

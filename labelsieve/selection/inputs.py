@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.missing import is_missing
 from labelsieve.selection.defaults import is_text
 from labelsieve.types import IntArray
 
@@ -118,18 +119,3 @@ def as_array(y: Any) -> NDArray[Any]:
     if any(value is None or isinstance(value, str) for value in values):
         return np.array(values, dtype=object) if any(not isinstance(v, str) for v in values) else np.array(values)
     return np.asarray(values)
-
-
-def is_missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    if labels.dtype.kind == "f":
-        return np.asarray(np.isnan(labels))
-    if labels.dtype.kind == "O":
-        return np.array([_is_hole(value) for value in labels], dtype=bool)
-    return np.zeros(len(labels), dtype=bool)
-
-
-def _is_hole(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except TypeError:  # pandas' NA does not say whether it is itself
-        return True

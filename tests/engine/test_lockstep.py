@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from dataclasses import replace
 from functools import partial
 
@@ -210,11 +211,13 @@ def test_algorithm_3_in_a_stack_that_shrinks_learns_what_it_learns_alone(store, 
 
 
 def test_out_of_memory_is_answered_with_fewer_networks_at_a_time(store, plans, monkeypatch, tmp_path):
-    real, sizes = Lockstep.run, []
+    real, sizes, failed = Lockstep.run, [], []
 
     def limited(self, **options):
         sizes.append(len(self.trainings))
+        assert all(lockstep() is None for lockstep in failed)  # or its networks would still fill the memory
         if len(self.trainings) > 1:
+            failed.append(weakref.ref(self))
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return real(self, **options)
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -82,6 +82,18 @@ def test_decision_function_agrees_with_predict():
         (scores,) = SklearnTrainer(x, LinearSVC(random_state=0), classes).train_and_score([asked])
         expected = LinearSVC(random_state=0).fit(x[:40], labels[:40]).predict(x[40:])
         assert np.array_equal(scores.predicted, expected)
+
+
+@pytest.mark.parametrize("classes", [3, 5])
+def test_columns_that_stand_for_pairs_of_classes_are_not_taken_for_classes(classes: int) -> None:
+    """Three classes make three pairs, five make ten."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, classes, 120)
+    x = rng.normal(size=(120, classes)) + 5 * np.eye(classes)[labels]
+    pairs = SVC(decision_function_shape="ovo")
+    (scores,) = SklearnTrainer(x, pairs, classes).train_and_score([job(labels, np.arange(60), np.arange(60, 120))])
+    assert np.array_equal(scores.predicted, SVC().fit(x[:60], labels[:60]).predict(x[60:]))
+    assert (scores.predicted == labels[60:]).mean() > 0.9
 
 
 def test_seed_reaches_nested_steps_and_leaves_the_original_alone():

@@ -31,6 +31,7 @@ from labelsieve.experiments.peer_estimators import (
     hoc,
     two_neighbours,
 )
+from labelsieve.types import Job
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -146,6 +147,16 @@ def test_a_measurement_keeps_what_it_trained(model, tmp_path):
     assert "| symmetric-0.3 |" in text and "Share flagged" in text
     row = result["rows"][1]
     assert row["estimates"]["Eq. 4"]["error"] == abs(row["estimates"]["Eq. 4"]["ratio"] - row["noise_ratio"])
+
+
+def test_what_another_epoch_or_network_answered_is_not_taken_up(tmp_path):
+    bench = synthetic(classes=4, samples=64, mistakes=0)
+    said: list[str] = []
+    train, score = np.arange(32), np.arange(32, 64)
+    for keep_best, widths in ((False, (24, 24)), (True, (24, 24)), (True, (32, 24)), (False, (24, 24))):
+        trainer = trainer_for("fast", bench, tmp_path, device="cpu", epochs=1, widths=widths, say=said.append)
+        trainer.train_and_score([Job("f", bench.true, train, score, seed=0, keep_best=keep_best)])
+    assert ["kept" in line for line in said] == [False, False, False, True]
 
 
 def test_ranks_tell_where_cleanlab_orders_better():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from starlette.testclient import TestClient
 
 from labelsieve.errors import InputError
+from labelsieve.report.samples import Row, Text
 from labelsieve.review.app import make_app
-from labelsieve.review.desk import Desk
+from labelsieve.review.book import ConflictError
+from labelsieve.review.desk import Desk, content
 from labelsieve.review.queue import Filter
 from labelsieve.runfolder import RunFolder
 
@@ -188,6 +191,8 @@ def test_a_judged_run_says_how_likely_its_suggestions_are(runs, tmp_path):
     assert desk.start()["judged"] is True and desk.start()["command"] == str(run.path)
     items = desk.items(Filter(), 0, 2)["items"]
     assert [item["likely"] for item in items] == [0.875, None]
+    (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{line[:-5]}nan\n")
+    assert Desk(run).items(Filter(), 0, 1)["items"][0]["likely"] is None  # JSON has no nan
 
 
 def test_decisions_over_the_wire(client, run):
@@ -257,6 +262,8 @@ GOOD = {"row": 0, "decision": "keep", "version": 0, "window": "w"}
             {"decision": "relabel", "label": 99}, {"decision": "relabel", "label": "cat"}, {"version": None},
             {"window": ""}, {"window": "w" * 65}, {"window": 5}, {"filter": []}, {"filter": {"show": "x"}},
             {"filter": {"given": {}}}, {"filter": {"low": "nan"}}, {"filter": {"low": []}},
+            {"filter": {"given": math.inf}}, {"filter": {"given": math.nan}}, {"filter": {"given": 1.5}},
+            {"filter": {"low": 10**400}},
         )),
     ],
 )  # fmt: skip
@@ -294,3 +301,33 @@ def test_a_full_disk_is_said(client, run, monkeypatch):
     row = client.get("/api/items").json()["items"][0]["row"]
     answer = client.post("/api/decide", json={**GOOD, "row": row})
     assert answer.status_code == 507 and "No space left" in answer.json()["error"]
+
+
+def test_a_decision_made_while_a_sample_is_read_is_not_overruled_unseen(run, monkeypatch):
+    """The window is told at worst of a version that is gone, and is refused; never of one it has not seen."""
+    desk = Desk(run)
+    read = desk.book.made
+
+    def slowly(row):
+        seen = read(row)
+        monkeypatch.undo()
+        desk.decide(row, "drop", None, seen=0, window="two")
+        return seen
+
+    monkeypatch.setattr(desk.book, "made", slowly)
+    seen = desk.standing(0)
+    assert seen["decision"] is None
+    with pytest.raises(ConflictError):
+        desk.decide(0, "keep", None, seen=seen["version"], window="one")
+
+
+def test_what_is_cut_is_told():
+    """A text, the columns beyond those that fit, and a cell that is too long."""
+    wide = tuple((f"x{i}", str(i)) for i in range(250))
+    row = content(Row(wide))
+    assert len(row["cells"]) == 200 and row["more"] == 50
+    beside = content(Text("short"), wide)
+    assert len(beside["cells"]) == 200 and beside["more"] == 50 and beside["cut"] is False
+    assert content(Row(wide[:200]))["more"] == 0
+    (long,), (fits,) = content(Row((("a", "x" * 2001),)))["cells"], content(Row((("a", "x" * 2000),)))["cells"]
+    assert long[1] == "x" * 2000 + " … (cut)" and fits[1] == "x" * 2000

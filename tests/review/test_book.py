@@ -110,14 +110,58 @@ def test_a_torn_last_line_is_ignored_and_repaired(book):
     assert standing(again(book))[3] == Made(DROP, -1)
 
 
-def test_a_disk_that_refuses_changes_nothing(book, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+def full(*_):
+    raise OSError(28, "No space left on device")
 
+
+def test_a_disk_that_refuses_changes_nothing(book, monkeypatch):
     monkeypatch.setattr(RunFolder, "append_decision", full)
     with pytest.raises(OSError):
         book.decide(0, Made(KEEP, CAT), seen=0, window="w")
     assert book.made(0) == NOTHING and book.version(0) == 0 and book.undo("w") == []
+
+
+def test_what_could_not_be_undone_can_be_undone_later(book, monkeypatch):
+    """The disk refuses once: the second key takes back the same decision, not the one before it."""
+    book.decide(0, Made(KEEP, CAT), seen=0, window="w")
+    book.decide(1, Made(RELABEL, DOG), seen=0, window="w")
+    with monkeypatch.context() as disk:
+        disk.setattr(RunFolder, "append_decision", full)
+        with pytest.raises(OSError):
+            book.undo("w")
+    assert book.made(1) == Made(RELABEL, DOG) and book.redo("w") == []
+    assert book.undo("w") == [1] and book.made(0) == Made(KEEP, CAT)
+    with monkeypatch.context() as disk:
+        disk.setattr(RunFolder, "append_decision", full)
+        with pytest.raises(OSError):
+            book.redo("w")
+    assert book.made(1) == NOTHING
+    assert book.redo("w") == [1] and standing(again(book)) == standing(book)
+
+
+def test_what_was_done_before_a_restart_is_not_lost_either(book, monkeypatch):
+    book.decide(0, Made(KEEP, CAT), seen=0, window="w")
+    book.decide(1, Made(RELABEL, DOG), seen=0, window="w")
+    restarted = again(book)
+    with monkeypatch.context() as disk:
+        disk.setattr(RunFolder, "append_decision", full)
+        with pytest.raises(OSError):
+            restarted.undo("w")
+    assert [restarted.undo("w"), restarted.undo("w")] == [[1], [0]]
+
+
+def test_what_another_window_overruled_is_not_in_the_way(book):
+    """Undo and redo say so once; the next key goes on with what came before."""
+    book.decide(1, Made(KEEP, CAT), seen=0, window="one")
+    book.decide(0, Made(KEEP, CAT), seen=0, window="one")
+    book.decide(0, Made(DROP, -1), seen=1, window="two")
+    with pytest.raises(ConflictError):
+        book.undo("one")
+    assert book.undo("one") == [1]
+    book.decide(1, Made(DROP, -1), seen=2, window="two")
+    with pytest.raises(ConflictError):
+        book.redo("one")
+    assert book.redo("one") == []
 
 
 @pytest.mark.parametrize("made", [Made(KEEP, -1), Made(RELABEL, 9), Made(7, 0), Made(DROP, 0)])

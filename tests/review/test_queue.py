@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from labelsieve.report.columns import read_columns
+from labelsieve.review import queue
 from labelsieve.review.queue import Filter, Queues, passing
 
 
@@ -63,3 +66,26 @@ def test_only_a_few_queues_are_remembered(columns):
     for i in range(50):
         queues.rows(Filter("all", low=i / 100))
     assert len(queues._kept) <= 16
+
+
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_a_queue_is_thrown_out_by_another_thread_while_it_is_looked_up(columns, monkeypatch, when):
+    monkeypatch.setattr(queue, "REMEMBERED", 1)
+    queues = Queues(columns)
+    other = threading.Thread(target=queues.rows, args=[Filter("all")])
+    steps = []  # of the lookup, counted once it begins
+
+    class Watched(Filter):
+        def __hash__(self):
+            steps.append(len(steps))
+            if looking and len(steps) == when:
+                other.start()
+                other.join(0.2)
+            return super().__hash__()
+
+    looking, wanted = False, Watched("selected")
+    expected = queues.rows(wanted).tolist()
+    steps.clear()
+    looking = True
+    assert queues.rows(wanted).tolist() == expected
+    other.join()

@@ -7,7 +7,9 @@ import urllib.request
 import pytest
 
 from labelsieve.errors import InputError
+from labelsieve.review.guard import allowed
 from labelsieve.review.server import bound, in_address, is_loopback, names_of
+from labelsieve.review.server import serve as review_page
 
 
 @pytest.mark.parametrize(
@@ -20,9 +22,21 @@ def test_what_is_this_machine(host, own):
 
 
 def test_the_names_the_page_answers_to():
-    assert names_of("127.0.0.1", 80) == {"127.0.0.1:80", "localhost:80", "[::1]:80"}
+    assert names_of("127.0.0.1", 8765) == {"127.0.0.1:8765", "localhost:8765", "[::1]:8765"}
+    bare = {"127.0.0.1", "localhost", "[::1]"}  # a browser leaves the usual port out
+    assert names_of("127.0.0.1", 80) == {"127.0.0.1:80", "localhost:80", "[::1]:80"} | bare
     assert "192.168.1.5:80" in names_of("192.168.1.5", 80)
     assert "[2001:db8::1]:80" in names_of("2001:DB8:0::1", 80)
+
+
+@pytest.mark.parametrize(("port", "host", "told"), [
+    (80, "localhost", None), (80, "localhost:80", None), (80, "evil.example", "not the page's own"),
+    (8765, "localhost", "not the page's own"),
+])  # fmt: skip
+def test_the_usual_port_need_not_be_said(port, host, told):
+    headers = [(b"host", host.encode()), (b"origin", b"http://" + host.encode()), (b"x-labelsieve-token", b"t")]
+    refused = allowed({"headers": headers}, names_of("127.0.0.1", port), "t")
+    assert refused is None if told is None else told in refused
 
 
 @pytest.mark.parametrize("host", ["::", "::1", "0.0.0.0"])
@@ -54,6 +68,13 @@ def test_a_taken_port_is_said_and_the_usual_one_is_not_insisted_on():
         bound("127.0.0.1", 99999)
 
 
+def test_two_that_start_at_once_get_two_ports():
+    with bound("127.0.0.1", None) as one, bound("127.0.0.1", None) as two:
+        assert one.getsockname() != two.getsockname()
+        with pytest.raises(InputError, match="cannot listen"):
+            bound("127.0.0.1", one.getsockname()[1])
+
+
 def test_it_serves_stops_and_is_alone(runs, tmp_path, serve):
     run = runs.text(tmp_path, n=12)
     server = serve(run)
@@ -75,3 +96,36 @@ def test_a_killed_server_leaves_no_lock_behind(runs, tmp_path, serve):
     run = runs.text(tmp_path, n=12)
     serve(run).kill()
     serve(run)
+
+
+def test_a_lock_of_another_machine_is_told_with_the_way_out(runs, tmp_path, serve):
+    run = runs.text(tmp_path, n=12)
+    lock = run / "review.lock"
+    lock.write_text('{"pid": 7, "host": "another-machine"}')
+    told = (
+        f"{run.path} is already being reviewed by process 7 on another-machine: use its page, or stop it first; "
+        f"if that process is gone, delete {lock}"
+    )
+    with pytest.raises(InputError) as refused:
+        review_page(run)
+    assert str(refused.value) == told
+    lock.unlink()
+    serve(run)
+
+
+def test_a_folder_that_cannot_be_written_is_told(runs, tmp_path):
+    run = runs.text(tmp_path, n=12)
+    (run / "review.lock").symlink_to(tmp_path / "elsewhere")  # refused, as a folder without rights is; also for root
+    with pytest.raises(InputError, match="run cannot be written .*: decisions could not be saved"):
+        review_page(run)
+
+
+def test_what_goes_wrong_while_serving_is_not_taken_for_that(runs, tmp_path):
+    run = runs.text(tmp_path, n=12)
+
+    def broken(_):
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output error"):
+        review_page(run, port=0, ready=broken)
+    assert not (run / "review.lock").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -67,6 +68,15 @@ def test_a_link_among_the_files_that_grow_is_not_followed(tmp_path: Path, name: 
         else:
             run.append_history({"stage": "select"})
     assert (tmp_path / "profile").read_text() == "export A=1\n"
+
+
+def test_a_link_called_as_a_half_written_file_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "profile"
+    victim.write_text("export A=1\n")
+    (tmp_path / f".run.json.{os.getpid()}.partial").symlink_to(victim)
+    files.write_text(tmp_path / "run.json", "{}")
+    assert victim.read_text() == "export A=1\n"
+    assert not (tmp_path / "run.json").is_symlink() and (tmp_path / "run.json").read_text() == "{}"
 
 
 def test_a_line_that_fits_only_in_part_is_not_half_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
