@@ -7,35 +7,32 @@ What is there already is written over only with `force`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.labels import OTHERS
 from labelsieve.data.leftout import EMPTY_TEXT, NO_LABEL
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.export_csv import Dialect, write_csv
 from labelsieve.export_folder import safe_name, write_folder
+from labelsieve.export_table import Judged, corrected_table, decisions, is_table, suspects
 from labelsieve.files import atomic_path
-from labelsieve.report.columns import Columns, read_columns
+from labelsieve.report.columns import Columns
 from labelsieve.report.facts import ignorance, outdone
 from labelsieve.report.samples import open_samples
-from labelsieve.report.source_table import SourceTable, find_source, places
+from labelsieve.report.source_table import find_source
 from labelsieve.report.unchanged import read_skipped, trouble
-from labelsieve.review.book import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, latest
+from labelsieve.review.book import DROP, KEEP, RELABEL, UNDECIDED
 from labelsieve.runfolder import RunFolder
-from labelsieve.selection.suggestions import NAME, read_suggestions
-from labelsieve.types import SELECTED, VERDICTS, IntArray
+from labelsieve.types import SELECTED, IntArray
 
 What = Literal["cleaned", "selected", "suspects", "decisions"]
 Undecided = Literal["auto", "keep", "likely", "suggested", "drop"]
-WHATS = ("cleaned", "selected", "suspects", "decisions")
-UNDECIDEDS = ("auto", "keep", "likely", "suggested", "drop")
 PARQUET = (".parquet", ".pq")
 # A suggestion is taken that is nearly as likely right as the given label: where the noise is read low, all are read so.
 NEARLY = 0.75
@@ -114,13 +111,10 @@ def export(
     `raw` leaves cells as they are that a spreadsheet would run; `link` fills the folder with links instead of copies;
     `force` writes over a file, or a folder of class folders, that is there already.
     """
-    import pyarrow as pa
-
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
-    if what not in WHATS:
-        raise InputError(f"--what {what}: choose one of {', '.join(WHATS)}")
-    if undecided not in UNDECIDEDS:
-        raise InputError(f"--undecided {undecided}: choose one of {', '.join(UNDECIDEDS)}")
+    for option, value, known in (("what", what, get_args(What)), ("undecided", undecided, get_args(Undecided))):
+        if value not in known:
+            raise InputError(f"--{option} {value}: choose one of {', '.join(known)}")
     record = folder.record()
     source = find_source(folder, str((record.get("data") or {}).get("source") or ""))
     target = Path(to) if to is not None else default_target(record, source, what)
@@ -128,53 +122,22 @@ def export(
     _spare_the_originals(target, folder, source)
     if kind != "folder" and not force and os.path.lexists(target):
         raise InputError(f"{target} is there already: give another --to, or --force to write over it")
+    if kind == "folder" and what == "decisions":
+        raise InputError(f"decisions are a list: give --to a .csv or .parquet file, not {target}")
 
     summary = folder.read_summary()
-    classes = summary.get("classes")
-    columns = read_columns(folder / "labels.csv", classes if isinstance(classes, list) else ())
+    judged = Judged.read(folder, summary, record, source)
+    columns = judged.columns
     grown = _check_unchanged(folder, columns) if what != "decisions" else ""
-    state, decided_label, lines = latest(folder, columns)
-    suggestions, reason = read_suggestions(folder / NAME), ""
-    if undecided == "auto" and (why := ignorance(summary) or outdone(summary)):
-        undecided = "keep"  # a model that knows less than the labels suggests nothing
-        reason = "" if (state != UNDECIDED).any() else why  # else they are kept because somebody decides
-    outcome = corrected(columns, state, decided_label, undecided, suggestions)
-    suspects = columns.ranked(np.flatnonzero(columns.suspect()))
-    if what == "cleaned":
-        rows = np.flatnonzero(outcome.stays)
-    elif what == "selected":  # by the run, or by a person, who knows better
-        trusted = (columns.verdict == SELECTED) | (state == KEEP) | (state == RELABEL)
-        rows = np.flatnonzero(outcome.stays & trusted)
-    elif what == "suspects":
-        rows = suspects
-    else:
-        rows = np.flatnonzero(state != UNDECIDED)
-
+    outcome = _outcome(judged, summary, undecided)
+    rows = _rows(what, judged, outcome)
     unjudged = apostrophes = 0
     if kind == "folder":
-        if what == "decisions":
-            raise InputError(f"decisions are a list: give --to a .csv or .parquet file, not {target}")
         labels = columns.label if what == "suspects" else outcome.label
-        samples = open_samples(folder, columns)
-        write_folder(target, samples, columns, rows, labels, link=link, force=force)
+        write_folder(target, open_samples(folder, columns), columns, rows, labels, link=link, force=force)
     else:
-        typed = kind == "parquet"
-        if what == "suspects":
-            table = _suspects(columns, rows, state, decided_label, suggestions)
-            if _is_table(source):
-                own = _corrected_table(columns, rows, columns.label, source, record, typed=typed)
-                table = _beside(own, table, str((record.get("settings") or {}).get("id_column") or "id"))
-        elif what == "decisions":
-            table = _decisions(columns, rows, state, decided_label, lines)
-        elif what == "cleaned" and not outcome.stays.all() and not _is_table(source):
-            table = _corrected_table(columns, rows, outcome.label, source, record, typed=typed)
-            # Read beside the source, the file has to say that it leaves some out: what it lacks is a mistake else.
-            count = pa.array([int(np.sum(~outcome.stays))] * len(rows), pa.int64())
-            table = table.append_column(OTHERS, count)
-        else:
-            also = _not_judged(folder) if what == "cleaned" else []
-            table = _corrected_table(columns, rows, outcome.label, source, record, typed=typed, also=also)
-            unjudged = table.num_rows - len(rows)
+        table = _table(what, judged, outcome, rows, typed=kind == "parquet")
+        unjudged = table.num_rows - len(rows)
         if kind == "parquet":
             import pyarrow.parquet as pq
 
@@ -187,17 +150,60 @@ def export(
     # Of the selected, only what the run would have put there can be missing from them.
     among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    notes = []
-    if what == "cleaned" and outcome.note:
-        why = f", because {reason} (--undecided likely takes suggestions all the same)" if reason else ""
-        notes.append(outcome.note + why)
+    notes = [*_notes(what, columns, outcome, rows, unjudged), grown, _about_apostrophes(apostrophes)]
+    return Exported(target, len(rows), changed, dropped, "; ".join(filter(None, notes)), apostrophes)
+
+
+def _outcome(judged: Judged, summary: Mapping[str, Any], undecided: Undecided) -> Outcome:
+    reason = ""
+    if undecided == "auto" and (why := ignorance(summary) or outdone(summary)):
+        undecided = "keep"  # a model that knows less than the labels suggests nothing
+        if not judged.any_decision():  # else they are kept because somebody decides
+            reason = f", because {why} (--undecided likely takes suggestions all the same)"
+    found = corrected(judged.columns, judged.state, judged.decided_label, undecided, judged.suggestions)
+    return replace(found, note=found.note + reason) if found.note else found
+
+
+def _rows(what: What, judged: Judged, outcome: Outcome) -> IntArray:
+    """Which samples are written, in the order of the source; of the suspects the most suspicious first."""
+    columns, state = judged.columns, judged.state
+    if what == "cleaned":
+        return np.flatnonzero(outcome.stays)
+    if what == "selected":  # by the run, or by a person, who knows better
+        trusted = (columns.verdict == SELECTED) | (state == KEEP) | (state == RELABEL)
+        return np.flatnonzero(outcome.stays & trusted)
+    if what == "suspects":
+        return columns.ranked(np.flatnonzero(columns.suspect()))
+    return np.flatnonzero(state != UNDECIDED)
+
+
+def _table(what: What, judged: Judged, outcome: Outcome, rows: IntArray, *, typed: bool) -> Any:
+    if what == "suspects":
+        return suspects(judged, rows, typed=typed)
+    if what == "decisions":
+        return decisions(judged, rows)
     if what == "selected":
-        by_hand = int(np.sum(columns.verdict[rows] != SELECTED))
-        notes += [f"{by_hand:,} of them because of a decision"] * (by_hand > 0)
+        return corrected_table(judged, rows, outcome.label, typed=typed)
+    if outcome.stays.all() or judged.of_a_table:
+        return corrected_table(judged, rows, outcome.label, typed=typed, also=_not_judged(judged.run))
+    # Read beside the source, the file has to say that it leaves some out: what it lacks is a mistake else.
+    return corrected_table(judged, rows, outcome.label, typed=typed, dropped=int(np.sum(~outcome.stays)))
+
+
+def _not_judged(run: RunFolder) -> list[str]:
+    """Rows that the run left out because there was nothing to judge: they are still the user's."""
+    return [id for id, reason in read_skipped(run) if reason in (NO_LABEL, EMPTY_TEXT)]
+
+
+def _notes(what: What, columns: Columns, outcome: Outcome, rows: IntArray, unjudged: int) -> list[str]:
+    notes = []
+    if what == "cleaned":
+        notes.append(outcome.note)
+    if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
+        notes.append(f"{by_hand:,} of them because of a decision")
     if unjudged:
         notes.append(f"{unjudged:,} rows that were not judged (skipped.csv) stay as they were")
-    notes += [told for told in (grown, _about_apostrophes(apostrophes)) if told]
-    return Exported(target, len(rows), changed, dropped, "; ".join(notes), apostrophes)
+    return notes
 
 
 def _about_apostrophes(count: int) -> str:
@@ -222,10 +228,6 @@ def default_target(record: Mapping[str, Any], source: Path | None, what: What) -
     return Path(f"{name}-{what}{suffix}")
 
 
-def _is_table(source: Path | None) -> bool:
-    return source is not None and not source.is_dir() and source.suffix.lower() in TABLES
-
-
 def _check_unchanged(run: RunFolder, columns: Columns) -> str:
     """A word on samples that came since; whatever else changed is refused."""
     found = trouble(run, columns)
@@ -241,7 +243,7 @@ def _check_unchanged(run: RunFolder, columns: Columns) -> str:
 
 def _dialect(source: Path | None, target: Path, what: What) -> Dialect:
     """The source's own, where its rows are written; tabs stay in files that are called after them."""
-    if source is None or not _is_table(source) or source.suffix.lower() in PARQUET or what == "decisions":
+    if source is None or not is_table(source) or source.suffix.lower() in PARQUET or what == "decisions":
         return Dialect("\t" if target.suffix.lower() == ".tsv" else ",")
     own = Dialect.of(source)
     return replace(own, delimiter=",") if own.delimiter == "\t" and target.suffix.lower() == ".csv" else own
@@ -268,130 +270,3 @@ def _spare_the_originals(target: Path, run: RunFolder, source: Path | None) -> N
             raise InputError(f"{target} is the source, which is never changed: give another --to")
     if place == run.path.resolve() or (place.parent == run.path.resolve() and place.exists()):
         raise InputError(f"{target} belongs to the run itself: give another --to")
-
-
-def _corrected_table(
-    columns: Columns,
-    rows: IntArray,
-    label: Any,
-    source: Path | None,
-    record: dict[str, Any],
-    *,
-    typed: bool,
-    also: Sequence[str] = (),
-) -> Any:
-    """The source's own table with its label column replaced; id and label where the source is not a table.
-
-    Rows called as `also` says keep what they have, between the others.
-    """
-    import pyarrow as pa
-
-    names = np.array(columns.classes, dtype=object)[label[rows]].tolist()
-    data = record.get("data") or {}
-    if source is None or source.is_dir() or source.suffix.lower() not in TABLES:
-        named = str(data.get("source") or "")
-        if source is None and Path(named).suffix.lower() in TABLES:
-            raise InputError(f"{named} is no longer there: its columns cannot be exported")
-        return pa.table({"id": columns.ids.take(pa.array(rows)), "label": pa.array(names, pa.string())})
-    original = SourceTable.read(source, record.get("settings") or {}, typed=typed)
-    at = original.rows_of(columns)[rows]
-    if (at < 0).any():
-        lost = columns.id(int(rows[int(np.argmin(at))]))
-        raise InputError(f"{source} no longer has the sample {lost!r}: it changed since the run")
-    # Several rows that were left out may have the same id, or none: each of them stays.
-    more = np.flatnonzero(places(original.row_ids(), pa.array(also, pa.string())) >= 0)
-    more = np.setdiff1d(more, at)
-    if len(more):
-        has_label = original.label in original.names
-        own = (
-            original.table.column(original.label).take(pa.array(more)).to_pylist() if has_label else [None] * len(more)
-        )
-        order = np.argsort(np.concatenate([at, more]), kind="stable")
-        every = [*names, *(None if cell is None else str(cell) for cell in own)]
-        at, names = np.concatenate([at, more])[order], [every[i] for i in order.tolist()]
-    table = original.table.take(pa.array(at))
-    column = _as_before(pa.array(names, pa.string()), table, original.label)
-    if original.label in table.column_names:
-        return table.set_column(table.column_names.index(original.label), original.label, column)
-    return table.append_column(original.label, column)
-
-
-def _not_judged(run: RunFolder) -> list[str]:
-    """Rows that the run left out because there was nothing to judge: they are still the user's."""
-    return [id for id, reason in read_skipped(run) if reason in (NO_LABEL, EMPTY_TEXT)]
-
-
-def _beside(own: Any, found: Any, id_column: str) -> Any:
-    """The source's rows as they are, and what was found of them in columns to the right; the rows' numbers to the left
-    where nothing else names them."""
-    if id_column not in own.column_names and "path" not in own.column_names:
-        own = own.add_column(0, "id", found.column("id"))
-    for name in ("suspicion", "suggested", "suggested_probability", "verdict", "decision", "decided"):
-        free = name if name not in own.column_names else f"labelsieve_{name}"
-        if free not in own.column_names:
-            own = own.append_column(free, found.column(name))
-    return own
-
-
-def _as_before(names: Any, table: Any, label: str) -> Any:
-    """Labels in the type they had, where they still fit it."""
-    import pyarrow as pa
-
-    if label not in table.column_names:
-        return names
-    before = table.column(label).type
-    try:
-        return names.cast(before.value_type if pa.types.is_dictionary(before) else before)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return names
-
-
-def _suspects(
-    columns: Columns, rows: IntArray, state: Any, decided_label: Any, likely: Mapping[str, float] | None
-) -> Any:
-    import pyarrow as pa
-
-    right = [(likely or {}).get(columns.id(row)) for row in rows.tolist()]
-    return pa.table(
-        {
-            "id": columns.ids.take(pa.array(rows)),
-            "label": _names(columns, columns.label[rows]),
-            "suggested": _names(columns, columns.suggested[rows]),
-            "suspicion": _numbers(columns.suspicion[rows]),
-            "suggested_probability": pa.array(right, pa.float64()),
-            "probability": _numbers(columns.probability[rows]),
-            "loss": _numbers(columns.loss[rows]),
-            "verdict": pa.array([VERDICTS[code] for code in columns.verdict[rows]], pa.string()),
-            "iteration": pa.array(columns.iteration[rows]),
-            "decision": pa.array([DECISIONS[code] if code else "" for code in state[rows].tolist()], pa.string()),
-            "decided": _names(columns, decided_label[rows]),
-        }
-    )
-
-
-def _decisions(columns: Columns, rows: IntArray, state: Any, decided_label: Any, lines: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.table(
-        {
-            "id": columns.ids.take(pa.array(rows)),
-            "label": _names(columns, decided_label[rows]),
-            "decision": pa.array([DECISIONS[code] for code in state[rows].tolist()], pa.string()),
-            "given": _names(columns, columns.label[rows]),
-            "suggested": _names(columns, columns.suggested[rows]),
-            "time": pa.array([lines[row].time if lines[row] else "" for row in rows.tolist()], pa.string()),
-        }
-    )
-
-
-def _names(columns: Columns, codes: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.array([columns.name(code) or "" for code in codes.tolist()], pa.string())
-
-
-def _numbers(values: Any) -> Any:
-    """The digits that labels.csv has, not those that float32 adds; unknown ones are empty."""
-    import pyarrow as pa
-
-    return pa.array([None if value != value else float(f"{value:.6g}") for value in values.tolist()], pa.float64())
