@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def test_measured_on_rows_of_numbers() -> None:
     assert found["measured"]["host_bytes"] == HOST_BYTES + 2 * 4  # ids of two characters, four bytes each
 
 
-def test_measured_on_pictures_from_files_and_staged(tmp_path: Path) -> None:
+def test_measured_on_pictures_from_files_and_staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "made", classes=2, train=10, validation=1, side=32)
     data = training(tmp_path / "made", side=24)
     found = plan(data, Wanted(65_944), model="small-cnn", crop=16, seconds=0.2)
@@ -89,7 +90,24 @@ def test_measured_on_pictures_from_files_and_staged(tmp_path: Path) -> None:
     assert found["disk_bytes"]["staged pictures"] == round(65_944 * found["measured"]["sample_bytes"])
     staged = LabelledData(stage(data.x, tmp_path / "stage", workers=1), data.y, data.classes, data.ids, "pictures")
     again = plan(staged, Wanted(20), model="small-cnn", crop=16, seconds=0.2)
-    assert again["seconds"]["decode once"] == 0
+    assert again["seconds"]["decode once"] == 0 and again["measured"]["read"] is None
+    assert again["shape"] == [3, 16, 16]  # the window that is cut, not the whole square
+    assert again["measured"]["sample_bytes"] == staged.x.nbytes / 20
+    assert again["data"] == "on the device" and again["disk_bytes"]["staged pictures"] == staged.x.nbytes
+    # mapped from disk: the host holds none of them
+    assert again["host_bytes"] == round(20 * (HOST_BYTES + data.ids.dtype.itemsize))
+    json.dumps(again, allow_nan=False)  # what --json prints is JSON
+    monkeypatch.setattr("labelsieve.plan.free_memory", lambda device: 1_000)
+    tight = plan(staged, Wanted(20), model="small-cnn", crop=16, seconds=0.2)
+    assert tight["data"] == "streams" and tight["device_bytes"] == again["device_bytes"] - staged.x.nbytes
+
+
+def test_what_fits_but_leaves_too_little_room_streams_as_in_a_run() -> None:
+    measured = Measured(trained=100, scored=500, read=50, sample_bytes=2_000, parameters=10, working_bytes=10_000)
+    told = [estimate(Wanted(1_000), measured, free=free)["data"] for free in (6_600_000, 6_700_000)]
+    assert told == ["streams", "on the device"]  # 2 MB are at most 0.3 of what is free
+    held = [estimate(Wanted(1_000), replace(measured, read=None), free=free)["data"] for free in (1, 6_600_000)]
+    assert held == ["on the device", "on the device"]  # an array does not stream
 
 
 def test_some_of_is_spread_and_in_order() -> None:

@@ -88,9 +88,20 @@ def _simplejpeg(data: bytes, side: int) -> Pixels | None:
         return None
 
 
+def _pixels_begin(data: bytes) -> int:
+    """Where a JPEG's metadata end: segments with their lengths, up to the scan; its end where it is built oddly."""
+    at = 2
+    while data[at : at + 1] == b"\xff" and at + 4 <= len(data):
+        if data[at + 1] == 0xDA:
+            return at
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return len(data)
+
+
 def _turned(data: bytes) -> bool:
     """Whether a JPEG is to be turned. Most have no mark of it, and a search takes less time than a parser."""
-    if not any(mark in data for mark in TURN_MARKS):
+    end = _pixels_begin(data)
+    if all(data.find(mark, 0, end) < 0 for mark in TURN_MARKS):
         return False
     try:
         with open_checked(io.BytesIO(data)) as picture:
@@ -100,7 +111,7 @@ def _turned(data: bytes) -> bool:
 
 
 def _pillow(data: bytes, side: int) -> Image.Image:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import UnidentifiedImageError
 
     try:
         with open_checked(io.BytesIO(data)) as picture:

@@ -62,9 +62,9 @@ def stage(
     """Decode all pictures into shards under `to`; shards that are there already are kept."""
     folder, progress = Path(to), progress or Progress(silent=True)
     if not (folder / "stage.json").exists():
-        check_free(folder, "stage=", lacking="staged pictures", own=("stage.part",))
+        check_free(folder, "stage=", lacking="staged pictures")
     folder.mkdir(parents=True, exist_ok=True)
-    sweep(folder, ".*.partial")
+    sweep(folder, ".shard-*.partial")  # a killed writer's, up to a gigabyte each
     size = shard_size or default_shard_size(len(pictures))
     decoder: Decoder = best_decoder() if pictures.decoder == "auto" else pictures.decoder
     settings: dict[str, object] = {

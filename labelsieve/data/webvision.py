@@ -171,7 +171,7 @@ def class_names(names: Sequence[Synset]) -> tuple[str, ...]:
 
 def _options(spec: str) -> tuple[str, dict[str, str]]:
     folder, _, query = spec.removeprefix("webvision:").partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
+    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))  # a folder's + is no space
     known = ("classes", "subset", "side", "stage")
     for key in options:
         if key not in known:

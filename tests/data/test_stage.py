@@ -5,6 +5,10 @@ from __future__ import annotations
 import pickle
 import resource
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +22,7 @@ from labelsieve.data.stage import Staged, stage
 from labelsieve.data.stream import PictureStream
 from labelsieve.data.webvision import training
 from labelsieve.errors import InputError
+from labelsieve.progress import Progress, Stage
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +34,32 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
     return found
 
 
+class Heard(Progress):
+    """What was told, in order."""
+
+    def __init__(self) -> None:
+        super().__init__(silent=True)
+        self.heard: list[tuple[str, int]] = []
+
+    def note(self, text: str, *, passing: bool = False) -> None:
+        self.heard.append((text, 0))
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, *, unit: str = "") -> Iterator[Stage]:
+        self.heard.append((name, total or 0))
+        told = Stage()
+        told.resume = lambda done: self.heard.append(("before", done))  # type: ignore[method-assign]
+        told.advance = lambda steps=1: self.heard.append(("more", steps))  # type: ignore[method-assign, misc]
+        yield told
+
+
 def shard_bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_staged_pictures_are_the_decoded_ones(pictures: Pictures, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    staged = stage(pictures, tmp_path, workers=1, shard_size=10, progress=lambda done, all_: told.append((done, all_)))
+    told = Heard()
+    staged = stage(pictures, tmp_path, workers=1, shard_size=10, progress=told)
     assert len(staged) == len(pictures) == 27
     for i in range(27):
         np.testing.assert_array_equal(staged[i], pictures[i])
@@ -43,7 +67,12 @@ def test_staged_pictures_are_the_decoded_ones(pictures: Pictures, tmp_path: Path
     assert len(staged.unreadable) == 2
     for i in staged.unreadable:
         assert (staged[i] == GREY).all()
-    assert told == [(0, 27), (10, 27), (20, 27), (27, 27)]
+    assert told.heard == [("staging pictures", 27), ("before", 0), ("more", 10), ("more", 10), ("more", 7)]
+    (tmp_path / "shard-00002.json").unlink()
+    stage(pictures, tmp_path, workers=1, shard_size=10, progress=(rest := Heard()))
+    assert rest.heard == [("staging pictures", 27), ("before", 20), ("more", 7)]
+    stage(pictures, tmp_path, workers=1, shard_size=10, progress=(again := Heard()))
+    assert again.heard == [(f"using the pictures staged in {tmp_path}", 0)]  # nothing to wait for
 
 
 def test_any_number_of_processes_writes_the_same_files(pictures: Pictures, tmp_path: Path) -> None:
@@ -77,6 +106,34 @@ def test_a_picture_that_was_replaced_is_staged_again(tmp_path: Path) -> None:
     again = stage(found, tmp_path / "stage", workers=1, shard_size=4)
     np.testing.assert_array_equal(again[5], again[9])
     assert not np.array_equal(again[5], before)
+
+
+def test_two_runs_may_stage_at_once(pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage(pictures, tmp_path / "whole", workers=1, shard_size=27)
+    script = (
+        "import sys; from labelsieve.data.stage import stage; from labelsieve.data.webvision import training; "
+        "stage(training(sys.argv[1], side=32, check=False).x, sys.argv[2], workers=1, shard_size=27)"
+    )
+    command = [sys.executable, "-c", script, str(pictures.root), str(tmp_path / "both")]
+    real, reads = staging.decode_file, iter(range(27))
+
+    def overtaken(*args, **options):  # type: ignore[no-untyped-def]
+        if next(reads) == 5:  # the other one comes, and is done, in the middle of our shard
+            subprocess.run(command, check=True)
+        return real(*args, **options)
+
+    monkeypatch.setattr(staging, "decode_file", overtaken)
+    stage(pictures, tmp_path / "both", workers=1, shard_size=27)
+    assert shard_bytes(tmp_path / "both") == shard_bytes(tmp_path / "whole")
+
+
+def test_what_a_killed_staging_left_is_swept_away(pictures: Pictures, tmp_path: Path) -> None:
+    stage(pictures, tmp_path, workers=1, shard_size=27)
+    whole = shard_bytes(tmp_path)
+    (tmp_path / ".shard-00000.bin.999999999.partial").write_bytes(b"half")
+    (tmp_path / ".mine.partial").write_bytes(b"somebody's")
+    stage(pictures, tmp_path, workers=1, shard_size=27)
+    assert shard_bytes(tmp_path) == whole | {".mine.partial": b"somebody's"}
 
 
 def test_nothing_is_staged_between_files_of_somebody(pictures: Pictures, tmp_path: Path) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
+import io
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from labelsieve.data import webvision
+from labelsieve.data import readable, webvision
 from labelsieve.data.decode import Pictures
 from labelsieve.data.make_webvision import SYNSETS, draw, make
 from labelsieve.data.source import load_source
 from labelsieve.data.stage import Staged
 from labelsieve.errors import InputError
+from labelsieve.progress import Progress
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +143,21 @@ def test_staged_by_the_spec(made: Path, tmp_path: Path) -> None:
     data = webvision.load(f"webvision:{made}?side=20&stage={tmp_path / 'stage'}")
     assert isinstance(data.x, Staged) and len(data.x) == 40
     assert min(data.x[3].shape[:2]) == 20
+    webvision.load(f"webvision:{made}?side=20&stage={tmp_path / 'c++ and more'}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c++ and more", "stage"]
+
+
+def test_it_says_how_far_it_is(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readable, "AT_ONCE", 16)
+    for query, told in (
+        ("", ["looking at pictures: 16/40 pictures", "looking at pictures: 40/40 pictures, done in"]),
+        (f"?stage={tmp_path / 'stage'}", ["staging pictures: 40/40 pictures, done in"]),
+        (f"?stage={tmp_path / 'stage'}", ["using the pictures staged in"]),
+    ):
+        lines = io.StringIO()
+        load_source(f"webvision:{made}{query}", size=20, progress=Progress(stream=lines, every=0.0))
+        for line in told:
+            assert line in lines.getvalue(), (query, lines.getvalue())
 
 
 # -- what can be wrong ---------------------------------------------------------------------------------------------
@@ -184,8 +201,6 @@ def test_a_set_without_a_readable_picture_is_refused(copy: Path, tmp_path: Path,
 
 def test_other_formats_and_jpegs_with_something_behind_are_readable(tmp_path: Path) -> None:
     from PIL import Image
-
-    from labelsieve.data import readable
 
     for name in ("a.png", "b.gif", "c.jpg", "d.jpg"):
         Image.new("RGB", (30, 20), (200, 0, 0)).save(tmp_path / name)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +67,24 @@ def test_killed_workers_leave_the_work_to_the_caller(
     for expected, one, other in zip(whole, staged, decoded, strict=True):
         np.testing.assert_array_equal(one, expected)
         np.testing.assert_array_equal(other, expected)
+
+
+def test_workers_killed_between_two_rounds_leave_the_rest_to_the_caller(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools: list[Executor] = []
+    monkeypatch.setattr(device_pictures, "processes", lambda workers: pools.append(processes(workers)) or pools[0])
+    monkeypatch.setattr(device_pictures, "CHUNK", 4)
+    pictures = training(made, side=16).x
+    decoding = device_pictures.decoded(pictures, 2)
+    found = [next(decoding) for _ in range(4 * 2 * 4)]  # the first round: four chunks a worker
+    for pid in list(pools[0]._processes):  # type: ignore[attr-defined]
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(1.5)  # until the pool has noticed: it refuses work from then on
+    found += list(decoding)
+    assert len(found) == 70
+    for picture, expected in zip(found, pictures, strict=True):
+        np.testing.assert_array_equal(picture, expected)
 
 
 def test_cores() -> None:
