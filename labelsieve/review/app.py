@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable
 from importlib.resources import files
@@ -27,6 +28,7 @@ PAGE_FILES = {
     "page.js": "text/javascript",
 }
 MOST_WINDOW = 64
+HELPS = 12  # answers that may take seconds, at once: the threads are few, and the rest is for the keys
 
 
 class BadRequestError(Exception):
@@ -116,6 +118,17 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
 
         return Route(path, endpoint, methods=["GET"])
 
+    room = asyncio.Semaphore(HELPS)
+
+    def get_help(path: str, answer: Callable[[Request], Response]) -> Route:
+        async def endpoint(request: Request) -> Response:
+            async with room:
+                if await request.is_disconnected():  # the sample was left while its turn came
+                    return Response(status_code=204)
+                return await _careful(desk, lambda: answer(request))
+
+        return Route(path, endpoint, methods=["GET"])
+
     def post(path: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
         async def endpoint(request: Request) -> Response:
             try:
@@ -137,8 +150,8 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
         get("/api/next", next_open),
         get("/api/where", where),
         get("/api/matrix", matrix),
-        get("/api/neighbours/{row}", neighbours),
-        get("/api/same/{row}", same),
+        get_help("/api/neighbours/{row}", neighbours),
+        get_help("/api/same/{row}", same),
         get("/api/picture/{row}", picture),
         post("/api/decide", decide),
         post("/api/accept", accept),

@@ -227,7 +227,9 @@ def content(seen: Sample, beside: Cells = ()) -> dict[str, Any]:
 
 def _cells(cells: Cells) -> dict[str, Any]:
     """What fits, and how many `more` columns there are."""
-    shown = [[name, cell if len(cell) <= MOST_CELL else f"{cell[:MOST_CELL]} … (cut)"] for name, cell in cells[:MOST_CELLS]]
+    shown = [
+        [name, cell if len(cell) <= MOST_CELL else f"{cell[:MOST_CELL]} … (cut)"] for name, cell in cells[:MOST_CELLS]
+    ]
     return {"cells": shown, "more": max(len(cells) - MOST_CELLS, 0)}
 
 

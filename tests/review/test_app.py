@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from starlette.testclient import TestClient
@@ -14,6 +17,7 @@ from labelsieve.review.app import make_app
 from labelsieve.review.book import ConflictError
 from labelsieve.review.desk import Desk, content
 from labelsieve.review.queue import Filter
+from labelsieve.review.twins import Twins
 from labelsieve.runfolder import RunFolder
 
 HOST = "127.0.0.1:8765"
@@ -331,3 +335,36 @@ def test_what_is_cut_is_told():
     assert content(Row(wide[:200]))["more"] == 0
     (long,), (fits,) = content(Row((("a", "x" * 2001),)))["cells"], content(Row((("a", "x" * 2000),)))["cells"]
     assert long[1] == "x" * 2000 + " … (cut)" and fits[1] == "x" * 2000
+
+
+def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
+    """A person who walks fast leaves many questions behind that wait for the search of what is the same."""
+    found = threading.Event()
+    monkeypatch.setattr(Twins, "known", lambda *_: found.wait(30))
+    with ThreadPoolExecutor(61) as windows:
+        helps = [windows.submit(client.get, f"/api/same/{i % 32}") for i in range(60)]
+        wait(helps, timeout=1)  # until they are all under way
+        try:
+            assert windows.submit(client.get, "/api/items").result(timeout=10).status_code == 200
+        finally:
+            found.set()
+        assert {help.result().status_code for help in helps} == {200}
+
+
+def test_a_help_that_nobody_waits_for_any_more_is_not_looked_for(run, monkeypatch):
+    looked = []
+    monkeypatch.setattr(Desk, "same", lambda _, row: looked.append(row) or {})
+    headers = [(b"host", HOST.encode()), (b"x-labelsieve-token", TOKEN.encode())]
+    scope = {"type": "http", "method": "GET", "path": "/api/same/0", "query_string": b"", "headers": headers}
+    sent = []
+
+    async def gone():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    app = make_app(Desk(run), hosts={HOST}, token=TOKEN)
+    with ThreadPoolExecutor(1) as aside:  # the browser of other tests has a loop in this thread
+        aside.submit(lambda: asyncio.run(app(scope, gone, send))).result()
+    assert looked == [] and sent[0]["status"] == 204

@@ -192,6 +192,128 @@ def test_two_windows_do_not_overwrite_each_other(runs, tmp_path, serve, visit):
     assert [d.decision for d in run.read_decisions()] == ["keep", "drop"]
     press(one, "u", "Not saved")
     assert [d.decision for d in run.read_decisions()] == ["keep", "drop"]
+    # pressed again it would take back another one
+    assert one.locator("#notice").text_content() == "Another window dropped it in the meantime. That stays."
+
+
+@pytest.fixture
+def held():
+    """Holds back the next answer to a question: it is asked at once, and arrives when it is let go."""
+    answers = []
+
+    def hold(page, path):
+        page.route(path, lambda route: answers.append((route, route.fetch())), times=1)
+
+    def let_go(page):
+        route, answer = answers.pop()
+        with page.expect_event("requestfinished", lambda request: request == route.request):
+            route.fulfill(response=answer)
+        settled(page)
+
+    hold.answers, hold.let_go = answers, let_go
+    return hold
+
+
+def at_the_edge(page, held):
+    """Walk until more is asked for, ahead of need, and hold the answer back. The address says to begin at 4 of all."""
+    held(page, "**/api/items*")
+    for _ in range(5):
+        moves(page, "ArrowRight")
+    until(page, lambda: held.answers)
+
+
+def test_what_comes_late_for_another_filter_is_not_shown(runs, tmp_path, serve, visit, held):
+    run = runs.text(tmp_path)
+    page = visit(serve(run).address + "#show=all&at=4")
+    at_the_edge(page, held)
+    wanted = [row for row in run.read_labels() if row.label == "payment"]
+    wanted.sort(key=lambda row: -row.suspicion)
+    page.select_option("#given", label="payment")
+    until(page, lambda: now(page) == wanted[0].id)
+    page.keyboard.press("Escape")
+    held.let_go(page)
+    seen = []
+    for _ in wanted[1:]:
+        moves(page, "ArrowRight")
+        assert f" of {len(wanted)} ·" in page.locator("#progress-text").text_content()
+        seen.append(now(page))
+    assert seen == [row.id for row in wanted[1:]] and page.trouble == []
+
+
+@pytest.mark.parametrize("late", ["before the key", "after the key"])
+def test_what_comes_late_does_not_take_a_decision_from_the_page(runs, tmp_path, serve, visit, held, late):
+    run = runs.text(tmp_path)
+    page = visit(serve(run).address + "#show=all&at=4")
+    at_the_edge(page, held)
+    moves(page, "ArrowRight")  # onto a sample that the answer tells of too
+    sample = now(page)
+    if late == "before the key":
+        held.let_go(page)
+    press(page, "k")
+    if late == "after the key":
+        held.let_go(page)
+    until(page, lambda: now(page) != sample)
+    moves(page, "ArrowLeft")
+    assert now(page) == sample and page.locator("#stamp").text_content() == "Kept" and left(page) == 59
+    press(page, "d")
+    assert [(made.id, made.decision) for made in run.read_decisions()] == [(sample, "keep"), (sample, "drop")]
+
+
+def test_the_key_can_overrule_after_a_late_answer(runs, tmp_path, serve, visit, held):
+    """Another window decided on the sample looked at: what comes ahead of need neither hides that nor bars the way."""
+    run = runs.text(tmp_path)
+    server = serve(run)
+    page, other = visit(server.address + "#show=all&at=4"), visit(server.address + "#show=all&at=10")
+    press(other, "k")
+    at_the_edge(page, held)  # the answer knows of the decision, the page does not
+    moves(page, "ArrowRight")
+    held.let_go(page)
+    press(page, "d", "Not saved")
+    assert "Another window kept it" in page.locator("#notice").text_content()
+    press(page, "d")
+    assert [made.decision for made in run.read_decisions()] == ["keep", "drop"]
+
+
+def test_helps_are_not_waited_for_once_the_sample_is_left(runs, tmp_path, serve, visit):
+    """A browser has six connections to a server: questions nobody needs answered must not keep a decision waiting."""
+    page = visit(serve(runs.text(tmp_path)).address)
+    settled(page)
+    asked, failed = [], []
+    page.route("**/api/same/*", lambda route: asked.append(route.request))  # the server takes its time
+    page.route("**/api/neighbours/*", lambda route: asked.append(route.request))
+    page.on("requestfailed", lambda request: failed.append(request))
+    moves(page, "Space")
+    until(page, lambda: len(asked) == 2)
+    moves(page, "Space")
+    until(page, lambda: len(asked) == 4)
+    until(page, lambda: len(failed) == 2)
+    assert {request.url for request in failed} == {request.url for request in asked[:2]}
+    assert page.trouble == [] and not page.locator("#notice").is_visible()
+
+
+def test_a_wide_row_says_that_it_goes_on(runs, tmp_path, serve, visit, accessible):
+    run = runs.table(tmp_path)
+    source = tmp_path / "homes.csv"
+    with source.open(newline="") as file:
+        head, *rows = csv.reader(file)
+    with source.open("w", newline="") as file:
+        more = [f"x{i}" for i in range(300)]
+        csv.writer(file).writerows([[*head, *more], *([*row, *more] for row in rows)])
+    runs.as_read(run)
+    page = visit(serve(run).address)
+    assert page.locator(".row tr").count() == 200
+    assert page.locator(".row .quiet").text_content() == "… cut here: 104 more columns."
+    accessible(page)
+
+
+def test_a_browser_that_keeps_no_place_stops_nobody(runs, tmp_path, serve, visit):
+    """Safari refuses the hundredth change of the address in a short while."""
+    page = visit(serve(runs.text(tmp_path)).address)
+    refuse = "throw new DOMException('too often', 'SecurityError')"
+    page.evaluate(f"() => {{ history.replaceState = () => {{ {refuse}; }}; }}")
+    for _ in range(3):
+        press(page, "k")
+    assert not page.locator("#notice").is_visible()
 
 
 def test_a_weak_classifier_is_said_and_nothing_is_accepted_unseen(runs, tmp_path, serve, visit):

@@ -116,16 +116,18 @@ def test_a_lock_of_another_machine_is_told_with_the_way_out(runs, tmp_path, serv
 def test_a_folder_that_cannot_be_written_is_told(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
     (run / "review.lock").symlink_to(tmp_path / "elsewhere")  # refused, as a folder without rights is; also for root
-    with pytest.raises(InputError, match="run cannot be written .*: decisions could not be saved"):
+    with pytest.raises(InputError, match=r"run cannot be written .*: decisions could not be saved"):
         review_page(run)
 
 
-def test_what_goes_wrong_while_serving_is_not_taken_for_that(runs, tmp_path):
+def test_what_goes_wrong_while_the_lock_is_held_is_not_taken_for_that(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
+    run.append_decision("nobody", "keep", "praise")  # told before the page is served
 
     def broken(_):
+        assert (run / "review.lock").exists()
         raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output error"):
-        review_page(run, port=0, ready=broken)
+        review_page(run, note=broken)
     assert not (run / "review.lock").exists()

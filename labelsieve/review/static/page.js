@@ -6,28 +6,38 @@
   const AHEAD = 8;
   const state = { names: [], kind: "", name: "", filter: {}, at: 0, total: 0, decided: 0, left: 0, current: null };
   const known = new Map(); // position -> item, of the current filter
+  let generation = 0; // of what is known: raised by another filter and by everything that is saved
+  const forget = () => { generation += 1; known.clear(); };
+
+  // Raised before it is sent: an answer to an earlier question may not know of it, whenever it comes.
+  function save(path, body = {}) {
+    generation += 1;
+    Show.saved("Saving …");
+    return Talk.post(path, { ...body, filter: state.filter });
+  }
 
   let last = Promise.resolve();
   const inTurn = (work) => { last = last.then(work).catch(trouble); return last; };
 
   function trouble(error) {
-    if (error.status === 409 && error.answer.version !== undefined) return conflict(error.answer);
+    if (error.status === 409 && error.answer.version !== undefined) return conflict(error.answer, error.path);
     Show.saved("Not saved", true);
     Show.notice(`${error.message[0].toUpperCase()}${error.message.slice(1)}. Nothing was lost; try again.`);
   }
 
-  function conflict(answer) {
+  function conflict(answer, path) {
     for (const item of known.values()) if (item.row === answer.row) Object.assign(item, { decision: answer.decision, label: answer.label, version: answer.version });
     const told = { keep: "kept it", drop: "dropped it", relabel: `changed it to ${state.names[answer.label] ?? "?"}` }[answer.decision] ?? "took its decision back";
     if (state.current && state.current.row === answer.row) Show.stamp(state.current, state.names);
     Show.saved("Not saved", true);
-    Show.notice(`Another window ${told} in the meantime. Your key was not saved; press again to overrule.`);
+    const way = path === "/api/decide" ? "Your key was not saved; press again to overrule." : "That stays."; // another undo takes back another one
+    Show.notice(`Another window ${told} in the meantime. ${way}`);
   }
 
   // The place is kept in the address, so that a refresh comes back to it.
   function remember() {
     const place = new URLSearchParams({ ...state.filter, at: state.at });
-    history.replaceState(null, "", `${location.pathname}${location.search}#${place}`);
+    try { history.replaceState(null, "", `${location.pathname}${location.search}#${place}`); } catch { /* Safari, when keys come fast: the next one will do */ }
   }
 
   function recall() {
@@ -49,9 +59,12 @@
   const counts = (answer) => { for (const name of ["total", "decided", "left"]) if (answer[name] !== undefined) state[name] = answer[name]; };
 
   async function fetchFrom(at, count = AHEAD) {
+    const asked = generation;
     const answer = await Talk.get("/api/items", { ...state.filter, at, count });
+    if (asked !== generation) return answer; // of another filter, or older than what was saved since
     counts(answer);
-    for (const item of answer.items) known.set(item.at, item);
+    // What is looked at stays as it was seen: a decision names its version, and marks this very object.
+    for (const item of answer.items) if (known.get(item.at) !== state.current) known.set(item.at, item);
     return answer;
   }
 
@@ -64,6 +77,8 @@
     state.at = at;
     state.current = item;
     Show.notice("");
+    helps.abort();
+    helps = new AbortController();
     if (item) {
       Show.item(item, state.names, state.judged);
       beside(item);
@@ -77,16 +92,20 @@
     if (!document.activeElement || document.activeElement === document.body) $("sample").focus({ preventScroll: true });
   }
 
+  // A browser has six connections to a server: what is asked about a sample that was left must not keep a key waiting.
+  let helps = new AbortController();
+  const ask = (path) => Talk.get(path, {}, helps.signal);
+
   function beside(item) {
     $("neighbours").replaceChildren();
-    Talk.get(`/api/neighbours/${item.row}`).then((answer) => {
+    ask(`/api/neighbours/${item.row}`).then((answer) => {
       if (state.current && state.current.row === answer.row) Show.neighbours(answer.groups, state.names, state.kind);
     }).catch(() => { /* only a help: its absence says enough */ });
   }
 
   // Until the server knows, it is asked again, as long as the sample is looked at.
   function twins(item, tries = 30) {
-    Talk.get(`/api/same/${item.row}`).then((answer) => {
+    ask(`/api/same/${item.row}`).then((answer) => {
       if (state.current !== item) return;
       if (answer.known) Show.same(item, answer.labels, state.names, state.kind);
       else if (tries) setTimeout(() => { if (state.current === item) twins(item, tries - 1); }, 1000);
@@ -123,8 +142,7 @@
   const decide = (decision, label) => inTurn(async () => {
     const item = state.current;
     if (!item || (decision === "suggested" && item.suggested < 0)) return;
-    Show.saved("Saving …");
-    const answer = await Talk.post("/api/decide", { row: item.row, decision, label, version: item.version, filter: state.filter });
+    const answer = await save("/api/decide", { row: item.row, decision, label, version: item.version });
     Object.assign(item, { decision: answer.decision, label: answer.label, version: answer.version });
     counts(answer);
     Show.saved("Saved ✓");
@@ -132,14 +150,13 @@
   });
 
   const turn = (path, verb) => inTurn(async () => {
-    Show.saved("Saving …");
-    const answer = await Talk.post(path, { filter: state.filter });
+    const answer = await save(path);
     counts(answer);
     if (!answer.changed) {
       Show.saved(`Nothing to ${verb}`);
       return;
     }
-    known.clear();
+    forget();
     const { at } = await Talk.get("/api/where", { ...state.filter, row: answer.rows[0].row });
     await go(at ?? Math.min(state.at, Math.max(state.total - 1, 0)), true);
     Show.saved(answer.changed > 1 ? `Saved ✓ ${answer.changed.toLocaleString("en")} ${verb === "undo" ? "undone" : "redone"}` : `Saved ✓ ${verb === "undo" ? "undone" : "redone"}`);
@@ -154,7 +171,7 @@
 
   const applyFilter = () => inTurn(async () => {
     readFilter();
-    known.clear();
+    forget();
     const { at } = await Talk.get("/api/next", { ...state.filter, from: 0, step: 1 });
     await go(at ?? 0, true);
   });
@@ -213,10 +230,9 @@
   }
 
   const acceptTop = (count) => inTurn(async () => {
-    Show.saved("Saving …");
-    const answer = await Talk.post("/api/accept", { count, filter: state.filter });
+    const answer = await save("/api/accept", { count });
     counts(answer);
-    known.clear();
+    forget();
     await toNextOpen(0);
     Show.saved(`Saved ✓ ${answer.accepted.toLocaleString("en")} accepted`);
   });

@@ -26,10 +26,13 @@ const Show = (() => {
     return image;
   }
 
+  // What did not fit is told, not left out without a word.
+  const goesOn = (more) => more ? [el("p", { class: "quiet", text: `… cut here: ${more.toLocaleString("en")} more column${more > 1 ? "s" : ""}.` })] : [];
+
   // What else the row of a text says: small, below it.
-  function cells(pairs) {
+  function cells({ cells: pairs, more }) {
     const parts = pairs.map(([name, cell]) => el("div", {}, el("dt", { text: name }), el("dd", { text: cell === "" ? "–" : cell })));
-    return el("div", { class: "cells", tabindex: "0", role: "group", "aria-label": "Other columns" }, el("dl", {}, ...parts));
+    return el("div", { class: "cells", tabindex: "0", role: "group", "aria-label": "Other columns" }, el("dl", {}, ...parts), ...goesOn(more));
   }
 
   function large(item) {
@@ -38,12 +41,12 @@ const Show = (() => {
     if (content.kind === "text") {
       const box = el("div", { class: "text", tabindex: "0", role: "group", "aria-label": "Text", text: content.text || "(empty text)" });
       if (content.cut) box.append(el("p", { class: "quiet", text: "… cut here: the text is longer." }));
-      return content.cells.length ? el("div", { class: "stack" }, box, cells(content.cells)) : box;
+      return content.cells.length ? el("div", { class: "stack" }, box, cells(content)) : box;
     }
     if (content.kind === "row") {
       const body = el("tbody", {}, ...content.cells.map(([name, cell]) =>
         el("tr", {}, el("th", { scope: "row", text: name }), el("td", { text: cell === "" ? "–" : cell }))));
-      return el("div", { class: "row", tabindex: "0", role: "group", "aria-label": "Row" }, el("table", {}, body));
+      return el("div", { class: "row", tabindex: "0", role: "group", "aria-label": "Row" }, el("table", {}, body), ...goesOn(content.more));
     }
     return el("p", { class: "quiet", text: `This sample cannot be shown: ${content.reason || "unknown"}.` });
   }

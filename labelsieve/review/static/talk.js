@@ -9,28 +9,27 @@ const Talk = (() => {
   try { sessionStorage.setItem("labelsieve-window", window_); } catch { /* as above */ }
 
   class Refused extends Error {
-    constructor(status, answer) {
+    constructor(path, status, answer) {
       super(answer.error || `the server answered ${status}`);
-      this.status = status;
-      this.answer = answer;
+      Object.assign(this, { path, status, answer });
     }
   }
 
   async function ask(path, options = {}) {
     let response;
     try {
-      response = await fetch(path, { ...options, headers: { "X-Labelsieve-Token": token, ...options.headers }, signal: AbortSignal.timeout(20000) });
+      response = await fetch(path, { ...options, headers: { "X-Labelsieve-Token": token, ...options.headers }, signal: options.signal ?? AbortSignal.timeout(20000) });
     } catch {
-      throw new Refused(0, { error: "the server does not answer: is labelsieve review still running?" });
+      throw new Refused(path, 0, { error: "the server does not answer: is labelsieve review still running?" });
     }
     const answer = await response.json().catch(() => ({}));
-    if (!response.ok) throw new Refused(response.status, answer);
+    if (!response.ok) throw new Refused(path, response.status, answer);
     return answer;
   }
 
   return {
     window: window_,
-    get: (path, query = {}) => ask(`${path}?${new URLSearchParams(query)}`),
+    get: (path, query = {}, signal = null) => ask(`${path}?${new URLSearchParams(query)}`, { signal }),
     post: (path, body) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ window: window_, ...body }) }),
     picture: (row, size) => `/api/picture/${row}?${new URLSearchParams({ size, token })}`,
   };
