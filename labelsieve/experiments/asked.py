@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +11,10 @@ from labelsieve.experiments.cells import Cell, Wish
 from labelsieve.experiments.items import find
 from labelsieve.experiments.settings import METHODS, TOLD_NOTHING, Noise
 from labelsieve.experiments.training import method_of
+from labelsieve.methods.written import read_setting
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+HOW_TO_SET = "METHOD.SETTING=VALUE, e.g. f-correction.estimate_epochs=50"
 
 
 def check_asked(
@@ -117,11 +118,8 @@ def parse_methods(text: str) -> tuple[str, ...]:
 
 def parse_setting(text: str) -> tuple[str, str, Any]:
     """`f-correction.estimate_epochs=50`: a setting of a method."""
-    name, _, value = text.partition("=")
+    name, value = read_setting(text, how=HOW_TO_SET)
     method, _, key = name.rpartition(".")
-    if method not in (*METHODS, TOLD_NOTHING) or not key or not value:
-        raise InputError(f"cannot read {text!r}: write METHOD.SETTING=VALUE, e.g. f-correction.estimate_epochs=50")
-    try:
-        return method, key, json.loads(value)
-    except ValueError:
-        return method, key, value
+    if method not in (*METHODS, TOLD_NOTHING) or not key:
+        raise InputError(f"cannot read --set {text!r}: write {HOW_TO_SET}")
+    return method, key, value

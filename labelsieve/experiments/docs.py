@@ -36,7 +36,8 @@ records in `results/`, with remarks from `results/remarks.md`; no number in its 
 A finished cell (setting x method x seed) is one JSON record with every setting, the noise convention, versions, card,
 commit, seconds, and hashes of the training labels and of the predictions, which lie beside it. `reproduce` skips what
 is there; `--budget SECONDS` stops it, and the same command goes on from the middle of a cell. Accuracies are the last
-epoch's, never the best. Test labels are read by the evaluation of stored predictions and by nothing else.
+epoch's, never the best. Test labels are read by the evaluation of predictions, after the training, and by nothing else;
+of the predictions behind figure 6's curves only the last epoch's are kept.
 """
 
 

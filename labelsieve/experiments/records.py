@@ -1,7 +1,7 @@
 """A finished cell is one JSON record, with its predictions beside it as .npz.
 
-A record can't be faked by accident: without the commit, the hash of the training labels and the hash of the predictions
-it is refused, and the predictions beside it must have the hash it gives.
+A record can't be faked by accident: without the commit, the hash of the training labels, that of the predictions and
+that of all that lies beside it it is refused, and what lies beside it must have the hashes it gives.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "hashes": dict,
     "results": dict,
 }
-_HASHES = ("data", "train_labels", "predictions")
+_HASHES = ("data", "train_labels", "predictions", "arrays")
 _SHA256, _COMMIT = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
@@ -82,16 +82,19 @@ def check(record: Any, arrays: dict[str, NDArray[Any]] | None = None) -> None:
         raise InputError(f"{name}: 'seconds' is {record['seconds']}")
     if not record["results"]:
         raise InputError(f"{name}: there are no results in it")
-    if arrays is not None and digest(*_predictions(arrays)) != record["hashes"]["predictions"]:
-        raise InputError(f"{name}: the predictions beside the record are not the ones it was written with")
+    for field, found in array_hashes(arrays).items() if arrays is not None else ():
+        if found != record["hashes"][field]:
+            what = "predictions" if field == "predictions" else "numbers"
+            raise InputError(f"{name}: the {what} beside the record are not the ones it was written with")
 
 
-def _predictions(arrays: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    return [arrays[key] for key in sorted(arrays) if key.startswith("predicted")]
-
-
-def predictions_digest(arrays: dict[str, NDArray[Any]]) -> str:
-    return digest(*_predictions(arrays))
+def array_hashes(arrays: dict[str, NDArray[Any]]) -> dict[str, str]:
+    """Of the predictions, and of all there is, names included: later cells start from some of it."""
+    keys = sorted(arrays)
+    return {
+        "predictions": digest(*(arrays[key] for key in keys if key.startswith("predicted"))),
+        "arrays": digest(np.array(keys), *(arrays[key] for key in keys)),
+    }
 
 
 def path_of(results: Path, id: str) -> Path:

@@ -14,7 +14,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from labelsieve.experiments.cells import Cell, Wish, in_locksteps
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
 from labelsieve.experiments.settings import SCALES, TOLD_NOTHING, WITHOUT_DECAY, Scale
+from labelsieve.experiments.summary import by_cell
 from labelsieve.experiments.training import Room, train_cells
 from labelsieve.experiments.webvision_bench import WebVisionBench, open_webvision
 from labelsieve.files import write_text
@@ -69,6 +70,7 @@ def reproduce(
     deadline = None if budget is None else time.monotonic() + budget
     wanted = {cell.id: cell for cell in chosen.cells(protocol, wish)}
     left = [cell for cell in wanted.values() if not finished(cell, results)]
+    check_scale(results, protocol)
     if wanted:
         say(f"{item}: {len(wanted)} cell{'s' * (len(wanted) > 1)}, {len(wanted) - len(left)} finished")
     if left:
@@ -95,6 +97,9 @@ def reproduce(
                     say(f"{item}: stopped with {len(left)} left; the same command goes on")
                     raise stopping.reason()
     drawn = draw_item(chosen, results, protocol, say=say) if draw else []
+    if draw and (hidden := not_drawn(chosen, results, protocol, wanted)):
+        more = f" and {len(hidden) - 1:,} more" if len(hidden) > 1 else ""
+        say(f"{item}: not in the table, which prefers the protocol's own settings and lengths: {hidden[0]}{more}")
     if left:
         say(f"{item}: stopped with {len(left)} cell{'s' * (len(left) > 1)} left; the same command goes on")
     return {
@@ -112,6 +117,13 @@ def finished(cell: Cell, results: Path) -> bool:
     if record is not None and (other := cell.differs_from(record)):
         raise InputError(f"{records.path_of(results, cell.id)} is of other settings ({other}): give another --results")
     return record is not None
+
+
+def check_scale(results: Path, scale: Scale) -> None:
+    """Small trials would take the place of what is drawn from real ones: they do not lie in the same folder."""
+    other = next((r["cell"]["scale"] for r in records.walk(results) if r["cell"]["scale"] != scale.name), None)
+    if other is not None:
+        raise InputError(f"{results} holds records of scale {other!r}: give another --results for {scale.name!r}")
 
 
 def run_cells(cells: Sequence[Cell], room: Room) -> list[Cell]:
@@ -171,6 +183,13 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Callable[[str], N
             item.figure(found, scale, results, path)
             drawn += [path, path.with_suffix(".png")]
     return drawn
+
+
+def not_drawn(item: Item, results: Path, scale: Scale, wanted: Iterable[str]) -> list[str]:
+    """Finished cells among `wanted` that others of the same method and noise keep out of the table."""
+    found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
+    shown = {record["id"] for group in by_cell(found).values() for record in group}
+    return sorted({record["id"] for record in found} & set(wanted) - shown)
 
 
 def default_results(scale: str) -> Path:

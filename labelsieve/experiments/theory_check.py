@@ -54,7 +54,7 @@ def largest_gap(found: list[Record]) -> dict[str, tuple[float, str]]:
 
 def recall_after_mistakes(found: list[Record]) -> dict[Noise, float]:
     """Label recall, were predictions drawn from T after the mistakes that the network makes without noise: the mean of
-    (C T)_ii, C its confusion matrix there. Nothing where there is no training without noise."""
+    (C T)_ii, C its confusion matrix on the test set. Nothing where there is no training without noise."""
     groups = grouped(found)
     quiet = [record["results"]["confusion"] for noise, group in groups if noise.ratio == 0 for record in group]
     if not quiet:
@@ -84,7 +84,8 @@ def table(found: list[Record], scale: Scale) -> str:
         f"Largest gap between measured points and curves: {_gaps(found)}. Where labels are random: "
         f"{_gaps(random_labels(found))}. The paper's own points lie up to {paper.FIGURE_2_LARGEST_GAP} under "
         f"the curves, as read off its plot, and at about {paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise. "
-        "*With its mistakes*: were predictions drawn from T after the mistakes of the network without noise. "
+        "*With its mistakes*: were predictions drawn from T after the mistakes that the network without noise makes "
+        "on the test set. "
         f"{seeds_text([g for _, g in groups])} a setting."
     )
 

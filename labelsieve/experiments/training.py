@@ -310,7 +310,7 @@ def new_record(
         "hashes": {
             "data": room.bench.digest,
             "train_labels": records.digest(given),
-            "predictions": records.predictions_digest(arrays),
+            **records.array_hashes(arrays),
         },
         "results": results,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -33,7 +33,7 @@ def record() -> dict[str, Any]:
         "source": "1" * 64,
         "seconds": 12.5,
         "lockstep": {"cells": 1},
-        "hashes": {"data": "2" * 64, "train_labels": "3" * 64, "predictions": records.predictions_digest(ARRAYS)},
+        "hashes": {"data": "2" * 64, "train_labels": "3" * 64, **records.array_hashes(ARRAYS)},
         "results": {"test_accuracy": 0.5, "curve": [0.1, 0.5], "missing": float("nan")},
     }
 
@@ -58,7 +58,7 @@ def test_nothing_may_be_missing(tmp_path: Path, record: dict[str, Any], field: s
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("field", ["data", "train_labels", "predictions"])
+@pytest.mark.parametrize("field", ["data", "train_labels", "predictions", "arrays"])
 @pytest.mark.parametrize("value", [None, "", "abc", "x" * 64])
 def test_every_hash_must_be_one(record: dict[str, Any], field: str, value: Any) -> None:
     if value is None:
@@ -103,6 +103,9 @@ def test_changed_predictions_are_noticed(tmp_path: Path, record: dict[str, Any])
     path = records.save(tmp_path, record, ARRAYS)
     np.savez(path.with_suffix(".npz"), **other)
     with pytest.raises(InputError, match="not the ones"):
+        records.load_arrays(tmp_path, record)
+    np.savez(path.with_suffix(".npz"), **ARRAYS | {"verdict": np.ones(2, dtype=np.int8)})
+    with pytest.raises(InputError, match="the numbers beside the record are not the ones"):
         records.load_arrays(tmp_path, record)
     path.with_suffix(".npz").unlink()
     with pytest.raises(InputError, match="is not there"):

@@ -172,6 +172,17 @@ def test_a_shorter_selection_is_another_cell_and_told(tmp_path: Path) -> None:
     done = reproduce("accuracy", tmp_path, wish=wish)
     assert done["left"] == [] and len(list((tmp_path / "accuracy").glob("*.json"))) == 2
     assert "instead of" not in (tmp_path / "tables" / "accuracy.md").read_text()
+    said: list[str] = []
+    reproduce("accuracy", tmp_path, wish=replace(wish, selection_epochs=1), say=said.append)
+    hidden = [cell for cell in map(str.split, said) if "not in the table" in " ".join(cell)]
+    assert len(hidden) == 1 and hidden[0][-1].startswith("accuracy/incv-coteaching-symmetric-0.2-seed0-")
+
+
+def test_trials_do_not_lie_among_results_of_another_scale(smoke: Path) -> None:
+    before = (smoke / "tables" / "cifar10-errors.md").read_text()
+    with pytest.raises(InputError, match="holds records of scale 'smoke': give another --results for 'paper'"):
+        reproduce("cifar10-errors", smoke, scale="paper", wish=Wish(seeds=(3,)))
+    assert (smoke / "tables" / "cifar10-errors.md").read_text() == before
 
 
 def test_a_record_of_another_protocol_is_refused(smoke: Path) -> None:
