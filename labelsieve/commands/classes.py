@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from labelsieve.commands.common import Common, Flag, check_target, table
@@ -18,12 +19,13 @@ def classes(
     *,
     alike: Flag = False,
     merge: str | None = None,
+    leave_out: str | None = None,
     to: Path | None = None,
     force: Flag = False,
     reading: SourceOptions = SourceOptions(),
     common: Common = Common(),
 ) -> None:
-    """List the classes with their samples, and those that may be one class written in several ways.
+    """List the classes with their samples, and which may be one class written in several ways, or none.
 
     With --to the labels are written to a file for `run` and `select`, --labels; the source stays as it is.
 
@@ -35,12 +37,15 @@ def classes(
         Make one class of names that differ only in case or between their words, called as most of its samples are.
     merge
         Make one class of others: OLD=NEW, with commas between several; one with a comma in it stands in quotes.
+    leave_out
+        Names that are no labels, such as n/a, with commas between them: their samples are left out.
     to
         The file to write, a CSV of id and label.
     force
         Write over the file that is there already.
     """
     from labelsieve.data import spelling
+    from labelsieve.data.labels import OTHERS
     from labelsieve.files import atomic_writer
     from labelsieve.progress import Progress
 
@@ -52,42 +57,47 @@ def classes(
     problems.stop_if_any()
     assert data is not None
     before = spelling.class_counts(data)
-    for name in wanted:
-        if name not in before:
-            raise InputError(f"--merge {name}={wanted[name]}: {data.name} has no class {name!r}")
+    gone = set(names_in(leave_out or "", "--leave-out"))
+    for option, names in (("--merge", wanted), ("--leave-out", gone)):
+        for name in names:
+            if name not in before:
+                raise InputError(f"{option} {name}: {data.name} has no class {name!r}")
     usual = spelling.alike(before) if alike else {}
     merged = {name: wanted.get(new, new) for name, new in usual.items()} | wanted
     after: dict[str, int] = {}
     for name, count in before.items():
-        new = merged.get(name, name)
-        after[new] = after.get(new, 0) + count
+        if name not in gone:
+            new = merged.get(name, name)
+            after[new] = after.get(new, 0) + count
     if to is not None:
-        names = [merged.get(str(name), str(name)) for name in data.classes]
+        kept = {i: merged.get(str(name), str(name)) for i, name in enumerate(data.classes) if str(name) not in gone}
+        dropped = len(data) - sum(after.values())
         with atomic_writer(to) as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("id", "label"))
-            writer.writerows((id, names[code]) for id, code in zip(data.ids.tolist(), data.y.tolist(), strict=True))
-    same, perhaps = spelling.alike(after), spelling.perhaps(after)
+            writer.writerow(("id", "label", OTHERS) if dropped else ("id", "label"))
+            for id, code in zip(data.ids.tolist(), data.y.tolist(), strict=True):
+                if code in kept:
+                    writer.writerow((id, kept[code], dropped) if dropped else (id, kept[code]))
+    same, perhaps, missing = spelling.alike(after), spelling.perhaps(after), spelling.no_labels(after)
     notes = [note for note in data.notes if note != spelling.about_spelling(before, source)]
-    common.say(*notes, *_listed(after, same, perhaps))
+    common.say(*notes, *_listed(after, same, perhaps, missing))
     words = [source, *reading.words()]
     if to is not None:
         common.say(f"{to} has these labels: {shlex.join(['labelsieve', 'run', *words, '--labels', str(to)])}")
-    elif merged and not same and not perhaps:
+    elif (merged or gone) and not same and not perhaps and not missing:
         common.say("nothing was written: --to labels.csv writes these labels")
-    if same or perhaps:
-        common.say(*_how_to_merge(words, alike or bool(same), wanted | perhaps))
-    common.answer({"classes": after, "merged": merged, "alike": same, "perhaps": perhaps, "to": to})
+    if same or perhaps or missing:
+        common.say(*_how_to_change(words, alike or bool(same), wanted | perhaps, sorted({*gone, *missing})))
+    common.answer(
+        {"classes": after, "merged": merged, "left_out": sorted(gone), "alike": same, "perhaps": perhaps,
+         "no_labels": missing, "to": to}
+    )  # fmt: skip
 
 
 def renames(text: str) -> dict[str, str]:
     """`OLD=NEW, OLD=NEW` as a dictionary."""
-    try:
-        cells = next(csv.reader([text], skipinitialspace=True), [])
-    except csv.Error as problem:
-        raise InputError(f"--merge {text!r}: {problem}") from None
     found: dict[str, str] = {}
-    for cell in filter(None, map(str.strip, cells)):
+    for cell in names_in(text, "--merge"):
         old, equals, new = (part.strip() for part in cell.partition("="))
         if not old or not equals or not new or "=" in new:
             raise InputError(f"--merge {cell!r}: write OLD=NEW, such as --merge 'Y=yes, N=no'")
@@ -96,7 +106,16 @@ def renames(text: str) -> dict[str, str]:
     return found
 
 
-def _listed(counts: dict[str, int], same: dict[str, str], perhaps: dict[str, str]) -> list[str]:
+def names_in(text: str, option: str) -> list[str]:
+    """What stands between commas; what holds one is in quotes."""
+    try:
+        cells = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error as problem:
+        raise InputError(f"{option} {text!r}: {problem}") from None
+    return [cell.strip() for cell in cells if cell.strip()]
+
+
+def _listed(counts: dict[str, int], same: dict[str, str], perhaps: dict[str, str], missing: Sequence[str]) -> list[str]:
     rows = [("class", "samples")] + [(name, f"{count:,}") for name, count in counts.items()]
     head, *lines = table(rows)
     for i, name in enumerate(counts):
@@ -104,13 +123,18 @@ def _listed(counts: dict[str, int], same: dict[str, str], perhaps: dict[str, str
             lines[i] += f"  written otherwise: {same[name]!r}"
         elif name in perhaps:
             lines[i] += f"  perhaps {perhaps[name]!r}"
+        elif name in missing:
+            lines[i] += "  no label?"
     return [head, *lines]
 
 
-def _how_to_merge(words: list[str], alike: bool, merge: dict[str, str]) -> list[str]:
+def _how_to_change(words: list[str], alike: bool, merge: dict[str, str], leave_out: list[str]) -> list[str]:
     command = ["labelsieve", "data", "classes", *words, *["--alike"] * alike]
-    lines = []
     if merge:
         command += ["--merge", csv_line(f"{old}={new}" for old, new in merge.items())]
-        lines = ["whether names under --merge mean the same is yours to say: leave out those that do not"]
-    return [f"to make them one: {shlex.join(command)} --to labels.csv", *lines]
+    if leave_out:
+        command += ["--leave-out", csv_line(leave_out)]
+    lines = [f"to change that: {shlex.join(command)} --to labels.csv"]
+    if merge or leave_out:
+        lines.append("what names under --merge and --leave-out mean is yours to say: strike those that are classes")
+    return lines

@@ -14,6 +14,7 @@ from labelsieve.types import LabelledData
 RARE = 20  # a misspelling is so many times rarer than what was meant
 LONG = 5  # letters of a name in which one slip leaves no doubt about the word
 FEW = 5  # examples in one line
+NO_LABELS = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", "--", ".", "tbd"))
 
 
 def bare(name: str) -> str:
@@ -43,6 +44,11 @@ def perhaps(counts: Mapping[str, int]) -> dict[str, str]:
     return misspelt | _first_letters([name for name in counts if name not in misspelt])
 
 
+def no_labels(counts: Mapping[str, int]) -> list[str]:
+    """Names with which people say that a label is missing."""
+    return [name for name in counts if name.casefold() in NO_LABELS]
+
+
 def class_counts(data: LabelledData) -> dict[str, int]:
     """Samples of each class that has some, the most frequent first."""
     codes, counts = np.unique(data.y, return_counts=True)
@@ -52,16 +58,19 @@ def class_counts(data: LabelledData) -> dict[str, int]:
 
 def about_spelling(counts: Mapping[str, int], source: str) -> str | None:
     """A word on names that may be one class; nothing is changed by it."""
-    sure, unsure = alike(counts), perhaps(counts)
-    if not sure and not unsure:
+    sure, unsure, missing = alike(counts), perhaps(counts), no_labels(counts)
+    if not sure and not unsure and not missing:
         return None
     parts = []
+    if missing:
+        listed = ", ".join(f"{name!r} ({counts[name]:,})" for name in missing[:FEW])
+        parts.append(f"classes that look like missing labels: {listed}")
     if sure:
         parts.append(f"classes that differ only in case or between their words: {_pairs(sure, counts)}")
     if unsure:
         parts.append(f"classes that may be another one, misspelt or shortened: {_pairs(unsure, counts)}")
     told = "; ".join(parts)
-    return f"{told}. They count apart: `labelsieve data classes {shlex.quote(source)}` says how to write them alike"
+    return f"{told}. They count as they are: `labelsieve data classes {shlex.quote(source)}` says how to change that"
 
 
 def _pairs(found: Mapping[str, str], counts: Mapping[str, int]) -> str:

@@ -22,7 +22,7 @@ PHONE_DIGITS = range(7, 16)  # ITU-T E.164 allows 15
 
 def neutral(cell: str) -> str:
     """A cell that a spreadsheet would take for a formula gets an apostrophe in front; numbers stay numbers."""
-    if cell and cell[0] in RISKY and not is_number(cell):
+    if cell and cell[0] in RISKY and cell != "-" and not is_number(cell):  # a lone dash says that there is nothing
         return "'" + cell
     return cell
 

@@ -21,7 +21,16 @@ from torch import Tensor
 from labelsieve.engine import checkpoint as checkpoints
 from labelsieve.engine import evaluate, parallel
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
-from labelsieve.engine.method import Method, Plan, State
+from labelsieve.engine.method import (
+    NO_GRADIENT,
+    Method,
+    Plan,
+    State,
+    called,
+    checked_batches,
+    checked_state,
+    unheard,
+)
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.step import Clock, Group, Stepper
 from labelsieve.engine.store import Store
@@ -60,7 +69,8 @@ class Lockstep:
         self.classes = classes or int(max(int(plan.labels.max()) for _, plan in work)) + 1
         self.trainings = [Training(plan, method, method.epochs(schedule.epochs)) for method, plan in work]
         for training in self.trainings:
-            training.method.check(training.plan, training.epochs)
+            with unheard():
+                training.method.check(training.plan, training.epochs)
             if len(training.plan.labels) != len(store):
                 raise InputError(
                     f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples; give one each"
@@ -96,6 +106,7 @@ class Lockstep:
             state = training.method.state(
                 training.plan, samples=len(self.store), classes=self.classes, epochs=training.epochs
             )
+            state = checked_state(state, called(training.method))
             state = {name: tensor.to(device)[None].clone() for name, tensor in state.items()}
             if self.together and groups and groups[-1].method is training.method:
                 last = groups[-1]
@@ -215,6 +226,7 @@ class Lockstep:
         clock = self.stepper.clock
         rng = np.random.default_rng([training.plan.seed, training.epoch, 1])
         order = training.method.batches(training.plan, training.epoch, self.options.batch_size, rng)
+        order = checked_batches(order, len(self.store), called(training.method))
         code = rng.integers(self.store.codes, size=order.shape, dtype=np.int16)
         steps, width = order.shape
         training.steps_per_epoch = steps
@@ -350,7 +362,7 @@ class Lockstep:
             width = min(max(t.width for t in trainings), self.stepper.clock.order.shape[2])
             started = time.monotonic()
             self._announce(steps, width)
-            self.stepper.run(steps, width)
+            self._take_steps(steps, width)
             self._announce(
                 0, width
             )  # nothing more until the next epoch is laid out: the store lets go of what it holds
@@ -370,6 +382,15 @@ class Lockstep:
             if out and not finished:
                 raise OutOfTime("stopped before the training ended; run the same command again to go on")
         return self.trainings
+
+    def _take_steps(self, steps: int, width: int) -> None:
+        try:
+            self.stepper.run(steps, width)
+        except RuntimeError as error:
+            if "does not require grad" not in str(error):
+                raise
+            names = ", ".join(dict.fromkeys(called(group.method) for group in self.groups))
+            raise InputError(f"method {names}: {NO_GRADIENT}") from error
 
     def _announce(self, steps: int, width: int) -> None:
         """A store that streams is told the batches to come, so that they are read ahead."""

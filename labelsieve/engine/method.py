@@ -13,6 +13,10 @@ in checkpoints. True labels are not here and cannot be.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -20,6 +24,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
 State = dict[str, Tensor]
@@ -89,7 +94,7 @@ class Method:
         return "nothing"
 
     def check(self, plan: Plan, epochs: int) -> None:
-        """Raise InputError where the plan cannot be trained with these settings."""
+        """Raise InputError where the plan cannot be trained with these settings; `tell` what should be known of it."""
 
     def epochs(self, schedule_epochs: int) -> int:
         """How many epochs the training takes (f-correction runs the schedule twice)."""
@@ -142,4 +147,92 @@ def mean_over(losses: Tensor, weight: Tensor) -> Tensor:
     return (losses * weight).sum(-1) / weight.sum(-1).clamp_min(1e-12)
 
 
-__all__ = ["Batch", "Method", "Needs", "Plan", "State", "TrainingView", "in_batches", "mean_over", "sample_losses"]
+def called(method: Method) -> str:
+    """Its class for a message: `name` may be another method's that it was derived from."""
+    return type(method).__name__
+
+
+def as_batches(order: Any, name: str) -> IntArray:
+    """What `batches` returned, as [steps, batch] whole numbers, or an InputError that names the method."""
+    said = f"method {name}: batches() returned"
+    try:
+        found = np.asarray(order)
+    except (TypeError, ValueError):  # rows of different lengths
+        found = np.empty(0, dtype=object)
+    if found.dtype.kind not in "iuf" or not (np.isfinite(found) & (np.floor(found) == found)).all():
+        raise InputError(f"{said} no whole numbers: return an array of indices, [steps, batch], -1 where filled up")
+    if found.ndim != 2:
+        raise InputError(f"{said} the shape {list(found.shape)}: return [steps, batch], the epoch's batches")
+    whole = found.astype(np.int64)
+    if ((whole[:, 1:] >= 0) & (whole[:, :-1] < 0)).any():  # the engine takes a batch's first ones, as many as are real
+        raise InputError(f"{said} -1 before a sample: fill batches up at their end")
+    return whole
+
+
+def checked_batches(order: Any, samples: int, name: str) -> IntArray:
+    """`as_batches` of samples that are there."""
+    found = as_batches(order, name)
+    if not (found >= 0).any():
+        raise InputError(f"method {name}: batches() returned no sample: an epoch needs at least one batch of them")
+    if found.max() >= samples or found.min() < -1:
+        wrong = found.max() if found.max() >= samples else found.min()
+        raise InputError(f"method {name}: batches() returned the index {wrong}: the samples are 0 to {samples - 1}")
+    return found
+
+
+def checked_state(state: Any, name: str) -> State:
+    """What `state` returned, or an InputError that names the method."""
+    if not isinstance(state, dict):
+        raise InputError(f"method {name}: state() returned {type(state).__name__}: return a dict of tensors")
+    for key, value in state.items():
+        if not (isinstance(key, str) and isinstance(value, Tensor)):
+            kind = type(value).__name__
+            raise InputError(f"method {name}: state() returned {kind} for {key!r}: a dict of names to torch tensors")
+    return state
+
+
+NO_GRADIENT = "loss() has no gradient: compute it from logits, without detach(), argmax() or no_grad()"
+
+
+class MethodWarning(UserWarning):
+    """A method trains, but not as its name promises, or it could not be tried before."""
+
+
+_heard: ContextVar[bool] = ContextVar("heard", default=True)  # not warnings' own filters: those are all threads' alike
+
+
+def tell(line: str) -> None:
+    """A line for whoever asked for the training: the command line prints it, Python warns."""
+    if _heard.get():
+        warnings.warn(line, MethodWarning, stacklevel=2)  # where it is told, not asked: asked twice, it is shown once
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Where nobody is to be told: the engine checks what its caller has checked, or trains a trial so on purpose."""
+    before = _heard.set(False)
+    try:
+        yield
+    finally:
+        _heard.reset(before)
+
+
+__all__ = [
+    "NO_GRADIENT",
+    "Batch",
+    "Method",
+    "MethodWarning",
+    "Needs",
+    "Plan",
+    "State",
+    "TrainingView",
+    "as_batches",
+    "called",
+    "checked_batches",
+    "checked_state",
+    "in_batches",
+    "mean_over",
+    "sample_losses",
+    "tell",
+    "unheard",
+]

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, mean_over, sample_losses
 from labelsieve.errors import InputError
+from labelsieve.methods.checks import between, whole
 
 # float32 puts an exact half like 0.7 * 35 slightly below it; no product of sensible settings comes this near otherwise.
 _HALF = 0.5 + 1e-4
@@ -47,8 +48,7 @@ def check_ratio(noise_ratio: float | None, method: str) -> float:
     """The noise ratio a method forgets, or an InputError."""
     if noise_ratio is None:
         raise InputError(f"method {method!r} needs a noise ratio: give one, or run `labelsieve select` to estimate it")
-    if not 0 <= noise_ratio < 1:
-        raise InputError(f"method {method!r} got the noise ratio {noise_ratio}: it must lie in [0, 1)")
+    between(f"method {method!r}: the noise ratio", noise_ratio, 0, 1, ends="[)")
     return float(noise_ratio)
 
 
@@ -64,8 +64,7 @@ class CoTeaching(Method):
     def __post_init__(self) -> None:
         if self.noise_ratio is not None:
             check_ratio(self.noise_ratio, self.name)
-        if self.gradual_epochs < 1:
-            raise InputError(f"gradual_epochs is {self.gradual_epochs}: choose 1 or more")
+        whole("coteaching: gradual_epochs", self.gradual_epochs, least=1)
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)

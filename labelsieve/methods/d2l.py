@@ -26,8 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over
+from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over, tell
 from labelsieve.errors import InputError
+from labelsieve.methods.checks import whole
 
 
 def local_dimension(features: Tensor, neighbours: int = 20) -> Tensor:
@@ -74,8 +75,7 @@ class D2L(Method):
 
     def __post_init__(self) -> None:
         for field, low in (("init_epochs", 0), ("window", 1), ("neighbours", 2), ("lid_samples", 3), ("lid_batch", 3)):
-            if getattr(self, field) < low:
-                raise InputError(f"d2l: {field} is {getattr(self, field)}: choose {low} or more")
+            whole(f"d2l: {field}", getattr(self, field), least=low)
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,6 +83,12 @@ class D2L(Method):
     def check(self, plan: Plan, epochs: int) -> None:
         if len(plan.train) < 3:
             raise InputError(f"d2l: {len(plan.train)} training samples are too few to measure a dimensionality")
+        first = self.init_epochs + self.window  # the epoch, counted from 0, that may turn
+        if epochs <= first:
+            tell(
+                f"d2l cannot turn from the labels before epoch {first + 1}, so in {epochs} epochs it trains just as "
+                f"standard does: give at least {first + 1} epochs, or a smaller init_epochs or window"
+            )
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         return {

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from labelsieve.engine.method import Batch, Method, Plan, sample_losses
 from labelsieve.errors import InputError
+from labelsieve.methods.checks import between, whole
 
 
 def disputed(logits: Tensor, valid: Tensor) -> Tensor:
@@ -40,10 +41,8 @@ class Decoupling(Method):
     warmup_epochs: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_fraction <= 1:
-            raise InputError(f"min_fraction is {self.min_fraction}: choose a number in [0, 1]")
-        if self.warmup_epochs < 0:
-            raise InputError(f"warmup_epochs is {self.warmup_epochs}: choose 0 or more")
+        between("decoupling: min_fraction", self.min_fraction, 0, 1)
+        whole("decoupling: warmup_epochs", self.warmup_epochs)
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over
 from labelsieve.errors import InputError
+from labelsieve.methods.checks import between, whole
 
 
 def estimate_transition(probabilities: Tensor, percentile: float | None = 97.0) -> Tensor:
@@ -47,6 +48,22 @@ def forward_losses(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor
     return -torch.logsumexp(torch.log_softmax(logits.float(), -1) + of_given[:, None], -1)
 
 
+def checked_transition(given: Any) -> NDArray[np.float64]:
+    """T as an array, or an InputError where it is no table of numbers, not square, or its rows are no probabilities."""
+    try:
+        known = np.asarray(given)
+    except (TypeError, ValueError):  # rows of different lengths
+        known = np.empty(0, dtype=object)
+    if known.dtype.kind not in "biuf":  # texts too, which numpy would read as numbers
+        raise InputError("f-correction: the transition matrix is no table of numbers: give one row a class")
+    if known.ndim != 2 or known.shape[0] != known.shape[1]:
+        raise InputError(f"f-correction: the transition matrix has shape {known.shape}, not classes x classes")
+    known = known.astype(np.float64)
+    if (known < 0).any() or not np.allclose(known.sum(1), 1, atol=1e-6):
+        raise InputError("f-correction: the rows of the transition matrix must be probabilities that sum to 1")
+    return known
+
+
 @dataclass(frozen=True)
 class FCorrection(Method):
     """`estimate_epochs`: length of the first stage, None for the whole schedule, 0 when T is known."""
@@ -57,10 +74,14 @@ class FCorrection(Method):
     transition: Any = None
 
     def __post_init__(self) -> None:
-        if self.percentile is not None and not 0 < self.percentile <= 100:
-            raise InputError(f"percentile is {self.percentile}: choose a number in (0, 100], or None for the largest")
-        if self.estimate_epochs is not None and self.estimate_epochs < 0:
-            raise InputError(f"estimate_epochs is {self.estimate_epochs}: choose 0 or more")
+        if self.percentile is not None:
+            largest = ", or None for the largest"
+            between("f-correction: percentile", self.percentile, 0, 100, ends="(]", otherwise=largest)
+        if self.estimate_epochs is not None:
+            schedule = ", or None for the whole schedule"
+            whole("f-correction: estimate_epochs", self.estimate_epochs, otherwise=schedule)
+        if self.transition is not None:
+            checked_transition(self.transition)
 
     def settings(self) -> dict[str, Any]:
         known = None if self.transition is None else np.asarray(self.transition).tolist()
@@ -76,7 +97,7 @@ class FCorrection(Method):
 
     def known(self, plan: Plan) -> NDArray[np.float64] | None:
         given = plan.transition if self.transition is None else self.transition
-        return None if given is None else np.asarray(given, dtype=np.float64)
+        return None if given is None else checked_transition(given)
 
     def check(self, plan: Plan, epochs: int) -> None:
         known = self.known(plan)
@@ -86,10 +107,8 @@ class FCorrection(Method):
             return
         if self.transition is None and self.estimate_epochs != 0:
             raise InputError("f-correction: the plan gives T, so nothing is estimated: set estimate_epochs=0")
-        if known.ndim != 2 or known.shape[0] != known.shape[1] or len(known) <= int(np.max(plan.labels, initial=0)):
+        if len(known) <= int(np.max(plan.labels, initial=0)):
             raise InputError(f"f-correction: the transition matrix has shape {known.shape}, not classes x classes")
-        if (known < 0).any() or not np.allclose(known.sum(1), 1, atol=1e-6):
-            raise InputError("f-correction: the rows of the transition matrix must be probabilities that sum to 1")
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         known = self.known(plan)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from labelsieve.engine.method import Batch, Method, Plan, in_batches, mean_over
-from labelsieve.errors import InputError
+from labelsieve.methods.checks import between
 from labelsieve.types import IntArray
 
 
@@ -54,10 +54,8 @@ class GeneralisedCE(Method):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.q <= 1:
-            raise InputError(f"q is {self.q}: choose a number in [0, 1]")
-        if not 0 <= self.label_smoothing < 1:
-            raise InputError(f"label_smoothing is {self.label_smoothing}: choose a number in [0, 1)")
+        between("generalised-ce: q", self.q, 0, 1)
+        between("generalised-ce: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)

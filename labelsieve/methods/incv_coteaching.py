@@ -29,6 +29,7 @@ from torch import Tensor
 
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, in_batches, sample_losses
 from labelsieve.errors import InputError
+from labelsieve.methods.checks import whole
 from labelsieve.methods.coteaching import check_ratio, exchanged_loss, kept_count
 from labelsieve.types import IntArray
 
@@ -85,12 +86,9 @@ class INCVCoTeaching(Method):
     def __post_init__(self) -> None:
         if self.noise_ratio is not None:
             check_ratio(self.noise_ratio, self.name)
-        if isinstance(self.warmup, str) and self.warmup != "auto":
-            raise InputError(f"E_0 (warmup) is {self.warmup!r}: choose a number of epochs or 'auto'")
-        if self.warmup != "auto" and self.warmup < 0:
-            raise InputError(f"E_0 (warmup) is {self.warmup}: choose 0 or more epochs, or 'auto'")
-        if self.gradual_epochs < 1:
-            raise InputError(f"gradual_epochs is {self.gradual_epochs}: choose 1 or more")
+        if not (isinstance(self.warmup, str) and self.warmup == "auto"):
+            whole("incv-coteaching: E_0 (warmup)", self.warmup, otherwise=", or 'auto'")
+        whole("incv-coteaching: gradual_epochs", self.gradual_epochs, least=1)
 
     def settings(self) -> dict[str, Any]:
         return {"warmup": self.warmup, "noise_ratio": self.noise_ratio, "gradual_epochs": self.gradual_epochs}

@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
-from labelsieve.errors import InputError
+from labelsieve.methods.checks import between, whole
 
 BURN_IN, LINEAR = 18, 90  # percent of the training
 LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20
@@ -124,19 +124,17 @@ class MentorNet(Method):
     mentor_seed: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("percentile", "burn_in_dropout", "dropout", "decay"):
-            value = getattr(self, field)
-            if not 0 <= value <= 1 or (value == 1 and field != "percentile"):
-                raise InputError(f"mentornet: {field} is {value}: choose a number in [0, 1)")
+        between("mentornet: percentile", self.percentile, 0, 1)
+        for field in ("decay", "burn_in_dropout", "dropout"):
+            between(f"mentornet: {field}", getattr(self, field), 0, 1, ends="[)")
+        whole("mentornet: mentor_seed", self.mentor_seed)
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
-        mentor = {
-            f"mentor_{name}": tensor.clone() for name, tensor in trained_mentor(classes, self.mentor_seed).items()
-        }
-        return mentor | {
+        trained = trained_mentor(classes, int(self.mentor_seed))  # torch takes no seed of numpy's
+        return {f"mentor_{name}": tensor.clone() for name, tensor in trained.items()} | {
             "percent": torch.tensor(0),
             "moving_percentile": torch.tensor(0.0),
             "dropped": torch.zeros(samples, dtype=torch.bool),

@@ -137,6 +137,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 plan_sets["noise_ratio"] = min(WORST_RATIO, selection.noise_ratio)
         plan = Plan(name=method.name, labels=given, seed=seed, **plan_sets)
+        method.check(plan, method.epochs(epochs))  # the engine does so as well, but tells nobody
         result = train(
             store, factory, method, [plan],
             schedule=one_drop(epochs, self.learning_rate), batch_size=batch_size, together=True, classes=classes,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from labelsieve.engine.method import Batch, Method, mean_over
-from labelsieve.errors import InputError
+from labelsieve.methods.checks import between
 
 
 def smoothed_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -33,8 +33,7 @@ class Standard(Method):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise InputError(f"label_smoothing is {self.label_smoothing}: choose a number in [0, 1)")
+        between("standard: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)

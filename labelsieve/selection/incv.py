@@ -349,6 +349,8 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
         h = 1.0 if settings.asymmetric else 1 / (classes - 1)
     r = remove_ratio(eps, h, classes)
     source = f"from the noise ratio and concentration {h:.2f}"
+    if not estimate.known:  # what a classifier does not know it would remove first
+        r, source = 0.0, "because the noise ratio is not known"
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
     low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))

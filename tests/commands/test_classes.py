@@ -42,8 +42,8 @@ def test_classes_are_listed_and_the_command_that_makes_them_one_does(
         "Refund           2  written otherwise: 'refund'",
         "refnud           2  perhaps 'refund'",
         "Bill, old        1  written otherwise: 'bill, old'",
-        f"to make them one: {MAKES_THEM_ONE}",
-        "whether names under --merge mean the same is yours to say: leave out those that do not",
+        f"to change that: {MAKES_THEM_ONE}",
+        "what names under --merge and --leave-out mean is yours to say: strike those that are classes",
     ]
     command = MAKES_THEM_ONE.split()[1:]
     assert run(command) == 0
@@ -72,7 +72,20 @@ def test_merging_is_followed_and_told(source: Path, capsys: pytest.CaptureFixtur
     assert run([*arguments, "refnud=refund"]) == 0
     assert capsys.readouterr().out.endswith("nothing was written: --to labels.csv writes these labels\n")
     assert run([*arguments, "refand=refund"]) == 2
-    assert "--merge refand=refund: t has no class 'refand'" in capsys.readouterr().err
+    assert "--merge refand: t has no class 'refand'" in capsys.readouterr().err
+
+
+def test_what_is_no_label_is_left_out(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source.write_text(source.read_text().replace("refnud", "n/a"))
+    assert run(["data", "classes", "t.csv", "--label-column", "kind"]) == 0
+    listed = capsys.readouterr().out
+    assert "n/a              2  no label?" in listed
+    command = listed.partition("to change that: labelsieve ")[2].splitlines()[0].split()
+    assert command[-4:] == ["--leave-out", "n/a", "--to", "labels.csv"] and run(command) == 0
+    assert len(_labels(Path("labels.csv"))) == len(LABELS) - 2
+    assert run(["select", "t.csv", "--label-column", "kind", "--labels", "labels.csv", "--out", "r"]) == 0
+    assert "t: 84 samples of 2 classes" in capsys.readouterr().err
+    assert run(["data", "classes", "t.csv", "--label-column", "kind", "--leave-out", "nothing"]) == 2
 
 
 def test_renames_as_they_are_written() -> None:

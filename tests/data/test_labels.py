@@ -80,8 +80,8 @@ def test_classes_that_differ_only_in_case_are_told_and_kept(tmp_path: Path) -> N
     data = load_source(str(path), progress=Progress(stream=lines))
     assert data.classes == ("Gold", "gold", "tin")
     told = (
-        "classes that differ only in case or between their words: 'gold' (1) and 'Gold' (1). They count apart: "
-        f"`labelsieve data classes {path}` says how to write them alike\n"
+        "classes that differ only in case or between their words: 'gold' (1) and 'Gold' (1). They count as they are: "
+        f"`labelsieve data classes {path}` says how to change that\n"
     )
     assert told in lines.getvalue()
 

@@ -23,7 +23,7 @@ def test_other_apostrophes_stay(cell: str) -> None:
     ("cell", "written"),
     [("=1+1", "'=1+1"), ("+A1", "'+A1"), ("-2+3", "'-2+3"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"),
      ("\r=1", "'\r=1"), ("＝1", "'＝1"), ("-1.5", "-1.5"), ("+3e-7", "+3e-7"), ("-.5", "-.5"),
-     ("a=b", "a=b"), ("", ""), ("-", "'-")],
+     ("a=b", "a=b"), ("", ""), ("-", "-"), ("=", "'="), ("--", "'--")],
 )  # fmt: skip
 def test_cells_that_a_spreadsheet_would_run(cell, written):
     assert neutral(cell) == written

@@ -1,11 +1,19 @@
+import csv
 import math
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from labelsieve.cli import run
+from labelsieve.engine import Schedule, VectorStore, train
+from labelsieve.engine.method import MethodWarning
 from labelsieve.errors import InputError
 from labelsieve.methods.d2l import D2L, is_turning_point, local_dimension, mixed_losses
+from labelsieve.methods.robust_classifier import RobustClassifier
+from labelsieve.models.small import MLP
 
 
 def test_lid_by_hand():
@@ -111,3 +119,63 @@ def test_bad_settings(make_plan):
             D2L(**settings)
     with pytest.raises(InputError, match="too few"):
         D2L().check(make_plan(train=np.arange(2)), 10)
+
+
+TOO_SHORT = "d2l cannot turn from the labels before epoch 11, so in {} epochs it trains just as standard does"
+
+
+def clouds(n=60):
+    y = np.arange(n) % 3
+    return np.random.default_rng(0).normal(size=(n, 2)) + 4 * y[:, None], y
+
+
+def test_too_few_epochs_are_told(make_plan):
+    for epochs in (1, 8, 10):
+        with pytest.warns(MethodWarning, match=TOO_SHORT.format(epochs)) as told:
+            D2L().check(make_plan(), epochs)
+        assert len(told) == 1 and "\n" not in str(told[0].message)
+    with pytest.warns(MethodWarning, match="before epoch 3, so in 2 epochs"):
+        D2L(init_epochs=1, window=1).check(make_plan(), 2)
+
+
+def test_it_can_turn_in_the_first_epoch_of_which_nothing_is_told(make_plan, fake_view):
+    """Warnings are errors here: eleven epochs are enough, and in the eleventh it turns."""
+    method, plan = D2L(neighbours=10), make_plan()
+    method.check(plan, 11)
+    view = fake_view(plan, method.state(plan, samples=40, classes=4, epochs=11), epochs=11)
+    for view.epoch in range(11):
+        assert view.state["turning_epoch"] == -1
+        view.hidden = features_of_dimension(2 if view.epoch < 10 else 10, seed=0)
+        method.before_epoch(view)
+    assert view.state["turning_epoch"] == 10 and view.state["alpha"] < 1
+
+
+def test_the_classifier_tells_it():
+    x, y = clouds()
+    with pytest.warns(MethodWarning, match=TOO_SHORT.format(8)):
+        short = RobustClassifier(method="d2l", epochs=8, random_state=0).fit(x, y)
+    plain = RobustClassifier(method="standard", epochs=8, random_state=0).fit(x, y)
+    assert np.array_equal(short.predict_proba(x), plain.predict_proba(x))  # what is told is true
+
+
+def test_the_engine_tells_nobody(make_plan):
+    """A sweep trains few epochs on purpose; whoever asked for one training has checked it before."""
+    store = VectorStore(np.zeros((40, 2), dtype=np.float32), torch.device("cpu"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(store, partial(MLP, 4, inputs=2, widths=(8,)), D2L(), [make_plan()], schedule=Schedule(1, ((0, 1e-3),)))
+    with pytest.warns(MethodWarning):
+        D2L().check(make_plan(), 1)  # and it is heard again
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_command_line_tells_it_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with open("t.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["a", "b", "label"], *([*row, "xyz"[c]] for row, c in zip(*clouds(), strict=True))])
+    assert run("select t.csv --out run --iterations 1 --model logistic".split()) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run("train run --method d2l --train-epochs 8".split()) == 0
+    assert capsys.readouterr().err.count("note: " + TOO_SHORT.format(8)) == 1
+    assert run("train run --method d2l --train-epochs 11 --out longer".split()) == 0
+    assert "cannot turn" not in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 import re
 import sys
+import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,12 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
-from labelsieve.engine.method import Method, mean_over, sample_losses
+from labelsieve.engine import Plan, Schedule, VectorStore, train
+from labelsieve.engine.method import Method, MethodWarning, mean_over, sample_losses
 from labelsieve.errors import InputError
-from labelsieve.methods import create
+from labelsieve.methods import METHODS, create
 from labelsieve.methods.robust_classifier import RobustClassifier
+from labelsieve.models.small import MLP
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"<!-- tested(: mine\.py)? -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -139,7 +143,7 @@ def with_attribute(**attributes):
         (with_attribute(settings=lambda self: {"x": torch.zeros(1)}), {}, "dict of numbers, texts and lists"),
         (with_attribute(settings=lambda self: None), {}, "dict of numbers, texts and lists"),
         (with_attribute(loss=lambda self, logits, batch: logits.mean()), {}, r"shape \[\] .* return \[t, k\]"),
-        (with_attribute(loss=lambda self, logits, batch: sample_losses(logits, batch)), {}, r"shape \[1, 1, 4\]"),
+        (with_attribute(loss=lambda self, logits, batch: sample_losses(logits, batch)), {}, r"shape \[1, 1, 128\]"),
         ("nowhere_at_all:Name", {}, "nowhere_at_all:Name: No module named"),
         ("json:Nothing", {}, "json:Nothing: module 'json' has no attribute 'Nothing'"),
         ("json:dumps", {}, "json:dumps is no method"),
@@ -157,3 +161,135 @@ def test_a_file_that_is_no_python_is_one_line(mine):
     Path("broken_method.py").write_text("def loss(:\n")
     with pytest.raises(InputError, match=r"broken_method:Name: .*broken_method.py, line 1"):
         create("broken_method:Name")
+
+
+def batches_of(returned):
+    """A method whose batches are what `returned` makes of the plan."""
+    return with_attribute(batches=lambda self, plan, epoch, batch_size, rng: returned(plan))
+
+
+def state_of(returned):
+    return with_attribute(state=lambda self, plan, *, samples, classes, epochs: returned)
+
+
+def without_gradient(self, logits, batch):
+    return MeanAbsolute.loss(self, logits.detach(), batch)
+
+
+def no_epochs(self, plan, *, samples, classes):
+    return {}
+
+
+BAD_BATCHES = [
+    (lambda plan: plan.train, r"batches\(\) returned the shape \[128\]: return \[steps, batch\]"),
+    (lambda plan: None, r"batches\(\) returned no whole numbers"),
+    (lambda plan: [[0, 1], [2]], r"batches\(\) returned no whole numbers"),
+    (lambda plan: [["0", "1"]], r"batches\(\) returned no whole numbers"),
+    (lambda plan: np.ones((2, 2), dtype=bool), r"batches\(\) returned no whole numbers"),
+    (lambda plan: [[0.5, 1.0]], r"batches\(\) returned no whole numbers"),
+    (lambda plan: [[np.nan, 1.0]], r"batches\(\) returned no whole numbers"),
+    (lambda plan: [[0, -1, 2]], r"batches\(\) returned -1 before a sample"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        *((batches_of(returned), message) for returned, message in BAD_BATCHES),
+        (state_of({"a": [1, 2]}), r"state\(\) returned list for 'a'"),
+        (state_of(None), r"state\(\) returned NoneType: return a dict"),
+        (
+            with_attribute(state=no_epochs),
+            r"state\(\) cannot .* write state\(self, plan, \*, samples, classes, epochs\)",
+        ),
+        (with_attribute(loss=lambda self, logits: logits), r"loss\(\) cannot .* write loss\(self, logits, batch\)"),
+        (with_attribute(needs="selection"), r"needs\(\) cannot be called \(it is str\): write needs\(self\)"),
+        (with_attribute(loss=lambda self, logits, batch: 0.5), r"loss\(\) returned float: return a tensor"),
+        (with_attribute(loss=without_gradient), r"loss\(\) has no gradient"),
+    ],
+)
+def test_a_mistake_in_a_method_is_told_before_anything_is_trained(method, message):
+    with pytest.raises(InputError, match=f"^method Odd: {message}") as told:
+        create(method)
+    assert "\n" not in str(told.value)
+
+
+def trained(method, samples=40):
+    x, y = blobs(samples)
+    plan = Plan("p", y, np.arange(samples), seed=0)
+    store, network = VectorStore(x.astype(np.float32), torch.device("cpu")), partial(MLP, 3, inputs=2, widths=(8,))
+    return train(store, network, method(), [plan], schedule=Schedule(1, ((0, 1e-2),)), batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        *((batches_of(returned), message.replace("128", "40")) for returned, message in BAD_BATCHES),
+        (batches_of(lambda plan: np.empty((0, 8), dtype=np.int64)), r"batches\(\) returned no sample"),
+        (batches_of(lambda plan: [[-1, -1]]), r"batches\(\) returned no sample"),
+        (batches_of(lambda plan: [[0, 40]]), r"batches\(\) returned the index 40: the samples are 0 to 39"),
+        (batches_of(lambda plan: [[0, -2]]), r"batches\(\) returned the index -2: the samples are 0 to 39"),
+        (state_of({"a": [1, 2]}), r"state\(\) returned list for 'a'"),
+        (with_attribute(loss=without_gradient), r"loss\(\) has no gradient"),
+    ],
+)
+def test_the_engine_names_the_method_too(method, message):
+    """What a rehearsal does not see: other samples, or a method that is given to the engine itself."""
+    with pytest.raises(InputError, match=f"^method Odd: {message}") as told:
+        trained(method)
+    assert "\n" not in str(told.value)
+
+
+def test_an_error_of_the_networks_own_is_not_taken_for_the_methods(monkeypatch):
+    def broken(self, x):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(MLP, "forward", broken)
+    with pytest.raises(RuntimeError, match="out of order"):
+        trained(MeanAbsolute)
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, np.ndarray.tolist, torch.from_numpy, lambda order: order / 1.0])
+def test_batches_may_be_any_table_of_whole_numbers(as_given):
+    method = batches_of(lambda plan: as_given(plan.train.reshape(5, 8)))
+    (found,), (plain,) = trained(method), trained(batches_of(lambda plan: plan.train.reshape(5, 8)))
+    assert found.history[0]["loss"] == plain.history[0]["loss"]
+
+
+class Misspelt(MeanAbsolute):
+    def loss(self, logits, batch):
+        return torch.softmaxx(logits)
+
+
+class Prepared(MeanAbsolute):
+    """Needs its check before its loss, and refuses plans as small as a rehearsal's."""
+
+    def check(self, plan, epochs):
+        self.scale = 2.0
+        if len(plan.train) < 1000:
+            raise InputError("too few")
+
+    def loss(self, logits, batch):
+        return self.scale * super().loss(logits, batch)
+
+
+class OfOtherSamples(MeanAbsolute):
+    def state(self, plan, *, samples, classes, epochs):
+        return {"weight": torch.ones(samples)[torch.tensor([samples + 5])]}
+
+    def batches(self, plan, epoch, batch_size, rng):
+        return np.array([[5000, 5001]])
+
+
+def test_what_fails_in_the_rehearsal_is_not_hidden():
+    with pytest.warns(MethodWarning, match=r"method Misspelt failed .* loss\(\) raised AttributeError: .*softmaxx"):
+        create(Misspelt)
+    with warnings.catch_warnings(), pytest.raises(AttributeError, match="softmaxx"):
+        warnings.simplefilter("ignore")
+        trained(Misspelt)
+
+
+@pytest.mark.parametrize("method", [Prepared, OfOtherSamples, *(METHODS[name] for name in METHODS)])
+def test_what_wants_more_than_a_rehearsal_has_is_no_mistake(method):
+    """Warnings are errors here. The methods of the paper go through it as well, given as classes."""
+    assert isinstance(create(method), method)

@@ -124,7 +124,7 @@ def test_your_own_network(digits):
         ({"batch_size": 2.5}, "batch_size: expected a whole number"),
         ({"noise_ratio": "half"}, r"noise_ratio: expected a number in \[0, 1\), or None, got 'half'"),
         ({"method_settings": [1]}, r"method_settings: expected a dict of the method's settings, got \[1\]"),
-        ({"method": "coteaching", "method_settings": {"gradual_epochs": "x"}}, "cannot take .*gradual_epochs"),
+        ({"method": "coteaching", "method_settings": {"gradual_epochs": "x"}}, "gradual_epochs is 'x': choose a whole"),
         ({"together": "no"}, "together: expected True or False, got 'no'"),
         ({"network": "vgg16"}, "'vgg16' is not known: choose one of auto, small-cnn"),
         ({"network": "resnet32"}, "resnet32 takes pictures"),
