@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class Asked:
     train_epochs: int | None = None
     batch_size: int | None = None
     method: str = "incv-coteaching"  # of the robust training
+    method_settings: Mapping[str, Any] = field(default_factory=dict)  # as --set told them
     samples: int | None = None  # instead of the source's own number
     gpus: int = 1
     crop: int = 227
@@ -39,8 +41,8 @@ class Asked:
 def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]:
     """What `plan.plan` answers, and "selection_seconds": None where they were not measured."""
     from labelsieve.engine.device import choose_device
-    from labelsieve.methods import create
     from labelsieve.methods.defaults import auto_batch_size
+    from labelsieve.methods.written import made as made_method
 
     chosen = choose_device(device)
     n = asked.samples or len(data)
@@ -53,7 +55,7 @@ def plan_run(data: LabelledData, asked: Asked, *, device: str) -> dict[str, Any]
     if ":" in asked.selector:
         made, _ = from_name(asked.selector, len(data.classes))
     by_network = made is None and asked.selector not in (FAST, STORED)
-    method = create(asked.method)
+    method = made_method(asked.method, asked.method_settings)
     # A method may run its schedule more than once.
     usual = usual_epochs(n, batch_size, chosen.type, pictures=data.kind == "pictures")
     train_epochs = method.epochs(asked.train_epochs or usual)

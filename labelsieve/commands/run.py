@@ -68,7 +68,7 @@ def run(
         folder.check_settings("select", selecting.known(method=selection, seed=common.seed))
         with one_first():
             data = selecting.load(source, file, folder / STAGED, progress)
-        check_training(folder, data, training, selecting.device)
+        check_training(folder, data, training, selecting.device, paper=selecting.protocol == "paper")
         selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common, take)
         trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)
         if folder.state("report") != "done" or not reported(folder):
@@ -124,7 +124,8 @@ def say_what_would_happen(
     from labelsieve.commands.planning import Asked, not_measured, plan_run
     from labelsieve.commands.selector import STORED, epochs_of, resolve_selector
     from labelsieve.commands.told import rounds
-    from labelsieve.commands.training import paper_batch_size
+    from labelsieve.commands.training import checked_method, paper_batch_size
+    from labelsieve.engine.device import choose_device
 
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data = selecting.load(source, file, Path(scratch), common.progress())
@@ -136,6 +137,7 @@ def say_what_would_happen(
                 selecting.model, data, selecting.device, loss=selecting.loss, protocol=selecting.protocol,
                 epochs=selecting.epochs,
             )  # fmt: skip
+        checked_method(data, training, choose_device(selecting.device).type, paper=selecting.protocol == "paper")
         states = {stage: folder.state(stage) or "not begun" for stage in ("select", "train", "report")}
         volume = folder.path if folder.path.exists() else folder.path.absolute().parent
         while not volume.exists():
@@ -144,12 +146,13 @@ def say_what_would_happen(
             model, training.network, rounds=rounds(settings), repeats=settings.repeats,
             epochs=epochs_of(model, selecting.epochs), train_epochs=training.train_epochs,
             batch_size=training.batch_size or (paper_batch_size(len(data)) if selecting.protocol == "paper" else None),
-            method=training.method,
+            method=training.method, method_settings=training.settings(),
         )  # fmt: skip
         found = plan_run(data, asked, device=selecting.device)
         result: dict[str, Any] = {
             "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
-            "model": model, "method": training.method, "network": found["model"], "stages": states,
+            "model": model, "method": training.method, "method_settings": training.settings(),
+            "network": found["model"], "stages": states,
             "disk_free": shutil.disk_usage(volume).free, "plan": found,
         }  # fmt: skip
         chosen = found["selection_seconds"]
@@ -158,7 +161,7 @@ def say_what_would_happen(
             f"{data.name}: {len(data):,} samples of {len(data.classes)} classes, {len(data.skipped):,} left out",
             *(f"{stage}: {state}" for stage, state in states.items()),
             f"select with {model}: " + ("not measured" if chosen is None else f"at most {duration(chosen)}"),
-            f"then train {found['model']} with {training.method}, {epochs} epochs: at most "
+            f"then train {found['model']} with {training.told()}, {epochs} epochs: at most "
             f"{duration(found['seconds']['robust training'])}",
             f"in all: at most {duration(found['total_seconds'])}{not_measured(found)}",
             f"memory: {size(found['host_bytes'])}" + on_a_card(found, selecting.device),

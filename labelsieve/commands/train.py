@@ -67,7 +67,7 @@ def train(
         begun = run_training(folder, data, options, seed=common.seed, device=device, progress=progress)
         stage = folder.record()["stages"]["train"]
     done = "was trained already" if begun == "done" else f"trained in {stage['seconds']:.1f} s"
-    common.say(f"{options.method}, {stage['settings']['network']}: {done}", f"model: {target}/model.safetensors")
+    common.say(f"{options.told()}, {stage['settings']['network']}: {done}", f"model: {target}/model.safetensors")
     common.answer({"run": target, "resumed": begun, "model": folder / "model.safetensors", **stage})
 
 

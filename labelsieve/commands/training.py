@@ -20,7 +20,7 @@ from labelsieve.types import IntArray, LabelledData
 
 if TYPE_CHECKING:
     from labelsieve.engine import Plan, Schedule, Store
-    from labelsieve.engine.method import Needs
+    from labelsieve.engine.method import Method, Needs
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
 
@@ -37,6 +37,9 @@ class TrainOptions:
     method: Annotated[str, Parameter(name=["--method"])] = "incv-coteaching"
     """incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l, standard or package.module:Name."""
 
+    changed: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = ()
+    """A setting of the method, NAME=VALUE, e.g. estimate_epochs=50 of f-correction; give --set again for another."""
+
     network: str = "auto"
     """mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2, package.module:Name, or auto."""
 
@@ -52,19 +55,43 @@ class TrainOptions:
     def check(self, problems: Problems) -> None:
         from labelsieve.commands.models import check_name
 
-        if ":" in self.method:
-            from labelsieve.methods import create
-
-            problems.attempt(create, self.method)
-        else:  # without torch, which the methods themselves need
-            names = f"{', '.join(METHODS)}, or package.module:Name"
-            problems.check(self.method in METHODS, f"--method {self.method!r} is not known: choose one of {names}")
+        names = f"{', '.join(METHODS)}, or package.module:Name"
+        known = self.method in METHODS or ":" in self.method
+        problems.check(known, f"--method {self.method!r} is not known: choose one of {names}")
+        if known and (self.changed or ":" in self.method):  # else without torch, which the methods themselves need
+            problems.attempt(self.made)
         problems.attempt(check_name, self.network, option="--network", others=())
         problems.check(self.augment in AUGMENT, f"--augment {self.augment!r} is not known: choose {', '.join(AUGMENT)}")
         if self.train_epochs is not None:
             problems.check(self.train_epochs >= 1, f"--train-epochs {self.train_epochs}: at least 1 is needed")
         if self.batch_size is not None:
             problems.check(self.batch_size >= 2, f"--batch-size {self.batch_size}: at least 2 are needed")
+
+    def settings(self) -> dict[str, Any]:
+        """The method's own, as --set told them."""
+        from labelsieve.methods.written import read_settings
+
+        return read_settings(self.changed)
+
+    def made(self, usual: Mapping[str, Any] | None = None) -> Method:
+        """The method; what --set told wins over `usual`."""
+        from labelsieve.methods.written import made
+
+        return made(self.method, {**(usual or {}), **self.settings()})
+
+    def told(self) -> str:
+        """The method for a line of words: f-correction (estimate_epochs=50)."""
+        from labelsieve.methods.written import written
+
+        return f"{self.method} ({written(self.settings())})" if self.changed else self.method
+
+    def sizes(self, data: LabelledData, device: str, *, paper: bool) -> tuple[int, int]:
+        """Samples a step and epochs, given or usual."""
+        from labelsieve.methods.defaults import auto_batch_size
+
+        batch_size = self.batch_size or (paper_batch_size if paper else auto_batch_size)(len(data))
+        usual = usual_epochs(len(data), batch_size, device, pictures=data.kind == "pictures")
+        return batch_size, self.train_epochs or usual
 
 
 def usual_epochs(samples: int, batch_size: int, device: str, *, pictures: bool) -> int:
@@ -151,23 +178,41 @@ def told_samples(run: RunFolder, data: LabelledData, plan: Plan) -> str:
     )
 
 
-def check_training(run: RunFolder, data: LabelledData, options: TrainOptions, device: str) -> None:
+def check_training(
+    run: RunFolder, data: LabelledData, options: TrainOptions, device: str, *, paper: bool = False
+) -> None:
     """What would stop the training, told before the hours of a selection."""
     from labelsieve.commands import models
     from labelsieve.commands.models import factory_of, resolve_network
     from labelsieve.commands.reading import Reading
     from labelsieve.engine.device import choose_device
-    from labelsieve.methods import create
 
     check_augment_for(data, options.augment)
     chosen = choose_device(device)
+    if run.state("train") == "done":
+        return
+    method = checked_method(data, options, chosen.type, paper=paper)
     # What texts become is long to learn, and the network that `auto` takes for them is small.
-    if run.state("train") == "done" or (data.kind == "text" and options.network == "auto"):
+    if data.kind == "text" and options.network == "auto":
         return
     shape = Reading.learn(data).shape if data.kind == "text" else models.shape(data)
     network = resolve_network(options.network, shape, len(data.classes), chosen.type, option="--network")
     factory = factory_of(network, shape, len(data.classes))
-    check_disk(run.path, factory, networks=create(options.method).networks)
+    check_disk(run.path, factory, networks=method.networks)
+
+
+def checked_method(data: LabelledData, options: TrainOptions, device: str, *, paper: bool) -> Method:
+    """The method, which is asked whether it can be trained so, as if every sample were selected.
+
+    Not one of the user's own, which may look at the samples: it is asked when those are known.
+    """
+    from labelsieve.engine import Plan
+
+    method, everything = options.made(), np.arange(len(data))
+    if ":" not in options.method:
+        plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
+        method.check(plan, options.sizes(data, device, paper=paper)[1])
+    return method
 
 
 def run_training(
@@ -180,8 +225,7 @@ def run_training(
     from labelsieve.engine import train
     from labelsieve.engine.augment import unmirrored
     from labelsieve.engine.device import choose_device
-    from labelsieve.methods import create
-    from labelsieve.methods.defaults import auto_batch_size
+    from labelsieve.methods.written import written
 
     check_augment_for(data, options.augment)
     chosen = choose_device(device)
@@ -190,11 +234,9 @@ def run_training(
     factory = factory_of(network, reading.shape, len(data.classes))
     told = run.record().get("stages", {}).get("select", {}).get("settings", {})
     paper = told.get("protocol") == "paper"
-    batch_size = options.batch_size or (paper_batch_size if paper else auto_batch_size)(len(data))
-    pictures = data.kind == "pictures"
-    epochs = options.train_epochs or usual_epochs(len(data), batch_size, chosen.type, pictures=pictures)
-    schedule = schedule_for(epochs, paper=pictures and (paper or chosen.type == "cuda"))
-    method = create(options.method, **(paper_settings(run, options.method, epochs, told) if paper else {}))
+    batch_size, epochs = options.sizes(data, chosen.type, paper=paper)
+    schedule = schedule_for(epochs, paper=data.kind == "pictures" and (paper or chosen.type == "cuda"))
+    method = options.made(paper_settings(run, options.method, epochs, told) if paper else None)
     plan = plan_for(run, data, options.method, seed, needs=method.needs())
     method.check(plan, schedule.epochs)
     augment = augment_of(run, data, options.augment, progress)
@@ -204,12 +246,14 @@ def run_training(
         "noise_ratio": plan.noise_ratio, "train_device": chosen.type,
         "augment": augment,
     }  # fmt: skip
+    if options.changed:  # so that a refusal names them alone, and those that a method leaves out of its own settings()
+        asked["set"] = written(options.settings())
     begun = run.start("train", settings=asked)
     if begun == "done":
         return begun
     check_disk(run.path, factory, networks=method.networks)
     progress.note(
-        f"{'going on with' if begun == 'resumed' else 'training'} {options.method}, {network}, {epochs} epochs of "
+        f"{'going on with' if begun == 'resumed' else 'training'} {options.told()}, {network}, {epochs} epochs of "
         f"{told_samples(run, data, plan)} on {chosen}"
     )
     began = time.monotonic()
@@ -220,7 +264,8 @@ def run_training(
 
     def hint(seconds: float) -> str | None:
         side = min(reading.shape[1:]) if data.kind == "pictures" else None
-        return training_hint(seconds, total, side=side) if chosen.type == "cpu" else None
+        # Who goes on has done part of it already: another --out would begin anew.
+        return training_hint(seconds, total, side=side) if chosen.type == "cpu" and begun != "resumed" else None
 
     with stopping.safe_points():
         try:
