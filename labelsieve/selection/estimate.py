@@ -1,7 +1,8 @@
 """How noisy the labels are, and which class becomes which, without being told.
 
-Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half. Train g on the
-selected samples of one half alone, let it predict all of the other half, and the mirror. Per predicted class take the
+Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half; classifiers, which
+train in no time, select inside their own (own_half.py). Train g on the selected samples of one half alone, let it
+predict all of the other half, and the mirror. Per predicted class take the
 10 % most confident samples (at least 20, at most half) and count their given labels: that is a row of T, as far as so
 few can tell (shared_rows.py). g has seen none of the labels it counts, and where it is most confident it is right, so
 what it counts is the noise.
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve import theory
+from labelsieve.selection.own_half import agreeing_in_own_half
 from labelsieve.selection.repeats import Split, over_first_split
 from labelsieve.selection.settings import authors_remove_ratio
 from labelsieve.selection.shared_rows import transition_from_counts, uneven
@@ -274,20 +276,28 @@ def cross_fitted_steps(
     name: str = "incv",
     keep_best: bool = False,
     more: Sequence[Split] = (),
+    own_folds: int = 0,
     held_out: Sequence[Scores] | None = None,
     names: Sequence[Any] | None = None,
 ) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
     """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
 
     `more` are further splits of the same samples, each with two g of its own; their predictions are averaged.
+    `own_folds`: what g learns from is selected in its own half, in so many folds; 0: as `scores` select.
     `job_seeds` are two a split; `held_out` are the scores as the networks gave them, where `scores` are no longer.
     Where too little was selected to train g on, the first scores themselves are counted (and no g's scores returned).
     """
-    agrees = np.zeros(len(labels), dtype=bool)
-    for half, s in zip(halves, scores, strict=True):
-        agrees[half] = s.predicted == labels[half]
     splits = (halves, *more)
-    picked = [[half[agrees[half]] for half in split] for split in splits]
+    if own_folds and min(len(half) for split in splits for half in split) >= 2 * own_folds:
+        agrees = yield from agreeing_in_own_half(
+            labels, splits, folds=own_folds, seeds=job_seeds, name=name, keep_best=keep_best
+        )
+    else:
+        by_scores = np.zeros(len(labels), dtype=bool)
+        for half, s in zip(halves, scores, strict=True):
+            by_scores[half] = s.predicted == labels[half]
+        agrees = [by_scores] * len(splits)
+    picked = [[half[mask[half]] for half in split] for split, mask in zip(splits, agrees, strict=True)]
     given = [labels[half] for half in halves]
     if min(len(np.unique(labels[p])) for both in picked for p in both) < 2:
         method = "confident counting without cross-fitting: too few samples were selected"

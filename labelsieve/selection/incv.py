@@ -34,6 +34,7 @@ from labelsieve.selection.estimate import (
 )
 from labelsieve.selection.joint import MOST_CLASSES, can_invert, expected_right, left_over, selected_pairs
 from labelsieve.selection.outcome import JudgedSelection, finish
+from labelsieve.selection.own_half import FOLDS
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.shared_rows import rows_to_one
@@ -206,7 +207,7 @@ def measured(
         first, second = better_unmixed(looks, labels, estimate)[0]
         estimate, again = yield from cross_fitted_steps(
             given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
-            keep_best=keep_best, more=splits[1:], names=names,
+            keep_best=keep_best, more=splits[1:], own_folds=0 if settings.networks else FOLDS, names=names,
         )  # fmt: skip
     answers, unmixes = better_unmixed(looks, labels, estimate)
     told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}

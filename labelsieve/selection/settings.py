@@ -50,7 +50,7 @@ class INCVSettings:
     """"auto" measures the noise and is told nothing; "paper" does what the authors' code does."""
 
     networks: bool = True
-    """Networks answer: which epoch of theirs selects is worth a word."""
+    """Networks answer: which epoch of theirs selects is worth a word, and every further training is dear."""
 
     stored: bool = False
     """The answers are predictions that were made elsewhere: nothing can be trained to measure the noise (stored.py)."""
