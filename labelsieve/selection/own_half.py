@@ -1,13 +1,13 @@
-"""What g may learn from, so that it knows nothing of the labels it will count (estimate.py).
+"""Who measures the noise knows nothing of the labels it will count (estimate.py).
 
 What selects inside a half was trained on the other half's labels, the very ones g then meets: where it learnt wrong
 ones by heart g repeats some, is surest where they agree, and counts too little noise. So where a training is cheap
-each half is looked through by its own: in folds, by classifiers that saw neither the fold nor the other half.
+each half is also looked through by its own: in folds, by classifiers that saw neither the fold nor the other half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,13 +24,13 @@ def folds_of(half: IntArray, labels: IntArray, folds: int, rng: np.random.Genera
     return [np.sort(order[k::folds]) for k in range(folds)]
 
 
-def agreeing_in_own_half(
+def fold_jobs(
     labels: IntArray, splits: Sequence[Split], *, folds: int, seeds: Sequence[int], name: str, keep_best: bool
-) -> Generator[list[Job], list[Scores], list[BoolArray]]:
-    """Whose label a classifier of the same half predicts that never saw it: one mask of all samples a split.
-
-    `seeds` are two a split, as its g have.
-    """
+) -> list[Job]:
+    """Trainings on a half less a fold, asked about the fold; `seeds` are two a split, one a half. None where a half is
+    too small for folds."""
+    if folds < 2 or min(len(half) for split in splits for half in split) < 2 * folds:
+        return []
     jobs = []
     for s, split in enumerate(splits):
         for k, half in enumerate(split):
@@ -39,8 +39,12 @@ def agreeing_in_own_half(
                 called = f"{name}-estimate-half{1 + k}-fold{1 + j}" + (f"-split{1 + s}" if s else "")
                 rest = np.setdiff1d(half, fold, assume_unique=True)
                 jobs.append(Job(called, labels, rest, fold, (seed + 1 + j) % 2**32, keep_best))
-    answers = yield jobs
-    found = [np.zeros(len(labels), dtype=bool) for _ in splits]
+    return jobs
+
+
+def agreeing(labels: IntArray, jobs: Sequence[Job], answers: Sequence[Scores], splits: int) -> list[BoolArray]:
+    """Whose label was predicted by a classifier of the same half: one mask of all samples a split."""
+    found = [np.zeros(len(labels), dtype=bool) for _ in range(splits)]
     for i, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
-        found[i // (2 * folds)][job.score] = answer.predicted == labels[job.score]
+        found[i * splits // len(jobs)][job.score] = answer.predicted == labels[job.score]
     return found

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.selection.defaults import default_estimator
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.own_half import agreeing_in_own_half, folds_of
+from labelsieve.selection.own_half import agreeing, fold_jobs, folds_of
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Scores
 
@@ -30,17 +29,18 @@ def test_folds_share_out_every_class_and_lose_nobody() -> None:
 def test_nobody_is_judged_by_who_saw_the_sample_or_the_other_half() -> None:
     labels = np.arange(24) % 2
     splits = [(np.arange(12), np.arange(12, 24)), (np.arange(0, 24, 2), np.arange(1, 24, 2))]
-    steps = agreeing_in_own_half(labels, splits, folds=3, seeds=(1, 2, 3, 4), name="x", keep_best=False)
-    jobs = next(steps)
+    jobs = fold_jobs(labels, splits, folds=3, seeds=(1, 2, 3, 4), name="x", keep_best=False)
     assert len(jobs) == 12 and len({job.name for job in jobs}) == 12
     for job in jobs:
         assert not set(job.train) & set(job.score)
         assert any(set(job.train) | set(job.score) == set(half) for split in splits for half in split)
     wrong_in_second = [answer(labels[job.score] if i < 6 else 1 - labels[job.score]) for i, job in enumerate(jobs)]
-    with pytest.raises(StopIteration) as done:
-        steps.send(wrong_in_second)
-    first, second = done.value.value
+    first, second = agreeing(labels, jobs, wrong_in_second, 2)
     assert first.all() and not second.any()
+    assert fold_jobs(labels, splits, folds=0, seeds=(1, 2, 3, 4), name="x", keep_best=False) == []
+    assert (
+        fold_jobs(labels[:8], [(np.arange(4), np.arange(4, 8))], folds=3, seeds=(1, 2), name="x", keep_best=False) == []
+    )
 
 
 def texts(count: int, seed: int) -> tuple[list[str], np.ndarray]:
