@@ -1,8 +1,8 @@
 """How noisy the labels are, and which class becomes which, without being told.
 
-Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half; where classifiers
-select, which train in no time, their own half is looked through for this (own_half.py). Train g on the selected samples
-of one half alone, let it predict all of the other half, and the mirror. Per predicted class take the
+Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half; of texts each half
+is looked through by its own classifiers for this (own_half.py). Train g on the selected samples of one half alone, let
+it predict all of the other half, and the mirror. Per predicted class take the
 10 % most confident samples (at least 20, at most half) and count their given labels: that is a row of T, as far as so
 few can tell (shared_rows.py). g has seen none of the labels it counts, and where it is most confident it is right, so
 what it counts is the noise.

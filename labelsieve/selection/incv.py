@@ -210,7 +210,7 @@ def measured(
         first, second = better_unmixed(looks, labels, estimate)[0]
         estimate, again = yield from cross_fitted_steps(
             given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
-            keep_best=keep_best, more=splits[1:], own_folds=0 if settings.networks else FOLDS, names=names,
+            keep_best=keep_best, more=splits[1:], own_folds=FOLDS if settings.own_half else 0, names=names,
         )  # fmt: skip
     answers, unmixes = better_unmixed(looks, labels, estimate)
     told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}

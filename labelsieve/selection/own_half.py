@@ -1,8 +1,10 @@
 """Who measures the noise knows nothing of the labels it will count (estimate.py).
 
 What selects inside a half was trained on the other half's labels, the very ones g then meets: where it learnt wrong
-ones by heart g repeats some, is surest where they agree, and counts too little noise. So where a training is cheap
-each half is also looked through by its own: in folds, by classifiers that saw neither the fold nor the other half.
+ones by heart g repeats some, is surest where they agree, and counts too little noise. Classifiers of texts, which have
+more words than samples, learn much by heart and train in no time: there each half is also looked through by its own, in
+folds, by classifiers that saw neither the fold nor the other half. These learn from fewer samples, so it is not done
+for tables and pictures, where classifiers are weaker: their own mistakes would count as more noise.
 """
 
 from __future__ import annotations

@@ -50,7 +50,10 @@ class INCVSettings:
     """"auto" measures the noise and is told nothing; "paper" does what the authors' code does."""
 
     networks: bool = True
-    """Networks answer: which epoch of theirs selects is worth a word, and every further training is dear."""
+    """Networks answer: which epoch of theirs selects is worth a word."""
+
+    own_half: bool = False
+    """The noise is measured with what each half's own classifiers selected (own_half.py): for texts."""
 
     stored: bool = False
     """The answers are predictions that were made elsewhere: nothing can be trained to measure the noise (stored.py)."""
