@@ -131,9 +131,10 @@ def export(
     grown = _check_unchanged(folder, columns) if what != "decisions" else ""
     outcome = _outcome(judged, summary, undecided)
     rows = _rows(what, judged, outcome)
-    unjudged = apostrophes = 0
+    unjudged = unreadable = apostrophes = 0
     if kind == "folder":
         labels = columns.label if what == "suspects" else outcome.label
+        unreadable = len(read_skipped(folder)) if what == "cleaned" else 0
         write_folder(target, open_samples(folder, columns), columns, rows, labels, link=link, force=force)
     else:
         table = _table(what, judged, outcome, rows, typed=kind == "parquet")
@@ -150,7 +151,7 @@ def export(
     # Of the selected, only what the run would have put there can be missing from them.
     among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    notes = [*_notes(what, columns, outcome, rows, unjudged), grown, _about_apostrophes(apostrophes)]
+    notes = [*_notes(what, columns, outcome, rows, unjudged, unreadable), grown, _about_apostrophes(apostrophes)]
     return Exported(target, len(rows), changed, dropped, "; ".join(filter(None, notes)), apostrophes)
 
 
@@ -195,7 +196,7 @@ def _not_judged(run: RunFolder) -> list[str]:
     return [id for id, reason in read_skipped(run) if reason in (NO_LABEL, EMPTY_TEXT)]
 
 
-def _notes(what: What, columns: Columns, outcome: Outcome, rows: IntArray, unjudged: int) -> list[str]:
+def _notes(what: What, columns: Columns, outcome: Outcome, rows: IntArray, unjudged: int, unreadable: int) -> list[str]:
     notes = []
     if what == "cleaned":
         notes.append(outcome.note)
@@ -203,6 +204,9 @@ def _notes(what: What, columns: Columns, outcome: Outcome, rows: IntArray, unjud
         notes.append(f"{by_hand:,} of them because of a decision")
     if unjudged:
         notes.append(f"{unjudged:,} rows that were not judged (skipped.csv) stay as they were")
+    if unreadable:
+        files = "1 file" if unreadable == 1 else f"{unreadable:,} files"
+        notes.append(f"without {files} that could not be read (skipped.csv)")
     return notes
 
 

@@ -73,3 +73,12 @@ def test_what_killed_exports_left_is_swept_up(tmp_path):
         (folder / "cat").mkdir(parents=True)
     export(run, to=out, undecided="keep")
     assert not any(folder.exists() for folder in left) and theirs.exists() and all(file.exists() for file in users)
+
+
+def test_what_could_not_be_read_is_told(tmp_path):
+    run = a_run(tmp_path)
+    assert "could not be read" not in export(run, to=tmp_path / "whole", undecided="keep").note
+    (run / "skipped.csv").write_text("id,reason\ncat/broken.png,cannot be read\n")
+    assert (
+        "without 1 file that could not be read (skipped.csv)" in export(run, to=tmp_path / "out", undecided="keep").note
+    )

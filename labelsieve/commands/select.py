@@ -264,7 +264,8 @@ def select_stage(
     if stored is not None and (stored.scores.predicted == data.y).all():
         progress.note(ALL_PREDICTED)
     trainer = stored or trainer_of(run, data, model, options, settings, progress)
-    settings = replace(settings, networks=is_network(model, len(data.classes)))
+    networks = is_network(model, len(data.classes))
+    settings = replace(settings, networks=networks, own_half=data.kind == "text" and not networks and stored is None)
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
     return begun, model
 

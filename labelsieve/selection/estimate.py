@@ -1,7 +1,8 @@
 """How noisy the labels are, and which class becomes which, without being told.
 
-Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half. Train g on the
-selected samples of one half alone, let it predict all of the other half, and the mirror. Per predicted class take the
+Cross-fitted confident counting: in iteration 1 each half's network selects inside the other half; of texts each half
+is looked through by its own classifiers for this (own_half.py). Train g on the selected samples of one half alone, let
+it predict all of the other half, and the mirror. Per predicted class take the
 10 % most confident samples (at least 20, at most half) and count their given labels: that is a row of T, as far as so
 few can tell (shared_rows.py). g has seen none of the labels it counts, and where it is most confident it is right, so
 what it counts is the noise.
@@ -19,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from labelsieve import theory
+from labelsieve.selection.own_half import agreeing, fold_jobs
 from labelsieve.selection.repeats import Split, over_first_split
 from labelsieve.selection.settings import authors_remove_ratio
 from labelsieve.selection.shared_rows import transition_from_counts, uneven
-from labelsieve.types import FloatArray, IntArray, Job, Scores
+from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores
 
 CONFIDENT_SHARE = 0.1
 CONFIDENT_LEAST = 20
@@ -31,7 +33,7 @@ BOOTSTRAP_DRAWS = 400
 # How often g must be wrong to explain the labels, were the noise the same for every sample of a class: above the first
 # its mistakes may hide some noise, above the second one should doubt that the noise is the same.
 NOTICEABLE_ERROR, SUSPICIOUS_ERROR = 0.10, 0.25
-HARDLY = 10  # labels of a class for each time it is predicted
+HARDLY, SELDOM = 10, 4  # labels of a class for each time it is predicted
 SMALL_SHARE = 0.1  # of all labels: a class whose labels one can leave unjudged and still speak of the rest
 RANDOM, WEAK = "not distinguishable from random", "the classifier is weak"  # then the numbers say nothing
 WIDE_INTERVAL = 0.05  # half the width of the interval above which the number alone says too little
@@ -143,6 +145,12 @@ def hardly_predicted(predicted: IntArray, given: IntArray, classes: int) -> IntA
     return np.flatnonzero(rare & (HARDLY * found <= labelled))
 
 
+def seldom_predicted(predicted: IntArray, given: IntArray, classes: int) -> BoolArray:
+    """Classes with far more labels than predictions: the classifier misses them, whatever their labels are."""
+    labelled, found = (np.bincount(codes[codes >= 0], minlength=classes) for codes in (given, predicted))
+    return np.asarray(labelled >= SELDOM * np.maximum(found, 1))
+
+
 def without_unknown_classes(
     scores: Sequence[Scores], given: Sequence[IntArray], classes: int
 ) -> tuple[list[Scores], list[IntArray]]:
@@ -184,7 +192,7 @@ def trust_sentence(
     if n >= 2 * CONFIDENT_LEAST * len(counts):
         # By their labels there are samples enough of the class, and the classifier hardly finds one: its mistakes then
         # raise the ratio itself, which says nothing of how many are there.
-        missed = (used < CONFIDENT_LEAST) & (labelled >= np.maximum(2 * CONFIDENT_LEAST, 4 * joint.sum(axis=1)))
+        missed = (used < CONFIDENT_LEAST) & (labelled >= np.maximum(2 * CONFIDENT_LEAST, SELDOM * joint.sum(axis=1)))
         if missed.any():
             worst = int(np.argmax(np.where(missed, labelled, -1)))
             named = repr(names[worst]) if names is not None else str(worst)
@@ -274,12 +282,15 @@ def cross_fitted_steps(
     name: str = "incv",
     keep_best: bool = False,
     more: Sequence[Split] = (),
+    own_folds: int = 0,
     held_out: Sequence[Scores] | None = None,
     names: Sequence[Any] | None = None,
 ) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
     """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
 
     `more` are further splits of the same samples, each with two g of its own; their predictions are averaged.
+    `own_folds`: two more g, which learn from what was selected within their own half, in so many folds, do the counting
+    (own_half.py); the scores returned are those of the first two, which learnt from more.
     `job_seeds` are two a split; `held_out` are the scores as the networks gave them, where `scores` are no longer.
     Where too little was selected to train g on, the first scores themselves are counted (and no g's scores returned).
     """
@@ -287,23 +298,33 @@ def cross_fitted_steps(
     for half, s in zip(halves, scores, strict=True):
         agrees[half] = s.predicted == labels[half]
     splits = (halves, *more)
-    picked = [[half[agrees[half]] for half in split] for split in splits]
     given = [labels[half] for half in halves]
-    if min(len(np.unique(labels[p])) for both in picked for p in both) < 2:
+
+    def jobs_of(masks: Sequence[BoolArray], suffix: str = "") -> list[Job]:
+        """One g a half, on what is selected of the other; none where some would know one class only."""
+        picked = [[half[mask[half]] for half in split] for split, mask in zip(splits, masks, strict=True)]
+        if min(len(np.unique(labels[p])) for both in picked for p in both) < 2:
+            return []
+        return [
+            Job(
+                f"{name}-estimate-{1 + k}{suffix}" + (f"-split{1 + s}" if s else ""),
+                labels, np.sort(picked[s][1 - k]), split[k], job_seeds[2 * s + k], keep_best,
+            )
+            for s, split in enumerate(splits)
+            for k in (0, 1)
+        ]  # fmt: skip
+
+    jobs = jobs_of([agrees] * len(splits))
+    if not jobs:
         method = "confident counting without cross-fitting: too few samples were selected"
         return estimate_from_scores(scores, given, classes, seed=seed, method=method, names=names), None
-    jobs = [
-        Job(
-            f"{name}-estimate-{1 + k}" + (f"-split{1 + s}" if s else ""),
-            labels, np.sort(picked[s][1 - k]), split[k], job_seeds[2 * s + k], keep_best,
-        )
-        for s, split in enumerate(splits)
-        for k in (0, 1)
-    ]  # fmt: skip
-    answers = yield jobs
-    first, second = over_first_split(splits, answers, labels, classes)
+    inner = fold_jobs(labels, splits, folds=own_folds, seeds=job_seeds, name=name, keep_best=keep_best)
+    answers = yield [*jobs, *inner]
+    counting = both = over_first_split(splits, answers[: len(jobs)], labels, classes)
+    if inner and (own := jobs_of(agreeing(labels, inner, answers[len(jobs) :], len(splits)), "-own")):
+        counting = over_first_split(splits, (yield own), labels, classes)
     estimate = estimate_from_scores(
-        (first, second),
+        counting,
         given,
         classes,
         seed=seed,
@@ -311,4 +332,4 @@ def cross_fitted_steps(
         held_out=scores if held_out is None else held_out,
         names=names,
     )
-    return estimate, (first, second)
+    return estimate, both

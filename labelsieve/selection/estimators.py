@@ -134,7 +134,8 @@ class INCV(BaseEstimator):  # type: ignore[misc]
             trainer.spare_mirrors(X, codes)
         if isinstance(self.estimator, str) and self.estimator == FAST:
             settings = settings.for_fast_network()
-        settings = replace(settings, networks=not isinstance(trainer, SklearnTrainer))
+        classifiers = isinstance(trainer, SklearnTrainer)
+        settings = replace(settings, networks=not classifiers, own_half=classifiers and is_text(X))
         steps = incv_steps(codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist())
         selection = drive(steps, trainer)
         rare = classes[list(rare_classes(selection))].tolist()

@@ -25,15 +25,18 @@ from labelsieve.errors import InputError
 from labelsieve.scoring import suspicion_of
 from labelsieve.selection.calibrate import judge
 from labelsieve.selection.estimate import (
+    RANDOM,
     NoiseEstimate,
     cross_fitted_steps,
     estimate_from_scores,
     hardly_predicted,
     pair_counts,
     remove_ratio,
+    seldom_predicted,
 )
 from labelsieve.selection.joint import MOST_CLASSES, can_invert, expected_right, left_over, selected_pairs
 from labelsieve.selection.outcome import JudgedSelection, finish
+from labelsieve.selection.own_half import FOLDS
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.shared_rows import rows_to_one
@@ -149,8 +152,9 @@ def iteration(
         agrees = state.predicted[half] == given[half]
         # A label the training never saw could not be predicted: its samples stay candidates, whatever their loss.
         seen = np.bincount(given[job.train], minlength=classes) > 0
-        # Nor can labels be judged of a class that is hardly ever predicted.
-        pool = half[~agrees & seen[given[half]] & ~state.unjudged[half]]
+        # Nor can labels be judged of a class that is hardly ever predicted; one that seldom is would lose right ones.
+        found = seen if paper else seen & ~seldom_predicted(state.predicted[half], given[half], classes)
+        pool = half[~agrees & found[given[half]] & ~state.unjudged[half]]
         removed = largest_losses(pool, state.loss[pool], int(state.remove_ratio * int(agrees.sum())))
         verdict[half[agrees]], verdict[removed] = SELECTED, REMOVED
         fell[half[agrees]] = fell[removed] = k
@@ -206,7 +210,7 @@ def measured(
         first, second = better_unmixed(looks, labels, estimate)[0]
         estimate, again = yield from cross_fitted_steps(
             given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
-            keep_best=keep_best, more=splits[1:], names=names,
+            keep_best=keep_best, more=splits[1:], own_folds=FOLDS if settings.own_half else 0, names=names,
         )  # fmt: skip
     answers, unmixes = better_unmixed(looks, labels, estimate)
     told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}
@@ -349,8 +353,10 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
         h = 1.0 if settings.asymmetric else 1 / (classes - 1)
     r = remove_ratio(eps, h, classes)
     source = f"from the noise ratio and concentration {h:.2f}"
-    if not estimate.known:  # what a classifier does not know it would remove first
-        r, source = 0.0, "because the noise ratio is not known"
+    if estimate.trust.startswith(RANDOM):
+        r, source = 0.0, "because nothing tells a wrong label"
+    elif not estimate.known:
+        source = f"as if {100 * eps:.0f} % of the labels were wrong"
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
     low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))
