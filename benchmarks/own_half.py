@@ -45,8 +45,8 @@ HEAD = """# How the noise of texts is measured
 The noise is counted in one half by a classifier g that was trained on what was selected of the other. *Other half*: by
 the classifier that selects, which was trained on the very labels that g then counts. *Own half*: by three classifiers
 of the half that g learns from, each for the third that it did not see; so it is done for texts. Planted noise: {noise};
-seeds {seeds}. The interval is the one of 95 % that a run prints; F1 is of the labels with a suspicion over 0.5, of noisy
-labels. Five classes, in pairs of look-alikes: a fifth of a class's own words are of the other one of its pair.
+seeds {seeds}. The interval is the one of 95 % that a run prints; F1 is of the labels with a suspicion over 0.5, where
+there is noise. Five classes, in pairs of look-alikes: a fifth of a class's own words are of the other one of its pair.
 """
 
 
