@@ -286,8 +286,9 @@ def test_helps_are_not_waited_for_once_the_sample_is_left(runs, tmp_path, serve,
     until(page, lambda: len(asked) == 2)
     moves(page, "Space")
     until(page, lambda: len(asked) == 4)
-    until(page, lambda: len(failed) == 2)
-    assert {request.url for request in failed} == {request.url for request in asked[:2]}
+    # On a busy machine the first sample's were under way too when it was left.
+    until(page, lambda: {request.url for request in asked[:2]} <= {request.url for request in failed})
+    assert not {request.url for request in asked[2:]} & {request.url for request in failed}
     assert page.trouble == [] and not page.locator("#notice").is_visible()
 
 

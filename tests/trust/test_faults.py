@@ -147,8 +147,8 @@ def test_a_killed_run_leaves_its_lock_to_a_child_for_a_moment_only(here: Path) -
 
         acquire = files._acquire
 
-        def then_fork(path: Path, what: str) -> int:
-            descriptor = acquire(path, what)
+        def then_fork(path: Path, *told: str) -> int:
+            descriptor = acquire(path, *told)
             if os.fork() == 0:
                 time.sleep(1.0)
                 os._exit(0)
