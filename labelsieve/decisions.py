@@ -1,8 +1,8 @@
 """Lines of decisions.csv, as labelsieve writes them and as a spreadsheet saves them.
 
 A spreadsheet may put semicolons or tabs between cells, a mark before the first and blanks around them; somebody who
-writes the file by hand may leave out the time. What is a decision is read as one; a line that is none is known by its
-number, so that nobody's decision is lost without a word.
+writes the file by hand may leave out the time, and the line break at the end. What is a decision is read as one; a line
+that is none is known by its number, so that nobody's decision is lost without a word.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 
@@ -39,6 +40,26 @@ def read_lines(lines: Sequence[str]) -> list[Line]:
         elif text.strip(",;\t "):
             found.append(Line(number, _decision(text, delimiter, columns)))
     return found
+
+
+def is_whole(lines: Sequence[str], last: str) -> bool:
+    """Is `last`, which no line break ends, a decision nevertheless?
+
+    It is where its time is there to the end, or where the lines before it were written by hand, without times. Else it
+    may be the first half of "relabel, catfish" when it says "relabel, cat".
+    """
+    *before, made = [line.made for line in read_lines([*lines, last])] or [None]
+    if made is None or not lines:
+        return False
+    by_hand = own_form(lines) != list(lines) or any(other is not None and not other.time for other in before)
+    return by_hand or _is_time(made.time)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def own_form(lines: Sequence[str]) -> list[str]:

@@ -113,6 +113,14 @@ def lines_of(path: Path) -> list[str]:
     return _whole_lines(path.read_bytes()).decode("utf-8", "replace").split("\n")[:-1]
 
 
+def unended_line(path: Path) -> str:
+    """What stands after the last line break: half a line that a crash left, or one that an editor did not end."""
+    if not path.is_file():
+        return ""
+    content = path.read_bytes()
+    return content[len(_whole_lines(content)) :].decode("utf-8", "replace")
+
+
 def _whole_lines(content: bytes) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 

@@ -27,9 +27,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from labelsieve.decisions import Decision, csv_line, read_lines
+from labelsieve.decisions import Decision, csv_line, is_whole, read_lines
 from labelsieve.errors import InputError
-from labelsieve.files import append_line, atomic_writer, lines_of, locked, sweep, write_json
+from labelsieve.files import append_line, atomic_writer, lines_of, locked, sweep, unended_line, write_json
 from labelsieve.folders import check_free, contents
 from labelsieve.types import VERDICTS, LabelledData, Selection
 
@@ -259,10 +259,15 @@ class RunFolder:
         append_line(path, csv_line(made))
         return made
 
+    def decision_lines(self) -> tuple[list[str], str]:
+        """The lines of decisions.csv, and what follows them where it may be half a decision."""
+        path = self.path / "decisions.csv"
+        lines, last = lines_of(path), unended_line(path)
+        return ([*lines, last], "") if is_whole(lines, last) else (lines, last)
+
     def read_decisions(self) -> list[Decision]:
         """Every decision in the order it was made."""
-        lines = read_lines(lines_of(self.path / "decisions.csv"))
-        return [line.made for line in lines if line.made is not None]
+        return [line.made for line in read_lines(self.decision_lines()[0]) if line.made is not None]
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)

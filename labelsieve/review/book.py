@@ -69,7 +69,7 @@ class Book:
         self.versions: dict[int, int] = {}
         self.windows: dict[str, Window] = {}
         self.not_understood: list[str] = []  # lines of decisions.csv that are no decision on a sample of this run
-        self._foreign = False  # the file was saved by another program, in another form
+        self._foreign = False  # the file was saved by another program, in another form or without its last line break
         self._earlier: list[list[Change]] = []
         self._lock = threading.RLock()
         self._read()
@@ -148,7 +148,7 @@ class Book:
         path = self.run / "decisions.csv"
         if self._foreign:
             with atomic_writer(path) as file:
-                file.writelines(f"{line}\n" for line in own_form(lines_of(path)))
+                file.writelines(f"{line}\n" for line in own_form(self.run.decision_lines()[0]))
             self._foreign = False
         if len(changes) == 1:
             row, made = changes[0]
@@ -187,8 +187,8 @@ class Book:
 
     def _read(self) -> None:
         """Take up decisions.csv where it was left, with what can be undone."""
-        written = lines_of(self.run / "decisions.csv")
-        self._foreign = own_form(written) != written
+        written, half = self.run.decision_lines()
+        self._foreign = own_form(written) != written or len(written) > len(lines_of(self.run / "decisions.csv"))
         lines = read_lines(written)
         rows = rows_of(self.columns, ["" if line.made is None else line.made.id for line in lines])
         code = {one_line(str(name)): i for i, name in enumerate(self.columns.classes)}
@@ -199,6 +199,8 @@ class Book:
                 told.append((line.made.time, row, made))
             else:
                 self.not_understood.append(f"line {line.number}: {made}")
+        if half and not csv_line(Decision._fields).startswith(half):
+            self.not_understood.append(f"line {len(written) + 1}: no line break ends it, it may be half a decision")
         # Lines of one microsecond are one action; single decisions have times in milliseconds.
         numbered = [
             (time if len(time) == MICROSECONDS else str(i), row, made) for i, (time, row, made) in enumerate(told)

@@ -106,8 +106,47 @@ def test_a_torn_last_line_is_ignored_and_repaired(book):
     path.write_bytes(path.read_bytes() + b"e,dro")
     restarted = again(book)
     assert standing(restarted) == standing(book)
+    assert restarted.passed_over() == "line 3: no line break ends it, it may be half a decision"
     restarted.decide(3, Made(DROP, -1), seen=0, window="w")
     assert standing(again(book))[3] == Made(DROP, -1)
+
+
+NAMES = "id,decision,label,time\n"
+TIMED = "a,keep,cat,2026-01-01T00:00:00.000+00:00\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NAMES + TIMED + "e,relabel,dog x,2026-01-01T00:00:01.000+00:00",  # its time is there to the end
+        NAMES + "a,keep\ne,relabel,dog x",  # others without a time: written by hand
+        "id,decision,label\na,keep,cat\ne,relabel,dog x",
+        "id;decision;label\r\na;keep;cat\r\ne;relabel;dog x",
+    ],
+)
+def test_the_last_line_of_an_editor_without_a_line_break_counts(book, text):
+    (book.run / "decisions.csv").write_text(text)
+    found = again(book)
+    assert found.passed_over() == ""
+    assert [found.made(0), found.made(3)] == [Made(KEEP, CAT), Made(RELABEL, DOG)]
+    found.decide(4, Made(DROP, -1), seen=0, window="w")
+    assert standing(again(book)) == [Made(KEEP, CAT), NOTHING, NOTHING, Made(RELABEL, DOG), Made(DROP, -1)]
+
+
+@pytest.mark.parametrize("text", [NAMES + TIMED + "e,relabel,dog x", NAMES + "e,relabel,dog x", "e,relabel,dog x"])
+def test_a_last_line_that_may_be_half_of_one_is_told(book, text):
+    """A class may be called dog xylophone."""
+    (book.run / "decisions.csv").write_text(text)
+    assert standing(again(book)) == [NOTHING if TIMED not in text else Made(KEEP, CAT), *[NOTHING] * 4]
+    with pytest.raises(
+        InputError, match=r"decisions.csv, line [123]: no line break ends it, it may be half a decision;"
+    ):
+        latest(book.run, book.columns)
+
+
+def test_half_of_the_names_is_no_decision_and_nothing_to_tell(book):
+    (book.run / "decisions.csv").write_text("id,deci")
+    assert again(book).passed_over() == ""
 
 
 def full(*_):
