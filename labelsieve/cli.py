@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -60,7 +60,7 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def _run(tokens: Sequence[str]) -> int:
-    setattr(warnings, "showwarning", _show_warning)  # noqa: B010
+    setattr(warnings, "showwarning", _note_teller())  # noqa: B010
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stopping.on_signal)
@@ -140,5 +140,13 @@ def _fail(code: int, text: str) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
-    print(f"labelsieve: note: {message}", file=sys.stderr)
+def _note_teller() -> Callable[..., None]:
+    """Prints warnings as notes, each once a command: Python forgets what it showed whenever a filter is changed."""
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *_: Any) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            print(f"labelsieve: note: {message}", file=sys.stderr)
+
+    return tell

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
-from labelsieve import stopping
+from labelsieve import cli, stopping
 from labelsieve.cli import COMMANDS, make_app, run
 from labelsieve.progress import Progress
 
@@ -212,3 +214,18 @@ def test_silence_and_bars() -> None:
         stage.advance(2)
         stage.show(loss=0.125)
     assert "training" in terminal.getvalue() and "loss 0.125" in terminal.getvalue()
+
+
+def test_a_note_is_told_once_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python forgets what it has shown whenever a filter is changed, as libraries do when they are imported."""
+
+    def told_twice() -> None:
+        for text in ("few", "few", "many"):
+            warnings.simplefilter("always")
+            warnings.warn(text, UserWarning, stacklevel=1)
+
+    monkeypatch.setattr(cli, "parse", lambda app, tokens: (told_twice, inspect.signature(told_twice).bind()))
+    for _ in range(2):  # another command tells it again
+        with warnings.catch_warnings():
+            assert cli.run(["version"]) == 0
+        assert capsys.readouterr().err.splitlines() == ["labelsieve: note: few", "labelsieve: note: many"]

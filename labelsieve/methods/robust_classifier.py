@@ -53,12 +53,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     method: a name of `labelsieve.methods.METHODS`, or a method of your own (docs/methods.md): an instance of
     `labelsieve.engine.method.Method`, its class, or "package.module:Name". `method_settings`: a dict of its settings.
     network: a factory of torch modules, called without arguments, that map a batch to logits; a name that the command
-    line's `--network` takes ("mlp", "small-cnn", "resnet32"); None for a small one.
+    line's `--network` takes ("mlp", "small-cnn", "resnet32"); None for a small one, of rows two layers of 64.
     n_iterations, remove_ratio: INCV's. noise_ratio: of the given labels, for `coteaching` (None: INCV estimates it);
     `incv-coteaching` asks INCV how noisy the samples are that it selected.
     epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half of them, 10 or more.
     learning_rate: Adam's, a tenth of it for the last quarter of the epochs, selecting and training alike. It suits few
-    epochs. `labelsieve train` does the same, but gives pictures the paper's 200 epochs and rates on a GPU.
+    epochs. `labelsieve train` does the same with "mlp" for rows (two layers of 128) and, for pictures on a GPU, the
+    paper's 200 epochs and rates.
     augment: what training does to pictures: "mirror" (and shift them), "shift", "none", or "auto": mirror, unless the
     nearest neighbours of mirrored pictures have other labels, as those of digits have.
     together: whether the networks of a method with two predict together (their mean) or the first alone.
