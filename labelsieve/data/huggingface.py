@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from labelsieve.data.features import read_features
 from labelsieve.data.kept import stamp
 from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
 from labelsieve.data.leftout import too_many, without_blank, without_label
+from labelsieve.data.query import options_of
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -42,7 +42,7 @@ def load(
     """The column `label` (or the one ClassLabel column), and an Image, texts or feature columns."""
     progress = progress or Progress(silent=True)
     where, _, query = spec.removeprefix("hf:").partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
+    options = options_of(query)
     unknown = [name for name in options if name not in OPTIONS]
     if unknown or not where:
         raise InputError(f"cannot read {spec!r}: write hf:NAME_OR_DIR, with {', '.join(OPTIONS)} after a ? if needed")

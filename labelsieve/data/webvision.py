@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl
 
 import numpy as np
 
 from labelsieve.data.decode import CROP, SIDE, Pictures
 from labelsieve.data.leftout import leave_out
 from labelsieve.data.pictures import Size
+from labelsieve.data.query import options_of
 from labelsieve.data.readable import unreadable
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -171,7 +171,7 @@ def class_names(names: Sequence[Synset]) -> tuple[str, ...]:
 
 def _options(spec: str) -> tuple[str, dict[str, str]]:
     folder, _, query = spec.removeprefix("webvision:").partition("?")
-    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))  # a folder's + is no space
+    options = options_of(query)
     known = ("classes", "subset", "side", "stage")
     for key in options:
         if key not in known:

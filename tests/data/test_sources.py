@@ -335,6 +335,8 @@ def test_hugging_face_folders(tmp_path: Path) -> None:
         load_source(f"hf:{tmp_path / 'dict'}?split=dev")
     with pytest.raises(InputError, match="no column 'kind'"):
         load_source(f"hf:{tmp_path / 'saved'}?label=kind")
+    with pytest.raises(InputError, match=r"'C\+\+'"):  # a + is no blank
+        load_source(f"hf:{tmp_path / 'saved'}?label=C++")
     with pytest.raises(InputError, match="write hf:NAME_OR_DIR"):
         load_source("hf:x?colour=red")
 
