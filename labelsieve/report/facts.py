@@ -168,9 +168,10 @@ def outdone(summary: Mapping[str, Any]) -> str:
         return ""
     mistakes = 1 - agree / asked / (1 - ratio)
     if mistakes > ratio:
-        return "the classifier is wrong more often than the labels are"
+        told = f"about {100 * mistakes:.0f} % against {100 * ratio:.0f} %"  # both as measured: the noise may read low
+        return f"the classifier seems to be wrong more often than the labels are ({told})"
     if mistakes > MOST_MISTAKES:
-        return f"the classifier is wrong on about {100 * mistakes:.0f} % of the samples"
+        return f"the classifier seems to be wrong on about {100 * mistakes:.0f} % of the samples"
     return ""
 
 
