@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from labelsieve.checks import between, is_number, whole
 from labelsieve.errors import InputError
-from labelsieve.selection.settings import INCVSettings, check_whole, is_number
+from labelsieve.selection.settings import INCVSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 def check_settings(told: RobustClassifier) -> None:
     """Raise InputError, which names the parameter and what was expected, for the first that cannot be."""
     for name in ("epochs", "selection_epochs", "batch_size"):
-        check_whole(name, getattr(told, name), or_none=True)
+        if getattr(told, name) is not None:
+            whole(name, getattr(told, name), least=1, otherwise=", or None")
     rate, ratio = told.learning_rate, told.noise_ratio
     if not is_number(rate) or not 0 < rate < float("inf"):
         raise InputError(f"learning_rate: expected a number above 0, got {rate!r}")
-    if ratio is not None and not (is_number(ratio) and 0 <= ratio < 1):
-        raise InputError(f"noise_ratio: expected a number in [0, 1), or None, got {ratio!r}")
+    if ratio is not None:
+        between("noise_ratio", ratio, 0, 1, ends="[)", otherwise=", or None")
     if told.method_settings is not None and not isinstance(told.method_settings, Mapping):
         raise InputError(f"method_settings: expected a dict of the method's settings, got {told.method_settings!r}")
     if not isinstance(told.together, bool | np.bool_):

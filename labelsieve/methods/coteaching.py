@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, mean_over, sample_losses
 from labelsieve.errors import InputError
-from labelsieve.methods.checks import between, whole
 
 # float32 puts an exact half like 0.7 * 35 slightly below it; no product of sensible settings comes this near otherwise.
 _HALF = 0.5 + 1e-4

@@ -26,9 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelsieve.checks import whole
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over, tell
 from labelsieve.errors import InputError
-from labelsieve.methods.checks import whole
 
 
 def local_dimension(features: Tensor, neighbours: int = 20) -> Tensor:

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Plan, sample_losses
 from labelsieve.errors import InputError
-from labelsieve.methods.checks import between, whole
 
 
 def disputed(logits: Tensor, valid: Tensor) -> Tensor:

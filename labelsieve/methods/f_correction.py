@@ -24,9 +24,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over
 from labelsieve.errors import InputError
-from labelsieve.methods.checks import between, whole
 
 
 def estimate_transition(probabilities: Tensor, percentile: float | None = 97.0) -> Tensor:

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelsieve.checks import between
 from labelsieve.engine.method import Batch, Method, Plan, in_batches, mean_over
-from labelsieve.methods.checks import between
 from labelsieve.types import IntArray
 
 

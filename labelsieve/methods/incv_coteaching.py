@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelsieve.checks import whole
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, in_batches, sample_losses
 from labelsieve.errors import InputError
-from labelsieve.methods.checks import whole
 from labelsieve.methods.coteaching import check_ratio, exchanged_loss, kept_count
 from labelsieve.types import IntArray
 

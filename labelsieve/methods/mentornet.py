@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
-from labelsieve.methods.checks import between, whole
 
 BURN_IN, LINEAR = 18, 90  # percent of the training
 LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20

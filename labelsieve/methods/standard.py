@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labelsieve.checks import between
 from labelsieve.engine.method import Batch, Method, mean_over
-from labelsieve.methods.checks import between
 
 
 def smoothed_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from labelsieve.checks import whole
 from labelsieve.errors import InputError
 from labelsieve.execute.local import check_executor
 from labelsieve.execute.losses import check_loss, method_of
@@ -31,7 +32,7 @@ from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps, rare_classes
 from labelsieve.selection.inputs import check_samples, encode_labels
 from labelsieve.selection.ncv import ncv_settings
-from labelsieve.selection.settings import INCVSettings, check_whole
+from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Trainer
 
 FAST = "fast"
@@ -122,7 +123,8 @@ class INCV(BaseEstimator):  # type: ignore[misc]
 
     def _select(self, X: Any, y: Any, settings: INCVSettings, name: str) -> None:
         check_executor(self.executor)
-        check_whole("epochs", self.epochs, or_none=True)
+        if self.epochs is not None:
+            whole("epochs", self.epochs, least=1, otherwise=", or None")
         try:
             X = check_samples(self, X, y)
         except ValueError as problem:

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
+from labelsieve.checks import is_number, whole
 from labelsieve.errors import InputError
 
 Protocol = Literal["auto", "paper"]
 ASYMMETRIC = ("pair", "asymmetric", "cifar10-map")
 PATTERNS = ("auto", "symmetric", "symmetric-inclusive", *ASYMMETRIC)
-
-
-def check_whole(name: str, value: Any, *, or_none: bool = False) -> None:
-    """Raise InputError unless it is a whole number of at least 1, or None where that is a choice by the data."""
-    if (or_none and value is None) or (is_number(value) and isinstance(value, int | np.integer) and value >= 1):
-        return
-    raise InputError(f"{name}: expected a whole number of at least 1{', or None' if or_none else ''}, got {value!r}")
-
-
-def is_number(value: Any) -> bool:
-    """True and False are none."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -60,8 +47,8 @@ class INCVSettings:
 
     def __post_init__(self) -> None:
         r = self.remove_ratio
-        check_whole("n_iterations", self.n_iterations)
-        check_whole("repeats", self.repeats)
+        whole("n_iterations", self.n_iterations, least=1)
+        whole("repeats", self.repeats, least=1)
         if self.repeats > 1 and self.protocol == "paper":
             raise InputError("repeats: the paper's protocol has one split an iteration; choose protocol auto")
         if r != "auto" and not (is_number(r) and 0 <= float(r) < float("inf")):

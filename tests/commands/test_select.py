@@ -281,7 +281,7 @@ def test_repeats_are_counted_recorded_and_checked(here: Path, capsys: pytest.Cap
     assert run("select t.csv --out run --model neighbours --iterations 2".split()) == 2
     assert "repeats was 3, now 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 0".split()) == 2
-    assert "repeats: expected a whole number of at least 1" in capsys.readouterr().err
+    assert "repeats is 0: choose a whole number of at least 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 2 --protocol paper".split()) == 2
     assert "one split an iteration" in capsys.readouterr().err
 

@@ -7,9 +7,9 @@ import typing
 import numpy as np
 import pytest
 
+from labelsieve.checks import between, whole
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
-from labelsieve.methods.checks import between, whole
 from labelsieve.methods.f_correction import FCorrection
 from labelsieve.methods.generalised_ce import GeneralisedCE
 
