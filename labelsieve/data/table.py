@@ -113,18 +113,10 @@ def load(
         return tuple(Skipped(str(ids[row]), NO_LABEL) for row in missing)
 
     if "path" in names and text_column is None:
-        from labelsieve.data.pictures import read_pictures, safe_path
+        from labelsieve.data.pictures import read_pictures
 
         written = [str(value or "") for value in table.column("path").to_pylist()]
-        base = root if root is not None else path.parent
-        files = []
-        for row, name in ((row, written[row]) for row in kept.tolist()):
-            file = safe_path(base, name)
-            if file is None:
-                raise InputError(f"{path}, {lines.name(row)}: {name[:200]!r} leads outside {base}; give --root")
-            if not os.path.isfile(file):  # noqa: PTH113 - unlike Path's, it never raises
-                raise InputError(f"{path}, {lines.name(row)}: the file {name[:200]!r} is not there")
-            files.append(file)
+        files = _picture_files(path, written, kept, lines, base=path.parent if root is None else root)
         ids = all_ids(written)
         data = read_pictures(
             files, y, classes, ids[kept], name=path.stem, size=size, staging=staging, progress=progress, same=same
@@ -149,6 +141,21 @@ def load(
     ids = all_ids(range(everything))
     data = LabelledData(x, y, classes, ids[kept], kind, name=path.stem, skipped=skipped(ids))
     return without_blank(data, place, progress.note) if judged else data
+
+
+def _picture_files(path: Path, written: Sequence[str], kept: IntArray, lines: _Lines, *, base: Path) -> list[Path]:
+    """The pictures of the rows that are kept: all of them there, none outside `base`."""
+    from labelsieve.data.pictures import safe_path
+
+    files = []
+    for row in kept.tolist():
+        name, file = written[row], safe_path(base, written[row])
+        if file is None:
+            raise InputError(f"{path}, {lines.name(row)}: {name[:200]!r} leads outside {base}; give --root")
+        if not os.path.isfile(file):  # noqa: PTH113 - unlike Path's, it never raises
+            raise InputError(f"{path}, {lines.name(row)}: the file {name[:200]!r} is not there")
+        files.append(file)
+    return files
 
 
 def _empty_rows(table: Any, ids: Sequence[Any]) -> list[int]:
