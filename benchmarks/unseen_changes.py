@@ -96,8 +96,8 @@ RULES: dict[str, Callable[[Case], bool]] = {
 
 
 SENTENCES = (
-    "trustworthy", "fair: N labels were counted", "fair: the classifier's own mistakes", "looks instance-dependent",
-    "too few samples", "the classifier is weak", "not distinguishable from random",
+    "trustworthy", "fair: N labels were counted", "fair: N % of the labels", "fair: the classifier's own mistakes",
+    "looks instance-dependent", "too few samples", "the classifier is weak", "not distinguishable from random",
 )  # fmt: skip
 
 

@@ -6,12 +6,15 @@ A command is one function in `commands/`, a line in COMMANDS adds it. Commands i
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError
@@ -37,6 +40,10 @@ COMMANDS = {
     "bench": "labelsieve.commands.bench",
     "version": "labelsieve.commands.version",
 }
+
+# The option that says where a command writes.
+WHERE = dict.fromkeys(("demo", "corrupt", "select", "train", "run"), "--out")
+WHERE |= dict.fromkeys(("predict", "export", "data"), "--to")
 
 
 def make_app() -> App:
@@ -79,6 +86,9 @@ def _run(tokens: Sequence[str]) -> int:
     except MemoryError:
         return _fail(1, "out of memory: use a smaller --size, fewer samples or a smaller --model")
     except OSError as problem:
+        if (told := _not_written(problem)) is not None:
+            option = WHERE.get(next(iter(tokens), ""))
+            return _fail(1, told + (f"; give another {option}" if option else ""))
         where = f" ({problem.filename})" if problem.filename else ""
         return _fail(1, f"{problem.strerror or problem}{where}")
     return result if isinstance(result, int) else 0
@@ -133,6 +143,18 @@ def _without(tokens: list[str], error: CycloptsError, option: str) -> bool:
             del tokens[i : i + (2 if value else 1)]
             return True
     return False
+
+
+def _not_written(problem: OSError) -> str | None:
+    """What to say of a file that could not be written; None where it was to be read, or nobody knows."""
+    from labelsieve.files import WriteError
+
+    target = Path(str(problem.filename or ""))
+    refused = isinstance(problem, WriteError)
+    if not refused and problem.filename and problem.errno in (errno.EACCES, errno.EROFS):
+        there = next(folder for folder in (target, *target.absolute().parents) if os.access(folder, os.F_OK))
+        refused = there != target and os.access(there, os.R_OK | os.X_OK) and not os.access(there, os.W_OK)
+    return f"cannot write {target}: {problem.strerror}" if refused else None
 
 
 def _fail(code: int, text: str) -> int:

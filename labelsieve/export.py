@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.leftout import EMPTY_TEXT, NO_LABEL
+from labelsieve.data.leftout import DROPPED, NO_CLASS
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.export_csv import Dialect, write_csv
@@ -131,11 +131,15 @@ def export(
     grown = _check_unchanged(folder, columns) if what != "decisions" else ""
     outcome = _outcome(judged, summary, undecided)
     rows = _rows(what, judged, outcome)
-    unjudged = unreadable = apostrophes = 0
+    unjudged = unreadable = loose = renamed = apostrophes = 0
     if kind == "folder":
         labels = columns.label if what == "suspects" else outcome.label
-        unreadable = len(read_skipped(folder)) if what == "cleaned" else 0
-        write_folder(target, open_samples(folder, columns), columns, rows, labels, link=link, force=force)
+        left = [reason for _, reason in read_skipped(folder)] if what == "cleaned" else []
+        loose = left.count(NO_CLASS)
+        unreadable = len(left) - loose
+        nested = source is not None and source.is_dir()
+        samples = open_samples(folder, columns)
+        renamed = write_folder(target, samples, columns, rows, labels, nested=nested, link=link, force=force)
     else:
         table = _table(what, judged, outcome, rows, typed=kind == "parquet")
         unjudged = table.num_rows - len(rows)
@@ -151,7 +155,8 @@ def export(
     # Of the selected, only what the run would have put there can be missing from them.
     among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    notes = [*_notes(what, columns, outcome, rows, unjudged, unreadable), grown, _about_apostrophes(apostrophes)]
+    told = _notes(what, columns, outcome, rows, unjudged=unjudged, unreadable=unreadable, loose=loose)
+    notes = [*told, _about_renamed(renamed), grown, _about_apostrophes(apostrophes)]
     return Exported(target, len(rows), changed, dropped, "; ".join(filter(None, notes)), apostrophes)
 
 
@@ -192,11 +197,13 @@ def _table(what: What, judged: Judged, outcome: Outcome, rows: IntArray, *, type
 
 
 def _not_judged(run: RunFolder) -> list[str]:
-    """Rows that the run left out because there was nothing to judge: they are still the user's."""
-    return [id for id, reason in read_skipped(run) if reason in (NO_LABEL, EMPTY_TEXT)]
+    """Rows that the run left out because there was nothing to judge, or to see: they are still the user's."""
+    return [id for id, reason in read_skipped(run) if reason != DROPPED]
 
 
-def _notes(what: What, columns: Columns, outcome: Outcome, rows: IntArray, unjudged: int, unreadable: int) -> list[str]:
+def _notes(
+    what: What, columns: Columns, outcome: Outcome, rows: IntArray, *, unjudged: int, unreadable: int, loose: int
+) -> list[str]:
     notes = []
     if what == "cleaned":
         notes.append(outcome.note)
@@ -207,7 +214,18 @@ def _notes(what: What, columns: Columns, outcome: Outcome, rows: IntArray, unjud
     if unreadable:
         files = "1 file" if unreadable == 1 else f"{unreadable:,} files"
         notes.append(f"without {files} that could not be read (skipped.csv)")
+    if loose:
+        pictures = "1 picture" if loose == 1 else f"{loose:,} pictures"
+        notes.append(f"without {pictures} in no class folder (skipped.csv)")
     return notes
+
+
+def _about_renamed(count: int) -> str:
+    if not count:
+        return ""
+    if count == 1:
+        return "1 file got another name, as its own was taken there or not safe"
+    return f"{count:,} files got other names, as theirs were taken there or not safe"
 
 
 def _about_apostrophes(count: int) -> str:

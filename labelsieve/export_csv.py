@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from labelsieve.data.spreadsheet import neutral
-from labelsieve.data.textfile import code_of, delimiter_of
+from labelsieve.data.textfile import code_of, declaration_of, delimiter_of
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
 
@@ -22,13 +22,15 @@ class Dialect:
     end: str = "\n"
     code: str = "utf-8"  # of the letters
     mark: bool = False  # the bytes at the beginning by which programs know the code
+    declaration: str = ""  # the line that tells a spreadsheet the delimiter
 
     @classmethod
     def of(cls, source: Path) -> Dialect:
         code = code_of(source)
         with code.open(source) as file:
             first = file.readline()
-        return cls(delimiter_of(source), "\r\n" if first.endswith("\r\n") else "\n", code.name, code.mark)
+        end = "\r\n" if first.endswith("\r\n") else "\n"
+        return cls(delimiter_of(source), end, code.name, code.mark, declaration_of(source))
 
 
 def write_csv(target: Path, table: Any, *, raw: bool, dialect: Dialect) -> int:
@@ -47,6 +49,8 @@ def write_csv(target: Path, table: Any, *, raw: bool, dialect: Dialect) -> int:
 def _write(file: IO[str], table: Any, raw: bool, dialect: Dialect) -> int:
     if dialect.mark:
         file.write("\ufeff")
+    if dialect.declaration:
+        file.write(dialect.declaration + dialect.end)
     writer = csv.writer(file, delimiter=dialect.delimiter, lineterminator=dialect.end)
     header, count = _harmless(table.column_names, raw)
     writer.writerow(header)

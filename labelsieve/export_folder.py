@@ -12,7 +12,7 @@ from typing import Any
 
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
-from labelsieve.files import sweep, sync_folder
+from labelsieve.files import sweep, sync_folder, written_as
 from labelsieve.folders import contents
 from labelsieve.report.columns import Columns
 from labelsieve.report.samples import Samples, upright
@@ -21,6 +21,7 @@ from labelsieve.types import IntArray
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}
 MOST_BYTES = 150
 OURS = "labelsieve"  # in the names of what is half done: hidden files beside the folder may be anybody's
+MARK = ".labelsieve-export"  # in a folder with folders in its class folders: others have such, too, and are spared
 
 
 def safe_name(name: str) -> str:
@@ -57,11 +58,40 @@ class Names:
         return name
 
 
+class Place:
+    """A folder that is being filled; folders in it are made when something comes into them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._names = Names()
+        self._below: dict[str, Place] = {}
+        path.mkdir()
+
+    def below(self, name: str) -> Place:
+        if name not in self._below:
+            self._below[name] = Place(self.path / self._names.take(name))
+        return self._below[name]
+
+    def file(self, name: str) -> Path:
+        return self.path / self._names.take(name)
+
+
 def write_folder(
-    target: Path, samples: Samples, columns: Columns, rows: IntArray, label: Any, *, link: bool, force: bool = False
-) -> None:
-    """TARGET/class/picture for each of `rows`. The folder appears when it is complete; with `force` in an older one's
-    place, which is gone only then."""
+    target: Path,
+    samples: Samples,
+    columns: Columns,
+    rows: IntArray,
+    label: Any,
+    *,
+    nested: bool,
+    link: bool,
+    force: bool = False,
+) -> int:
+    """TARGET/class/picture for each of `rows`; how many pictures had to take another name.
+
+    `nested`: the ids are paths in a folder of class folders, and what lies deeper does so here. The folder appears when
+    it is complete; with `force` in an older one's place, which is gone only then.
+    """
     if samples.kind != "pictures":
         raise InputError(f"only pictures go into a folder: give --to a .csv or .parquet file, not {target}")
     if os.path.lexists(target) and not _is_free(target):
@@ -74,22 +104,41 @@ def write_folder(
     partial = target.with_name(f".{target.name}.{OURS}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        partial.mkdir(parents=True)
-        folders, files = Names(), {}
-        place: dict[int, Path] = {}
-        for row in rows.tolist():
-            code = int(label[row])
-            if code not in place:
-                place[code] = partial / folders.take(columns.classes[code])
-                place[code].mkdir()
-                files[code] = Names()
-            original = _put(samples, columns.id(row), row, place[code], files[code], link=link)
-            if original is not None and original.is_relative_to(target.resolve()):
-                raise InputError(f"{target} holds the originals, which are never changed: give another --to")
-        _swap(partial, target)
+        with written_as(partial, target):
+            renamed = _fill(partial, target, samples, columns, rows, label, nested=nested, link=link)
+            _swap(partial, target)
         sweep(beside, f".{escape(target.name)}.{OURS}.*.old")  # an older one, of a process that was killed in between
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    return renamed
+
+
+def _fill(
+    partial: Path,
+    target: Path,
+    samples: Samples,
+    columns: Columns,
+    rows: IntArray,
+    label: Any,
+    *,
+    nested: bool,
+    link: bool,
+) -> int:
+    """Every picture into what will be `target`; how many had to take another name."""
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    top, renamed, deep = Place(partial), 0, False
+    for row in rows.tolist():
+        id, place = columns.id(row), top.below(columns.classes[int(label[row])])
+        *folders, name = (PurePosixPath(id).parts[1:] if nested else ()) or ("",)
+        for folder in folders:
+            place, deep = place.below(folder), True
+        original, other = _put(samples, id, row, place, name, link=link)
+        renamed += other
+        if original is not None and original.is_relative_to(target.resolve()):
+            raise InputError(f"{target} holds the originals, which are never changed: give another --to")
+    if deep:
+        (partial / MARK).write_text("written by labelsieve export, which may write over it with --force\n")
+    return renamed
 
 
 def _is_free(target: Path) -> bool:
@@ -100,13 +149,19 @@ def _is_free(target: Path) -> bool:
 
 
 def _check_replaceable(target: Path) -> None:
-    """Only what an export may have written is written over: class folders with pictures and nothing else."""
+    """Only what an export may have written is written over: class folders with pictures and nothing else; folders in
+    these only where it says that it wrote them."""
     if target.is_symlink() or not target.is_dir():
         raise InputError(f"{target} is not a folder of class folders: give another --to")
+    mark = target / MARK
+    deep = mark.is_file() and not mark.is_symlink()
     for below in target.rglob("*"):
         depth = len(below.relative_to(target).parts)
-        folder = below.is_dir() and not below.is_symlink()
-        if not (folder and depth == 1) and not (depth == 2 and below.suffix.lower() in EXTENSIONS and not folder):
+        if below.is_dir() and not below.is_symlink():
+            fine = depth == 1 or deep
+        else:
+            fine = (depth == 2 or (deep and depth > 2)) and below.suffix.lower() in EXTENSIONS
+        if not fine and below != mark:
             raise InputError(f"{target} holds more than class folders of pictures ({below}): give another --to")
 
 
@@ -128,8 +183,9 @@ def _swap(partial: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _put(samples: Samples, id: str, row: int, folder: Path, names: Names, *, link: bool) -> Path | None:
-    """One picture into its folder; the file it came from, where it came from one."""
+def _put(samples: Samples, id: str, row: int, place: Place, name: str, *, link: bool) -> tuple[Path | None, bool]:
+    """One picture into its folder, called `name` if that is given; the file it came from, where it came from one, and
+    whether it had to take another name."""
     try:
         seen = samples.look(row)
     except InputError as problem:
@@ -138,15 +194,16 @@ def _put(samples: Samples, id: str, row: int, folder: Path, names: Names, *, lin
         raise InputError(f"the picture of {id!r} cannot be exported ({type(problem).__name__})") from None
     file = getattr(seen, "filename", "")
     try:
-        if file:
-            original = Path(os.fsdecode(file)).resolve()
-            goal = folder / names.take(PurePosixPath(original.as_posix()).name)
-            if link:
-                goal.symlink_to(original)
-            else:
-                shutil.copyfile(original, goal)
-            return original
-        upright(seen).save(folder / names.take(f"{PurePosixPath(id).name}.png"), "PNG")
-        return None
+        original = Path(os.fsdecode(file)).resolve() if file else None
+        if not name:
+            name = f"{PurePosixPath(id).name}.png" if original is None else original.name
+        goal = place.file(name)
+        if original is None:
+            upright(seen).save(goal, "PNG")
+        elif link:
+            goal.symlink_to(original)
+        else:
+            shutil.copyfile(original, goal)
+        return original, goal.name != unicodedata.normalize("NFC", name)
     finally:
         seen.close()

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.data.labels import OTHERS
+from labelsieve.data.cells import is_text
+from labelsieve.data.labels import OTHERS, WHOLE, whole_numbers
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns, read_columns
@@ -81,10 +82,33 @@ def corrected_table(
         raise InputError(f"{judged.source} no longer has the sample {lost!r}: it changed since the run")
     at, names = _between(original, at, names, also)
     table = original.table.take(pa.array(at))
-    column = _as_before(pa.array(names, pa.string()), table, original.label)
-    if original.label in table.column_names:
-        return table.set_column(table.column_names.index(original.label), original.label, column)
-    return table.append_column(original.label, column)
+    if original.label not in original.names:
+        table = table.append_column(original.label, pa.array(names, pa.string()))
+        return table.rename_columns([*original.written, original.label])
+    column = _as_before(pa.array(_as_decimals(names, original, at), pa.string()), table, original.label)
+    table = table.set_column(table.column_names.index(original.label), original.label, column)
+    return table.rename_columns(list(original.written))
+
+
+def _as_decimals(names: list[Any], original: SourceTable, at: IntArray) -> list[Any]:
+    """Labels as the source writes them, where it has decimals for whole numbers: 1.0 stays 1.0."""
+    cells = original.table.column(original.label)
+    if not is_text(cells.type):
+        return names
+    texts = cells.to_pylist()
+    filled = [text.strip() for text in texts if text is not None and text.strip()]
+    whole = whole_numbers(filled)
+    if whole is None:
+        return names
+    written = dict(zip(reversed(whole), reversed(filled), strict=True))  # as it stands first
+    tail = next(text[text.index(".") :] for text in filled if "." in text)
+    known = dict(zip(filled, whole, strict=True))
+    found = []
+    for name, row in zip(names, at.tolist(), strict=True):
+        same = known.get((texts[row] or "").strip()) == name
+        new = f"{name}{tail}" if name is not None and WHOLE.fullmatch(name) and "." not in name else name
+        found.append(texts[row] if same else written.get(name, new))
+    return found
 
 
 def _between(original: SourceTable, at: IntArray, names: list[Any], also: Sequence[str]) -> tuple[IntArray, list[Any]]:
@@ -147,7 +171,8 @@ def suspects(judged: Judged, rows: IntArray, *, typed: bool) -> Any:
 def _beside(own: Any, found: Any, id_column: str) -> Any:
     """The source's rows as they are, and what was found of them in columns to the right; the rows' numbers to the left
     where nothing else names them."""
-    if id_column not in own.column_names and "path" not in own.column_names:
+    names = [name.strip() for name in own.column_names]
+    if id_column.strip() not in names and "path" not in names:
         own = own.add_column(0, "id", found.column("id"))
     for name in ("suspicion", "suggested", "suggested_probability", "verdict", "decision", "decided"):
         free = name if name not in own.column_names else f"labelsieve_{name}"

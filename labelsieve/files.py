@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shutil
@@ -20,20 +21,38 @@ WAIT = "wait for it, stop it or give another --out"
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
+class WriteError(OSError):
+    """What the system refused to write, by the name that somebody asked for."""
+
+
+@contextmanager
+def written_as(partial: Path, path: Path) -> Iterator[None]:
+    """Whatever fails with `partial`, a name that nobody gave, is told of `path`; other failures stay as they are."""
+    try:
+        yield
+    except OSError as problem:
+        named = (problem.filename, problem.filename2, problem)  # Arrow says it in words alone
+        if not any(partial.name in str(name) for name in named):
+            raise
+        reason = os.strerror(problem.errno) if problem.errno else problem.strerror
+        raise WriteError(problem.errno, reason, str(path)) from problem
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to; on success it is synced and renamed over `path`, otherwise removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)  # a link of that name would lead our writing elsewhere
-    try:
-        yield partial
-        with partial.open("r+b") as written:
-            os.fsync(written.fileno())
-        partial.replace(path)
-        sync_folder(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_as(partial, path):
+        partial.unlink(missing_ok=True)  # a link of that name would lead our writing elsewhere
+        try:
+            yield partial
+            with partial.open("r+b") as written:
+                os.fsync(written.fileno())
+            partial.replace(path)
+            sync_folder(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -119,6 +138,15 @@ def unended_line(path: Path) -> str:
         return ""
     content = path.read_bytes()
     return content[len(_whole_lines(content)) :].decode("utf-8", "replace")
+
+
+def is_wide(path: Path) -> bool:
+    """Is this text in UTF-16, as some programs save it, with its mark or without?"""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.read(2)
+    return first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in first
 
 
 def _whole_lines(content: bytes) -> bytes:

@@ -196,7 +196,7 @@ def _name_bytes(data: LabelledData) -> float:
 def some_of(data: LabelledData, count: int) -> LabelledData:
     """Up to `count` samples, spread evenly."""
     chosen = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).astype(np.int64))
-    return replace(data, x=leftout.some_of(data.x, chosen), y=data.y[chosen], ids=data.ids[chosen])
+    return replace(data, x=leftout.some_of(data.x, chosen), y=data.y[chosen], ids=data.ids[chosen], groups=None)
 
 
 def small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:

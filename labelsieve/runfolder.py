@@ -319,6 +319,7 @@ def summarise(
         "skipped": len(data.skipped),
         "classes": [_plain(name) for name in data.classes],
         "noise_ratio": float(selection.noise_ratio),
+        "noise_known": selection.noise_known,
         **_matrix(selection.transition_matrix),
         "label_precision": float(selection.expected_precision),
         "label_recall": float(selection.expected_recall),

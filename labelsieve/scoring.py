@@ -4,8 +4,8 @@
     suspicion    q / (p + q)   where they differ: p of the given label against q of the predicted one; at least 1/2
                  (1 - p) / 2   where they agree: below 1/2
 
-`pred_probs` may be an array or a memory-mapped file larger than memory: what has been read is let go again. Why this
-suspicion and no other: benchmarks/suspicion.md.
+`pred_probs` may be an array, a data frame whose columns are called as the labels, or a memory-mapped file larger than
+memory: what has been read is let go again. Why this suspicion and no other: benchmarks/suspicion.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
 def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> BoolArray:
     """True where the predicted label equals the given one.
 
-    Columns of `pred_probs` are the labels 0..c-1, or `classes`, or the sorted distinct labels where those are text.
+    Columns of `pred_probs` are the labels 0..c-1, or `classes`, or the sorted distinct labels where those are text. Of
+    a data frame (pandas, polars) they are what they are called, in whatever order, unless that is their number.
     """
     given, probs = checked(labels, pred_probs, classes)
     selected = np.empty(len(probs), dtype=np.bool_)
@@ -42,7 +43,10 @@ def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike
 
 
 def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> FloatArray:
-    """How likely each given label is wrong, 0..1; at least 1/2 exactly where `select_clean` is False."""
+    """How likely each given label is wrong, 0..1; at least 1/2 exactly where `select_clean` is False.
+
+    `pred_probs` and `classes` as there: a data frame's columns go by their names.
+    """
     given, probs = checked(labels, pred_probs, classes)
     suspicion = np.empty(len(probs))
     for rows, codes, block in _chunks(given, probs):
@@ -194,6 +198,7 @@ class _Releaser:
 
 def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
     """The labels as columns of the probabilities, and those as an array; what is in them is checked chunk by chunk."""
+    classes = named_columns(labels, pred_probs, classes)
     probs = np.asanyarray(pred_probs)
     if probs.dtype.kind not in "fiub":
         raise InputError("pred_probs: expected numbers")
@@ -223,6 +228,53 @@ def class_names(labels: ArrayLike, columns: int, classes: ArrayLike | None) -> N
     if given.dtype.kind not in "iubf":
         return np.unique(given)
     return np.arange(columns).astype(given.dtype)
+
+
+def named_columns(labels: ArrayLike, pred_probs: Any, classes: ArrayLike | None) -> ArrayLike | None:
+    """The classes by the names of a data frame's columns, written as the labels are; else `classes` as they were given.
+
+    Columns without names have numbers (polars: `column_0` and so on) and stand for the classes in their order.
+    """
+    columns = getattr(pred_probs, "columns", None)
+    given = np.asarray(labels)
+    if columns is None or callable(columns) or given.ndim != 1 or len(given) == 0:
+        return classes
+    found = list(columns)
+    if found in (list(range(len(found))), [f"column_{k}" for k in range(len(found))]):
+        return classes
+    texts = [str(name) for name in found]
+    if len(set(texts)) < len(texts):
+        raise InputError("pred_probs: two of its columns have the same name")
+    if classes is not None:
+        told = [str(name) for name in np.asarray(classes).tolist()]
+        if told != texts and set(told) == set(texts):
+            raise InputError(
+                "classes: in another order than the columns of pred_probs; leave it out to go by their names"
+            )
+        return classes
+    refuse_missing(given)
+    present = list(dict.fromkeys(given.tolist()))
+    kind = type(present[0])
+    names = [_as_label(name, kind) for name in found]
+    absent = [label for label in present if label not in names]
+    other = [name for name in names if isinstance(name, str) != issubclass(kind, str)]
+    if absent or other:
+        wrong = f"none is called {absent[0]!r} as a label is" if absent else f"{other[0]!r} is no label"
+        there = ", ".join(texts)[:300]
+        raise InputError(
+            f"pred_probs: its columns are {there}, and {wrong}; rename them, or give classes= in their order"
+        )
+    return np.asarray(names, dtype=None if issubclass(kind, str) else given.dtype)
+
+
+def _as_label(name: Any, kind: type) -> Any:
+    """A column's name as a label of this kind is written: tables from files have texts for numbers, and 1 for 1.0."""
+    if kind is str or not isinstance(name, str):
+        return str(name) if kind is str else name
+    try:
+        return {"True": True, "False": False}[name] if kind is bool else kind(name)
+    except (KeyError, TypeError, ValueError):
+        return name
 
 
 def _encode(given: NDArray[Any], c: int, classes: ArrayLike | None) -> IntArray:

@@ -45,6 +45,7 @@ class LabelledData:
     name: str = "data"
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what is odd about it
+    groups: IntArray | None = None  # one code a sample; those with the same are never on both sides of a split
 
     def __len__(self) -> int:
         return len(self.y)
@@ -148,6 +149,13 @@ class Selection:
     @property
     def removed(self) -> BoolArray:
         return np.asarray(self.verdict == REMOVED)
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the noise ratio, and what is expected of the selected, say anything; a ratio there is in any case,
+        for whoever must reckon with one."""
+        estimate = self.history[0].get("estimate", {}) if self.history else {}
+        return bool(estimate.get("known", True))
 
     def doubted(self, given: IntArray) -> BoolArray:
         """Samples with another label to consider, the predicted one: the suspects."""

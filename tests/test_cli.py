@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from labelsieve import cli, stopping
 from labelsieve.cli import COMMANDS, make_app, run
@@ -77,7 +80,7 @@ def test_all_mistakes_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> No
     line = one_line(capsys)
     for part in (
         "--method",
-        "--iterations:",
+        "--iterations is 0:",
         "--remove-ratio",
         "--epochs",
         "--protocol:",
@@ -128,6 +131,34 @@ def test_failures_that_are_nobodys_mistake_exit_1(
     monkeypatch.setattr("labelsieve.runfolder.versions", full)
     assert run(["version"]) == 1
     assert "No space left on device" in one_line(capsys)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ""])
+def test_what_cannot_be_written_is_called_as_it_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
+    # Its own name fits; the hidden one beside it, under which it is written first, does not.
+    target = tmp_path / f"{'x' * 245}{suffix}"
+    for i in range(4):
+        (tmp_path / "set" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (60 * i, 0, 0)).save(tmp_path / "set" / "ab"[i % 2] / f"{i}.png")
+    source, out = str(tmp_path / "set"), str(tmp_path / "run")
+    assert run(["select", source, "--model", "nearest", "--iterations", "1", "--out", out]) == 0
+    capsys.readouterr()
+    assert run(["export", out, "--to", str(target)]) == 1
+    assert one_line(capsys).strip() == f"labelsieve: cannot write {target}: File name too long; give another --to"
+
+
+def test_a_folder_that_is_only_read_is_told_from_a_file_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there.csv").write_text("")
+    refused = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "new" / "run"))
+    assert cli._not_written(refused) is None  # who may write there was refused something else
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).exists() and not mode & os.W_OK)
+    assert cli._not_written(refused) == f"cannot write {tmp_path / 'new' / 'run'}: Permission denied"
+    assert cli._not_written(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "there.csv"))) is None
+    assert cli._not_written(FileNotFoundError(errno.ENOENT, "No such file", str(tmp_path / "gone.csv"))) is None
 
 
 def test_a_closed_pipe_is_no_failure() -> None:

@@ -6,10 +6,13 @@ import csv
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from labelsieve.data.leftout import NO_LABEL
+from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
 from labelsieve.export_csv import Dialect, write_csv
@@ -90,3 +93,43 @@ def test_a_letter_that_the_code_of_the_source_lacks(tmp_path):
     with pytest.raises(InputError, match="Windows-1252, in which the source is written, has no 'č': save the source"):
         write_csv(tmp_path / "out.csv", table, raw=False, dialect=Dialect.of(tmp_path / "t.csv"))
     assert (tmp_path / "out.csv").read_text() == "before" and len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("first", ["", "sep=;\r\n"])
+def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
+    """What a person would not see in a spreadsheet stays: blanks in names, the line for Excel, 1.0 for 1."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 3, 60)
+    given = runs.noisy(true, 3, 0.2, rng)
+    cells = [f"{label}.0" for label in given]
+    cells[7] = ""
+    rows = "".join(f"{t + i / 100};x{i:02};{cell}\r\n" for i, (t, cell) in enumerate(zip(true, cells, strict=True)))
+    source = tmp_path / "t.csv"
+    source.write_bytes(f"{first} a ;Nr. ;Label \r\n{rows}".encode())
+    data = load_source(str(source), id_column="Nr.")
+    assert data.classes == (0, 1, 2) and len(data) == 59
+    settings = {"label_column": "label", "id_column": "Nr."}
+    run = runs.write_run(tmp_path / "run", data, np.delete(true, 7), str(source), **settings)
+    assert trouble(run, read_columns(run / "labels.csv")) is None
+    kept = export(run, to=tmp_path / "kept.csv", undecided="keep")
+    assert kept.path.read_bytes() == source.read_bytes()
+    export(run, to=tmp_path / "out.csv", undecided="likely")
+    lines = (tmp_path / "out.csv").read_text().splitlines()[2 if first else 1 :]
+    labels = [line.split(";")[2] for line in lines]
+    assert set(labels) == {"0.0", "1.0", "2.0", ""} and 0 < sum(a != b for a, b in zip(labels, cells, strict=True)) < 30
+    done = export(run, what="suspects", to=tmp_path / "suspects.csv")
+    header = next(line for line in done.path.read_text().splitlines() if "suspicion" in line)
+    assert header.startswith(" a ;Nr. ;Label ;suspicion;")
+    source.write_bytes(source.read_bytes().replace(b";x05;", b";x05;7"))
+    assert "the label of 'x05' was" in str(trouble(run, read_columns(run / "labels.csv")))
+
+
+def test_decimals_of_parquet_stay_what_they_are(tmp_path):
+    labels = [1.0, 2.0] * 15
+    table = pa.table({"a": [label + i / 100 for i, label in enumerate(labels)], "label": [*labels[:-1], None]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    data = load_source(str(tmp_path / "t.parquet"))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "t.parquet"))
+    assert trouble(run, read_columns(run / "labels.csv")) is None
+    export(run, to=tmp_path / "out.parquet", undecided="keep")
+    assert pq.read_table(tmp_path / "out.parquet").equals(table)

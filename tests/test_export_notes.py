@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from labelsieve.commands.common import Common
 from labelsieve.commands.export import export as command
 from labelsieve.data.source import load_source
 from labelsieve.export import export
+from labelsieve.report import write_report
 
 _spec = importlib.util.spec_from_file_location("export_notes_runs", Path(__file__).parent / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
@@ -79,3 +82,23 @@ def test_the_reason_stands_beside_what_it_explains(tmp_path, decided):
     note = export(run, to=tmp_path / "c.csv").note
     assert "kept their given label, because the classifier is weak" in note and note.endswith(unjudged)
     assert export(run, what="selected", to=tmp_path / "s.csv").note == ""
+
+
+def test_rows_whose_picture_could_not_be_seen_stay_as_they_were(tmp_path):
+    names = [f"{i}.png" for i in range(6)]
+    for i, name in enumerate(names):
+        Image.new("RGB", (8, 8), (40 * i, 0, 0)).save(tmp_path / name)
+    (tmp_path / "broken.png").write_bytes(b"")
+    every = [*names[:3], "gone.png", *names[3:], "broken.png"]
+    lines = [f"{name},{'ab'[i % 2]}" for i, name in enumerate(every)]
+    source = tmp_path / "t.csv"
+    source.write_text("\n".join(["path,label", *lines]) + "\n")
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    assert (run / "skipped.csv").read_text().splitlines()[1].startswith("gone.png,the file is not there")
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert "2 rows that were not judged (skipped.csv) stay as they were" in done.note
+    assert (tmp_path / "c.csv").read_text().split() == source.read_text().split()
+    os.utime(source)  # looked at again, as it may be another one
+    assert export(run, to=tmp_path / "d.csv", undecided="keep").rows == 6
+    assert "listed in skipped.csv" in write_report(run).read_text(encoding="utf-8")

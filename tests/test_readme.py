@@ -6,7 +6,9 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+import sklearn.datasets
 
 from labelsieve.cli import make_app, run
 
@@ -24,6 +26,18 @@ COMMANDS = [
 @pytest.mark.parametrize("code", [text for _, kind, text in BLOCKS if kind == "python"])
 def test_python_examples(code: str) -> None:
     exec(compile(code, "README.md", "exec"), {})
+
+
+def test_the_first_example_calls_no_number_what_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    random = rng.normal(size=(200, 3)), rng.integers(0, 3, 200)
+    monkeypatch.setattr(sklearn.datasets, "load_wine", lambda return_X_y: random)
+    code = next(text for _, kind, text in BLOCKS if kind == "python" and "load_wine" in text)
+    exec(compile(code, "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "noise ratio not known" in said and "%" not in said
 
 
 def test_tested_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -201,3 +201,61 @@ def test_suspicion_ranks_wrong_labels_better_than_1_minus_p_under_pair_noise() -
     ours = metrics.auroc(labels != true, scoring.label_suspicion(labels, probs))
     self_confidence = metrics.auroc(labels != true, 1 - probs[np.arange(len(x)), labels])
     assert ours > self_confidence > 0.5
+
+
+class Frame:
+    """What polars has: names that are texts, and an array."""
+
+    def __init__(self, values: np.ndarray, columns: list[str]) -> None:
+        self.values, self.columns = values, columns
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        return self.values
+
+
+@pytest.mark.parametrize(
+    ("labels", "columns"),
+    [
+        (["a", "c", "a"], pd.Index(["b", "a", "c"])),
+        ([0, 2, 0], pd.Index([1, 0, 2])),
+        ([0, 2, 0], ["1", "0", "2"]),
+        ([0.0, 2.0, 0.0], ["1", "0", "2"]),
+        (["0", "2", "0"], pd.Index([1, 0, 2])),
+        (pd.Series(["a", "c", "a"], dtype="category"), ["b", "a", "c"]),
+        (np.array(["a", "c", "a"], dtype=object), ["b", "a", "c"]),
+    ],
+)
+def test_columns_of_a_frame_go_by_their_names(labels, columns) -> None:
+    turned = PROBS[:, [1, 0, 2]]
+    frame = Frame(turned, columns) if isinstance(columns, list) else pd.DataFrame(turned, columns=columns)
+    assert scoring.select_clean(labels, frame).tolist() == [True, False, False]
+    expected = scoring.label_suspicion([0, 2, 0], PROBS)
+    np.testing.assert_array_equal(scoring.label_suspicion(labels, frame), expected)
+    np.testing.assert_array_equal(scoring.score_probabilities(labels, frame).probability, [0.7, 0.3, 0.25])
+
+
+def test_columns_that_only_have_numbers_stay_where_they_are() -> None:
+    for frame in (pd.DataFrame(PROBS), Frame(PROBS, ["column_0", "column_1", "column_2"])):
+        assert scoring.select_clean(["a", "c", "b"], frame).tolist() == [True, False, False]
+        assert scoring.select_clean([0, 2, 0], frame).tolist() == [True, False, False]
+    named = pd.DataFrame(PROBS, columns=["p_a", "p_b", "p_c"])  # what classes= says goes before names that say nothing
+    assert scoring.select_clean(["a", "c", "a"], named, classes=["a", "b", "c"]).tolist() == [True, False, False]
+    bools = pd.DataFrame(PROBS[:, :2] / PROBS[:, :2].sum(axis=1, keepdims=True), columns=[True, False])
+    assert scoring.select_clean([True, True, False], bools).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("columns", "classes", "said"),
+    [
+        (["a", "b", "x"], None, "its columns are a, b, x, and none is called 'c' as a label is"),
+        (["a", "b", "b"], None, "two of its columns have the same name"),
+        (["b", "a", "c"], ["a", "b", "c"], "classes: in another order than the columns"),
+    ],
+)
+def test_columns_that_name_other_classes_are_refused(columns, classes, said) -> None:
+    for function in (scoring.select_clean, scoring.label_suspicion, scoring.score_probabilities):
+        with pytest.raises(InputError, match=said) as problem:
+            function(["a", "c", "a"], pd.DataFrame(PROBS, columns=columns), classes=classes)
+        assert "\n" not in str(problem.value)
+    with pytest.raises(InputError, match="'id' is no label"):
+        scoring.select_clean([0, 1, 0], pd.DataFrame(PROBS, columns=["0", "1", "id"]))

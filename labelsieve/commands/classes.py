@@ -79,7 +79,7 @@ def classes(
                 if code in kept:
                     writer.writerow((id, kept[code], dropped) if dropped else (id, kept[code]))
     same, perhaps, missing = spelling.alike(after), spelling.perhaps(after), spelling.no_labels(after)
-    notes = [note for note in data.notes if note != spelling.about_spelling(before, source)]
+    notes = [note for note in data.notes if spelling.COUNTED not in note]
     common.say(*notes, *_listed(after, same, perhaps, missing))
     words = [source, *reading.words()]
     if to is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from cyclopts import App
@@ -31,7 +32,7 @@ def fetch(name: str, /, *, to: Path, common: Common = Common()) -> None:
     from labelsieve.data.cifar_fetch import fetch as get
 
     folder = get(to, name, say=common.progress().note)
-    common.say(f"{name} is in {folder}; use it as {name}:{folder}")
+    common.say(f"{name} is in {folder}; use it as {shlex.quote(f'{name}:{folder}')}")
     common.answer({"name": name, "to": folder, "source": f"{name}:{folder}"})
 
 
@@ -78,5 +79,7 @@ def make_webvision(
         corrupt=corrupt,
         seed=common.seed,
     )
-    common.say(f"{to}: {classes} classes, {classes * train:,} training pictures; use it as webvision:{to}")
+    common.say(
+        f"{to}: {classes} classes, {classes * train:,} training pictures; use it as {shlex.quote(f'webvision:{to}')}"
+    )
     common.answer({"to": to, "source": f"webvision:{to}", **found})

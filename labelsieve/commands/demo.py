@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,9 +49,11 @@ def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> N
     train, test, true = make_data(run / "data", common.seed)
     given = np.array([row["label"] for row in _rows(run / "data" / "labels.csv")], dtype=np.int64)
     wrong = float(np.mean(given != true))
+    files = out / "data" / "train.npz", "--labels", out / "data" / "labels.csv"
+    command = "labelsieve", "select", *files, "--model", MODEL, "--out", out
     common.say(
         f"{len(train):,} handwritten digits, {percent(wrong)} of their labels made wrong (symmetric noise)",
-        f"$ labelsieve select {out}/data/train.npz --labels {out}/data/labels.csv --model {MODEL} --out {out}",
+        f"$ {shlex.join(map(str, command))}",
     )
     with _silence():
         options = SelectOptions(model=MODEL, labels=run / "data" / "labels.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -77,10 +78,11 @@ def run(
             folder.finish("report")
         summary = folder.read_summary()
     stages = {"select": selected, "train": trained}
+    named = shlex.quote(str(out))
     common.say(
         *describe(summary, told=data.notes),
         f"files: {out}/labels.csv, {out}/model.safetensors, {out}/report.html",
-        f"next: labelsieve review {out}, or labelsieve export {out}",
+        f"next: labelsieve review {named}, or labelsieve export {named}",
         "nothing was left to do" if set(stages.values()) == {"done"} else f"done in {time.monotonic() - began:.1f} s",
     )
     common.answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,6 +95,8 @@ or .parquet with a column for each class and an id."""
         problems.check(self.loss in LOSSES, f"--loss {self.loss!r} is not known: choose ce or gce")
         if self.predictions is not None and (needless := self._needless()):
             problems.check(False, f"--predictions: nothing is trained or removed, leave out {', '.join(needless)}")
+        grouped = self.group_column is not None and self.protocol == "paper"
+        problems.check(not grouped, "--group-column: the paper's protocol has no groups, leave it out")
         ratio = problems.attempt(_number_or_auto, self.remove_ratio)
         problems.check(self.root is None or self.root.is_dir(), f"--root {self.root} is not a folder")
         asked: dict[str, Any] = {
@@ -136,6 +139,7 @@ or .parquet with a column for each class and an id."""
             "pattern": self.pattern, "size": self.size, "label_column": self.label_column or "label",
             "id_column": self.id_column or "id",
             "ignore_columns": self.ignored or None,  # runs of earlier versions have none
+            "group_column": self.group_column,
             "labels": None if self.labels is None else absolute(self.labels),
             "root": None if self.root is None else absolute(self.root),
             "predictions": None if self.predictions is None else absolute(self.predictions),
@@ -202,10 +206,11 @@ def select(
             data = options.load(source, file, run / STAGED, common.progress())
         begun, model = select_stage(run, source, data, method, options, settings, file, common, take)
         summary = run.read_summary()
+    named = shlex.quote(str(out))
     common.say(
         *describe(summary, told=data.notes),
         f"files: {out}/labels.csv, {out}/summary.json",
-        f"next: labelsieve report {out}, labelsieve review {out} or labelsieve export {out} --what suspects",
+        f"next: labelsieve report {named}, labelsieve review {named} or labelsieve export {named} --what suspects",
     )
     common.answer({"run": out, "resumed": begun, "model": model, **summary})
 
@@ -345,7 +350,7 @@ def _each_is_fine(problems: Problems, asked: dict[str, Any]) -> bool:
             INCVSettings(**{name: value})
         except InputError as problem:
             option = "--iterations" if name == "n_iterations" else f"--{name.replace('_', '-')}"
-            problems.check(False, str(problem).replace(f"{name}:", f"{option}:", 1))
+            problems.check(False, option + str(problem).removeprefix(name))
             fine = False
     return fine
 

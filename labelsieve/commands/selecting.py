@@ -145,7 +145,7 @@ def run_selection(
     with stopping.safe_points():
         try:
             selection: JudgedSelection = drive(
-                steps(data.y, len(data.classes), settings=settings, seed=seed, names=data.classes),
+                steps(data.y, len(data.classes), settings=settings, seed=seed, names=data.classes, groups=data.groups),
                 _Stoppable(trainer if settings.stored else remembering),
             )
         except Exception as problem:

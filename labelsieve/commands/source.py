@@ -40,6 +40,9 @@ class SourceOptions:
     ignore_columns: str | None = None
     """Names of columns that are no features, with commas between them; one with a comma in it stands in quotes."""
 
+    group_column: str | None = None
+    """Name of a column whose equal values mark samples that belong together (a patient, a film); it is no feature."""
+
     @property
     def ignored(self) -> list[str]:
         """The names in `ignore_columns`, each once, in an order that does not hang on how they were given."""
@@ -72,7 +75,7 @@ class SourceOptions:
             raise InputError(f"--ignore-columns is for tables, {source} has no columns: leave it out")
         data = load_source(
             source, root=self.root, label_column=self.label_column or "label", text_column=self.text_column,
-            id_column=self.id_column or "id", ignore_columns=ignored, **how,
+            id_column=self.id_column or "id", ignore_columns=ignored, group_column=self.group_column, **how,
         )  # fmt: skip
         if ignored and data.kind == "pictures":
             raise InputError(f"--ignore-columns is for features, the samples of {data.name} are pictures: leave it out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,9 +57,9 @@ def train(
     trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
     if trained not in (None, options.method):
         other = options.method.rpartition(":")[2]
+        free = shlex.quote(f"{target}-{other}")
         raise InputError(
-            f"{target} holds a network of {trained} already: give --out {target}-{other} to train another on the same "
-            "selection"
+            f"{target} holds a network of {trained} already: give --out {free} to train another on the same selection"
         )
     progress = common.progress()
     with folder.lock():

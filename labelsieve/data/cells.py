@@ -2,14 +2,15 @@
 
 A column written by people has odd cells. Where nearly all that is filled in are numbers (or dates), the few others
 count as missing; `Numbers.odd` knows them, so that somebody can be told. How a number or a date is written (`Form`) is
-a matter of the column, never of a cell: 1,234 and 3/4/2024 alone may mean either of two things.
+a matter of the column, never of a cell: 1,234 and 3/4/2024 alone may mean either of two things. So is what stands
+around numbers (units.py), such as 12 % or $ 1'200.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Literal
@@ -17,13 +18,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.units import LIKELY, NOTHING, Around, bare, learn
 from labelsieve.types import IntArray
 
 NEARLY_ALL = 0.9  # of the filled cells: then the column is what these are
-Form = Literal["number", "comma", "date", "d.m.y", "d/m/y", "m/d/y"]  # 19.08; 19,08; 2024-12-31; 31.12.2024; ...
-DATES: tuple[Form, ...] = ("date", "d.m.y", "d/m/y", "m/d/y")
+# 19.08; 19,08; 2024-12-31; 31.12.2024; ...; 31 Dec 2024; Dec 31, 2024
+Form = Literal["number", "comma", "date", "d.m.y", "d/m/y", "m/d/y", "d mon y", "mon d y"]
+DECIMALS: tuple[Form, ...] = ("number", "comma")
+DATES: tuple[Form, ...] = ("date", "d.m.y", "d/m/y", "m/d/y", "d mon y", "mon d y")
+MONTHS = "january february march april may june july august september october november december".split()
 
 DAY = 86_400e6  # microseconds
+MOST_LOOKED_AT = 10_000  # different cells that show what stands around numbers
 CENTURY = 30  # years of two digits below are of this century, as spreadsheets take them
 CLOCK = r"(,? +(?P<hour>\d{1,2}):(?P<minute>\d\d)(:(?P<second>\d\d(\.\d{1,6})?))?( ?(?P<half>[AaPp])[Mm])?)?"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,6 +49,7 @@ class Numbers:
     form: Form
     odd: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows that are filled with neither
     words: tuple[str, ...] = ()  # what stands in them, each once, the first seen first
+    around: Around = NOTHING  # what the cells have beside their digits
 
     @property
     def filled(self) -> int:
@@ -58,8 +65,11 @@ def what_is(form: Form) -> Literal["number", "date"]:
     return "date" if form in DATES else "number"
 
 
-def read_numbers(values: Any, form: Form | None = None, *, commas: bool = False) -> Numbers | None:
-    """A pyarrow column as numbers or days; as `form`, or as what most of its cells are. None: it is neither.
+def read_numbers(
+    values: Any, form: Form | None = None, *, commas: bool = False, around: Around | None = None
+) -> Numbers | None:
+    """A pyarrow column as numbers or days; as `form` with `around`, or as what most of its cells are. None: it is
+    neither.
 
     `commas`: where a comma may stand for a decimal point or set thousands apart, it is the point.
     """
@@ -71,23 +81,45 @@ def read_numbers(values: Any, form: Form | None = None, *, commas: bool = False)
     if not is_text(values.type):
         return None
     read = _Texts.of(values)
-    return read.numbers(form) if form is not None else _most_fitting(read, commas)
+    if form is None:
+        return _with_something_around(read, commas, plainly=_most_fitting(read, commas))
+    return read.numbers(form) if form in DATES else read.without(around or NOTHING, form).numbers(form)
+
+
+# Before the comma there may be a currency, and marks between thousands.
+_SOME_COMMA = r"^[^0-9,]{0,8}[0-9.'’ \x{a0}\x{2009}\x{202f}]*,[0-9]"
 
 
 def clearly_commas(values: Any) -> bool:
     """Are these numbers with decimal commas that could be nothing else?"""
     import pyarrow.compute as pc
 
-    if not is_text(values.type) or not pc.any(pc.match_substring_regex(values, r"^\s*[+-]?[0-9.]*,[0-9]")).as_py():
+    if not is_text(values.type) or not pc.any(pc.match_substring_regex(values, _SOME_COMMA)).as_py():
         return False  # known without looking at a million texts one by one
     found = read_numbers(values)
     return found is not None and found.form == "comma"
 
 
-def _most_fitting(read: _Texts, commas: bool) -> Numbers | None:
+def _with_something_around(read: _Texts, commas: bool, plainly: Numbers | None) -> Numbers | None:
+    """As numbers with a currency or unit, or with marks between thousands, where these are more than `plainly`."""
+    if plainly is not None and (plainly.what == "date" or not re.search("[0-9]", "".join(plainly.words))):
+        return plainly
+    if not read.filled or read.likely() < NEARLY_ALL * read.filled:
+        return plainly
+    around = learn(read.cells(MOST_LOOKED_AT), commas=commas)
+    if around is None:
+        return plainly
+    found = _most_fitting(read.without(around), commas, DECIMALS)
+    if found is None or (plainly is not None and plainly.filled >= found.filled):
+        return plainly
+    return found
+
+
+def _most_fitting(read: _Texts, commas: bool, forms: Sequence[Form] | None = None) -> Numbers | None:
     """As the form that reads the most cells, and nearly all of them."""
     least = NEARLY_ALL * read.filled
-    found = [read.numbers(form) for form, shape in _SHAPES.items() if read.filled and read.count(shape) >= least]
+    fit = (form for form in forms or _SHAPES if read.filled and read.count(_SHAPES[form]) >= least)
+    found = [read.numbers(form) for form in fit]
     fitting = [one for one in found if one.filled and one.filled >= least and _is_proven(one.form, read, commas)]
     return max(fitting, key=lambda one: one.filled, default=None)  # the first of equals
 
@@ -159,6 +191,7 @@ class _Texts:
     codes: IntArray  # -1: null
     empty: NDArray[np.bool_]  # of the distinct ones
     bare: Any  # these in Arrow, without blanks at their ends: it looks at a million of them in no time
+    around: Around = NOTHING  # what `bare` lacks
 
     @classmethod
     def of(cls, values: Any) -> _Texts:
@@ -175,6 +208,30 @@ class _Texts:
     def filled(self) -> int:
         return int(np.sum(self._of_rows(~self.empty, False)))
 
+    def likely(self) -> int:
+        """How many rows may be numbers with something around them."""
+        return self.count(LIKELY)
+
+    def cells(self, most: int) -> dict[str, int]:
+        """What stands in the rows, and in how many: all of it, or so many that are far between."""
+        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.distinct))
+        at = np.flatnonzero(~self.empty)
+        at = at[:: max(1, len(at) // most)]
+        return dict(zip(self.bare.take(at).to_pylist(), counts[at].tolist(), strict=True))
+
+    def without(self, around: Around, form: Form | None = None) -> _Texts:
+        """These with their numbers alone, as far as they are none of that `form` already."""
+        import pyarrow as pa
+
+        plain = (
+            self._are(_SHAPES[form]) if form is not None and around.thousands != "." else np.zeros(1, dtype=np.bool_)
+        )
+        if len(plain) == len(self.empty) and np.all(plain | self.empty):
+            return self
+        texts = self.bare.to_pylist()
+        texts = [text if gap else (bare(text, around) or text) for text, gap in zip(texts, self.empty, strict=True)]
+        return replace(self, bare=pa.array(texts, pa.large_string()), around=around)
+
     def count(self, *shapes: re.Pattern[str]) -> int:
         """In how many rows stands something of all these shapes?"""
         return int(np.sum(self._of_rows(self._are(*shapes), False)))
@@ -190,13 +247,14 @@ class _Texts:
         return found
 
     def numbers(self, form: Form) -> Numbers:
-        known = np.full(len(self.distinct), np.nan)
-        for at in np.flatnonzero(self._are(_SHAPES[form])).tolist():
-            known[at] = _READERS[form](self.distinct[at].strip())
+        known, fitting = np.full(len(self.distinct), np.nan), np.flatnonzero(self._are(_SHAPES[form]))
+        for at, text in zip(fitting.tolist(), self.bare.take(fitting).to_pylist(), strict=True):
+            known[at] = _READERS[form](text)
         strange = np.isnan(known) & ~self.empty
         rows = np.flatnonzero(self._of_rows(strange, False))
         seen = dict.fromkeys(self.codes[rows].tolist())
-        return Numbers(self._of_rows(known, np.nan), form, rows, tuple(self.distinct[code] for code in seen))
+        words = tuple(self.distinct[code] for code in seen)
+        return Numbers(self._of_rows(known, np.nan), form, rows, words, self.around)
 
     def _of_rows(self, known: NDArray[Any], gap: Any) -> NDArray[Any]:
         return np.append(known, gap).astype(known.dtype)[self.codes]  # -1 is the last
@@ -255,10 +313,15 @@ def _parts(first: str, mark: str, second: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<{first}>{part}){mark}(?P<{second}>{part}){mark}(?P<year>\d{{4}}|\d\d){CLOCK}", re.ASCII)
 
 
+DAY_OF_MONTH = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
+MONTH = r"(?P<month>[A-Za-z]{3,9})\.?"
+
 _PARTS: dict[Form, re.Pattern[str]] = {
     "d.m.y": _parts("day", r"\.", "month"),
     "d/m/y": _parts("day", "/", "month"),
     "m/d/y": _parts("month", "/", "day"),
+    "d mon y": re.compile(rf"{DAY_OF_MONTH}[ -]?{MONTH}[ -](?P<year>\d{{4}}|\d\d){CLOCK}", re.ASCII),
+    "mon d y": re.compile(rf"{MONTH} ?{DAY_OF_MONTH},? (?P<year>\d{{4}}){CLOCK}", re.ASCII),
 }
 
 
@@ -272,10 +335,17 @@ def _days_by_parts(text: str, pattern: re.Pattern[str]) -> float:
             return np.nan
         year += 2000 if year < CENTURY else 1900
     try:
-        day = datetime(year, int(found["month"]), int(found["day"]), tzinfo=UTC)
+        day = datetime(year, _month(found["month"]), int(found["day"]), tzinfo=UTC)
     except ValueError:
         return np.nan
     return (day - BEGINNING).days + _part_of_day(found)
+
+
+def _month(text: str) -> int:
+    """0, which is none, for a word with which none begins."""
+    if text.isdigit():
+        return int(text)
+    return next((i for i, name in enumerate(MONTHS, start=1) if name.startswith(text.lower())), 0)
 
 
 def _part_of_day(found: re.Match[str]) -> float:

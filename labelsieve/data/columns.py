@@ -1,10 +1,10 @@
 """A table of numbers and categories with gaps, as the finite float32 matrix that every model can read.
 
 A number column is kept, its gaps filled with the median, and a column of 0 and 1 says where they were; a date is the
-number of its day. A category column becomes one column a level, a gap being a level of its own; of many levels those
-that are too rare to say anything, and the rarest beyond `MOST_LEVELS`, share one. Words that are another one in every
-row are ids, and no features; so are numbers that count the rows. Labels play no part. What was learnt from one table
-(`Encoding`) is plain JSON and reads the next one the same way.
+number of its day, and a price or a percentage its number alone. A category column becomes one column a level, a gap
+being a level of its own; of many levels those that are too rare to say anything, and the rarest beyond `MOST_LEVELS`,
+share one. Words that are another one in every row are ids, and no features; so are numbers that count the rows. Labels
+play no part. What was learnt from one table (`Encoding`) is plain JSON and reads the next one the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.cells import DATES, Form, Numbers, is_text, read_numbers
+from labelsieve.data.cells import DATES, MOST_LOOKED_AT, NEARLY_ALL, Form, Numbers, is_text, read_numbers
+from labelsieve.data.units import Around, measured
 from labelsieve.errors import InputError
 
 MOST_LEVELS = 50
@@ -37,6 +38,11 @@ def silence(text: str) -> None:
     """Nobody is told."""
 
 
+def told(name: str) -> str:
+    """A column's name in a line, in quotes where blanks would hide where it ends."""
+    return repr(name) if name != "".join(name.split()) or not name else name
+
+
 def by_row(row: int) -> str:
     return f"row {row + 1}"
 
@@ -52,12 +58,19 @@ class Column:
     form: Form | Literal["", "text"] = ""  # how a number or date is written ("": with a point); words for a model
     origin: float = 0.0  # the day or number that is 0: float32 has no room for seconds or minutes since 1970
     missing: tuple[str, ...] = ()  # words among the numbers that say there is none
+    before: str = ""  # what may stand around its numbers, and between thousands
+    after: str = ""
+    thousands: str = ""
 
     @property
     def written(self) -> Form:
         """How its numbers are."""
         assert self.form != "text"
         return self.form or "number"
+
+    @property
+    def around(self) -> Around:
+        return Around(self.before, self.after, self.thousands)
 
     @property
     def width(self) -> int:
@@ -81,8 +94,13 @@ class Encoding:
 
     @property
     def commas(self) -> tuple[str, ...]:
-        """Columns with decimal commas: whoever reads a file must not take 1.234 in them for a number with a point."""
+        """Columns with decimal commas."""
         return tuple(column.name for column in self.columns if column.form == "comma")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Columns in which whoever reads a file must not take 1.234 for a number with a point."""
+        return tuple(column.name for column in self.columns if column.form == "comma" or column.thousands)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(column) for column in self.columns]
@@ -95,7 +113,9 @@ class Encoding:
             # Models of earlier versions lack what is asked for with a default.
             form, origin, missing = entry.get("form", ""), entry.get("origin", 0.0), entry.get("missing", [])
             numeric, listed = type(origin) in (int, float), isinstance(missing, list | tuple)
-            if form not in FORMS or not numeric or not listed:
+            around = [entry.get(name, "") for name in ("before", "after", "thousands")]
+            fine = all(isinstance(sign, str) for sign in around) and around[-1] in ("", ",", ".")
+            if form not in FORMS or not numeric or not listed or not fine:
                 raise ValueError("a column that is not one of a table")
             known = {**entry, "levels": tuple(entry["levels"]), "missing": tuple(map(str, missing))}
             columns.append(Column(**known))
@@ -154,7 +174,7 @@ def encode_table(
         encoding = _learn_all(table, where, commas, note, place)
     lacking = [column.name for column in encoding.columns if column.name not in table.column_names]
     if lacking:
-        raise InputError(f"{where} lacks the columns {', '.join(lacking)} that the model was trained with")
+        raise InputError(f"{where} lacks the columns {', '.join(map(told, lacking))} that the model was trained with")
     matrix = np.zeros((table.num_rows, encoding.width), dtype=np.float32)
     at = 0
     for column in encoding.columns:
@@ -177,14 +197,19 @@ def _learn_all(table: Any, where: str, commas: bool, note: Note, place: Place) -
             columns.append(column)
     if not columns:
         raise InputError(
-            f"{where} has no columns of features: {', '.join(ids)[:300]} only name the rows, as ids do; "
+            f"{where} has no columns of features: {', '.join(map(told, ids))[:300]} only name the rows, as ids do; "
             "--text-column names the one with texts"
         )
     for name in ids:
-        note(f"column {name} is left out: it only names the rows, as ids do")
+        note(f"column {told(name)} is left out: it only names the rows, as ids do")
     encoding = Encoding(tuple(columns))
     if encoding.commas:
         note(f"{_columns(encoding.commas)}: commas are taken as decimal points")
+    if signs := {column.name: column.around for column in encoding.columns if column.around}:
+        beside = some(
+            [repr(sign) for sign in dict.fromkeys(s for a in signs.values() for s in (a.before, a.after) if s)]
+        )
+        note(f"{_columns(list(signs))}: read as numbers" + f" without {beside}" * bool(beside))
     shared = [column.name for column in encoding.columns if column.others]
     if shared:
         rare = f"those in fewer than {least_rows(table.num_rows)} rows, and all but the {MOST_LEVELS - 1} most frequent"
@@ -203,19 +228,33 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:FEW]) + more
 
 
+def only_names_rows(values: Any, commas: bool) -> bool:
+    """Is this an id, or a number that counts the rows?"""
+    numbers = read_numbers(values, commas=commas)
+    return _are_ids(values) if numbers is None else _counts(numbers)
+
+
+def _counts(numbers: Numbers) -> bool:
+    beside = numbers.what == "date" or numbers.around.before or numbers.around.after
+    return not beside and _count_rows(numbers.values[~np.isnan(numbers.values)])
+
+
 def _learn(name: str, values: Any, where: str, commas: bool, place: Place) -> Column | None:
     """What a column is; None where it is an id."""
     numbers = read_numbers(values, commas=commas)
     if numbers is not None:
         known = _fitting(_finite(numbers, name, where), name, where, place)
         known = known[~np.isnan(known)]
-        if numbers.what == "number" and _count_rows(known):
+        if _counts(numbers):
             return None
         median = float(np.median(known)) if len(known) else 0.0
         gaps, missing = len(known) < len(numbers.values), numbers.words[:MOST_WORDS]
         form: Form | Literal[""] = "" if numbers.form == "number" else numbers.form
         origin = float(np.floor(median)) if numbers.what == "date" else _origin(known)
-        return Column(name, "number", form=form, median=median - origin, gaps=gaps, origin=origin, missing=missing)
+        return Column(
+            name, "number", form=form, median=median - origin, gaps=gaps, origin=origin, missing=missing,
+            **asdict(numbers.around),
+        )  # fmt: skip
     if _are_ids(values):
         return None
     return _learn_levels(name, values)
@@ -254,7 +293,7 @@ def _origin(known: NDArray[np.float64]) -> float:
 
 
 def _are_ids(values: Any) -> bool:
-    """Words without blanks, each another one, and too many to be levels."""
+    """Words without blanks, each another one, and too many to be levels; but for numbers with something around them."""
     import pyarrow.compute as pc
 
     if not is_text(values.type):
@@ -262,7 +301,10 @@ def _are_ids(values: Any) -> bool:
     filled = values.filter(pc.not_equal(values, ""))  # nulls go as well
     if len(filled) <= MOST_LEVELS or pc.any(pc.match_substring_regex(filled, r"\s")).as_py():
         return False
-    return bool(pc.count_distinct(filled).as_py() == len(filled))
+    if pc.count_distinct(filled).as_py() < len(filled):
+        return False
+    seen = filled.take(np.arange(0, len(filled), max(1, len(filled) // MOST_LOOKED_AT))).to_pylist()
+    return sum(map(measured, seen)) < NEARLY_ALL * len(seen)
 
 
 def _count_rows(known: NDArray[np.float64]) -> bool:
@@ -298,7 +340,7 @@ def _texts(values: Any) -> list[str]:
 
 
 def _fill_numbers(out: NDArray[np.float32], column: Column, values: Any, where: str, note: Note, place: Place) -> None:
-    numbers = read_numbers(values, column.written)
+    numbers = read_numbers(values, column.written, around=column.around)
     # Where nothing is a number, this is another column, unless it only says what was said for missing before.
     if numbers is None or (len(numbers.odd) and not numbers.filled and not set(numbers.words) <= set(column.missing)):
         held = "text" if is_text(values.type) else str(values.type)
@@ -321,6 +363,8 @@ _TRAINED: dict[Form, str] = {
     "d.m.y": "dates such as 31.12.2024",
     "d/m/y": "dates such as 31/12/2024",
     "m/d/y": "dates such as 12/31/2024",
+    "d mon y": "dates such as 31 Dec 2024",
+    "mon d y": "dates such as Dec 31, 2024",
 }
 
 
@@ -330,7 +374,7 @@ def _about_odd(name: str, numbers: Numbers, place: Place) -> str:
     others = f"1 other value ({example}), which counts"
     if count > 1:
         others = f"{count:,} other values (the first is {example}), which count"
-    return f"column {name}: {numbers.filled:,} {numbers.what}s and {others} as missing"
+    return f"column {told(name)}: {numbers.filled:,} {numbers.what}s and {others} as missing"
 
 
 def _fill_levels(out: NDArray[np.float32], column: Column, values: Any) -> None:

@@ -1,4 +1,6 @@
-"""Samples that are there twice, exactly, with different labels: one of the two is wrong whatever a model says."""
+"""Samples that are there twice, exactly: with different labels one of the two is wrong whatever a model says, with the
+same label each would confirm the other's.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.types import IntArray, LabelledData
+from labelsieve.types import IntArray, Kind, LabelledData
 
 HEAD = 4096  # bytes of a file that nearly always tell it from others of its length
 MOST_BYTES = 2**30  # of pictures in memory that are looked at; a second
+MOST_COPIES = 20  # what is there more often is something that people write, not one sample many times
+FEWEST = 10  # different samples of a class; with fewer its repeats are all there is to learn from
+INDEPENDENT = 0.05  # share of groups with several labels, from which on labels were given to each by itself
+
+START = 0x9E3779B97F4A7C15  # of a hash
 
 Groups = list[list[int]]
 
@@ -73,13 +80,52 @@ def _whole(path: Path) -> bytes:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 
-def conflicting(data: LabelledData, same: Same) -> Groups:
-    """Groups of the same sample with more than one label, in input order."""
-    groups = same.groups
-    if groups is None:
+def repeated(data: LabelledData, same: Same) -> Groups:
+    """Groups of the same sample, in input order."""
+    if same.groups is None:
         keys = _keys(data)
-        groups = _equal(keys) if keys is not None else []
-    return sorted(group for group in groups if len(set(data.y[group].tolist())) > 1)
+        same.groups = _equal(keys) if keys is not None else []
+    return sorted(group for group in same.groups if len(group) > 1)  # others may have been left out since
+
+
+def conflicting(data: LabelledData, same: Same) -> Groups:
+    """Those with more than one label."""
+    return [group for group in repeated(data, same) if len(set(data.y[group].tolist())) > 1]
+
+
+def copied(data: LabelledData, same: Same) -> IntArray | None:
+    """A code a sample, the same for copies of one sample; None where there are none.
+
+    Copies come with their labels: rows that were joined or drawn twice, files that were uploaded again. Where many of
+    the same samples have several labels these were given to each by itself, as to rows of few columns with few values,
+    or to what many people write: then they are no copies but as many witnesses.
+    """
+    groups = [group for group in repeated(data, same) if len(group) <= MOST_COPIES]
+    several = sum(len(set(data.y[group].tolist())) > 1 for group in groups)
+    if not groups or several > INDEPENDENT * len(groups):
+        return None
+    codes = np.arange(len(data))
+    for group in groups:
+        codes[group] = group[0]
+    different = np.bincount(data.y[np.unique(codes)], minlength=int(data.y.max()) + 1)
+    poor = different[data.y] < FEWEST
+    codes[poor] = np.flatnonzero(poor)
+    return codes if (codes != np.arange(len(data))).any() else None
+
+
+def copies_among(x: Any, y: IntArray, *, text: bool = False) -> IntArray | None:
+    """The same of samples that no source was read for: texts, rows (a frame, an array, sparse ones) or pictures."""
+    kind: Kind = "text" if text else "pictures" if getattr(x, "ndim", 2) > 2 else "table"
+    return copied(LabelledData(x, y, (), np.zeros(0, dtype=str), kind), Same())
+
+
+def about_copies(codes: IntArray | None) -> str | None:
+    """A sentence on them; None where there are none."""
+    if codes is None:
+        return None
+    count = int((codes != np.arange(len(codes))).sum())
+    samples = "1 sample is a copy of another" if count == 1 else f"{count:,} samples are copies of others"
+    return f"{samples}: copies are searched together, so that none confirms another's label"
 
 
 def about_conflicts(data: LabelledData, same: Same) -> str | None:
@@ -123,12 +169,34 @@ def _row_keys(x: Any) -> IntArray:
     from labelsieve.data.cells import distinct_values
 
     if hasattr(x, "table"):
-        columns: Iterable[IntArray] = (distinct_values(x.table.column(name))[0] for name in x.table.column_names)
+        columns: Iterable[Any] = (distinct_values(x.table.column(name))[0] for name in x.table.column_names)
+    elif hasattr(x, "iloc"):
+        columns = (x.iloc[:, i].factorize()[0] for i in range(x.shape[1]))
+    elif hasattr(x, "indptr"):
+        return _sparse_keys(x)
     else:
         matrix = np.ascontiguousarray(x)
-        columns = (matrix[:, i].astype(np.float64).view(np.int64) for i in range(matrix.shape[1]))
-    keys: NDArray[np.uint64] = np.full(len(x), 0x9E3779B97F4A7C15, dtype=np.uint64)
+        columns = (_as_whole(matrix[:, i]) for i in range(matrix.shape[1]))
+    keys: NDArray[np.uint64] = np.full(x.shape[0] if hasattr(x, "shape") else len(x), START, dtype=np.uint64)
     for column in columns:
-        keys = (keys ^ column.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
-        keys ^= keys >> np.uint64(29)
+        keys = _mixed(keys, column.astype(np.uint64))
     return keys.astype(np.int64)
+
+
+def _mixed(keys: NDArray[np.uint64], column: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    keys = (keys ^ column) * np.uint64(0xBF58476D1CE4E5B9)
+    return keys ^ (keys >> np.uint64(29))
+
+
+def _as_whole(column: NDArray[Any]) -> IntArray:
+    if column.dtype.kind in "biuf":
+        return np.ascontiguousarray(column, dtype=np.float64).view(np.int64)
+    return np.fromiter(map(hash, column), np.int64, len(column))
+
+
+def _sparse_keys(rows: Any) -> IntArray:
+    """Of a CSR matrix: what its entries are, in any order; a row without any is nobody's."""
+    columns = np.full(len(rows.indices), START, dtype=np.uint64)
+    entries = _mixed(_mixed(columns, rows.indices.astype(np.uint64)), _as_whole(rows.data).astype(np.uint64))
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)])
+    return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]).astype(np.int64)

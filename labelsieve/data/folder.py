@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from labelsieve.data.conflicts import Same
 from labelsieve.data.labels import unique_ids
+from labelsieve.data.leftout import NO_CLASS
 from labelsieve.data.pictures import EXTENSIONS, Size, read_pictures, safe_path
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -76,15 +78,33 @@ def load(
             stage.advance(len(flat))
             files += flat
             y += [-1] * len(flat)
+        stage.advance(len(skipped))  # files as well, which a word on those that cannot be read counts
+    loose = _loose(root) if labelled else []
+    if loose:
+        progress.note(_about_loose(loose))
     if not files:
         why = f" ({skipped[0].id}: {skipped[0].reason})" if skipped else ""
         raise InputError(f"no samples in {root}: no pictures in its class folders{why}")
     ids = unique_ids((file.relative_to(root).as_posix() for file in files), where=str(root))
     codes = np.array(y, dtype=np.int64)
-    return read_pictures(
+    data = read_pictures(
         files, codes, tuple(classes), ids, name=root.resolve().name, size=size, staging=staging, skipped=skipped,
         progress=progress, same=same,
     )  # fmt: skip
+    return replace(data, skipped=(*data.skipped, *loose))
+
+
+def _loose(root: Path) -> list[Skipped]:
+    """Pictures beside the class folders, which have no label. Other files there (a list, a licence) are no samples."""
+    names = (entry.name for entry in os.scandir(root) if not entry.name.startswith(".") and not entry.is_dir())
+    pictures = [name for name in names if Path(name).suffix.lower() in EXTENSIONS | FOREIGN]
+    return [Skipped(shown(name), NO_CLASS) for name in sorted(pictures)]
+
+
+def _about_loose(loose: list[Skipped]) -> str:
+    if len(loose) == 1:
+        return f"1 picture lies in no class folder and is left out: {loose[0].id}"
+    return f"{len(loose):,} pictures lie in no class folder and are left out, such as {loose[0].id}"
 
 
 def _pictures_below(folder: Path, root: Path, skipped: list[Skipped], *, deep: bool = True) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from labelsieve.data.cells import NUMBER
 from labelsieve.data.columns import Place, by_row
 from labelsieve.data.leftout import DROPPED, leave_out
 from labelsieve.data.spreadsheet import neutral, plain
-from labelsieve.data.textfile import check_no_spreadsheet, code_of, delimiter_of
+from labelsieve.data.textfile import check_no_spreadsheet, code_of, csv_rows
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FEW = 5  # examples in one line
 OTHERS = "others_dropped"
+WHOLE = re.compile(r"(?P<number>-?(?:0|[1-9][0-9]{0,17}))(?P<point>\.0*)?")
 NO_TRUE = -2  # where a file does not say what a sample truly is
 
 
@@ -80,6 +81,28 @@ def first_decimal(labels: Iterable[str]) -> int | None:
         if found is None and any(mark in label for mark in ".eE"):
             found = i
     return found
+
+
+def whole_numbers(labels: Sequence[Any]) -> list[str] | None:
+    """1.0 as 1, which is how pandas writes whole numbers as soon as one is missing; None where any is something else,
+    or they are no decimals at all."""
+    found = [WHOLE.fullmatch(str(label)) for label in labels]
+    texts = all(isinstance(label, str) for label in labels)
+    if not all(found) or (texts and not any(match and match["point"] for match in found)):
+        return None
+    return [str(int(match["number"])) for match in found if match]
+
+
+def is_fraction(label: Any) -> bool:
+    """Is this a decimal, and no whole number?"""
+    decimal = not isinstance(label, str) or any(mark in label for mark in ".eE")
+    return decimal and WHOLE.fullmatch(str(label)) is None
+
+
+def means(text: str, label: str) -> bool:
+    """Is this cell that label: as it is written, or 1.0 for 1?"""
+    whole = WHOLE.fullmatch(text)
+    return text == label or (whole is not None and whole["number"] == label)
 
 
 def stripped(labels: Sequence[Any]) -> tuple[list[Any], int]:
@@ -177,10 +200,11 @@ def read_label_file(path: Path | str) -> LabelFile:
     try:
         code = code_of(path)
         with code.open(path) as file:
-            rows = csv.reader(file, delimiter=delimiter_of(path))
+            rows = csv_rows(path, file)
             header = next(rows, None)
             if header is None:
                 raise InputError(f"{path} is empty: it needs a first line with id,label")
+            header = [name.strip() for name in header]
             for column in ("id", "label"):
                 if column not in header:
                     raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(header)[:300]}")
@@ -250,6 +274,8 @@ def with_labels(data: LabelledData, file: LabelFile, same: Same | None = None) -
         raise InputError(f"{file.path} names {len(unknown):,} ids that {data.name} lacks, such as {min(unknown)!r}")
     known = {str(name): name for name in data.classes}
     labels = {id: _class(labels[id], known) for id in ids}
+    if not known and (whole := whole_numbers(list(labels.values()))) is not None:  # 1.0 may be the name of a class
+        labels = dict(zip(ids, whole, strict=True))
     used = {*labels.values(), *(_class(name, known) for name in (file.true or {}).values())}
     classes = [name for name in data.classes if file.partial or str(name) in used]
     classes += sorted(set(labels.values()) - known.keys())
@@ -288,4 +314,7 @@ def _by_id(cells: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
 
 
 def _class(label: str, known: Container[str]) -> str:
-    return label if label in known else plain(label)
+    if label in known:
+        return label
+    whole = WHOLE.fullmatch(plain(label))
+    return whole["number"] if whole and whole["number"] in known else plain(label)

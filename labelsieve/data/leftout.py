@@ -14,10 +14,11 @@ from labelsieve.types import IntArray, LabelledData, Skipped
 
 FEW = 5  # examples in one line
 NO_LABEL, EMPTY_TEXT, DROPPED = "no label", "empty text", "dropped"
+NO_CLASS, NO_FILE = "in no class folder", "the file is not there"
 
 
 def too_many(missing: Sequence[int], samples: int) -> bool:
-    """Where half of the labels are missing, they are probably somewhere else."""
+    """Where half of the labels, or of the files, are missing, they are probably somewhere else."""
     return 2 * len(missing) >= samples
 
 
@@ -25,9 +26,17 @@ def about_left_out(what: str, rows: Sequence[int], place: Callable[[int], str]) 
     """How many rows are left out for want of `what`, and where the first few are (`place` names one)."""
     named, _, number = place(rows[0]).partition(" ")
     if len(rows) == 1:
+        what = what.replace(" in them", " in it")
         return f"1 row without {what} is left out: {named} {number}"
     few = ", ".join(place(row).partition(" ")[2] for row in rows[:FEW]) + ", ..." * (len(rows) > FEW)
     return f"{len(rows):,} rows without {what} are left out: {named}s {few}"
+
+
+def about_lost(samples: int, rows: Sequence[int], place: Callable[[int], str]) -> str:
+    """How many rows are left out because their file is not there, and the first of them."""
+    if len(rows) == 1:
+        return f"1 of {samples:,} files is not there and is left out: {place(rows[0])}"
+    return f"{len(rows):,} of {samples:,} files are not there and are left out, the first in {place(rows[0])}"
 
 
 def blank(texts: Iterable[Any]) -> list[int]:

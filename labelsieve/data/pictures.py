@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.conflicts import Groups, Same, same_files
 from labelsieve.data.kept import Kept
+from labelsieve.data.leftout import NO_FILE
 from labelsieve.data.upright import MOST_PIXELS, quiet, upright, upright_size
 from labelsieve.data.upright import open_checked as open_checked
 from labelsieve.errors import InputError
@@ -150,6 +151,8 @@ def _decode_all(
     height, width = common_size(list(sizes.values()), size)
 
     def read(i: int) -> Pixels | None:
+        if i in failures:
+            return None
         try:
             with opener(files[i]) as opened:
                 return decode(opened, height, width)
@@ -158,10 +161,10 @@ def _decode_all(
             return None
 
     shape = (len(sizes), height, width, 3)
-    readable = sorted(sizes)
+    everything = range(len(files))  # counted as they were when they were looked at
     if kept is None:
         x = np.empty(shape, dtype=np.uint8)
-        count = _fill(x, _in_threads(read, readable, progress, "decoding pictures"))
+        count = _fill(x, _in_threads(read, everything, progress, "decoding pictures"))
         return x[:count], failures
     kept.folder.mkdir(parents=True, exist_ok=True)
     needed = int(np.prod(shape))
@@ -170,7 +173,7 @@ def _decode_all(
         raise InputError(f"{kept.folder} needs {needed / 1e9:.1f} GB for the pictures, {free / 1e9:.1f} GB are free")
     with atomic_path(kept.path("npy")) as partial:
         out = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape)
-        count = _fill(out, _in_threads(read, readable, progress, "decoding pictures"))
+        count = _fill(out, _in_threads(read, everything, progress, "decoding pictures"))
         out.flush()
         del out
     kept.write_index(ids, failures)
@@ -206,6 +209,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return f"too large: at most {MOST_PIXELS / 1e6:.0f} megapixels are read"
     if isinstance(error, FileNotFoundError):
-        return "the file is not there"
+        return NO_FILE
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     return f"damaged: {text[:200]}"

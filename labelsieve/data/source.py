@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.conflicts import Same, about_conflicts
+from labelsieve.data.conflicts import Same, about_conflicts, about_copies, copied
+from labelsieve.data.groups import GroupColumn
 from labelsieve.data.labels import LabelFile, about_stripped, lacking, with_labels
 from labelsieve.data.leftout import NO_LABEL, about_left_out, leave_out
 from labelsieve.data.spelling import about_spelling, class_counts
@@ -68,6 +69,7 @@ def load_source(
     text_column: str | None = None,
     id_column: str = "id",
     ignore_columns: Sequence[str] = (),
+    group_column: str | None = None,
     labelled: bool = True,
     root: Path | None = None,
     size: Size = None,
@@ -78,10 +80,14 @@ def load_source(
     """Samples in input order. `labels` replaces the given labels; `labelled=False` reads samples to predict.
 
     `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read, and of
-    `ignore_columns` none is a feature. What is odd about the samples or their labels is told to `progress`, and in the
-    data's `notes`.
+    `ignore_columns` none is a feature, nor is `group_column`, whose values are the samples' groups. What is odd about
+    the samples or their labels is told to `progress`, and in the data's `notes`.
     """
     ignored = _ignored(ignore_columns, label_column, text_column, id_column)
+    groups = None
+    if group_column is not None and labelled:
+        groups = GroupColumn.read(source, group_column, id_column=id_column)
+        ignored = (*ignored, group_column)
     progress = Overheard(progress or Progress(silent=True))
     same = Same() if labelled else None
     # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
@@ -110,9 +116,14 @@ def load_source(
     if labelled:
         check_classes(data)
     if same is not None:
-        for note in (about_spelling(class_counts(data), source), about_conflicts(data, same)):
-            if note is not None:
-                progress.note(note)
+        data = replace(data, groups=copied(data, same) if groups is None else groups.codes(data))
+        spelling = about_spelling(
+            class_counts(data), source, root=root, label_column=label_column, text_column=text_column,
+            id_column=id_column,
+        )  # fmt: skip
+        together = about_copies(data.groups) if groups is None else groups.about(data)
+        for note in filter(None, (spelling, about_conflicts(data, same), together)):
+            progress.note(note)
     return replace(data, notes=tuple(progress.said))
 
 
@@ -212,6 +223,7 @@ def as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
         "id_column": str(settings.get("id_column") or "id"), "root": Path(root) if root else None,
         "size": settings.get("size"),
         "ignore_columns": tuple(map(str, ignored)) if isinstance(ignored, list) else (),
+        "group_column": settings.get("group_column"),
     }  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from labelsieve.types import LabelledData
 RARE = 20  # a misspelling is so many times rarer than what was meant
 LONG = 5  # letters of a name in which one slip leaves no doubt about the word
 FEW = 5  # examples in one line
+USUAL = {"root": None, "label_column": "label", "text_column": None, "id_column": "id"}
+COUNTED = "They count as they are"
 NO_LABELS = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", "--", ".", "tbd"))
 
 
@@ -56,8 +58,9 @@ def class_counts(data: LabelledData) -> dict[str, int]:
     return {str(data.classes[codes[i]]): int(counts[i]) for i in order}
 
 
-def about_spelling(counts: Mapping[str, int], source: str) -> str | None:
-    """A word on names that may be one class; nothing is changed by it."""
+def about_spelling(counts: Mapping[str, int], source: str, **reading: object) -> str | None:
+    """A word on names that may be one class; nothing is changed by it. `reading`: how the source is read, whose options
+    the command that changes them needs too."""
     sure, unsure, missing = alike(counts), perhaps(counts), no_labels(counts)
     if not sure and not unsure and not missing:
         return None
@@ -70,7 +73,11 @@ def about_spelling(counts: Mapping[str, int], source: str) -> str | None:
     if unsure:
         parts.append(f"classes that may be another one, misspelt or shortened: {_pairs(unsure, counts)}")
     told = "; ".join(parts)
-    return f"{told}. They count as they are: `labelsieve data classes {shlex.quote(source)}` says how to change that"
+    words = ["labelsieve", "data", "classes", source]
+    for name, usual in USUAL.items():
+        if (value := reading.get(name, usual)) != usual:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return f"{told}. {COUNTED}: `{shlex.join(words)}` says how to change that"
 
 
 def _pairs(found: Mapping[str, str], counts: Mapping[str, int]) -> str:

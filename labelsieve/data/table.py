@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import Encoding, Note, silence
+from labelsieve.data.columns import Encoding, Note, silence, told
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
     about_missing,
@@ -23,12 +23,14 @@ from labelsieve.data.labels import (
     first_decimal,
     id_texts,
     is_empty,
+    is_fraction,
     stripped,
     unique_ids,
     unlabelled,
+    whole_numbers,
 )
-from labelsieve.data.leftout import NO_LABEL, about_left_out, too_many, without_blank
-from labelsieve.data.textfile import Code, code_of, delimiter_of
+from labelsieve.data.leftout import NO_FILE, NO_LABEL, about_left_out, about_lost, too_many, without_blank
+from labelsieve.data.textfile import Code, code_of, csv_rows, declaration_of, delimiter_of
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
@@ -68,9 +70,12 @@ def load(
     """
     progress = progress or Progress(silent=True)
     is_csv = _is_csv(path)
-    if encoding is not None and encoding.text is not None:
-        text_column = encoding.text
-    words = (label_column, id_column, text_column, *(encoding.commas if encoding else ()))
+    label_column, id_column = label_column.strip(), id_column.strip()  # as the names in the table are
+    text_column = text_column.strip() if text_column is not None else None
+    if encoding is not None:
+        encoding = Encoding(tuple(replace(column, name=column.name.strip()) for column in encoding.columns))
+        text_column = encoding.text or text_column
+    words = (label_column, id_column, text_column, *(encoding.words if encoding else ()))
     code = code_of(path) if is_csv else None
     if code is not None and code.note:
         progress.note(code.note)
@@ -78,6 +83,9 @@ def load(
     if table.num_rows == 0:
         raise InputError(f"{path} holds no samples below its first line" if is_csv else f"{path} holds no samples")
     names = table.column_names
+    if (label := in_any_case(label_column, names)) != label_column:
+        progress.note(f"the labels are in column {told(label)}; --label-column names another")
+        label_column = label
     _check_named(
         path,
         names,
@@ -116,12 +124,17 @@ def load(
         from labelsieve.data.pictures import read_pictures
 
         written = [str(value or "") for value in table.column("path").to_pylist()]
-        files = _picture_files(path, written, kept, lines, base=path.parent if root is None else root)
-        ids = all_ids(written)
+        files, lost = _picture_files(path, written, kept, lines, root=root)
+        if lost:
+            progress.note(about_lost(len(kept), lost, lambda row: f"{lines.name(row)}: {written[row][:200]!r}"))
+        there = np.setdiff1d(kept, lost)
+        y = y[np.isin(kept, there)]
+        ids = _ids(written if named is None else named, there, path, lines)
         data = read_pictures(
-            files, y, classes, ids[kept], name=path.stem, size=size, staging=staging, progress=progress, same=same
+            files, y, classes, ids[there], name=path.stem, size=size, staging=staging, progress=progress, same=same
         )
-        return replace(data, skipped=(*skipped(ids), *data.skipped))
+        gone = (Skipped(str(ids[row]), NO_FILE) for row in lost)
+        return replace(data, skipped=(*skipped(ids), *gone, *data.skipped))
     if not rest.column_names:
         raise InputError(f"{path} has only the label: it needs a column path or text, or columns of features")
 
@@ -143,19 +156,33 @@ def load(
     return without_blank(data, place, progress.note) if judged else data
 
 
-def _picture_files(path: Path, written: Sequence[str], kept: IntArray, lines: _Lines, *, base: Path) -> list[Path]:
-    """The pictures of the rows that are kept: all of them there, none outside `base`."""
+def _picture_files(
+    path: Path, written: Sequence[str], kept: IntArray, lines: _Lines, *, root: Path | None
+) -> tuple[list[Path], list[int]]:
+    """The pictures of the rows that are kept, none outside the folder they begin in, and the rows without one."""
     from labelsieve.data.pictures import safe_path
 
-    files = []
+    base = path.parent if root is None else root
+    files, lost = [], []
     for row in kept.tolist():
         name, file = written[row], safe_path(base, written[row])
         if file is None:
             raise InputError(f"{path}, {lines.name(row)}: {name[:200]!r} leads outside {base}; give --root")
-        if not os.path.isfile(file):  # noqa: PTH113 - unlike Path's, it never raises
-            raise InputError(f"{path}, {lines.name(row)}: the file {name[:200]!r} is not there")
-        files.append(file)
-    return files
+        if os.path.isfile(file):  # noqa: PTH113 - unlike Path's, it never raises
+            files.append(file)
+        else:
+            lost.append(row)
+    if not too_many(lost, len(kept)):
+        return files, lost
+    first = written[lost[0]]
+    slashed = safe_path(base, first.replace("\\", "/"))
+    hint = f"give {'--root' if root is None else 'another --root'}, the folder in which such paths begin"
+    if slashed is not None and os.path.isfile(slashed):  # noqa: PTH113
+        hint = "with slashes in the place of its backslashes it would be: replace them in the table"
+    told = f"{path}, {lines.name(lost[0])}: the file {first[:200]!r} is not there"
+    if len(lost) > 1:
+        told += f", nor are others, {len(lost):,} of {len(kept):,} in all"
+    raise InputError(f"{told}; {hint}")
 
 
 def _empty_rows(table: Any, ids: Sequence[Any]) -> list[int]:
@@ -187,7 +214,8 @@ def _check_named(path: Path, names: Sequence[str], *, label: str | None, id: str
         hint = "; name it with --label-column" if label is not None and label not in names else ""
         if len(lacking) > 1 and hint:
             hint = "; name that of the labels with --label-column"
-        raise InputError(f"{path} has no {' and no '.join(lacking)}: its columns are {', '.join(names)[:300]}{hint}")
+        others = ", ".join(map(told, names))[:300]
+        raise InputError(f"{path} has no {' and no '.join(lacking)}: its columns are {others}{hint}")
 
 
 def _labels(
@@ -202,17 +230,20 @@ def _labels(
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     values, count = stripped(column.to_pylist())
-    missing = [row for row, value in enumerate(values) if value is None or value == ""]
+    missing = [row for row, value in enumerate(values) if value is None or value == "" or value != value]
     if missing and too_many(missing, len(values)):
         raise about_missing(path, missing, lines.name, hint=", or name another column with --label-column")
     if count:
         note(about_stripped(count))
-    there = [row for row, value in enumerate(values) if value is not None and value != ""]
+    there = np.setdiff1d(np.arange(len(values)), missing).tolist()
     known = [values[row] for row in there]
     decimal = first_decimal(known) if pa.types.is_string(column.type) else None
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         decimal = 0
-    if decimal is not None:
+    if decimal is not None and (whole := whole_numbers(known)) is not None:
+        known = whole
+    elif decimal is not None:
+        decimal = next((at for at, label in enumerate(known) if is_fraction(label)), decimal)
         raise InputError(
             f"{path}, {lines.name(there[decimal])}: the label {known[decimal]} is a decimal number; "
             "classes must be names or whole numbers"
@@ -221,6 +252,12 @@ def _labels(
     y, _ = unlabelled(len(values))
     y[there] = codes
     return y, classes, missing
+
+
+def in_any_case(wanted: str, names: Sequence[str]) -> str:
+    """The column that is called so, or the only one that is but for case."""
+    fitting = [name for name in names if name.casefold() == wanted.casefold()]
+    return fitting[0] if wanted not in names and len(fitting) == 1 else wanted
 
 
 class _Lines:
@@ -237,9 +274,10 @@ class _Lines:
     @cached_property
     def _starts(self) -> list[int]:
         assert self.code is not None
-        starts, before = [], 0
+        starts: list[int] = []
         with _long_cells(), self.code.open(self.path) as file:
-            rows = csv.reader(file, delimiter=delimiter_of(self.path))
+            rows = csv_rows(self.path, file)
+            before = rows.line_num
             for row in rows:
                 if row:
                     starts.append(before + 1)
@@ -261,9 +299,9 @@ def _is_csv(path: Path) -> bool:
     return path.suffix.lower() not in (".parquet", ".pq")
 
 
-def read_table(path: Path) -> Any:
-    """A CSV or Parquet file as an Arrow table."""
-    return _read_csv(path, (), code_of(path)) if _is_csv(path) else _read_parquet(path)
+def read_table(path: Path, words: Sequence[str] = ()) -> Any:
+    """A CSV or Parquet file as an Arrow table; of a CSV the columns `words` as they are written."""
+    return _read_csv(path, words, code_of(path)) if _is_csv(path) else _read_parquet(path)
 
 
 def _read_csv(path: Path, words: Sequence[str | None], code: Code) -> Any:
@@ -276,17 +314,24 @@ def _read_csv(path: Path, words: Sequence[str | None], code: Code) -> Any:
     try:
         delimiter = delimiter_of(path)
         with _long_cells(), code.open(path) as file:
-            header = next(csv.reader(file, delimiter=delimiter), [])
-        repeated = {name for name in header if header.count(name) > 1}
+            rows = csv_rows(path, file)
+            header: list[str] = next(rows, [])
+        names = [name.strip() for name in header]
+        repeated = {name for name in names if names.count(name) > 1}
         if repeated:
-            raise InputError(f"{path}, line 1: the column {min(repeated)!r} is there twice")
-        as_text = {name: pa.string() for name in (*words, "id", "path", "text", "true") if name is not None}
-        return pc.read_csv(
+            raise InputError(
+                f"{path}, line {2 if declaration_of(path) else 1}: the column {min(repeated)!r} is there twice"
+            )
+        texts = {*words, "id", "path", "text", "true"}
+        texts |= {in_any_case(word, names) for word in words[:1] if word is not None}  # that of the labels
+        as_text = {name: pa.string() for name, bare in zip(header, names, strict=True) if bare in texts}
+        table = pc.read_csv(
             path,
-            read_options=pc.ReadOptions(encoding=code.arrow),
+            read_options=pc.ReadOptions(encoding=code.arrow, skip_rows=1 if declaration_of(path) else 0),
             parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(column_types=as_text, strings_can_be_null=False),
         )
+        return table.rename_columns(names) if names != header else table
     except (pa.ArrowInvalid, csv.Error) as error:
         raise InputError(_what_is_wrong(path, code, error)) from None
 
@@ -294,9 +339,9 @@ def _read_csv(path: Path, words: Sequence[str | None], code: Code) -> Any:
 def _what_is_wrong(path: Path, code: Code, error: Exception) -> str:
     """Arrow counts rows of its own; a person counts lines."""
     with _long_cells(), code.open(path) as file:
-        rows = csv.reader(file, delimiter=delimiter_of(path))
         try:
-            width, before = None, 0
+            rows = csv_rows(path, file)
+            width, before = None, rows.line_num
             for row in rows:
                 if width is None:
                     width = len(row)
@@ -316,6 +361,7 @@ def _read_parquet(path: Path) -> Any:
         table = pq.read_table(path)
         table.validate(full=True)  # a file may say that something is text which is none
         assert all(isinstance(name, str) for name in table.column_names)
-        return table
+        names = [name.strip() for name in table.column_names]
+        return table.rename_columns(names) if len(set(names)) == len(names) else table
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None

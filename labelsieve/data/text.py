@@ -1,10 +1,16 @@
-"""Texts: an array of Python strings that indexes like any other, and texts as rows of numbers for a network."""
+"""Texts: an array of Python strings that indexes like any other, what is counted in them, and texts as rows of numbers
+for a network.
+
+Words and pairs of words are counted; in writing that has no blanks between its words, one to three letters in a row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +18,19 @@ from numpy.typing import NDArray
 from labelsieve.data.columns import Column, Encoding
 
 HASHES = 2**14
+MORE_HASHES = (
+    2**15
+)  # where texts are read by their letters, of which there are more; models of earlier versions have not
+SOME = 0.1  # of the texts have to be read so
+LETTERS = 0.2  # of a text that make it one without blanks: each says as much as several of an alphabet
+LONGEST = 3  # letters in a row that are counted
+# Thai, Lao, Tibetan, Burmese, Khmer; Japanese and Chinese.
+UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+)
+_RUNS = re.compile(f"(?P<letters>[{UNSPACED}]+)|(?:(?![{UNSPACED}])\\w){{2,}}")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 DIRECTIONS = 128
 
 
@@ -36,21 +55,54 @@ def texts(values: Iterable[Any], *, column: str = "text") -> NDArray[np.object_]
     return named
 
 
+def is_unspaced(text: str) -> bool:
+    """Is this written without blanks between its words, for the most part?"""
+    if text.isascii():
+        return False
+    letters = sum(map(str.isalpha, text))
+    return len(_UNSPACED.findall(text)) > LETTERS * letters
+
+
+def tokens(text: str) -> list[str]:
+    """What is counted in a text."""
+    if not is_unspaced(text):
+        return _words()(text)
+    found = []
+    for run in _RUNS.finditer(text.lower()):
+        word = run.group()
+        if run["letters"] is None:
+            found.append(word)
+            continue
+        for length in range(1, LONGEST + 1):
+            found += [word[at : at + length] for at in range(len(word) - length + 1)]
+    return found
+
+
+@cache
+def _words() -> Callable[[str], list[str]]:
+    """Words and pairs of words, as scikit-learn finds them."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    return cast("Callable[[str], list[str]]", CountVectorizer(ngram_range=(1, 2)).build_analyzer())
+
+
 @dataclass(frozen=True)
 class TextFeatures:
-    """Words and pairs of words, hashed, weighted by how rare they are, and turned to the directions that vary most.
+    """What is counted in texts, hashed, weighted by how rare it is, and turned to the directions that vary most.
 
-    Two arrays are all there is to keep: a text read later gives the same numbers.
+    Two arrays are all there is to keep: a text read later gives the same numbers. How many hashes there are says
+    whether there were texts without blanks.
     """
 
-    idf: NDArray[np.float32]  # [HASHES]
-    components: NDArray[np.float32]  # [directions, HASHES]
+    idf: NDArray[np.float32]  # [hashes]
+    components: NDArray[np.float32]  # [directions, hashes]
 
     @classmethod
     def learn(cls, values: Sequence[str], *, directions: int = DIRECTIONS) -> TextFeatures:
         from sklearn.utils.extmath import randomized_svd
 
-        counts = _counts(values)
+        unspaced = sum(map(is_unspaced, values)) > SOME * len(values)
+        counts = _counts(values, MORE_HASHES if unspaced else HASHES)
         seen = np.asarray((counts > 0).sum(axis=0)).ravel()
         idf = np.log((1 + len(values)) / (1 + seen)).astype(np.float32) + 1
         weighted = _weighted(counts, idf)
@@ -60,14 +112,16 @@ class TextFeatures:
 
     def rows(self, values: Sequence[str]) -> NDArray[np.float32]:
         """[n, directions]"""
-        return np.asarray(_weighted(_counts(values), self.idf) @ self.components.T, dtype=np.float32)
+        return np.asarray(_weighted(_counts(values, len(self.idf)), self.idf) @ self.components.T, dtype=np.float32)
 
 
-def _counts(values: Sequence[str]) -> Any:
+def _counts(values: Sequence[str], hashes: int) -> Any:
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    hashing = HashingVectorizer(n_features=HASHES, ngram_range=(1, 2), alternate_sign=False, norm=None)
-    return hashing.transform(list(values))
+    reader = tokens if hashes == MORE_HASHES else _words()
+    return HashingVectorizer(n_features=hashes, analyzer=reader, alternate_sign=False, norm=None).transform(
+        list(values)
+    )
 
 
 def _weighted(counts: Any, idf: NDArray[np.float32]) -> Any:

@@ -7,14 +7,17 @@ spreadsheets write in western countries; nothing in such a file says so, and the
 from __future__ import annotations
 
 import codecs
+import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from labelsieve.errors import InputError
 
 CHUNK = 1 << 20  # bytes at a time
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+SEP = re.compile('"?sep=(?P<mark>[^"])"?', re.IGNORECASE)
 WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
@@ -57,11 +60,31 @@ def code_of(path: Path) -> Code:
 
 
 def delimiter_of(path: Path) -> str:
-    """Tab or semicolon where the first line has no comma but those. Of the code only a mark matters for that."""
+    """What the first line names, as Excel wants it; else tab, semicolon or | where it has no comma but those."""
+    first = _first_line(path)
+    declared = SEP.fullmatch(first)
+    return declared["mark"] if declared else next((mark for mark in (",", "\t", ";", "|") if mark in first), ",")
+
+
+def declaration_of(path: Path) -> str:
+    """The line above the names of the columns that says what stands between cells (sep=;); "" where there is none."""
+    first = _first_line(path)
+    return first if SEP.fullmatch(first) else ""
+
+
+def csv_rows(path: Path, file: IO[str]) -> Any:
+    """A csv.reader of the open file at the line with the names of the columns."""
+    rows = csv.reader(file, delimiter=delimiter_of(path))
+    if declaration_of(path):
+        next(rows)
+    return rows
+
+
+def _first_line(path: Path) -> str:
+    """Of the code only a mark matters for that."""
     code = "utf-16" if _first_bytes(path)[:2] in WIDE else "utf-8-sig"
     with path.open(encoding=code, errors="replace") as file:
-        first = file.readline()
-    return next((mark for mark in (",", "\t", ";") if mark in first), ",")
+        return file.readline().rstrip("\n")
 
 
 def check_no_spreadsheet(path: Path) -> None:

@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from labelsieve.data.conflicts import copies_among
 from labelsieve.engine import Method, Plan, Store, VectorStore, stage_pictures, train
 from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
 from labelsieve.engine.augment import check_augment, mirror_test, unmirrored
@@ -70,7 +71,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Afterwards: networks_ (in inference mode), history_, method_, augment_ (what was done to pictures), and where the
     method asked for a selection also
-    selected_, candidate_, removed_ (one a sample), suspicion_, noise_ratio_, transition_matrix_.
+    selected_, candidate_, removed_ (one a sample), suspicion_, noise_ratio_, transition_matrix_, noise_known_ (False
+    where these two say nothing).
     """
 
     def __init__(
@@ -129,7 +131,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         needs_ratio = method.needs() == "ratio" and self.noise_ratio is None
         if needs_sets or needs_ratio:
             rounds = self.selection_epochs or max(10, epochs // 2)
-            selection = self._select(store, factory, given, classes, batch_size, rounds, seed)
+            copies = copies_among(X, given)
+            selection = self._select(store, factory, given, classes, batch_size, rounds, seed, copies)
             self._keep(selection)
             if needs_sets:
                 chosen, candidates = training_sets(selection.selected, selection.candidate, given)
@@ -241,7 +244,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(told, WeakTrainingWarning, stacklevel=3)
 
     def _select(
-        self, store: Store, factory: Any, given: IntArray, classes: int, batch_size: int, epochs: int, seed: int
+        self,
+        store: Store,
+        factory: Any,
+        given: IntArray,
+        classes: int,
+        batch_size: int,
+        epochs: int,
+        seed: int,
+        groups: IntArray | None,
     ) -> Selection:
         from labelsieve.selection.drive import drive
         from labelsieve.selection.incv import incv_steps
@@ -251,7 +262,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             store, factory, classes=classes, schedule=schedule, batch_size=batch_size, together=True
         )
         settings = selection_settings(self)
-        return drive(incv_steps(given, classes, settings=settings, seed=seed, names=list(self.classes_)), trainer)
+        names = list(self.classes_)
+        return drive(incv_steps(given, classes, settings=settings, seed=seed, names=names, groups=groups), trainer)
 
     def _keep(self, selection: Selection) -> None:
         self.selected_: BoolArray = selection.selected
@@ -259,6 +271,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.removed_: BoolArray = selection.removed
         self.suspicion_ = selection.suspicion
         self.noise_ratio_ = selection.noise_ratio
+        self.noise_known_ = selection.noise_known
         self.transition_matrix_ = selection.transition_matrix
 
 

@@ -169,7 +169,7 @@ def _again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> s
     settings = record.get("settings") or {}
     is_table = source.lower().endswith(TABLES)
     words = ["cleaned.csv"] if is_table else [source, "--labels", "cleaned.csv"]
-    usual = {"label_column": "label", "text_column": "text", "id_column": "id"}
+    usual = {"label_column": "label", "text_column": "text", "id_column": "id", "group_column": ""}
     for name, default in usual.items():
         if settings.get(name) not in (None, "", default):
             words += [f"--{name.replace('_', '-')}", str(settings[name])]

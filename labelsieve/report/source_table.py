@@ -13,7 +13,8 @@ import numpy as np
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import id_texts
 from labelsieve.data.source import is_path
-from labelsieve.data.textfile import Code, code_of, delimiter_of
+from labelsieve.data.table import in_any_case
+from labelsieve.data.textfile import Code, code_of, csv_rows, declaration_of, delimiter_of
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
 from labelsieve.runfolder import RunFolder
@@ -34,7 +35,10 @@ def find_source(run: RunFolder, source: str) -> Path | None:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A source's table with every cell as it was written, and which column is what."""
+    """A source's table with every cell as it was written, and which column is what.
+
+    The names of its columns have no blanks at their ends, as a run reads them; `written` has them.
+    """
 
     path: Path
     table: Any  # pyarrow; strings where the file is CSV
@@ -42,6 +46,7 @@ class SourceTable:
     root: Path
     text: str = "text"
     id: str = "id"
+    written: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path, settings: dict[str, Any], *, typed: bool = False) -> SourceTable:
@@ -50,21 +55,31 @@ class SourceTable:
         import pyarrow.csv as pc
         import pyarrow.parquet as pq
 
-        root = settings.get("root")
-        label = str(settings.get("label_column") or "label")
-        named = {"text": str(settings.get("text_column") or "text"), "id": str(settings.get("id_column") or "id")}
+        root = Path(settings["root"]) if settings.get("root") else path.parent
+        label, text, id = (str(settings.get(f"{name}_column") or name).strip() for name in ("label", "text", "id"))
+
+        def made(table: Any) -> SourceTable:
+            names = [name.strip() for name in table.column_names]
+            names = names if len(set(names)) == len(names) else table.column_names
+            called = in_any_case(label, names)
+            return cls(path, table.rename_columns(names), called, root, text, id, tuple(table.column_names))
+
         if path.suffix.lower() in (".parquet", ".pq"):
             try:
-                return cls(path, pq.read_table(path), label, Path(root) if root else path.parent, **named)
+                return made(pq.read_table(path))
             except (pa.ArrowInvalid, OSError) as problem:
                 raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
         code, delimiter = code_of(path), delimiter_of(path)
         parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
-            names = ("id", "path", "text", "true", label, *named.values()) if typed else _header(path, code, delimiter)
+            names = _header(path, code)
+            if typed:
+                bare = [name.strip() for name in names]
+                texts = {"id", "path", "text", "true", in_any_case(label, bare), text, id}
+                names = [name for name in names if name.strip() in texts]
             table = pc.read_csv(
                 path,
-                read_options=pc.ReadOptions(encoding=code.arrow),
+                read_options=pc.ReadOptions(encoding=code.arrow, skip_rows=1 if declaration_of(path) else 0),
                 parse_options=parse,
                 convert_options=pc.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
@@ -72,7 +87,7 @@ class SourceTable:
             )
         except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error) as problem:
             raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        return cls(path, table, label, Path(root) if root else path.parent, **named)
+        return made(table)
 
     @property
     def names(self) -> list[str]:
@@ -114,6 +129,6 @@ def places(ids: Any, among: Any) -> IntArray:
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _header(path: Path, code: Code, delimiter: str) -> list[str]:
+def _header(path: Path, code: Code) -> list[str]:
     with code.open(path) as file:
-        return next(csv.reader(file, delimiter=delimiter), [])
+        return list(next(csv_rows(path, file), []))

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.data.labels import means
 from labelsieve.data.source import BUILT_IN, TABLES, files_of, is_path
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
@@ -208,8 +209,9 @@ def _difference(table: SourceTable, columns: Columns, record: dict[str, Any]) ->
     settings = record.get("settings") or {}
     if not settings.get("labels") and table.label in table.names:
         cells = table.table.column(table.label).take(at).to_pylist()
-        now = np.array([str(cell).strip() for cell in cells], dtype=object)
         before = np.array([*columns.classes, ""], dtype=object)[columns.label]
+        texts = zip((str(cell).strip() for cell in cells), before.tolist(), strict=True)
+        now = np.array([label if means(text, label) else text for text, label in texts], dtype=object)
         other = np.flatnonzero(now != before)
         if len(other):
             first = int(other[0])

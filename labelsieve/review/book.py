@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelsieve.decisions import Decision, csv_line, one_line, own_form, read_lines
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_writer, lines_of
+from labelsieve.files import atomic_writer, is_wide, lines_of
 from labelsieve.report.columns import Columns
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import BoolArray, IntArray
@@ -179,6 +179,8 @@ class Book:
         labelled = made.state in (KEEP, RELABEL)
         if not UNDECIDED <= made.state <= DROP or (labelled != (0 <= made.label < len(self.columns.classes))):
             raise InputError("this is not a decision")
+        if made.state == KEEP and made.label != self.columns.label[row]:
+            raise InputError("keep stands for the given label")
 
     def _window(self, window: str) -> Window:
         if window not in self.windows and len(self.windows) >= 64:
@@ -187,6 +189,8 @@ class Book:
 
     def _read(self) -> None:
         """Take up decisions.csv where it was left, with what can be undone."""
+        if is_wide(self.run / "decisions.csv"):  # nothing may be added to it, so nobody may begin
+            raise InputError(f"{self.run / 'decisions.csv'} is in UTF-16: save it as UTF-8")
         written, half = self.run.decision_lines()
         self._foreign = own_form(written) != written or len(written) > len(lines_of(self.run / "decisions.csv"))
         lines = read_lines(written)
@@ -229,10 +233,13 @@ class Book:
         state = DECISIONS.index(line.decision)
         if state not in (KEEP, RELABEL):
             return Made(state, -1)
-        label = code.get(line.label, code.get(line.label.strip(), -1))
+        label, given = code.get(line.label, code.get(line.label.strip(), -1)), int(self.columns.label[row])
         if state == RELABEL and label < 0:
             return f"the run has no class {line.label!r}"
-        return Made(state, label if label >= 0 else int(self.columns.label[row]))
+        if state == KEEP and line.label.strip() and label != given:  # which of the two was meant only they know
+            kept = self.columns.name(given)
+            return f"keep stands for the given label, {kept!r}, and not for {line.label!r}: write relabel, or no label"
+        return Made(state, label if state == RELABEL else given)
 
 
 def latest(run: RunFolder, columns: Columns) -> tuple[NDArray[np.int8], NDArray[np.int32], list[Decision | None]]:

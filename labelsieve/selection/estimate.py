@@ -37,23 +37,28 @@ HARDLY, SELDOM = 10, 4  # labels of a class for each time it is predicted
 SMALL_SHARE = 0.1  # of all labels: a class whose labels one can leave unjudged and still speak of the rest
 RANDOM, WEAK = "not distinguishable from random", "the classifier is weak"  # then the numbers say nothing
 WIDE_INTERVAL = 0.05  # half the width of the interval above which the number alone says too little
+WORTH_SAYING = 0.01  # of all labels: so many that were not judged change what is said of the rest
 
 
 @dataclass(frozen=True)
 class NoiseEstimate:
     """What the noise looks like, how sure that is, and where the number came from."""
 
-    ratio: float
-    low: float  # 95 % bootstrap interval of `ratio`
+    ratio: float  # of all labels
+    low: float  # 95 % bootstrap interval of `judged_ratio`; of the labels not judged none may be wrong, or all
     high: float
     transition: FloatArray  # T-hat, rows sum to 1
     prior: FloatArray  # share of each true class
-    upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together; `high` if that is more
+    upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together; `high` if that is more. As
+    # with `high`, every label that was not judged counts as wrong
     concentration: float  # 1/(c-1) symmetric ... 1 pair
     uneven: bool  # mistakes prefer some classes, by more than chance
     counts: FloatArray  # labels that were counted for each row of T-hat
     method: str
     trust: str  # one plain sentence
+    judged_ratio: float  # of the labels that were judged: what `transition` says
+    unjudged: float = 0.0  # share of all labels that were not, for classes that are hardly ever predicted
+    unjudged_ratio: float = float("nan")  # how much of these `ratio` takes for wrong; nan where all were judged
 
     @property
     def known(self) -> bool:
@@ -63,7 +68,9 @@ class NoiseEstimate:
     def summary(self) -> dict[str, Any]:
         """Everything but the arrays, for the history."""
         kept = {key: value for key, value in asdict(self).items() if not isinstance(value, np.ndarray)}
-        return kept | {"counted": int(self.counts.sum())}
+        if not self.unjudged:
+            del kept["unjudged_ratio"]  # JSON has no NaN
+        return kept | {"counted": int(self.counts.sum()), "known": self.known}
 
 
 def says_something(trust: str) -> bool:
@@ -122,8 +129,9 @@ def remove_ratio(noise_ratio: float, h: float, classes: int) -> float:
 def bootstrap_interval(counts: FloatArray, prior: FloatArray, seed: int) -> tuple[float, float]:
     """95 % interval of eps when each row's counted labels are drawn again."""
     rng = np.random.default_rng([seed, 0xB007])
-    total = counts.sum(axis=1).astype(np.int64)
-    right = np.where(total > 0, np.diagonal(counts) / np.maximum(total, 1), 1.0)
+    counted = counts.sum(axis=1)  # no whole number where copies count less
+    total = np.ceil(counted).astype(np.int64)
+    right = np.where(counted > 0, np.minimum(np.diagonal(counts) / np.maximum(counted, 1e-300), 1.0), 1.0)
     kept = rng.binomial(total, right, size=(BOOTSTRAP_DRAWS, len(counts))) / np.maximum(total, 1)
     draws = 1 - np.where(total > 0, kept, 1.0) @ prior
     return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))
@@ -161,6 +169,35 @@ def without_unknown_classes(
         return list(scores), list(given)
     picked = [s.take(np.flatnonzero(part)) for s, part in zip(scores, known, strict=True)]
     return picked, [y[part] for y, part in zip(given, known, strict=True)]
+
+
+def wrong_of_unjudged(given: IntArray, judged: IntArray, ratio: float, classes: int, *, even: bool) -> float:
+    """How much of the labels left out is likely wrong: `given` are all labels, `judged` those that were.
+
+    Nobody can see it, but a rare class gets as many wrong labels as any other where mistakes are spread evenly, and has
+    fewer right ones: n ratio / (c - 1) of each judged class, as they get from each other. Where mistakes prefer some
+    classes, or too few were judged to tell, these labels are taken for as wrong as the others.
+    """
+    labelled, known = (np.bincount(codes, minlength=classes) for codes in (given, judged))
+    left_out, found = labelled - known, int(np.sum(known > 0))
+    if not even or found < 3:
+        return ratio
+    arrives = len(judged) * ratio / (found - 1)
+    # Labels of judged classes are among them where a class that is hardly ever predicted was, for once.
+    wrong = np.where(known > 0, ratio * left_out, np.minimum(left_out, arrives))
+    return float(wrong.sum() / left_out.sum())
+
+
+def about_unjudged(trust: str, share: float, wrong: float) -> str:
+    """The sentence on the judged labels, with what it does not speak of; nobody calls a guess trustworthy."""
+    if share < WORTH_SAYING or not says_something(trust):
+        return trust
+    told = (
+        f"{percent(share)} of the labels, of classes that the classifier does not know, were not judged: the ratio"
+        f" takes {percent(wrong)} of them for wrong, the interval none to all"
+    )
+    start, _, rest = trust.partition(": ")
+    return f"fair: {told}; of the others {rest}" if start == "trustworthy" else f"{trust}; {told}"
 
 
 def percent(share: float) -> str:
@@ -226,10 +263,17 @@ def estimate_from_scores(
     method: str,
     held_out: Sequence[Scores] | None = None,
     names: Sequence[Any] | None = None,
+    distinct: float = 1.0,
 ) -> NoiseEstimate:
-    """The estimate from scores of both halves, whoever made them; `held_out` tells whether there is anything to it."""
+    """The estimate from scores of both halves, whoever made them; `held_out` tells whether there is anything to it.
+
+    `distinct` is the share of samples that are not another's copy (or of its group): these say nothing twice, so that
+    as many fewer were counted when it comes to chance.
+    """
     told = None if held_out is None else _joint(held_out, given, classes)
+    labels = np.concatenate(given)
     scores, given = without_unknown_classes(scores, given, classes)
+    judged = np.concatenate(given)
     counts = sum(
         (confident_counts(s, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
     )
@@ -237,29 +281,31 @@ def estimate_from_scores(
     prior = joint.sum(axis=1) / joint.sum()
     transition = transition_from_counts(counts, prior, joint.sum(axis=0) / joint.sum())
     ratio = float(np.clip(prior @ (1 - np.diagonal(transition)), 0, 1))  # sums of shares may round to more than 1
-    low, high = bootstrap_interval(counts, prior, seed)
+    by_itself = distinct * counts
+    low, high = bootstrap_interval(by_itself, prior, seed)
     low, high = min(low, ratio), max(high, ratio)
     upper = max(high, 1 - float(np.trace(joint) / joint.sum()))  # few counted labels may say more than all
+    prefers, unjudged, wrong, all_of_them = uneven(by_itself), 1 - len(judged) / len(labels), float("nan"), ratio
+    if unjudged:
+        wrong = wrong_of_unjudged(labels, judged, ratio, classes, even=not prefers)
+        all_of_them = (1 - unjudged) * ratio + unjudged * wrong
+        low, high, upper = (1 - unjudged) * low, *((1 - unjudged) * most + unjudged for most in (high, upper))
+    trust = trust_sentence(by_itself, joint, prior, ratio, told, most=upper, names=names)
     return NoiseEstimate(
-        ratio=ratio,
+        ratio=all_of_them,
         low=low,
         high=high,
         transition=transition,
         prior=prior,
         upper_bound=upper,
         concentration=concentration(transition, prior),
-        uneven=uneven(counts),
+        uneven=prefers,
         counts=counts.sum(axis=1),
         method=method,
-        trust=trust_sentence(
-            counts,
-            joint,
-            prior,
-            ratio,
-            told,
-            most=upper,
-            names=names,
-        ),
+        trust=about_unjudged(trust, unjudged, wrong),
+        judged_ratio=ratio,
+        unjudged=unjudged,
+        unjudged_ratio=wrong,
     )
 
 
@@ -285,6 +331,7 @@ def cross_fitted_steps(
     own_folds: int = 0,
     held_out: Sequence[Scores] | None = None,
     names: Sequence[Any] | None = None,
+    groups: IntArray | None = None,
 ) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
     """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
 
@@ -299,6 +346,7 @@ def cross_fitted_steps(
         agrees[half] = s.predicted == labels[half]
     splits = (halves, *more)
     given = [labels[half] for half in halves]
+    distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
 
     def jobs_of(masks: Sequence[BoolArray], suffix: str = "") -> list[Job]:
         """One g a half, on what is selected of the other; none where some would know one class only."""
@@ -317,8 +365,9 @@ def cross_fitted_steps(
     jobs = jobs_of([agrees] * len(splits))
     if not jobs:
         method = "confident counting without cross-fitting: too few samples were selected"
-        return estimate_from_scores(scores, given, classes, seed=seed, method=method, names=names), None
-    inner = fold_jobs(labels, splits, folds=own_folds, seeds=job_seeds, name=name, keep_best=keep_best)
+        found = estimate_from_scores(scores, given, classes, seed=seed, method=method, names=names, distinct=distinct)
+        return found, None
+    inner = fold_jobs(labels, splits, folds=own_folds, seeds=job_seeds, name=name, keep_best=keep_best, groups=groups)
     answers = yield [*jobs, *inner]
     counting = both = over_first_split(splits, answers[: len(jobs)], labels, classes)
     if inner and (own := jobs_of(agreeing(labels, inner, answers[len(jobs) :], len(splits)), "-own")):
@@ -331,5 +380,6 @@ def cross_fitted_steps(
         method="cross-fitted confident counting",
         held_out=scores if held_out is None else held_out,
         names=names,
+        distinct=distinct,
     )
     return estimate, both

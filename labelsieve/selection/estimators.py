@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from labelsieve.checks import whole
+from labelsieve.data.conflicts import copies_among
 from labelsieve.errors import InputError
 from labelsieve.execute.local import check_executor
 from labelsieve.execute.losses import check_loss, method_of
@@ -30,7 +31,7 @@ from labelsieve.selection.defaults import (
 )
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps, rare_classes
-from labelsieve.selection.inputs import check_samples, encode_labels
+from labelsieve.selection.inputs import check_samples, encode_labels, group_codes
 from labelsieve.selection.ncv import ncv_settings
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Trainer
@@ -68,6 +69,8 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     ----------
     selected_, candidate_, removed_ : bool, one a sample: disjoint, together everything.
     noise_ratio_, transition_matrix_ : share of wrong labels; T[i, j] = P(given label j | true class i).
+    noise_known_ : bool; False where the labels cannot be told from random ones or the classifier misses whole classes:
+        the two above and what is expected of the selected then say nothing, and `notes_[0]` says why.
     predicted_, probability_, loss_ : held-out prediction, probability of the given label, its cross-entropy.
     suspicion_ : 0..1, the probability that the label is wrong; sorting by it ranks the suspects.
     suggested_ : the predicted label where the given one is doubted, else the given one: it differs for the suspects.
@@ -108,8 +111,12 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         self.loss = loss
         self.repeats = repeats
 
-    def fit(self, X: Any, y: Any) -> INCV:
-        """Select the clean labels of `y`."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> INCV:
+        """Select the clean labels of `y`.
+
+        `groups`: one value a sample; samples of one group (a patient, a film) are never on both sides of a split. None
+        keeps exact copies together, which would confirm each other's labels.
+        """
         settings = INCVSettings(
             n_iterations=self.n_iterations,
             remove_ratio=self.remove_ratio,
@@ -118,10 +125,10 @@ class INCV(BaseEstimator):  # type: ignore[misc]
             repeats=self.repeats,
             protocol=self.protocol,  # type: ignore[arg-type]
         )
-        self._select(X, y, settings, "incv")
+        self._select(X, y, settings, "incv", groups)
         return self
 
-    def _select(self, X: Any, y: Any, settings: INCVSettings, name: str) -> None:
+    def _select(self, X: Any, y: Any, settings: INCVSettings, name: str, groups: Any) -> None:
         check_executor(self.executor)
         if self.epochs is not None:
             whole("epochs", self.epochs, least=1, otherwise=", or None")
@@ -129,8 +136,11 @@ class INCV(BaseEstimator):  # type: ignore[misc]
             X = check_samples(self, X, y)
         except ValueError as problem:
             raise in_our_words(problem, X) from None
+        if groups is not None and self.protocol == "paper":
+            raise InputError("groups: the paper's protocol has none; choose protocol auto")
         classes, codes = encode_labels(y)
         seed = draw_seed(self.random_state)
+        kept_together = copies_among(X, codes, text=is_text(X)) if groups is None else group_codes(groups, len(codes))
         trainer = self._trainer(X, len(classes))
         if self.protocol == "auto" and getattr(X, "ndim", 2) == 4 and hasattr(trainer, "spare_mirrors"):
             trainer.spare_mirrors(X, codes)
@@ -138,7 +148,9 @@ class INCV(BaseEstimator):  # type: ignore[misc]
             settings = settings.for_fast_network()
         classifiers = isinstance(trainer, SklearnTrainer)
         settings = replace(settings, networks=not classifiers, own_half=classifiers and is_text(X))
-        steps = incv_steps(codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist())
+        steps = incv_steps(
+            codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist(), groups=kept_together
+        )
         selection = drive(steps, trainer)
         rare = classes[list(rare_classes(selection))].tolist()
         if rare:
@@ -152,6 +164,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         self.candidate_ = selection.candidate
         self.removed_ = selection.removed
         self.noise_ratio_ = selection.noise_ratio
+        self.noise_known_ = selection.noise_known
         self.transition_matrix_ = selection.transition_matrix
         self.predicted_: NDArray[Any] = classes[selection.predicted]
         self.suggested_: NDArray[Any] = classes[np.where(selection.doubted(codes), selection.predicted, codes)]
@@ -234,15 +247,15 @@ class NCV(INCV):
             repeats=repeats,
         )
 
-    def fit(self, X: Any, y: Any) -> NCV:
-        """Select the clean labels of `y`."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> NCV:
+        """Select the clean labels of `y`; `groups` as in INCV."""
         settings = INCVSettings(
             pattern=self.pattern,
             checkpoint=self.checkpoint,
             repeats=self.repeats,
             protocol=self.protocol,  # type: ignore[arg-type]
         )
-        self._select(X, y, ncv_settings(settings), "ncv")
+        self._select(X, y, ncv_settings(settings), "ncv", groups)
         return self
 
 

@@ -40,6 +40,7 @@ from labelsieve.selection.own_half import FOLDS
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
 from labelsieve.selection.shared_rows import rows_to_one
+from labelsieve.selection.splits import halves
 from labelsieve.selection.state import NOT_JUDGED, INCVState
 from labelsieve.selection.unmix import better_unmixed, can_unmix, counted_again, expected_accuracy, label_right, unmixed
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
@@ -48,18 +49,6 @@ Steps = Generator[list[Job], list[Scores], JudgedSelection]
 # Protocol "auto" stops when an iteration selected less than this share of all samples.
 WORTH_AN_ITERATION = 0.005
 NAMED = 5  # classes in a note that is about many
-
-
-def halves(
-    candidates: IntArray, labels: IntArray, rng: np.random.Generator, *, even: bool
-) -> tuple[IntArray, IntArray]:
-    """Two random halves; `even` shares out each given class, so that a class of two samples is in both."""
-    order = rng.permutation(candidates)
-    if even:
-        order = order[np.argsort(labels[order], kind="stable")]
-        return np.sort(order[0::2]), np.sort(order[1::2])
-    middle = (len(order) + 1) // 2
-    return np.sort(order[:middle]), np.sort(order[middle:])
 
 
 def together(chosen: IntArray, half: IntArray) -> IntArray:
@@ -83,11 +72,13 @@ def incv_steps(
     on_iteration: Callable[[INCVState], None] | None = None,
     name: str = "incv",
     names: Sequence[Any] | None = None,
+    groups: IntArray | None = None,
 ) -> Steps:
     """Select clean labels: yields lists of jobs, wants their scores, returns the Selection.
 
     `state` takes up a stopped run after its last iteration; `on_iteration` is handed the state after each.
     `name` starts every job's name; `names` are the users' own names of the classes, for the notes.
+    `groups`: one code a sample; samples with the same one are never on both sides (protocol "paper" has none).
     """
     settings = settings or INCVSettings()
     given = check_labels(labels, classes)
@@ -101,7 +92,7 @@ def incv_steps(
             f" {len(given)} of {classes}; start the selection anew"
         )
     while state.done < settings.n_iterations and not state.stopped:
-        state = yield from iteration(state, given, classes, settings, seed, name, names)
+        state = yield from iteration(state, given, classes, settings, seed, name, names, groups)
         if on_iteration is not None:
             on_iteration(state)
     return finish(state, classes, settings)
@@ -115,6 +106,7 @@ def iteration(
     seed: int,
     name: str,
     names: Sequence[Any] | None,
+    groups: IntArray | None,
 ) -> Generator[list[Job], list[Scores], INCVState]:
     """Lines 3 to 13 of algorithm 2."""
     k, paper, candidates = state.done + 1, settings.protocol == "paper", state.candidates
@@ -123,7 +115,7 @@ def iteration(
         return replace(state, stopped=True, notes=(*state.notes, note))
 
     keep_best = k <= state.best_until
-    splits, jobs = splits_and_jobs(state, given, settings, seed, name, keep_best)
+    splits, jobs = splits_and_jobs(state, given, settings, seed, name, keep_best, groups)
     answers = yield jobs
     check_answers(jobs, answers)
     scored, looks = splits[0], over_first_split(splits, answers, given, classes)
@@ -140,7 +132,7 @@ def iteration(
     elif k == 1:
         seeds = split_seeds(seed, k, (3, 4), settings.repeats)
         state, told = yield from measured(
-            state, given, classes, splits, looks, settings, seed, seeds, name, keep_best, names
+            state, given, classes, splits, looks, settings, seed, seeds, name, keep_best, names, groups
         )
         history |= told
     else:
@@ -166,7 +158,13 @@ def iteration(
 
 
 def splits_and_jobs(
-    state: INCVState, given: IntArray, settings: INCVSettings, seed: int, name: str, keep_best: bool
+    state: INCVState,
+    given: IntArray,
+    settings: INCVSettings,
+    seed: int,
+    name: str,
+    keep_best: bool,
+    groups: IntArray | None,
 ) -> tuple[list[Split], list[Job]]:
     """The held-out halves of every split, and the trainings that are asked about them."""
     k, paper, chosen = state.done + 1, settings.protocol == "paper", state.selected
@@ -175,7 +173,7 @@ def splits_and_jobs(
     splits, jobs = [], []
     for s in range(settings.repeats):
         rng = np.random.default_rng([seed, k, 0, s] if s else [seed, k])
-        first, second = halves(state.candidates, given, rng, even=not paper)
+        first, second = halves(state.candidates, given, rng, even=not paper, groups=groups)
         suffix = f"-split{1 + s}" if s else ""
         splits.append((second, first))
         jobs += [
@@ -197,6 +195,7 @@ def measured(
     name: str,
     keep_best: bool,
     names: Sequence[Any] | None,
+    groups: IntArray | None,
 ) -> Generator[list[Job], list[Scores], tuple[INCVState, dict[str, Any]]]:
     """Iteration 1 of protocol "auto": the noise, what follows from it, and who selects."""
     scored = splits[0]
@@ -211,6 +210,7 @@ def measured(
         estimate, again = yield from cross_fitted_steps(
             given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
             keep_best=keep_best, more=splits[1:], own_folds=FOLDS if settings.own_half else 0, names=names,
+            groups=groups,
         )  # fmt: skip
     answers, unmixes = better_unmixed(looks, labels, estimate)
     told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}
@@ -351,7 +351,7 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
     h = estimate.concentration
     if settings.pattern != "auto":
         h = 1.0 if settings.asymmetric else 1 / (classes - 1)
-    r = remove_ratio(eps, h, classes)
+    r = remove_ratio(estimate.judged_ratio, h, classes)  # labels that were not judged are not removed either
     source = f"from the noise ratio and concentration {h:.2f}"
     if estimate.trust.startswith(RANDOM):
         r, source = 0.0, "because nothing tells a wrong label"

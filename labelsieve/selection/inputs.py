@@ -41,6 +41,21 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
     return classes, codes.astype(np.int64)
 
 
+def group_codes(groups: Any, samples: int) -> IntArray:
+    """One code a sample, the same for members of one group."""
+    names = np.asarray(groups)
+    if names.shape != (samples,):
+        raise InputError(f"groups: expected one value a sample, {samples:,} of them, got {names.shape}")
+    missing = is_missing(names)
+    if missing.any():
+        where = np.flatnonzero(missing)
+        raise InputError(f"groups: {len(where):,} are missing, the first at sample {where[0]}; give each a value")
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names.tolist()))}
+    if len(codes) < 2:
+        raise InputError("groups: all samples are of one group; two or more are needed")
+    return np.array([codes[name] for name in names.tolist()], dtype=np.int64)
+
+
 def check_lengths(X: Any, y: Any) -> None:
     """As many labels as samples; that there are none is told where labels are read."""
     from sklearn.utils.validation import check_consistent_length

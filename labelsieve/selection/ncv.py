@@ -14,6 +14,7 @@ from typing import Any
 from labelsieve.selection.incv import Steps, incv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
+from labelsieve.types import IntArray
 
 
 def ncv_settings(settings: INCVSettings | None = None) -> INCVSettings:
@@ -31,6 +32,7 @@ def ncv_steps(
     on_iteration: Callable[[INCVState], None] | None = None,
     name: str = "ncv",
     names: Sequence[Any] | None = None,
+    groups: IntArray | None = None,
 ) -> Steps:
     """Select clean labels in one round; the arguments are those of `incv_steps`."""
     return incv_steps(
@@ -42,4 +44,5 @@ def ncv_steps(
         on_iteration=on_iteration,
         name=name,
         names=names,
+        groups=groups,
     )

@@ -46,6 +46,16 @@ def expected_recall(precision: float, state: INCVState) -> float:
     return min(1.0, precision * len(state.selected) / clean) if clean > 0 else 0.0
 
 
+def unjudged_suspicion(state: INCVState) -> float:
+    """Of the labels that were not judged: how much of them the noise ratio takes for wrong, or as wrong as any.
+
+    No more than 1/2 unless most labels are wrong: that is a guess about a class, and nothing was found in a label.
+    """
+    estimate = state.history[0].get("estimate", {}) if state.history else {}
+    wrong = estimate.get("unjudged_ratio", state.noise_ratio)
+    return float(min(wrong, max(0.5, state.noise_ratio)))
+
+
 def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSelection:
     """The Selection of a state."""
     precision = expected_precision(state, classes, settings)
@@ -53,7 +63,7 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
     suspicion = state.suspicion
     if judged:
         suspicion = calibrated_suspicion(state.suspicion, state.wrong, both=can_invert(state.transition))
-        suspicion = np.where(state.unjudged, state.noise_ratio, suspicion)  # as wrong as any, and nothing to suggest
+        suspicion = np.where(state.unjudged, unjudged_suspicion(state), suspicion)  # and nothing to suggest
     # Selected is a sample exactly where predicted and given label are the same.
     suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.share)
     return JudgedSelection(

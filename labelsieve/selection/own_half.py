@@ -14,20 +14,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from labelsieve.selection.repeats import Split
+from labelsieve.selection.splits import shared_out
 from labelsieve.types import BoolArray, IntArray, Job, Scores
 
 FOLDS = 3
 
 
-def folds_of(half: IntArray, labels: IntArray, folds: int, rng: np.random.Generator) -> list[IntArray]:
-    """Random parts of a half, each with its share of every given class."""
-    order = rng.permutation(half)
-    order = order[np.argsort(labels[order], kind="stable")]
-    return [np.sort(order[k::folds]) for k in range(folds)]
-
-
 def fold_jobs(
-    labels: IntArray, splits: Sequence[Split], *, folds: int, seeds: Sequence[int], name: str, keep_best: bool
+    labels: IntArray,
+    splits: Sequence[Split],
+    *,
+    folds: int,
+    seeds: Sequence[int],
+    name: str,
+    keep_best: bool,
+    groups: IntArray | None = None,
 ) -> list[Job]:
     """Trainings on a half less a fold, asked about the fold; `seeds` are two a split, one a half. None where a half is
     too small for folds."""
@@ -37,7 +38,8 @@ def fold_jobs(
     for s, split in enumerate(splits):
         for k, half in enumerate(split):
             seed = seeds[2 * s + k]
-            for j, fold in enumerate(folds_of(half, labels, folds, np.random.default_rng([seed, 0xF01D]))):
+            rng = np.random.default_rng([seed, 0xF01D])
+            for j, fold in enumerate(shared_out(half, labels, folds, rng, groups)):
                 called = f"{name}-estimate-half{1 + k}-fold{1 + j}" + (f"-split{1 + s}" if s else "")
                 rest = np.setdiff1d(half, fold, assume_unique=True)
                 jobs.append(Job(called, labels, rest, fold, (seed + 1 + j) % 2**32, keep_best))

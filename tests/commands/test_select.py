@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -218,7 +219,7 @@ def test_every_setting_is_on_record(
         "method": "incv", "iterations": 1, "epochs": epochs, "loss": loss, "model": model, "repeats": 1, "seed": 0,
         "remove_ratio": "auto", "protocol": "auto", "pattern": "auto", "size": None, "label_column": "label",
         "text_column": None, "id_column": "id", "labels": None, "root": None, "predictions": None,
-        "ignore_columns": None,
+        "ignore_columns": None, "group_column": None,
     }  # fmt: skip
     assert stage["where"] == {"device": "cpu", "executor": "local", "workers": 1}
     # Where it runs is not what a run is known by.
@@ -281,7 +282,7 @@ def test_repeats_are_counted_recorded_and_checked(here: Path, capsys: pytest.Cap
     assert run("select t.csv --out run --model neighbours --iterations 2".split()) == 2
     assert "repeats was 3, now 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 0".split()) == 2
-    assert "repeats is 0: choose a whole number of at least 1" in capsys.readouterr().err
+    assert "--repeats is 0: choose a whole number of at least 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 2 --protocol paper".split()) == 2
     assert "one split an iteration" in capsys.readouterr().err
 
@@ -308,6 +309,20 @@ def test_a_ratio_that_is_not_known_is_not_told(here: Path, capsys: pytest.Captur
     assert run("select t.npz --out r".split()) == 0
     said = capsys.readouterr().out
     assert "noise ratio not known; not distinguishable from random" in said and "95 % interval" not in said
+    assert json.loads((here / "r" / "summary.json").read_text())["noise_known"] is False
+    blobs(here / "t.csv")
+    assert answer(capsys, "select t.csv --out k --iterations 1")["noise_known"] is True
+
+
+def test_what_to_do_next_can_be_copied(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blobs(here / "t.csv")
+    assert run(["select", "t.csv", "--out", "my runs/it's", "--iterations", "1"]) == 0
+    told = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next: "))
+    first, *_ = told.removeprefix("next: ").split(", ")
+    assert (
+        shlex.split(first) == ["labelsieve", "report", "my runs/it's"] and told.count(shlex.quote("my runs/it's")) == 3
+    )
+    assert run(shlex.split(first)[1:]) == 0
 
 
 def test_what_was_said_of_the_source_is_said_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,3 +350,38 @@ def test_a_text_that_was_left_out_is_named_again_where_nothing_was_learnt(
     assert "random" in told.out and "--text-column message" in told.err and "--text-column message" in told.out
     assert run("select t.csv --out texts --text-column message".split()) == 0
     assert "--text-column" not in capsys.readouterr().out
+
+
+def test_groups_of_a_column_are_searched_together(tmp_path, monkeypatch, capsys):
+    """Rows of one patient are nearly alike: in both halves each would confirm the other's label."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    true = np.arange(240) % 3
+    given = np.where(rng.random(240) < 0.2, (true + rng.integers(1, 3, 240)) % 3, true)
+    patient = np.repeat(np.arange(240), 4)
+    x = (rng.normal(size=(240, 4)) + 4 * np.eye(3, 4)[true])[patient] + 1e-3 * rng.normal(size=(960, 4))
+    with open("t.csv", "w", newline="") as file:
+        csv.writer(file).writerows(
+            [["a", "b", "c", "d", "patient", "label"]]
+            + [[*row, f"P{i:03d}", f"class{given[i]}"] for i, row in zip(patient, x, strict=True)]
+        )
+    assert run("select t.csv --out run --group-column patient --iterations 2 --model forest".split()) == 0
+    said = capsys.readouterr().err
+    assert "240 groups by patient: samples of one are searched together" in said
+    assert "the features are a, b, c, d\n" in said
+    rows = list(csv.DictReader((tmp_path / "run" / "labels.csv").read_text().splitlines()))
+    wrong, flagged = (given != true)[patient], np.array([bool(row["suggested"]) for row in rows])
+    assert flagged[wrong].mean() > 0.85 and wrong[flagged].mean() > 0.8
+    assert run("select t.csv --out run --iterations 2 --model forest".split()) == 2
+    assert "group_column was patient" in capsys.readouterr().err
+    assert run("export run --to cleaned.csv".split()) == 0
+    assert run("report run".split()) == 0
+    assert "--group-column patient" in (tmp_path / "run" / "report.html").read_text()
+    for words, message in (
+        ("t.csv --group-column nobody", "has no column 'nobody' for --group-column"),
+        ("t.csv --group-column patient --protocol paper", "--group-column: the paper's protocol has no groups"),
+        ("digits --group-column patient", "--group-column is for tables"),
+    ):
+        capsys.readouterr()
+        assert run(f"select {words} --out other".split()) == 2
+        assert message in capsys.readouterr().err

@@ -84,13 +84,29 @@ def test_two_columns_of_texts_are_asked_about(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cells",
     [
-        [f"Mr John Smith-{i}" for i in range(60)],  # names are short
         ["it is one of two", "and this is the other"] * 30,  # levels, however long
         [*texts(20), *[""] * 40],  # a remark here and there
     ],
 )
 def test_what_does_not_read_like_text(tmp_path: Path, cells: list[str]) -> None:
     assert load(tmp_path / "t.csv", {"a": cells, "label": labels()})[0].kind == "table"
+
+
+def test_names_are_texts_where_nothing_else_is_there(tmp_path: Path) -> None:
+    names = [f"Mr John Smith-{i}" for i in range(60)]
+    columns = {"full name": names, "colour": ["red", "blue"] * 30, "label": labels()}
+    data, said = load(tmp_path / "t.csv", columns)
+    assert data.kind == "table"
+    assert "column 'full name' is read as a category; if these are texts: --text-column 'full name'\n" in said
+    del columns["colour"]
+    for more in ({}, {"nr": [str(i) for i in range(60)]}, {"code": [f"T{i}" for i in range(60)]}):
+        data, said = load(tmp_path / "t.csv", {**columns, **more})
+        assert data.kind == "text" and data.x.tolist() == names
+        assert "column 'full name' is read as text, there being no other; --text-column names another\n" in said
+    for two in (["Ms Smith"] * 60, [f"Smith-{i}" for i in range(60)]):
+        assert "text:" not in load(tmp_path / "t.csv", {"a": two, "b": ["1", "1"] * 30, "label": labels()})[1]
+    _, said = load(tmp_path / "t.csv", {**columns, "other": [f"Ms Ann-{i}" for i in range(60)]})
+    assert said.count("if these are texts") == 2
 
 
 def test_ids_from_another_column(tmp_path: Path) -> None:

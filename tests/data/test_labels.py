@@ -190,6 +190,35 @@ def test_a_dot_or_an_exponent_makes_a_decimal(tmp_path: Path, second: str) -> No
         load_source(str(path))
 
 
+def test_whole_numbers_may_be_written_as_decimals(tmp_path: Path) -> None:
+    """As pandas writes them as soon as one is missing."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.csv"
+    path.write_text("a,label\n1,10.0\n2,9\n3,\n4,10.00\n5,-1.\n6,0.0\n")
+    data = load_source(str(path))
+    assert data.classes == (-1, 0, 9, 10) and data.y.tolist() == [3, 2, 3, 0, 1]
+    (tmp_path / "labels.csv").write_text("id,label\n0,9.0\n1,10.0\n3,-1.0\n4,0\n5,0.0\n")
+    data = load_source(str(path), labels=read_label_file(tmp_path / "labels.csv"))
+    assert [str(data.classes[code]) for code in data.y] == ["9", "10", "-1", "0", "0"]
+    path.write_text(path.read_text().replace("3,\n", ""))
+    (tmp_path / "labels.csv").write_text("id,label\n0,9.0\n1,10.0\n2,-1.0\n3,0\n4,0.0\n")
+    data = load_source(str(path), labels=read_label_file(tmp_path / "labels.csv"))
+    assert [data.classes[code] for code in data.y] == [9, 10, -1, 0, 0]
+    for labels in ([2.0, 1.0, None], [2.0, 1.0, float("nan")]):
+        table = pa.table({"a": [1, 2, 3], "label": pa.array(labels, pa.float64())})
+        pq.write_table(table, tmp_path / "t.parquet")
+        data = load_source(str(tmp_path / "t.parquet"))
+        assert data.classes == (1, 2) and data.y.tolist() == [1, 0]
+    path.write_text("a,label\n1,1.0\n2,2.0\n3,0.5\n")
+    with pytest.raises(InputError, match=r"line 4: the label 0\.5 is a decimal number"):
+        load_source(str(path))
+    pq.write_table(pa.table({"a": [1, 2], "label": [1.0, float("inf")]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="row 2: the label inf is a decimal number"):
+        load_source(str(tmp_path / "t.parquet"))
+
+
 def test_bytes_are_texts(tmp_path: Path) -> None:
     path = tmp_path / "d.npz"
     names = np.array(["kätzchen".encode(), b"dog ", b"dog"])

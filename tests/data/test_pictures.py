@@ -161,6 +161,26 @@ def test_a_format_of_cameras_is_named_as_one(tmp_path: Path) -> None:
     assert f"1 of 3 files cannot be read: black/IMG_1.HEIC ({reason})\n" in lines.getvalue()
 
 
+def test_pictures_beside_the_class_folders_are_left_out_with_a_word(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    (root / "black" / "notes.txt").write_text("mine")
+    (root / "black" / "empty.png").write_bytes(b"")
+    (root / "licence.txt").write_text("a list, a licence: nobody misses them")
+    picture(root / "one.png")
+    lines = io.StringIO()
+    data = load_source(str(root), progress=Progress(stream=lines))
+    assert "1 picture lies in no class folder and is left out: one.png\n" in lines.getvalue()
+    # The same files are counted everywhere: those in class folders.
+    assert "listing data: 4 files" in lines.getvalue() and "2 of 4 files cannot be read" in lines.getvalue()
+    assert "looking at pictures: 3/3" in lines.getvalue() and "decoding pictures: 3/3" in lines.getvalue()
+    (root / "two.HEIC").write_bytes(b"")
+    data = load_source(str(root), progress=Progress(stream=lines))
+    assert "2 pictures lie in no class folder and are left out, such as one.png\n" in lines.getvalue()
+    assert dict(data.skipped).keys() == {"black/notes.txt", "black/empty.png", "one.png", "two.HEIC"}
+    assert dict(data.skipped)["one.png"] == "in no class folder" and len(data) == 2
+    assert {"one.png", "black/a.png"} < set(load_source(str(root), labelled=False).ids.tolist())  # to be predicted
+
+
 def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
     two_classes(tmp_path)
     (tmp_path / "nothing").mkdir()
@@ -222,3 +242,48 @@ def test_safe_path(tmp_path: Path) -> None:
     assert safe_path(tmp_path, "a/../b") == tmp_path.resolve() / "b"
     for name in ("..", "../x", "/etc/passwd", "a/../../x", "a\0b"):
         assert safe_path(tmp_path, name) is None, name
+
+
+def listed(folder: Path, names: list[str]) -> str:
+    """A table of paths, with two labels in turn."""
+    lines = [f"{name},{('dark', 'light')[i % 2]}" for i, name in enumerate(names)]
+    (folder / "t.csv").write_text("\n".join(["path,label", *lines]) + "\n")
+    return str(folder / "t.csv")
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_files_of_a_table_that_are_not_there_are_left_out(tmp_path: Path, labelled: bool) -> None:
+    two_classes(tmp_path)
+    picture(tmp_path / "black" / "c.png", colour=(9, 9, 9))
+    picture(tmp_path / "white" / "d.png", colour=(250, 250, 250))
+    there = ["black/a.png", "white/b.png", "black/c.png", "white/d.png"]
+    lines = io.StringIO()
+    source = listed(tmp_path, [*there[:2], "black/gone.png", *there[2:]])
+    data = load_source(source, labelled=labelled, progress=Progress(stream=lines))
+    assert data.ids.tolist() == there and data.skipped == (("black/gone.png", "the file is not there"),)
+    assert "1 of 5 files is not there and is left out: line 4: 'black/gone.png'\n" in lines.getvalue()
+    assert [data.classes[code] for code in data.y.tolist()] == ["dark", "light", "light", "dark"]
+    (tmp_path / "black" / "broken.png").write_bytes(b"")
+    source = listed(tmp_path, ["", *there, "black", "black/broken.png", ""])  # a folder, and rows without a path
+    data = load_source(source, labelled=labelled, progress=Progress(stream=lines))
+    assert "3 of 8 files are not there and are left out, the first in line 2: ''\n" in lines.getvalue()
+    assert data.ids.tolist() == there and [skipped.id for skipped in data.skipped] == [
+        "", "black", "", "black/broken.png",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match=r"line 3: '\.\./x\.png' leads outside"):
+        load_source(listed(tmp_path, ["black/gone.png", "../x.png", *there]), labelled=labelled)
+
+
+def test_where_most_files_are_not_there_the_way_to_them_is_asked_for(tmp_path: Path) -> None:
+    two_classes(tmp_path / "data")
+    source = listed(tmp_path, ["data/black/a.png", "black/a.png", "white/b.png"])
+    told = (
+        r"t\.csv, line 3: the file 'black/a\.png' is not there, nor are others, 2 of 3 in all; give --root, the folder"
+    )
+    with pytest.raises(InputError, match=told):
+        load_source(source)
+    with pytest.raises(InputError, match=r"line 2: the file 'data/black/a\.png' is not there; give another --root"):
+        load_source(listed(tmp_path, ["data/black/a.png", "a.png"]), root=tmp_path / "data" / "black")
+    source = listed(tmp_path, ["data\\black\\a.png", "data\\white\\b.png"])
+    with pytest.raises(InputError, match=r"2 of 2 in all; with slashes in the place of its backslashes it would be"):
+        load_source(source, labelled=False)

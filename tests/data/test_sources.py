@@ -210,7 +210,7 @@ def test_true_and_id_are_no_features(tmp_path: Path) -> None:
         ('label,a\n"x\nx",1\ny,2,3\n', "line 4: 3 cells where the first line has 2"),
         ("label,a\nx,1\n,2\n", "line 3: the label is missing"),
         ("label,a\n1,1\n0.5,2\n", "line 3: the label 0.5 is a decimal number"),
-        ("label,a\n1.0,1\n2.0,2\n", r"line 2: the label 1\.0 is a decimal number"),
+        ("label,a\n1.0,1\n2.5,2\n", r"line 3: the label 2\.5 is a decimal number"),
         ("id,label,a\nk,x,1\nj,x,2\nk,y,3\n", r"the id 'k' is there twice \(lines 2 and 4\)"),
         ('id,label,a\nk,x,"1\n"\nj,x,2\n\nk,y,3\n', r"'k' is there twice \(lines 2 and 6\); ids must"),
         (

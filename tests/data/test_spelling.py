@@ -54,3 +54,6 @@ def test_what_is_told_names_a_few_and_counts_the_rest() -> None:
     assert told is not None
     assert "'Worda X' (1) and 'worda x' (9)" in told and "wordf x" not in told and "and 2 more." in told
     assert told.endswith("`labelsieve data classes 'my t.csv'` says how to change that")
+    told = about_spelling(counts, "t.csv", root=None, label_column="Diagnose 2", text_column=None, id_column="id")
+    assert told is not None
+    assert told.endswith("`labelsieve data classes t.csv --label-column 'Diagnose 2'` says how to change that")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import codecs
 import io
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from labelsieve.data import textfile
+from labelsieve.data.columns import Encoding
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.source import load_source
 from labelsieve.data.textfile import Code, code_of, delimiter_of
@@ -122,3 +125,43 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path, suffix: str) -> Non
     for read in (load_source, read_label_file):
         with pytest.raises(InputError, match=rf"t\{suffix} is a spreadsheet, which cannot be read: save it as CSV"):
             read(str(path))
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;"])
+def test_a_first_line_that_names_the_delimiter(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "t.csv"
+    for code in ("utf-8", "utf-16"):
+        path.write_text(f"{first}\na, b;label\n1;x\n2;y\n3;\n4;y\n", encoding=code)
+        data = load_source(str(path))
+        assert data.x.encoding.columns[0].name == "a, b" and data.y.tolist() == [0, 1, 1]
+        assert "line 5" in data.notes[0]
+    path.write_text(f"{first}\na;label\n1;x\n2;y;3\n")
+    with pytest.raises(InputError, match="line 4: 3 cells where the first line has 2"):
+        load_source(str(path))
+    path.write_text(f"{first}\na;a ;label\n1;x;1\n")
+    with pytest.raises(InputError, match="line 2: the column 'a' is there twice"):
+        load_source(str(path))
+    (tmp_path / "labels.csv").write_text(f"{first}\nid; label\n0;p\n1;q\n")
+    assert read_label_file(tmp_path / "labels.csv").labels == {"0": "p", "1": "q"}
+
+
+def test_bars_between_cells(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a|label\n1,5|x\n2,5|y\n")
+    assert np.asarray(load_source(str(path)).x).ravel().tolist() == [1.5, 2.5]
+
+
+def test_names_of_columns_with_blanks_and_in_another_case(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(" a ,b, id ,label \n1,2,p,x\n3,4,q,y\n")
+    data = load_source(str(path))
+    assert [column.name for column in data.x.encoding.columns] == ["a", "b"] and data.ids.tolist() == ["p", "q"]
+    old = Encoding(tuple(replace(column, name=f" {column.name}") for column in data.x.encoding.columns))
+    assert load_source(str(path), labelled=False, encoding=old).x.shape == (2, 2)  # of a model of earlier versions
+    assert load_source(str(path), label_column="label ").y.tolist() == [0, 1]
+    path.write_text("a,LABEL\n1,01\n2,1\n")
+    data = load_source(str(path))
+    assert data.classes == ("01", "1") and "the labels are in column LABEL; --label-column names another" in data.notes
+    path.write_text("a,LABEL,Label,the text\n1,x,y,z\n2,y,x,z\n")
+    with pytest.raises(InputError, match="no column 'label': its columns are a, LABEL, Label, 'the text'; name it"):
+        load_source(str(path))

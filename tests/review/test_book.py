@@ -230,6 +230,27 @@ def test_lines_of_strangers_are_passed_over(book):
         latest(book.run, book.columns)
 
 
+def test_keep_with_another_label_than_the_given_one_is_no_decision(book):
+    (book.run / "decisions.csv").write_text("id,decision,label\na,keep,dog x\ne,keep, cat \n=f,keep,dgo\n")
+    found = again(book)
+    assert standing(found) == [NOTHING, NOTHING, NOTHING, Made(KEEP, CAT), NOTHING]
+    told = "keep stands for the given label, 'cat', and not for 'dog x': write relabel, or no label"
+    assert found.not_understood[0] == f"line 2: {told}" and found.not_understood[1].startswith("line 4: ")
+    with pytest.raises(InputError, match=r"decisions.csv, line 2: keep stands for the given label"):
+        latest(book.run, book.columns)
+    with pytest.raises(InputError, match="keep stands for the given label"):
+        book.decide(0, Made(KEEP, DOG), seen=0, window="w")
+
+
+@pytest.mark.parametrize("code", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_called_so_and_stays_as_it_is(book, code):
+    content = "id,decision,label\r\na,drop,\r\n".encode(code)
+    (book.run / "decisions.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"decisions\.csv is in UTF-16: save it as UTF-8$"):
+        again(book)
+    assert (book.run / "decisions.csv").read_bytes() == content
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from labelsieve import theory
 from labelsieve.selection.estimate import (
+    bootstrap_interval,
     concentration,
     confident_counts,
     cross_fitted_steps,
@@ -13,6 +16,7 @@ from labelsieve.selection.estimate import (
     hardly_predicted,
     pair_counts,
     remove_ratio,
+    wrong_of_unjudged,
 )
 from labelsieve.types import Scores
 
@@ -193,9 +197,68 @@ def test_a_small_class_that_is_never_predicted_spoils_nothing(labels):
     confidence = np.random.default_rng(0).uniform(0.6, 1, len(given))
     found = estimate_from_scores([scores(predicted, confidence)], [given], 4, seed=0, method="test")
     assert hardly_predicted(predicted, given, 4).tolist() == [3]
-    assert found.ratio == pytest.approx(0.1, abs=0.04) and found.upper_bound < 0.18
+    assert found.ratio == pytest.approx(0.1, abs=0.04)
+    left_out = labels / len(given)  # any of these may be wrong; of the others fewer than 18 % are
+    assert found.unjudged == pytest.approx(left_out)
+    assert found.upper_bound < 0.18 * (1 - left_out) + left_out
     assert not found.trust.startswith(("the classifier is weak", "too few"))
     assert found.transition[:3, 3].max() < 0.01
+
+
+def rarely(sizes, eps, seed, unknown):
+    """Labels with evenly spread noise, and a classifier that knows all classes but `unknown`."""
+    rng = np.random.default_rng(seed)
+    truth, c = np.repeat(np.arange(len(sizes)), sizes), len(sizes)
+    given = np.where(rng.random(len(truth)) < eps, (truth + rng.integers(1, c, len(truth))) % c, truth)
+    predicted = np.where(np.isin(truth, unknown), rng.integers(0, c - len(unknown), len(truth)), truth)
+    return truth, given, scores(predicted, rng.uniform(0.6, 1, len(truth)))
+
+
+@pytest.mark.parametrize(("sizes", "unknown"), [((800, 600, 500, 40), [3]), ((900, 600, 400, 40, 40, 40), [3, 4, 5])])
+def test_the_interval_and_what_is_said_hold_for_labels_that_were_not_judged(sizes, unknown):
+    """Of a rare class most labels are wrong: those of the others say too little of all."""
+    inside, off = 0, []
+    for seed in range(20):
+        truth, given, looks = rarely(sizes, 0.15, seed, unknown)
+        found = estimate_from_scores([looks], [given], len(sizes), seed=seed, method="test")
+        left_out = np.isin(given, unknown)
+        assert found.unjudged == pytest.approx(left_out.mean()) and left_out.mean() > 0.03
+        wrong = float(np.mean(given != truth))
+        inside += found.low <= wrong <= found.high
+        off.append(found.ratio - wrong)
+        assert wrong <= found.upper_bound and found.low <= found.judged_ratio * (1 - found.unjudged)
+        assert found.high >= found.judged_ratio * (1 - found.unjudged) + found.unjudged
+        share = (
+            f"{100 * found.unjudged:.0f} % of the labels, of classes that the classifier does not know, were not judged"
+        )
+        assert share in found.trust and not found.trust.startswith("trustworthy")
+        assert found.unjudged_ratio == pytest.approx(np.mean((given != truth)[left_out]), abs=0.35)
+    assert inside >= 19 and abs(np.mean(off)) < 0.02
+
+
+def test_a_few_labels_that_were_not_judged_change_next_to_nothing():
+    _, given, looks = rarely((400, 300, 300, 2), 0.0, 0, [3])
+    found = estimate_from_scores([looks], [given], 4, seed=0, method="test")
+    assert found.trust == "trustworthy: the noise looks the same for all samples of a class"
+    assert found.unjudged == pytest.approx(2 / 1002) and found.high == pytest.approx(2 / 1002) and found.ratio == 0
+
+
+@pytest.mark.parametrize(("even", "known", "share"), [(True, 3, 45 / 60), (False, 3, 0.1), (True, 2, 0.1)])
+def test_labels_not_judged_are_as_wrong_as_evenly_spread_mistakes_make_them_else_as_any(even, known, share):
+    judged = np.arange(900) % known
+    given = np.r_[judged, np.full(60, 3)]
+    assert wrong_of_unjudged(given, judged, 0.1, 4, even=even) == pytest.approx(share)
+    few = np.r_[judged, np.full(5, 3)]
+    assert wrong_of_unjudged(few, judged, 0.1, 4, even=even) == pytest.approx(1.0 if share > 0.5 else 0.1)
+
+
+def test_the_estimate_is_json_and_says_whether_it_is_known():
+    _, given, looks = rarely((400, 300, 300, 2), 0.0, 0, [])
+    found = estimate_from_scores([looks], [given], 4, seed=0, method="test")
+    told = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert told["known"] and told["unjudged"] == 0 and told["judged_ratio"] == told["ratio"]
+    random = np.random.default_rng(0).integers(0, 4, len(given))
+    assert not estimate_from_scores([looks], [random], 4, seed=0, method="test").summary()["known"]
 
 
 def test_what_is_printed_as_most_is_no_less_than_the_interval():
@@ -203,3 +266,11 @@ def test_what_is_printed_as_most_is_no_less_than_the_interval():
     given[[3, 40, 41]] = 1 - given[[3, 40, 41]]
     found = estimate_from_scores([scores(np.repeat([0, 1], 30))], [given], 2, seed=0, method="test")
     assert found.low <= found.ratio <= found.high <= found.upper_bound
+
+
+def test_counts_that_are_no_whole_numbers_have_an_interval():
+    """As those of copies, which say nothing twice."""
+    prior, counts = np.array([0.5, 0.5]), np.array([[30.0, 3.0], [0.0, 33.0]])
+    whole, fewer = (bootstrap_interval(share * counts, prior, 0) for share in (1.0, 0.37))
+    assert fewer[0] <= whole[0] < 1.5 / 33 < whole[1] < fewer[1]
+    assert bootstrap_interval(0.99 * np.diag([5.0, 5.0]), prior, 0) == (0.0, 0.0)

@@ -443,3 +443,12 @@ def test_frames_reach_the_pipeline_with_their_columns():
     frame.loc[3, "size"] = np.nan
     with pytest.raises(InputError, match="column 'size'"):
         NCV(make_pipeline(columns, LogisticRegression())).fit(frame, y)
+
+
+def test_labels_that_cannot_be_told_from_random_have_no_known_noise():
+    rng = np.random.default_rng(0)
+    random = INCV(random_state=0).fit(rng.normal(size=(300, 3)), rng.integers(0, 3, 300))
+    assert not random.noise_known_ and random.notes_[0].startswith("noise ratio not known")
+    assert 0 <= random.noise_ratio_ <= 1
+    x, y = load_wine(return_X_y=True)
+    assert INCV(random_state=0).fit(x, y).noise_known_

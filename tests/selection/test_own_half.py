@@ -7,7 +7,7 @@ from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.selection.defaults import default_estimator
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.own_half import agreeing, fold_jobs, folds_of
+from labelsieve.selection.own_half import agreeing, fold_jobs
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Scores
 
@@ -15,15 +15,6 @@ from labelsieve.types import Scores
 def answer(predicted: np.ndarray) -> Scores:
     ones = np.ones(len(predicted))
     return Scores(predicted, ones, ones, np.zeros(len(predicted)))
-
-
-def test_folds_share_out_every_class_and_lose_nobody() -> None:
-    labels = np.array([0] * 9 + [1] * 6 + [2] * 30)
-    half = np.arange(0, 45, 2)
-    folds = folds_of(half, labels, 3, np.random.default_rng(0))
-    assert sorted(np.concatenate(folds)) == half.tolist()
-    counts = np.array([np.bincount(labels[fold], minlength=3) for fold in folds])
-    assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
 
 
 def test_nobody_is_judged_by_who_saw_the_sample_or_the_other_half() -> None:

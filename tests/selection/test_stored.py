@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
@@ -87,6 +88,51 @@ def test_printed_it_is_one_line() -> None:
     _, given, probs = predictions("symmetric", 0.3)
     said = r"[\d,]+ of 4,000 labels flagged; noise \d\d\.\d % \([\d.]+ to [\d.]+ %\), \w+: .*"
     assert re.fullmatch(said, str(find_wrong_labels(given, probs)))
+
+
+def test_printed_it_gives_no_number_where_the_noise_is_not_known() -> None:
+    labels = np.arange(300) % 3
+    found = find_wrong_labels(labels, np.full((300, 3), 1 / 3))
+    assert not found.noise_known and found.noise_ratio > 0  # methods want one in any case
+    assert "; noise not known, not distinguishable from random" in str(found) and "%" not in str(found)
+    _, given, probs = predictions("symmetric", 0.3)
+    assert find_wrong_labels(given, probs).noise_known
+
+
+def test_labels_that_were_not_judged_have_a_suspicion_that_fits_them() -> None:
+    """A rare class, never predicted, that evenly spread mistakes fill with wrong labels."""
+    rng = np.random.default_rng(0)
+    true = np.repeat(np.arange(5), [1200, 1200, 800, 750, 50])
+    given = noise.corrupt(true, theory.symmetric(5, 0.15), rng)
+    seen = np.where(true == 4, rng.integers(0, 4, len(true)), true)
+    sure = rng.uniform(0.5, 0.95, len(true))[:, None]
+    found = find_wrong_labels(given, sure * np.eye(5)[seen] + (1 - sure) * np.array([0.25, 0.25, 0.25, 0.25, 0]))
+    left_out, wrong = given == 4, given != true
+    assert wrong[left_out].mean() > 0.6 and wrong[~left_out].mean() < 0.13
+    assert np.isnan(found.suggested_probability[left_out]).all() and not found.wrong[left_out].any()
+    assert len(np.unique(found.suspicion[left_out])) == 1
+    assert 0.4 < found.suspicion[left_out][0] <= 0.5  # no label by itself is called wrong
+    assert found.noise_ratio == pytest.approx(wrong.mean(), abs=0.02)
+    assert found.noise_interval[0] < wrong.mean() < found.noise_interval[1]
+    flagged = found.wrong[~left_out].mean()  # as many of the judged as are wrong of these
+    assert flagged == pytest.approx(wrong[~left_out].mean(), abs=0.03)
+
+
+def test_a_frame_goes_by_its_columns_names() -> None:
+    _, given, probs = predictions("symmetric", 0.2, c=3)
+    names = np.array(["ant", "bee", "cow"])
+    plain = find_wrong_labels(names[given], probs)
+    frame = pd.DataFrame(probs, columns=names)
+    for shown in (frame, frame[["cow", "ant", "bee"]]):
+        found = find_wrong_labels(names[given], shown)
+        np.testing.assert_array_equal(found.wrong, plain.wrong)
+        np.testing.assert_array_equal(found.suggested, plain.suggested)
+        assert found.classes.tolist() == shown.columns.tolist()
+    numbers = find_wrong_labels(given.astype(np.int32), pd.DataFrame(probs).iloc[:, [2, 0, 1]])
+    np.testing.assert_array_equal(names[numbers.suggested], plain.suggested)
+    assert numbers.suggested.dtype == np.int32 and numbers.classes.tolist() == [2, 0, 1]
+    with pytest.raises(InputError, match="its columns are ant, bee, fly, and none is called 'cow' as a label is"):
+        find_wrong_labels(names[given], frame.rename(columns={"cow": "fly"}))
 
 
 def test_clean_labels_stay_clean() -> None:

@@ -1,0 +1,106 @@
+"""Who is in which part of a split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelsieve import INCV, NCV
+from labelsieve.errors import InputError
+from labelsieve.selection.splits import halves, shared_out
+
+
+def test_parts_share_out_every_class_and_lose_nobody() -> None:
+    labels = np.array([0] * 9 + [1] * 6 + [2] * 30)
+    members = np.arange(0, 45, 2)
+    parts = shared_out(members, labels, 3, np.random.default_rng(0))
+    assert sorted(np.concatenate(parts)) == members.tolist()
+    counts = np.array([np.bincount(labels[part], minlength=3) for part in parts])
+    assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), min_size=2, max_size=60), st.integers(2, 4))
+def test_a_group_is_never_on_two_sides_and_nobody_is_lost(samples: list[tuple[int, int]], parts: int) -> None:
+    labels, groups = np.array(samples).T
+    found = shared_out(np.arange(len(labels)), labels, parts, np.random.default_rng(1), groups)
+    assert sorted(np.concatenate(found)) == list(range(len(labels)))
+    sides = [set(groups[part].tolist()) for part in found]
+    if all(len(part) for part in found) and len(np.unique(groups)) >= parts * 4:
+        assert sum(map(len, sides)) == len(np.unique(groups))
+
+
+def test_groups_are_dealt_out_evenly() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(300), rng.integers(1, 9, 300))
+    labels = (groups * 7) % 5
+    first, second = halves(np.arange(len(groups)), labels, rng, even=True, groups=groups)
+    assert not set(groups[first]) & set(groups[second])
+    sizes = np.array([np.bincount(labels[half], minlength=5) for half in (first, second)])
+    assert (np.abs(sizes[0] - sizes[1]) <= 8).all()
+
+
+def test_without_groups_a_split_is_as_it_was() -> None:
+    labels = np.arange(20) % 3
+    apart = halves(np.arange(20), labels, np.random.default_rng(5), even=True, groups=None)
+    order = np.random.default_rng(5).permutation(20)
+    order = order[np.argsort(labels[order], kind="stable")]
+    assert [half.tolist() for half in apart] == [sorted(order[0::2]), sorted(order[1::2])]
+
+
+def test_one_group_alone_is_split_after_all() -> None:
+    parts = shared_out(np.arange(6), np.arange(6) % 2, 2, np.random.default_rng(0), np.zeros(6, dtype=np.int64))
+    assert [len(part) for part in parts] == [3, 3]
+
+
+def clouds(copies: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three classes, a fifth of the labels wrong, every row so many times."""
+    rng = np.random.default_rng(3)
+    true = np.arange(240) % 3
+    x = rng.normal(size=(240, 4)) + 4 * np.eye(3, 4)[true]
+    given = np.where(rng.random(240) < 0.2, (true + rng.integers(1, 3, 240)) % 3, true)
+    order = rng.permutation(240 * copies)
+    return tuple(np.repeat(part, copies, axis=0)[order] for part in (x, given, true))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("form", ["array", "frame", "sparse"])
+def test_copies_do_not_confirm_each_other(form: str) -> None:
+    x, given, true = clouds(4)
+    if form == "frame":
+        x = pytest.importorskip("pandas").DataFrame(x)
+    elif form == "sparse":
+        from scipy.sparse import csr_matrix
+
+        x = csr_matrix(x)
+    found = INCV("forest", random_state=0).fit(x, given)
+    wrong, flagged = given != true, found.suggested_ != given
+    assert flagged[wrong].mean() > 0.85 and wrong[flagged].mean() > 0.8
+    assert abs(found.noise_ratio_ - wrong.mean()) < 0.06
+
+
+def test_groups_that_are_given_stay_together() -> None:
+    """Rows of one patient are nearly alike, which no comparison finds."""
+    x, given, true = clouds(1)
+    rng = np.random.default_rng(4)
+    patient = np.repeat(np.arange(240), 4)
+    near = x[patient] + 1e-3 * rng.normal(size=(960, 4))
+    wrong = (given != true)[patient]
+    alone = INCV("forest", random_state=0).fit(near, given[patient])
+    told = INCV("forest", random_state=0).fit(near, given[patient], groups=[f"p{i}" for i in patient])
+    recall = [(found.suggested_ != given[patient])[wrong].mean() for found in (alone, told)]
+    assert recall[0] < 0.5 < 0.85 < recall[1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ([1, 2], "groups: expected one value a sample, 60 of them, got"),
+        ([None, *range(59)], "groups: 1 are missing, the first at sample 0"),
+        ([7] * 60, "groups: all samples are of one group"),
+    ],
+)
+def test_groups_that_are_none(groups: list[object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        NCV("forest").fit(np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2, groups=groups)
