@@ -45,10 +45,15 @@ def test_all_three_are_the_convolution_s(
     found = [y, pointwise.input_gradient(dy, x, w, padding), pointwise.weight_gradient(dy, x, w, padding)]
     assert y.is_contiguous(memory_format=LAST) and found[1].is_contiguous(memory_format=LAST)
     assert found[2].dtype == (torch.float32 if window == (1, 1) and products else dtype)
-    for got, expected in zip(found, (want.detach(), dx, dw), strict=True):
+    plain = [t.detach().requires_grad_() for t in (x, w)]
+    usual = F.conv2d(*plain, None, 1, padding)
+    usuals = (usual.detach(), *torch.autograd.grad(usual, plain, dy))
+    for got, expected, torchs in zip(found, (want.detach(), dx, dw), usuals, strict=True):
         assert got.shape == expected.shape
-        error = (got.double() - expected).norm() / expected.norm()
-        assert error < (1e-5 if dtype == torch.float32 or got.dtype == torch.float32 else 6e-3), float(error)
+        error, own = ((one.double() - expected).norm() / expected.norm() for one in (got, torchs))
+        exact = dtype == torch.float32 or got.dtype == torch.float32
+        # Some processors add up in bfloat16, in torch's own convolution as well.
+        assert error < (1e-5 if exact else max(6e-3, 1.01 * float(own))), float(error)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 8])
