@@ -11,7 +11,7 @@ import numpy as np
 
 from labelsieve.data.conflicts import Same
 from labelsieve.data.labels import unique_ids
-from labelsieve.data.leftout import NO_CLASS
+from labelsieve.data.leftout import NO_CLASS, about_loose
 from labelsieve.data.pictures import EXTENSIONS, Size, read_pictures, safe_path
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -81,7 +81,7 @@ def load(
         stage.advance(len(skipped))  # files as well, which a word on those that cannot be read counts
     loose = _loose(root) if labelled else []
     if loose:
-        progress.note(_about_loose(loose))
+        progress.note(about_loose([skip.id for skip in loose]))
     if not files:
         why = f" ({skipped[0].id}: {skipped[0].reason})" if skipped else ""
         raise InputError(f"no samples in {root}: no pictures in its class folders{why}")
@@ -99,12 +99,6 @@ def _loose(root: Path) -> list[Skipped]:
     names = (entry.name for entry in os.scandir(root) if not entry.name.startswith(".") and not entry.is_dir())
     pictures = [name for name in names if Path(name).suffix.lower() in EXTENSIONS | FOREIGN]
     return [Skipped(shown(name), NO_CLASS) for name in sorted(pictures)]
-
-
-def _about_loose(loose: list[Skipped]) -> str:
-    if len(loose) == 1:
-        return f"1 picture lies in no class folder and is left out: {loose[0].id}"
-    return f"{len(loose):,} pictures lie in no class folder and are left out, such as {loose[0].id}"
 
 
 def _pictures_below(folder: Path, root: Path, skipped: list[Skipped], *, deep: bool = True) -> Iterator[Path]:

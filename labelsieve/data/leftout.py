@@ -39,6 +39,13 @@ def about_lost(samples: int, rows: Sequence[int], place: Callable[[int], str]) -
     return f"{len(rows):,} of {samples:,} files are not there and are left out, the first in {place(rows[0])}"
 
 
+def about_loose(ids: Sequence[str]) -> str:
+    """How many pictures lie beside the class folders, and the first of them."""
+    if len(ids) == 1:
+        return f"1 picture lies in no class folder and is left out: {ids[0]}"
+    return f"{len(ids):,} pictures lie in no class folder and are left out, such as {ids[0]}"
+
+
 def blank(texts: Iterable[Any]) -> list[int]:
     """Where nothing is written: nobody can say what that is."""
     return [row for row, text in enumerate(texts) if not str(text).strip()]

@@ -19,7 +19,7 @@ import numpy as np
 from labelsieve.data.conflicts import Same, about_conflicts, about_copies, copied
 from labelsieve.data.groups import GroupColumn
 from labelsieve.data.labels import LabelFile, about_stripped, lacking, with_labels
-from labelsieve.data.leftout import NO_LABEL, about_left_out, leave_out
+from labelsieve.data.leftout import NO_CLASS, NO_LABEL, about_left_out, about_loose, leave_out
 from labelsieve.data.spelling import about_spelling, class_counts
 from labelsieve.data.textfile import check_no_spreadsheet
 from labelsieve.errors import InputError
@@ -106,7 +106,7 @@ def load_source(
             progress.note(labels.note)
         missing = lacking(data, labels)
         if missing and not needs_labels:
-            data = _without_any_label(data, missing, read, same, progress)
+            data = _without_any_label(data, missing, read, same, progress, folder=Path(source).is_dir())
         before = len(data)
         data = with_labels(data, labels, same)
         if labels.stripped:
@@ -138,11 +138,22 @@ def _ignored(names: Sequence[str], label_column: str, text_column: str | None, i
 
 
 def _without_any_label(
-    data: LabelledData, missing: Sequence[str], read: Callable[..., LabelledData], same: Same | None, progress: Progress
+    data: LabelledData,
+    missing: Sequence[str],
+    read: Callable[..., LabelledData],
+    same: Same | None,
+    progress: Progress,
+    *,
+    folder: bool,
 ) -> LabelledData:
     """Less the samples that a file of labels lacks because the source has no label of theirs either."""
     if data.kind == "pictures":  # to ask again is to decode again
-        return data
+        lacks, ids = set(missing), data.ids.tolist()
+        loose = {row: NO_CLASS for row, id in enumerate(ids) if "/" not in id and id in lacks}
+        if not (folder and loose and any("/" in id for id in ids)):
+            return data
+        progress.note(about_loose([ids[row] for row in loose]))
+        return leave_out(data, loose, same)
     try:
         own = read(labelled=True, progress=Progress(silent=True), same=None)
     except InputError:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from labelsieve.data.labels import read_label_file
 from labelsieve.data.pictures import common_size, safe_path
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
@@ -179,6 +180,22 @@ def test_pictures_beside_the_class_folders_are_left_out_with_a_word(tmp_path: Pa
     assert dict(data.skipped).keys() == {"black/notes.txt", "black/empty.png", "one.png", "two.HEIC"}
     assert dict(data.skipped)["one.png"] == "in no class folder" and len(data) == 2
     assert {"one.png", "black/a.png"} < set(load_source(str(root), labelled=False).ids.tolist())  # to be predicted
+
+
+def test_labels_of_what_lies_in_class_folders_are_enough(tmp_path: Path) -> None:
+    """A file of labels that was exported from such a folder knows nothing of the pictures beside them."""
+    root = two_classes(tmp_path / "data")
+    labels = "".join(f"{id},{'xy'[i % 2]}\n" for i, id in enumerate(load_source(str(root)).ids.tolist()))
+    (tmp_path / "labels.csv").write_text("id,label\n" + labels)
+    picture(root / "one.png")
+    lines = io.StringIO()
+    file = read_label_file(tmp_path / "labels.csv")
+    data = load_source(str(root), labels=file, progress=Progress(stream=lines))
+    assert len(data) == 2 and dict(data.skipped) == {"one.png": "in no class folder"}
+    assert "1 picture lies in no class folder and is left out: one.png\n" in lines.getvalue()
+    (tmp_path / "labels.csv").write_text("id,label\n" + labels.splitlines()[0])
+    with pytest.raises(InputError, match="no label of the sample"):  # one in a class folder
+        load_source(str(root), labels=read_label_file(tmp_path / "labels.csv"))
 
 
 def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
