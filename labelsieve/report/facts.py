@@ -17,6 +17,7 @@ from labelsieve.selection.state import NOT_JUDGED
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
+WORSE = "the classifier seems to be wrong more often than the labels are"
 MOST_MISTAKES = 1 / 8  # of a classifier whose suggestions are taken unseen (benchmarks/unseen-changes.md)
 MANY_TIMES, MANY_MORE = 1.5, 0.02  # suspects as against wrong labels: where both are exceeded somebody will wonder
 
@@ -169,7 +170,7 @@ def outdone(summary: Mapping[str, Any]) -> str:
     mistakes = 1 - agree / asked / (1 - ratio)
     if mistakes > ratio:
         told = f"about {100 * mistakes:.0f} % against {100 * ratio:.0f} %"  # both as measured: the noise may read low
-        return f"the classifier seems to be wrong more often than the labels are ({told})"
+        return f"{WORSE} ({told})"
     if mistakes > MOST_MISTAKES:
         return f"the classifier seems to be wrong on about {100 * mistakes:.0f} % of the samples"
     return ""
