@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from labelsieve.data.columns import Column, Encoding
 
 HASHES = 2**14
-MORE_HASHES = (
-    2**15
-)  # where texts are read by their letters, of which there are more; models of earlier versions have not
+# Where texts are read by their letters, of which more are counted; models of earlier versions have not so many.
+MORE_HASHES = 2**15
 SOME = 0.1  # of the texts have to be read so
 LETTERS = 0.2  # of a text that make it one without blanks: each says as much as several of an alphabet
 LONGEST = 3  # letters in a row that are counted
