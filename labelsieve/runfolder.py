@@ -29,7 +29,7 @@ import numpy as np
 
 from labelsieve.decisions import Decision, csv_line, is_whole, read_lines
 from labelsieve.errors import InputError
-from labelsieve.files import append_line, atomic_writer, lines_of, locked, sweep, unended_line, write_json
+from labelsieve.files import append_line, atomic_writer, is_wide, lines_of, locked, sweep, unended_line, write_json
 from labelsieve.folders import check_free, contents
 from labelsieve.types import VERDICTS, LabelledData, Selection
 
@@ -262,6 +262,8 @@ class RunFolder:
     def decision_lines(self) -> tuple[list[str], str]:
         """The lines of decisions.csv, and what follows them where it may be half a decision."""
         path = self.path / "decisions.csv"
+        if is_wide(path):  # nothing could be added to it, so nobody may begin
+            raise InputError(f"{path} is in UTF-16: save it as UTF-8")
         lines, last = lines_of(path), unended_line(path)
         return ([*lines, last], "") if is_whole(lines, last) else (lines, last)
 

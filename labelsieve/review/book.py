@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelsieve.decisions import Decision, csv_line, one_line, own_form, read_lines
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_writer, is_wide, lines_of
+from labelsieve.files import atomic_writer, lines_of
 from labelsieve.report.columns import Columns
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import BoolArray, IntArray
@@ -189,8 +189,6 @@ class Book:
 
     def _read(self) -> None:
         """Take up decisions.csv where it was left, with what can be undone."""
-        if is_wide(self.run / "decisions.csv"):  # nothing may be added to it, so nobody may begin
-            raise InputError(f"{self.run / 'decisions.csv'} is in UTF-16: save it as UTF-8")
         written, half = self.run.decision_lines()
         self._foreign = own_form(written) != written or len(written) > len(lines_of(self.run / "decisions.csv"))
         lines = read_lines(written)

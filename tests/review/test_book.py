@@ -248,6 +248,8 @@ def test_a_file_in_utf_16_is_called_so_and_stays_as_it_is(book, code):
     (book.run / "decisions.csv").write_bytes(content)
     with pytest.raises(InputError, match=r"decisions\.csv is in UTF-16: save it as UTF-8$"):
         again(book)
+    with pytest.raises(InputError, match="is in UTF-16"):  # the report counts decisions, too
+        book.run.read_decisions()
     assert (book.run / "decisions.csv").read_bytes() == content
 
 
