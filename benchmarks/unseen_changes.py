@@ -96,13 +96,15 @@ RULES: dict[str, Callable[[Case], bool]] = {
 
 SENTENCES = (
     "trustworthy", "fair: N labels were counted", "fair: N % of the labels", "fair: the classifier's own mistakes",
+    "fair: what N column",
     "looks instance-dependent", "too few samples", "the classifier is weak", "not distinguishable from random",
+    "the classifier gives its highest confidence",
 )  # fmt: skip
 
 
 def sentence(trust: str) -> str:
     """Which of them it is."""
-    plain = re.sub(r"^fair: \d+", "fair: N", trust)
+    plain = re.sub(r"^fair: (what )?\d+", r"fair: \1N", trust)
     return next(known for known in SENTENCES if plain.startswith(known))
 
 

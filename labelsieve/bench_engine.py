@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import platform
+import signal
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from labelsieve.engine import Plan, Schedule, stage_pictures
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.methods.standard import Standard
 from labelsieve.models.resnet_cifar import ResNetCifar
+from labelsieve.progress import Progress, Stage
 
 BATCH = 128
 ROUNDS, TURN = 25, 1.0  # on a CPU: rounds, and seconds a loop has in each (at least one step)
@@ -149,9 +151,14 @@ def steps_a_second(take: Take, device: torch.device, seconds: float) -> float:
 
 
 def in_turns(
-    device: torch.device, networks: Sequence[int], *, seconds: float, rounds: int, depth: int = 32
-) -> NDArray[np.float64]:
-    """Pictures a second of time and of processor time, [loops, rounds, 2]; 0 networks are the plain loop, with one."""
+    device: torch.device, networks: Sequence[int], *, seconds: float, rounds: int, depth: int = 32,
+    stage: Stage | None = None,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Pictures a second of time and of processor time, [loops, rounds, 2]; 0 networks are the plain loop, with one.
+
+    `stage` hears of every turn, the one in which a loop warms up among them.
+    """
+    stage = stage or Stage()
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for n in networks:
@@ -159,6 +166,7 @@ def in_turns(
         process = context.Process(target=_wait_for_turns, args=(theirs, device, n, depth), daemon=True)
         process.start()
         ours.recv()  # it is warm: no two are busy at once
+        stage.advance()
         pipes.append(ours)
         processes.append(process)
     rates = np.empty((len(networks), rounds, 2))
@@ -166,6 +174,7 @@ def in_turns(
         for loop, pipe in enumerate(pipes):
             pipe.send(seconds)
             rates[loop, turn] = pipe.recv()
+            stage.advance()
     for pipe, process in zip(pipes, processes, strict=True):
         pipe.send(None)
         process.join()
@@ -173,6 +182,7 @@ def in_turns(
 
 
 def _wait_for_turns(pipe: Connection, device: torch.device, networks: int, depth: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it, who ends this one too
     take = engine_loop(device, networks, depth=depth) if networks else plain_loop(device, depth=depth)
     take(3)
     pipe.send("warm")
@@ -186,7 +196,7 @@ def _wait_for_turns(pipe: Connection, device: torch.device, networks: int, depth
 def run(
     *, device: str = "auto", seconds: float = 4.0, networks: Sequence[int] | None = None, as_json: bool = False
 ) -> dict[str, Any]:
-    """Measure and print; the same numbers as a dict."""
+    """Measure and print, with progress on stderr unless `as_json`; the same numbers as a dict."""
     from labelsieve.engine.device import choose_device
 
     chosen = choose_device(device)
@@ -220,7 +230,10 @@ def run(
             add("engine, 4 x ResNet-110 (ratio to the usual loop's)", rate, rate / deep, **found)
     else:
         counts = (0, *(networks or (1, 2)))
-        rates = in_turns(chosen, counts, seconds=TURN, rounds=ROUNDS)
+        progress = Progress(silent=as_json)
+        progress.note(f"measuring {len(counts)} loops in {ROUNDS} rounds; all numbers come at the end")
+        with progress.stage("bench engine", len(counts) * (1 + ROUNDS), unit="turns") as stage:
+            rates = in_turns(chosen, counts, seconds=TURN, rounds=ROUNDS, stage=stage)
         for n, own in zip(counts, rates, strict=True):
             name = f"engine, {n} x ResNet-32" if n else "plain eager loop, 1 x ResNet-32"
             low, ratio, high = np.quantile(own[:, 0] / rates[0, :, 0], (0.25, 0.5, 0.75))  # round by round

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionErro
 import labelsieve
 from labelsieve import pipes, stopping
 from labelsieve.errors import FailedError, InputError
+from labelsieve.files import FULL, WriteError
 
 COMMANDS = {
     "demo": "labelsieve.commands.demo",
@@ -40,6 +42,9 @@ COMMANDS = {
     "bench": "labelsieve.commands.bench",
     "version": "labelsieve.commands.version",
 }
+
+# Warnings of others about what is known better here: labels were found to be classes before scikit-learn sees a few.
+KNOWN_BETTER = ("The number of unique classes is greater than 50% of the number of samples",)
 
 # The option that says where a command writes.
 WHERE = dict.fromkeys(("demo", "corrupt", "select", "train", "run"), "--out")
@@ -80,15 +85,16 @@ def _run(tokens: Sequence[str]) -> int:
     except FailedError as problem:
         return _fail(1, str(problem))
     except stopping.Terminated:
-        return _fail(143, "stopped; what was done is kept")
+        return _fail(143, f"stopped; {_kept(tokens)}")
     except KeyboardInterrupt:
-        return _fail(130, "interrupted; what was done is kept")
+        return _fail(130, f"interrupted; {_kept(tokens)}")
     except MemoryError:
         return _fail(1, "out of memory: use a smaller --size, fewer samples or a smaller --model")
     except OSError as problem:
         if (told := _not_written(problem)) is not None:
             option = WHERE.get(next(iter(tokens), ""))
-            return _fail(1, told + (f"; give another {option}" if option else ""))
+            ways = ["make room there"] * (problem.errno in FULL) + [f"give another {option}"] * bool(option)
+            return _fail(1, told + (f"; {' or '.join(ways)}" if ways else ""))
         where = f" ({problem.filename})" if problem.filename else ""
         return _fail(1, f"{problem.strerror or problem}{where}")
     return result if isinstance(result, int) else 0
@@ -117,6 +123,8 @@ def _sentence(error: CycloptsError, option: str) -> str:
     told = " ".join(str(error).split())
     told = told if told.endswith("...") else told.rstrip(".")
     missing = isinstance(error, MissingArgumentError) and told.endswith("requires an argument")
+    if isinstance(error, UnknownOptionError) and os.path.lexists(named := error.token.keyword or error.token.value):
+        return f"{told}; if the file {named!r} is meant, write {shlex.quote(f'./{named}')}"
     if missing and error.command_chain and not getattr(error, "tokens_so_far", None):
         command = " ".join(error.command_chain)
         return f"{option} is missing: see `labelsieve {command} --help`"
@@ -147,14 +155,18 @@ def _without(tokens: list[str], error: CycloptsError, option: str) -> bool:
 
 def _not_written(problem: OSError) -> str | None:
     """What to say of a file that could not be written; None where it was to be read, or nobody knows."""
-    from labelsieve.files import WriteError
-
     target = Path(str(problem.filename or ""))
-    refused = isinstance(problem, WriteError)
+    refused = isinstance(problem, WriteError) or bool(problem.filename and problem.errno in FULL)
     if not refused and problem.filename and problem.errno in (errno.EACCES, errno.EROFS):
         there = next(folder for folder in (target, *target.absolute().parents) if os.access(folder, os.F_OK))
         refused = there != target and os.access(there, os.R_OK | os.X_OK) and not os.access(there, os.W_OK)
     return f"cannot write {target}: {problem.strerror}" if refused else None
+
+
+def _kept(tokens: Sequence[str]) -> str:
+    """What a command leaves behind that was stopped."""
+    measures = next(iter(tokens), "") == "bench"
+    return "a measurement that was not finished is not kept" if measures else "what was done is kept"
 
 
 def _fail(code: int, text: str) -> int:
@@ -167,7 +179,7 @@ def _note_teller() -> Callable[..., None]:
     told: set[str] = set()
 
     def tell(message: Warning | str, *_: Any) -> None:
-        if str(message) not in told:
+        if str(message) not in told and not str(message).startswith(KNOWN_BETTER):
             told.add(str(message))
             print(f"labelsieve: note: {message}", file=sys.stderr)
 

@@ -7,6 +7,7 @@ What is there already is written over only with `force`.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.leftout import DROPPED, NO_CLASS
+from labelsieve.data.leftout import DROPPED, NO_CLASS, NO_LABEL
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.export_csv import Dialect, write_csv
@@ -91,7 +92,9 @@ def corrected(
     told = {"keep": "kept their given label", "suggested": "took the suggested label", "drop": "were left out"}[rule]
     count, kept = int(open_suspects.sum()), int(np.sum(open_suspects & ~taken))
     note = f"{count - kept:,} undecided suspects {told}{hint}" if count else ""
-    theirs = "kept theirs, which the run takes for likelier right (--undecided suggested changes them too)"
+    theirs = (
+        "kept theirs, which the run takes for likelier than the suggested one (--undecided suggested changes them too)"
+    )
     note += f", {kept:,} {theirs}" if kept else ""
     return Outcome(label, stays, note)
 
@@ -131,12 +134,11 @@ def export(
     grown = _check_unchanged(folder, columns) if what != "decisions" else ""
     outcome = _outcome(judged, summary, undecided)
     rows = _rows(what, judged, outcome)
-    unjudged = unreadable = loose = renamed = apostrophes = 0
+    unjudged = renamed = apostrophes = 0
+    left: list[str] = []  # why a folder lacks what the run did not judge
     if kind == "folder":
         labels = columns.label if what == "suspects" else outcome.label
         left = [reason for _, reason in read_skipped(folder)] if what == "cleaned" else []
-        loose = left.count(NO_CLASS)
-        unreadable = len(left) - loose
         nested = source is not None and source.is_dir()
         samples = open_samples(folder, columns)
         renamed = write_folder(target, samples, columns, rows, labels, nested=nested, link=link, force=force)
@@ -155,7 +157,7 @@ def export(
     # Of the selected, only what the run would have put there can be missing from them.
     among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    told = _notes(what, columns, outcome, rows, unjudged=unjudged, unreadable=unreadable, loose=loose)
+    told = _notes(what, columns, outcome, rows, unjudged=unjudged, left=left)
     notes = [*told, _about_renamed(renamed), grown, _about_apostrophes(apostrophes)]
     return Exported(target, len(rows), changed, dropped, "; ".join(filter(None, notes)), apostrophes)
 
@@ -202,7 +204,7 @@ def _not_judged(run: RunFolder) -> list[str]:
 
 
 def _notes(
-    what: What, columns: Columns, outcome: Outcome, rows: IntArray, *, unjudged: int, unreadable: int, loose: int
+    what: What, columns: Columns, outcome: Outcome, rows: IntArray, *, unjudged: int, left: list[str]
 ) -> list[str]:
     notes = []
     if what == "cleaned":
@@ -211,13 +213,20 @@ def _notes(
         notes.append(f"{by_hand:,} of them because of a decision")
     if unjudged:
         notes.append(f"{unjudged:,} rows that were not judged (skipped.csv) stay as they were")
-    if unreadable:
-        files = "1 file" if unreadable == 1 else f"{unreadable:,} files"
-        notes.append(f"without {files} that could not be read (skipped.csv)")
-    if loose:
-        pictures = "1 picture" if loose == 1 else f"{loose:,} pictures"
-        notes.append(f"without {pictures} in no class folder (skipped.csv)")
-    return notes
+    return notes + _about_left(left)
+
+
+def _about_left(reasons: list[str]) -> list[str]:
+    """What a folder is without, each for its own reason."""
+    known = {
+        NO_LABEL: ("1 picture without a label", "{:,} pictures without a label"),
+        DROPPED: ("1 picture that was dropped before", "{:,} pictures that were dropped before"),
+        NO_CLASS: ("1 picture in no class folder", "{:,} pictures in no class folder"),
+    }
+    unreadable = ("1 file that could not be read", "{:,} files that could not be read")
+    counts = Counter(known.get(reason, unreadable) for reason in reasons)
+    found = [(words, counts[words]) for words in (unreadable, *known.values()) if counts[words]]
+    return [f"without {one if count == 1 else many.format(count)} (skipped.csv)" for (one, many), count in found]
 
 
 def _about_renamed(count: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from labelsieve.data.spreadsheet import neutral
-from labelsieve.data.textfile import code_of, declaration_of, delimiter_of
+from labelsieve.data.textfile import code_of, top_of
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
 
@@ -23,6 +23,7 @@ class Dialect:
     code: str = "utf-8"  # of the letters
     mark: bool = False  # the bytes at the beginning by which programs know the code
     declaration: str = ""  # the line that tells a spreadsheet the delimiter
+    titles: tuple[tuple[str, ...], ...] = ()  # cells of the lines above the names of the columns
 
     @classmethod
     def of(cls, source: Path) -> Dialect:
@@ -30,7 +31,9 @@ class Dialect:
         with code.open(source) as file:
             first = file.readline()
         end = "\r\n" if first.endswith("\r\n") else "\n"
-        return cls(delimiter_of(source), end, code.name, code.mark, declaration_of(source))
+        top = top_of(source)
+        titles = tuple(tuple(row) for row in csv.reader(top.titles, delimiter=top.delimiter))
+        return cls(top.delimiter, end, code.name, code.mark, top.declaration, titles)
 
 
 def write_csv(target: Path, table: Any, *, raw: bool, dialect: Dialect) -> int:
@@ -52,8 +55,9 @@ def _write(file: IO[str], table: Any, raw: bool, dialect: Dialect) -> int:
     if dialect.declaration:
         file.write(dialect.declaration + dialect.end)
     writer = csv.writer(file, delimiter=dialect.delimiter, lineterminator=dialect.end)
-    header, count = _harmless(table.column_names, raw)
-    writer.writerow(header)
+    above = [_harmless(list(cells), raw) for cells in (*dialect.titles, table.column_names)]
+    writer.writerows(cells for cells, _ in above)
+    count = sum(changed for _, changed in above)
     for batch in table.to_batches(max_chunksize=BATCH):
         columns = [_harmless(_texts(column), raw) for column in batch.columns]
         writer.writerows(zip(*(cells for cells, _ in columns), strict=True))

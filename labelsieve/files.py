@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import json
 import os
 import shutil
@@ -21,6 +22,9 @@ WAIT = "wait for it, stop it or give another --out"
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what was begun could not be written to its end
+
+
 class WriteError(OSError):
     """What the system refused to write, by the name that somebody asked for."""
 
@@ -32,7 +36,8 @@ def written_as(partial: Path, path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         named = (problem.filename, problem.filename2, problem)  # Arrow says it in words alone
-        if not any(partial.name in str(name) for name in named):
+        nameless = problem.filename is None and problem.errno in FULL  # as the system tells it of an open file
+        if not nameless and not any(partial.name in str(name) for name in named):
             raise
         reason = os.strerror(problem.errno) if problem.errno else problem.strerror
         raise WriteError(problem.errno, reason, str(path)) from problem
@@ -117,9 +122,9 @@ def append_line(path: Path, line: str) -> None:
             while left:  # a disk that fills up takes a part and refuses the rest only when asked again
                 left = left[os.write(descriptor, left) :]
             os.fsync(descriptor)
-        except OSError:
+        except OSError as problem:
             os.ftruncate(descriptor, size)
-            raise
+            raise WriteError(problem.errno, problem.strerror, str(path)) from problem
     finally:
         os.close(descriptor)
 
@@ -189,8 +194,13 @@ def _acquire(path: Path, taken: str, way: str) -> int:
         except FileNotFoundError:
             still_there = False
         if still_there:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(me).encode(), 0)
+            try:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(me).encode(), 0)
+            except OSError as problem:
+                path.unlink(missing_ok=True)
+                os.close(descriptor)
+                raise WriteError(problem.errno, problem.strerror, str(path)) from problem
             return descriptor
         os.close(descriptor)  # its owner let go and removed it between our open and our lock: begin again
 

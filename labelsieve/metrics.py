@@ -5,12 +5,15 @@ LP = clean and selected / selected,  LR = clean and selected / clean; per class 
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.missing import as_labels, refuse_missing
 from labelsieve.types import BoolArray, FloatArray, IntArray
 
 
@@ -49,13 +52,13 @@ def class_label_recall(
 
 def noise_ratio(given: ArrayLike, true: ArrayLike) -> float:
     """The share of wrong labels."""
-    left, right = _same_length(("given", given), ("true", true))
+    left, right = _labels(("given", given), ("true", true))
     return 1.0 - _share(int((left == right).sum()), len(left))
 
 
 def accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
     """The share of samples where both agree: test accuracy, on given or on true labels."""
-    left, right = _same_length(("labels", labels), ("predicted", predicted))
+    left, right = _labels(("labels", labels), ("predicted", predicted))
     return _share(int((left == right).sum()), len(left))
 
 
@@ -72,7 +75,7 @@ def confusion(
     Classes are codes 0..c-1 where `c` is given, or the `classes` given, or else the values that occur, sorted. A row
     without samples is nan in M.
     """
-    left, right = _same_length(("true", true), ("predicted", predicted))
+    left, right = _labels(("true", true), ("predicted", predicted))
     if c is None and classes is None:
         classes = np.unique(np.concatenate([left, right]))
     rows, c = _codes(left, c, classes, "true")
@@ -105,7 +108,10 @@ def detection(wrong: ArrayLike, flagged: ArrayLike, suspicion: ArrayLike | None 
 def auroc(wrong: ArrayLike, suspicion: ArrayLike) -> float:
     """The chance that a wrong label is ranked above a right one, ties half; nan where there is only one kind."""
     bad = _flags("wrong", wrong)
-    score = np.asarray(suspicion, dtype=np.float64)
+    try:
+        score = np.asarray(suspicion, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("suspicion: expected one number a sample") from None
     _same_length(("wrong", bad), ("suspicion", score))
     if np.isnan(score).any():
         raise InputError("suspicion: holds NaN")
@@ -124,7 +130,7 @@ def auroc(wrong: ArrayLike, suspicion: ArrayLike) -> float:
 
 def _selection(selected: ArrayLike, given: ArrayLike, true: ArrayLike) -> tuple[BoolArray, BoolArray, NDArray[Any]]:
     chosen = _flags("selected", selected)
-    _, labels, truth = _same_length(("selected", chosen), ("given", given), ("true", true))
+    labels, truth = _labels(("given", given), ("true", true), beside=("selected", chosen))
     return chosen, np.asarray(labels == truth), truth
 
 
@@ -137,17 +143,47 @@ def _flags(name: str, values: ArrayLike) -> BoolArray:
     return flags
 
 
-def _same_length(*named: tuple[str, ArrayLike]) -> list[NDArray[Any]]:
-    arrays = [np.asarray(values) for _, values in named]
-    for (name, _), array in zip(named, arrays, strict=True):
+def _same_length(*named: tuple[str, NDArray[Any]]) -> None:
+    first, length = named[0][0], len(named[0][1]) if named[0][1].ndim else 0
+    for name, array in named:
         if array.ndim != 1:
             raise InputError(f"{name}: expected one dimension, got shape {array.shape}")
-        if len(array) != len(arrays[0]):
-            raise InputError(f"{name}: has {len(array)} entries but {named[0][0]} has {len(arrays[0])}")
-    kinds = {"text" if array.dtype.kind in "US" else array.dtype.kind in "iufb" for array in arrays[-2:]}
-    if kinds == {"text", True}:
-        raise InputError(f"{named[-2][0]} and {named[-1][0]}: one holds text, the other numbers")
-    return arrays
+        if len(array) != length:
+            raise InputError(f"{name}: has {len(array)} entries but {first} has {length}")
+
+
+def _labels(*named: tuple[str, ArrayLike], beside: tuple[str, NDArray[Any]] | None = None) -> list[NDArray[Any]]:
+    """Labels that can be compared: as many, all of them there, and of one kind, for the text 3 is never the number."""
+    arrays = [as_labels(values, name) for name, values in named]
+    names = [name for name, _ in named]
+    _same_length(*([beside] if beside else []), *zip(names, arrays, strict=True))
+    kinds = []
+    for name, array in zip(names, arrays, strict=True):
+        refuse_missing(array, name)
+        kinds.append(_kinds(array))
+        if len(kinds[-1]) > 1:
+            raise InputError(f"{name}: holds {' and '.join(sorted(kinds[-1]))} at once; use one kind")
+    if len(set.union(*kinds)) > 1:
+        held = [kind for (kind,) in kinds]
+        raise InputError(f"{' and '.join(names)}: one holds {held[0]}, the other {held[1]}")
+    numbers = set.union(*kinds) == {"numbers"}  # also in a column of objects
+    return [np.asarray(array.tolist()) if numbers and array.dtype.kind == "O" else array for array in arrays]
+
+
+def _kinds(array: NDArray[Any]) -> set[str]:
+    """What an array holds, by the type of its values where numpy knows no better than that they are objects."""
+    if array.dtype.kind == "O":
+        return {_kind_of(kind) for kind in set(map(type, array.tolist()))}
+    if not len(array):  # an empty list is one of numbers to numpy
+        return set()
+    return {{"U": "text", "T": "text", "S": "bytes", "M": "dates", "m": "durations"}.get(array.dtype.kind, "numbers")}
+
+
+def _kind_of(kind: type) -> str:
+    for base, told in ((str, "text"), (bytes, "bytes"), (Number, "numbers"), (date, "dates"), (timedelta, "durations")):
+        if issubclass(kind, base):
+            return told
+    return "numbers" if issubclass(kind, np.bool_) else kind.__name__
 
 
 def _codes(values: NDArray[Any], c: int | None, classes: ArrayLike | None, name: str) -> tuple[IntArray, int]:

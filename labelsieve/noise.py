@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
-from labelsieve.missing import refuse_missing
+from labelsieve.missing import as_labels, refuse_missing
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
 from labelsieve.types import FloatArray, IntArray
 
@@ -22,11 +23,16 @@ Seed = int | np.random.Generator | None
 CHUNK_ROWS = 65_536
 
 
+class LabelsWarning(UserWarning):
+    """Labels that may mean either of two things; `classes` says which."""
+
+
 def corrupt(labels: ArrayLike, T: ArrayLike, rng: Seed = None, classes: ArrayLike | None = None) -> NDArray[Any]:
     """Each label of class i becomes class j with probability T[i, j], independently; the labels' type is kept.
 
     Rows of T follow `classes`. Without it: 0..c-1 where the labels are whole numbers in that range, False and True for
-    bools, else the sorted distinct labels.
+    bools, else the sorted distinct labels. A LabelsWarning comes where 0 is not among whole numbers below c: they may
+    as well count from 1, and the last class not be there.
     """
     t = check_transition_matrix(T)
     given, codes, names = _encode(labels, len(t), classes)
@@ -53,22 +59,18 @@ def corrupt_by_instance(
 
     In the manner of part-dependent noise (Xia et al. 2020): the flip rate of a sample is a normal draw around `ratio`
     (deviation `spread`), cut off at the same distance on both sides so that its mean is `ratio`; a random projection of
-    the features, one for each true class, says which wrong class the sample looks like.
+    the features, one for each true class, says which wrong class the sample looks like. Features may be sparse.
     """
-    if isinstance(ratio, bool) or not 0 <= ratio <= 1:
-        raise InputError(f"ratio: {ratio} is outside [0, 1]")
+    ratio, spread = _number("ratio", ratio), _number("spread", spread)
+    if not 0 <= ratio <= 1:
+        raise InputError(f"ratio: {ratio:g} is outside [0, 1]")
     if not spread >= 0:
-        raise InputError(f"spread: {spread} is negative")
+        raise InputError(f"spread: {spread:g} is negative")
     given, codes, names = _encode(labels, None, classes)
-    x = np.asarray(features)
-    if x.ndim < 1 or len(x) != len(codes):
-        raise InputError(f"features: {len(x) if x.ndim else 0} rows but {len(codes)} labels")
-    if not np.issubdtype(x.dtype, np.number):
-        raise InputError("features: expected numbers")
-    x = x.reshape(len(x), -1)
+    x = _rows(features, len(codes))
     source = generator(rng)
     rates = _flip_rates(len(codes), ratio, spread, source)
-    mean, scale = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    mean, scale = _moments(x)
     if not (np.isfinite(mean).all() and np.isfinite(scale).all()):
         raise InputError("features: hold NaN or infinite values")
     # Standardised features over sqrt(d): projections of about unit variance whatever the data.
@@ -79,7 +81,7 @@ def corrupt_by_instance(
         projection = source.standard_normal((x.shape[1], c))
         for start in range(0, len(members), CHUNK_ROWS):
             part = members[start : start + CHUNK_ROWS]
-            logits = ((x[part] - mean) / scale) @ projection
+            logits = _project(x[part], mean, scale, projection)
             logits[:, i] = -np.inf
             wrong = _draw(logits, source)
             flip = source.random(len(part)) < rates[part]
@@ -125,9 +127,7 @@ def generator(rng: Seed) -> np.random.Generator:
 
 
 def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tuple[NDArray[Any], IntArray, NDArray[Any]]:
-    given = np.asarray(labels)
-    if given.ndim != 1:
-        raise InputError(f"labels: expected one dimension, got shape {given.shape}")
+    given = as_labels(labels)
     refuse_missing(given)
     if classes is not None:
         names = np.asarray(classes)
@@ -135,6 +135,7 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
             raise InputError("classes: expected distinct names in one dimension")
     elif c is not None and _are_codes(given, c):
         names = np.arange(c)
+        _warn_of_ones(given, c)
     elif given.dtype.kind == "b":
         names = np.array([False, True])
     else:
@@ -152,8 +153,11 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
         inside = (given >= 0) & (given < len(names))
         codes = given.astype(np.int64)
     else:
-        order = np.argsort(names, kind="stable")
-        place = np.minimum(np.searchsorted(names, given, sorter=order), len(names) - 1)
+        try:
+            order = np.argsort(names, kind="stable")
+            place = np.minimum(np.searchsorted(names, given, sorter=order), len(names) - 1)
+        except TypeError:
+            raise InputError("classes: are not of the labels' kind, or of several (text and numbers)") from None
         codes = order[place].astype(np.int64)
         inside = names[codes] == given
     if not inside.all():
@@ -175,6 +179,17 @@ def _are_codes(given: NDArray[Any], c: int) -> bool:
     return given.dtype.kind in "iu" and (len(given) == 0 or (int(given.min()) >= 0 and int(given.max()) < c))
 
 
+def _warn_of_ones(given: NDArray[Any], c: int) -> None:
+    """Codes 0..c-1 without a 0 look as labels 1..c without the last do. One class alone: a look at one row of T."""
+    if len(given) and int(given.min()) > 0 and given.min() < given.max():
+        warnings.warn(
+            f"labels: 0 is not among them, and they are read as codes 0..{c - 1}; pass classes=range({c}) if they are, "
+            f"classes=range(1, {c + 1}) if they count from 1",
+            LabelsWarning,
+            stacklevel=4,
+        )
+
+
 def _by_class(codes: IntArray, c: int) -> Iterator[tuple[int, IntArray]]:
     """Every class that occurs, with the positions of its samples: one sort instead of c passes."""
     order = np.argsort(codes, kind="stable")
@@ -182,6 +197,55 @@ def _by_class(codes: IntArray, c: int) -> Iterator[tuple[int, IntArray]]:
     for i in range(c):
         if bounds[i] < bounds[i + 1]:
             yield i, order[bounds[i] : bounds[i + 1]]
+
+
+# ---------------------------------------------------------------- features
+
+
+def _rows(features: Any, n: int) -> Any:
+    """Numbers, one row a label: an array of two dimensions, or a sparse matrix that can be cut by rows."""
+    sparse = hasattr(features, "tocsr")
+    x = features.tocsr() if sparse else np.asarray(features)
+    if x.ndim < 1 or x.shape[0] != n:
+        raise InputError(f"features: {x.shape[0] if x.ndim else 0} rows but {n} labels")
+    if x.dtype.kind == "O" and not sparse:  # as pandas gives a table of several types, or one with gaps
+        try:
+            x = x.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InputError("features: expected numbers, and no gaps among them") from None
+    if x.dtype.kind not in "iufb":
+        raise InputError("features: expected numbers")
+    if sparse:
+        return x.astype(np.float64)
+    return (x.astype(np.uint8) if x.dtype.kind == "b" else x).reshape(len(x), -1)
+
+
+def _moments(x: Any) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of each column."""
+    if isinstance(x, np.ndarray):
+        return x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    if not np.isfinite(x.data).all():
+        raise InputError("features: hold NaN or infinite values")
+    mean, variance = mean_variance_axis(x, axis=0)
+    return mean, np.sqrt(variance)
+
+
+def _project(x: Any, mean: FloatArray, scale: FloatArray, projection: FloatArray) -> FloatArray:
+    if isinstance(x, np.ndarray):
+        return np.asarray(((x - mean) / scale) @ projection)
+    # Without the mean taken off, which would fill what is empty.
+    return np.asarray(x @ (projection / scale[:, None]) - (mean / scale) @ projection)
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, bool | str | bytes):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    raise InputError(f"{name}: expected a number, got {value!r}"[:200].replace("\n", " "))
 
 
 # ---------------------------------------------------------------- draws
@@ -244,4 +308,4 @@ def _read_json(file: Path) -> Any:
     return content
 
 
-__all__ = ["PATTERNS", "corrupt", "corrupt_by_instance", "generator", "load_matrix", "matrix"]
+__all__ = ["PATTERNS", "LabelsWarning", "corrupt", "corrupt_by_instance", "generator", "load_matrix", "matrix"]

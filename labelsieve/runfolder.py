@@ -103,6 +103,11 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, a lock whose process is gone is taken over."""
+        if self.exists() and not os.access(self.path, os.W_OK):
+            stages = self.record().get("stages", {}).values()
+            if stages and all(stage["state"] == "done" for stage in stages):
+                yield  # all is done, and nobody can do anything to it
+                return
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
         try:
@@ -147,7 +152,7 @@ class RunFolder:
             if changed or other:
                 raise self._begun_differently(changed, other)
         elif data is not None and (other := _other_data(record.get("data"), about)):
-            raise InputError(f"{self.path} holds other data: {'; '.join(other)}. Give another --out")
+            raise InputError(f"{self.path} holds other data: {'; '.join(other)}. {self._another_out()}")
         if before is not None and before["state"] == "done":
             return "done"
         began = before["started"] if before is not None else _now()
@@ -171,8 +176,14 @@ class RunFolder:
             raise self._begun_differently(changed)
 
     def _begun_differently(self, settings: list[str], data: Sequence[str] = ()) -> InputError:
-        way = "Give the same settings, or another --out" if settings else "Give another --out"
+        way = "Give the same settings, or another --out" if settings else self._another_out()
         return InputError(f"{self.path} was begun differently: {'; '.join([*settings, *data])}. {way}")
+
+    def _another_out(self) -> str:
+        way = f"copy {self.path / 'decisions.csv'} there when it is done"
+        return "Give another --out" + f"; samples that keep their ids keep their decisions: {way}" * bool(
+            self.decided()
+        )
 
     def finish(self, stage: str, **facts: Any) -> None:
         """Mark a stage done, with what is worth knowing about it (seconds, devices, files)."""
@@ -270,6 +281,11 @@ class RunFolder:
     def read_decisions(self) -> list[Decision]:
         """Every decision in the order it was made."""
         return [line.made for line in read_lines(self.decision_lines()[0]) if line.made is not None]
+
+    def decided(self) -> int:
+        """How many samples have a decision."""
+        last = {made.id: made.decision for made in self.read_decisions()}
+        return sum(decision != "undo" for decision in last.values())
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from labelsieve import bench_engine
 from labelsieve.bench_engine import in_turns
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "engine_agreement.py"
@@ -43,3 +46,30 @@ def test_loops_take_turns_in_processes_of_their_own(monkeypatch):
     assert rates.shape == (2, 2, 2)
     time, processor = rates[..., 0], rates[..., 1]
     assert (time > 1).all() and (processor > 0.8 * time).all()  # one thread works no longer than time passes
+
+
+def test_a_measurement_says_on_stderr_how_far_it_is_and_its_numbers_on_stdout(monkeypatch, capsys):
+    def turns(device, networks, *, seconds, rounds, stage):
+        for _ in range(len(networks) * (1 + rounds)):
+            stage.advance()
+        return np.ones((len(networks), rounds, 2))
+
+    monkeypatch.setattr(bench_engine, "in_turns", turns)
+    bench_engine.run(device="cpu")
+    found = capsys.readouterr()
+    assert "3 loops in 25 rounds" in found.err and "bench engine: 78/78 turns" in found.err
+    assert len(found.out.splitlines()) == 3
+    bench_engine.run(device="cpu", as_json=True)
+    found = capsys.readouterr()
+    assert found.err == "" and len(json.loads(found.out)["rows"]) == 3
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_measurement_does_not_say_that_it_is_kept(number, code):
+    command = [sys.executable, "-m", "labelsieve", "bench", "engine", "--device", "cpu"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None and child.stderr.readline().startswith("measuring 3 loops")
+    child.send_signal(number)
+    out, said = child.communicate(timeout=60)
+    assert child.returncode == code and out == "" and "Traceback" not in said
+    assert said.strip().splitlines()[-1].endswith("; a measurement that was not finished is not kept")

@@ -133,6 +133,43 @@ def test_failures_that_are_nobodys_mistake_exit_1(
     assert "No space left on device" in one_line(capsys)
 
 
+def test_a_full_disk_is_told_with_the_file_and_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The system does not name a file that is open: files that may not grow play the disk."""
+    (tmp_path / "t.csv").write_text("x,label\n" + "".join(f"{i % 2 + i / 1000},{'ab'[i % 2]}\n" for i in range(900)))
+    monkeypatch.chdir(tmp_path)
+    line = "run t.csv --model logistic --iterations 1 --train-epochs 1 --out run"
+    assert run(line.split()) == 0
+    full = "File too large; make room there"
+    for words, told in (
+        ("export run --to e.csv", f"cannot write e.csv: {full} or give another --to"),
+        ("export run --to e.parquet", f"cannot write e.parquet: {full} or give another --to"),
+        ("predict run t.csv --to p.csv", f"cannot write p.csv: {full} or give another --to"),
+        ("report run", f"cannot write run/report.html: {full}"),
+        ("select t.csv --out other --model logistic", f"cannot write other/run.json: {full} or give another --out"),
+    ):
+        script = (
+            "import resource, signal, sys; from labelsieve.cli import run; "
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)); sys.exit(run(sys.argv[1:]))"
+        )
+        done = subprocess.run([sys.executable, "-c", script, *words.split()], capture_output=True, text=True)
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"labelsieve: {told}")
+
+
+def test_a_file_that_is_called_like_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, way in (("-daten ä.csv", "'./-daten ä.csv'"), ("--odd.csv", "./--odd.csv")):
+        assert run(["select", name]) == 2
+        assert "is meant" not in one_line(capsys)
+        Path(name).write_text("")
+        assert run(["select", name]) == 2
+        assert one_line(capsys).endswith(f"; if the file {name!r} is meant, write {way}")
+
+
 @pytest.mark.parametrize("suffix", [".csv", ""])
 def test_what_cannot_be_written_is_called_as_it_was_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str
@@ -251,7 +288,8 @@ def test_a_note_is_told_once_a_command(monkeypatch: pytest.MonkeyPatch, capsys: 
     """Python forgets what it has shown whenever a filter is changed, as libraries do when they are imported."""
 
     def told_twice() -> None:
-        for text in ("few", "few", "many"):
+        doubted = "The number of unique classes is greater than 50% of the number of samples. `y` could represent"
+        for text in ("few", "few", doubted, "many"):
             warnings.simplefilter("always")
             warnings.warn(text, UserWarning, stacklevel=1)
 

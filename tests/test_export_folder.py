@@ -92,6 +92,11 @@ def test_what_could_not_be_read_is_told(tmp_path):
     (run / "skipped.csv").write_text("id,reason\nloose.png,in no class folder\n")
     note = export(run, to=tmp_path / "loose", undecided="keep").note
     assert "without 1 picture in no class folder (skipped.csv)" in note and "could not be read" not in note
+    (run / "skipped.csv").write_text("id,reason\na,no label\nb,no label\nc,dropped\nd,the file is not there\n")
+    note = export(run, to=tmp_path / "several", undecided="keep").note
+    assert "without 2 pictures without a label (skipped.csv)" in note
+    assert "without 1 picture that was dropped before (skipped.csv)" in note
+    assert "without 1 file that could not be read (skipped.csv)" in note
 
 
 def deeper(tmp_path, place):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from labelsieve.export import export
+from labelsieve.selection.estimate import OVERLAP
 
 _spec = importlib.util.spec_from_file_location("export_undecided_runs", Path(__file__).parent / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
@@ -41,20 +42,28 @@ def test_a_suggestion_that_is_less_likely_than_the_label_is_not_taken(tmp_path):
     done = export(run, to=tmp_path / "cleaned.csv")
     assert (
         done.changed == 1 + len(rest)
-        and "1 kept theirs, which the run takes for likelier right (--undecided" in done.note
+        and "1 kept theirs, which the run takes for likelier than the suggested one (--undecided" in done.note
     )
     assert rows_of(tmp_path / "cleaned.csv")[int(first.id)]["label"] == first.label
     assert export(run, to=tmp_path / "all.csv", undecided="suggested").changed == 2 + len(rest)
 
 
-@pytest.mark.parametrize("trust", ["not distinguishable from random: ...", "the classifier is weak: ..."])
-def test_suggestions_of_a_model_that_knows_nothing_are_not_taken(tmp_path, trust):
+@pytest.mark.parametrize(
+    ("trust", "why"),
+    [
+        ("not distinguishable from random: ...", "random"),
+        ("the classifier is weak: ...", "weak"),
+        ("the classifier gives its highest confidence to 9 of 9 samples, ...", "cannot be told from wrong labels"),
+        (f"fair: what 2 columns {OVERLAP}; ...", "what so few columns cannot tell apart"),
+    ],
+)
+def test_suggestions_of_a_model_that_knows_nothing_are_not_taken(tmp_path, trust, why):
     run = runs.text(tmp_path)
     summary = run.read_summary()
     summary["iterations"][0]["estimate"]["trust"] = trust
     run.write_summary(summary)
     done = export(run, what="cleaned", to=tmp_path / "c.csv")
-    assert done.changed == 0 and ("random" if "random" in trust else "weak") in done.note
+    assert done.changed == 0 and why in done.note
     assert export(run, what="cleaned", to=tmp_path / "s.csv", undecided="suggested").changed > 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,6 +113,13 @@ def test_confusion_agrees_with_scikit_learn(seed: int, c: int, n: int) -> None:
         (lambda: metrics.confusion(["a"], ["b"], classes=["a", "c"]), "predicted: 'b' is not one of the classes"),
         (lambda: metrics.confusion(["a"], ["a"], 3, classes=["a", "c"]), "2 names for 3 classes"),
         (lambda: metrics.class_label_recall([True], ["a"], ["a"]), "pass classes="),
+        (
+            lambda: metrics.confusion(pd.Series(["a", "b"]), [0, 1]),
+            "true and predicted: one holds text, the other numbers",
+        ),
+        (lambda: metrics.noise_ratio(["a", 3], ["a", "3"]), "given: holds numbers and text at once"),
+        (lambda: metrics.noise_ratio([[0], [0, 1]], [0, 1]), "given: expected one label a sample"),
+        (lambda: metrics.auroc([True, False], ["a", "b"]), "suspicion: expected one number a sample"),
         (lambda: metrics.auroc([True, False], [0.1, np.nan]), "NaN"),
         (lambda: metrics.auroc([True, False], [0.1]), "suspicion: has 1 entries"),
     ],
@@ -119,3 +127,73 @@ def test_confusion_agrees_with_scikit_learn(seed: int, c: int, n: int) -> None:
 def test_bad_input_is_named(call: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()  # type: ignore[operator]
+
+
+DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
+
+
+@pytest.mark.parametrize(
+    ("given_labels", "true", "held"),
+    [
+        (["3", "5", "7"], [3, 5, 7], "one holds text, the other numbers"),
+        (np.array(["3", "5", "7"], dtype=object), [3, 5, 7], "one holds text, the other numbers"),
+        (pd.Series(["3", "5", "7"]), [3, 5, 7], "one holds text, the other numbers"),
+        (pd.Series(["3", "5", "7"], dtype="string"), [3, 5, 7], "one holds text, the other numbers"),
+        (pd.Series(["3", "5", "7"], dtype="category"), [3, 5, 7], "one holds text, the other numbers"),
+        (pd.Series([3, 5, 7], dtype="Int64"), pd.Series(["3", "5", "7"]), "one holds numbers, the other text"),
+        (pd.Series([True, False, True], dtype=object), ["a", "b", "a"], "one holds numbers, the other text"),
+        ([b"3", b"5", b"7"], ["3", "5", "7"], "one holds bytes, the other text"),
+        (pd.to_datetime(DAYS), DAYS, "one holds dates, the other text"),
+        (pd.Series(pd.to_datetime(DAYS)).dt.tz_localize("UTC"), [3, 5, 7], "one holds dates, the other numbers"),
+    ],
+)
+def test_text_is_never_compared_with_numbers(given_labels: object, true: object, held: str) -> None:
+    with pytest.raises(InputError, match=f"given and true: {held}"):
+        metrics.noise_ratio(given_labels, true)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"given and true: {held}"):
+        metrics.label_precision([True, True, False], given_labels, true)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [None, "a"],
+        [np.nan, "a"],
+        [np.nan, 1.0],
+        pd.Series([None, "a"]),
+        pd.Series([None, "a"], dtype="string"),
+        pd.Series([None, "a"], dtype="category"),
+        pd.Series([None, 1], dtype="Int64"),
+        pd.to_datetime([None, "2024-01-01"]),
+    ],
+)
+def test_missing_labels_are_refused(labels: object) -> None:
+    for call in (metrics.noise_ratio, metrics.confusion):
+        with pytest.raises(InputError, match="row 0 has no label"):
+            call(labels, labels)  # type: ignore[operator]
+    with pytest.raises(InputError, match="given: row 0 has no label"):
+        metrics.label_recall([True, True], labels, labels)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (pd.Series([0, 1, 1], dtype="Int64"), [0, 1, 0]),
+        (np.array([0, 1, 1], dtype=object), pd.Series([0, 1, 0], dtype="category")),
+        ([False, True, True], [0, 1, 0]),
+        ([0.0, 1.0, 1.0], [0, 1, 0]),
+        (pd.Series(["a", "b", "b"], dtype="string"), ["a", "b", "a"]),
+        (pd.Series(["a", "b", "b"], dtype="category"), pd.Series(["a", "b", "a"])),
+        (
+            pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-02"]),
+            pd.to_datetime(["2024-01-01", "2024-01-02"] * 2)[:3],
+        ),
+    ],
+)
+def test_labels_of_one_kind_are_compared_however_they_are_kept(left: object, right: object) -> None:
+    assert metrics.accuracy(left, right) == pytest.approx(2 / 3)  # type: ignore[arg-type]
+
+
+def test_whole_numbers_in_a_column_of_objects_are_codes() -> None:
+    labels = np.array([0, 1, 1], dtype=object)
+    np.testing.assert_array_equal(metrics.confusion(labels, [0, 1, 0], 2), [[1, 0], [0.5, 0.5]])

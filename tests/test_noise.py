@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import coo_array, csr_matrix
 
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
@@ -45,7 +46,7 @@ def test_impossible_classes_are_never_drawn(c: int, seed: int, n: int) -> None:
     t[t < 0.05] = 0
     t /= t.sum(axis=1, keepdims=True)
     labels = rng.integers(0, c, n)
-    noisy = noise.corrupt(labels, t, seed)
+    noisy = noise.corrupt(labels, t, seed, classes=range(c))
     assert noisy.shape == labels.shape and noisy.dtype == labels.dtype
     assert (t[labels, noisy] > 0).all()
 
@@ -131,6 +132,11 @@ def test_seeds() -> None:
         (np.array(["a", None], dtype=object), np.eye(2), "row 1 has no label"),
         (np.array(["a", pd.NA], dtype=object), np.eye(2), "row 1 has no label"),
         (np.array(["a", 3], dtype=object), np.eye(2), "text and numbers"),
+        (["a", 3], np.eye(2), "text and numbers"),
+        (["a", np.nan], np.eye(2), "row 1 has no label"),
+        (pd.Series([0, None], dtype="Int64"), np.eye(2), "row 1 has no label"),
+        (pd.to_datetime(["2024-01-01", None]), np.eye(2), "row 1 has no label"),
+        ([[0], [0, 1]], np.eye(2), "one label a sample"),
         ([[0, 1]], np.eye(2), "one dimension"),
         ([0, 1], [[0.5, 0.4], [0, 1]], r"row 0 sums to 0\.9"),
     ],
@@ -138,6 +144,27 @@ def test_seeds() -> None:
 def test_bad_labels_are_named(labels: object, t: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         noise.corrupt(labels, t, 0)  # type: ignore[arg-type]
+
+
+def test_classes_of_another_kind_than_the_labels_are_named() -> None:
+    with pytest.raises(InputError, match="not of the labels' kind"):
+        noise.corrupt(pd.Series(["a", "b"], dtype=object), np.eye(2), 0, classes=[0, 1])
+
+
+def test_labels_that_may_count_from_1_are_told() -> None:
+    """Labels 1..3 in a sample without the 3 look as codes 0..2 in one without the 0."""
+    t = theory.symmetric(3, 0.6)
+    labels = np.array([1, 2] * 50)
+    with pytest.warns(
+        noise.LabelsWarning, match=r"classes=range\(3\) if they are, classes=range\(1, 4\) if they count"
+    ):
+        assert set(noise.corrupt(labels, t, 0).tolist()) == {0, 1, 2}
+    # Whoever says which they are hears nothing.
+    assert set(noise.corrupt(labels, t, 0, classes=range(3)).tolist()) == {0, 1, 2}
+    assert set(noise.corrupt(labels, t, 0, classes=range(1, 4)).tolist()) == {1, 2, 3}
+    # Nor does anybody whose labels can be one thing only, or who looks at one row of T.
+    for clear in ([0, 2] * 50, [1, 2, 3] * 50, [2] * 50):
+        noise.corrupt(clear, t, 0)
 
 
 def test_empty_labels_stay_empty() -> None:
@@ -192,9 +219,31 @@ def test_instance_noise_bad_input() -> None:
         (lambda: noise.corrupt_by_instance([0] * 4, x, 0.5, 0), "one class only"),
         (lambda: noise.corrupt_by_instance(y, [["a"]] * 4, 0.5, 0), "numbers"),
         (lambda: noise.corrupt_by_instance(y, x, 0.5, 0, spread=-1), "spread"),
+        (lambda: noise.corrupt_by_instance(y, x, "a", 0), "ratio: expected a number, got 'a'"),
+        (lambda: noise.corrupt_by_instance(y, x, None, 0), "ratio: expected a number, got None"),
+        (lambda: noise.corrupt_by_instance(y, x, 0.5, 0, spread="a"), "spread: expected a number"),
+        (lambda: noise.corrupt_by_instance(y, x * 1j, 0.5, 0), "features: expected numbers"),
+        (lambda: noise.corrupt_by_instance(y, [[None, 1]] * 4, 0.5, 0), "NaN"),
+        (lambda: noise.corrupt_by_instance(y, csr_matrix(x[:3]), 0.5, 0), "3 rows but 4 labels"),
+        (lambda: noise.corrupt_by_instance(y, csr_matrix(x * np.inf), 0.5, 0), "NaN"),
     ):
         with pytest.raises(InputError, match=message):
             call()
+
+
+def test_sparse_features_are_read_as_dense_ones() -> None:
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random((500, 40)) < 0.1, rng.normal(2, 1, (500, 40)), 0.0)
+    x[:, 3] = 7.0  # no spread at all
+    y = rng.integers(0, 4, 500)
+    dense = noise.corrupt_by_instance(y, x, 0.4, 3)
+    for sparse in (csr_matrix(x), coo_array(x)):
+        np.testing.assert_array_equal(noise.corrupt_by_instance(y, sparse, 0.4, 3), dense)
+    np.testing.assert_array_equal(noise.corrupt_by_instance(y, pd.DataFrame(x).astype("Float64"), 0.4, 3), dense)
+    counts = (x > 0).astype(np.int8)
+    np.testing.assert_array_equal(
+        noise.corrupt_by_instance(y, csr_matrix(counts), 0.4, 3), noise.corrupt_by_instance(y, counts > 0, 0.4, 3)
+    )
 
 
 # ---------------------------------------------------------------- matrices from files

@@ -40,6 +40,19 @@ def test_the_first_example_calls_no_number_what_is_not_known(
     assert "noise ratio not known" in said and "%" not in said
 
 
+def test_the_first_example_says_how_far_to_trust_its_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Clean labels of classes that are hard to tell apart: a third of them is read as wrong, and that is doubted."""
+    x, y = sklearn.datasets.make_classification(
+        2000, 20, n_informative=8, n_classes=6, class_sep=0.3, flip_y=0, random_state=0
+    )
+    monkeypatch.setattr(sklearn.datasets, "load_wine", lambda return_X_y: (x[:800], y[:800]))
+    code = next(text for _, kind, text in BLOCKS if kind == "python" and "load_wine" in text)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "the classifier is weak" in capsys.readouterr().out
+
+
 def test_tested_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     tested = [text for mark, kind, text in BLOCKS if mark and kind == "console"]

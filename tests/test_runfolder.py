@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,43 @@ def test_changes_under_a_resume_are_refused_aloud(tmp_path: Path, monkeypatch: p
         run.start("select", settings={"seed": 1, "epochs": 50}, data=data)
     run.finish("select")
     assert run.start("select", settings={"seed": 1, "epochs": 50}, data=data) == "done"
+
+
+def test_decisions_are_told_to_go_along_with_data_that_grew(tmp_path: Path) -> None:
+    data = three_samples()
+    run = RunFolder(tmp_path)
+    run.start("select", settings={}, data=data)
+    more = replace(data, x=np.arange(8.0).reshape(4, 2), y=np.array([0, 1, 1, 0]), ids=np.array([*data.ids, "e"]))
+    with pytest.raises(InputError, match=r"samples was 3, now 4\. Give another --out$"):
+        run.start("select", settings={}, data=more)
+    run.append_decision("a", "keep", "cat, tabby")
+    run.append_decision("d", "drop")
+    run.append_decision("d", "undo")
+    assert run.decided() == 1
+    with pytest.raises(InputError) as refused:
+        run.start("select", settings={}, data=more)
+    assert str(refused.value).endswith(
+        "Give another --out; samples that keep their ids keep their decisions: "
+        f"copy {tmp_path}/decisions.csv there when it is done"
+    )
+
+
+def test_a_run_that_is_done_needs_no_lock_where_nobody_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(tmp_path)
+    run.start("select", settings={}, data=three_samples())
+    seen = []
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    with run.lock():
+        seen.append((tmp_path / "run.lock").exists())
+    run.finish("select")
+    with run.lock():
+        seen.append((tmp_path / "run.lock").exists())
+    monkeypatch.undo()
+    with run.lock():
+        seen.append((tmp_path / "run.lock").exists())
+    assert seen == [True, False, True]
 
 
 def test_fingerprint_sees_ids_labels_and_content() -> None:

@@ -53,7 +53,7 @@ def classes(
     if to is not None:
         check_target(problems, "--to", to, source=source, force=force, usual="labels.csv")
     wanted = problems.attempt(renames, merge or "") or {}
-    data = problems.attempt(reading.read, source, progress=Progress(silent=True))
+    data = problems.attempt(reading.read, source, ask=False, progress=Progress(silent=True))
     problems.stop_if_any()
     assert data is not None
     before = spelling.class_counts(data)

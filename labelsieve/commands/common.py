@@ -75,6 +75,11 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
+def counted(count: int, one: str) -> str:
+    """1 sample, 2 samples."""
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
 def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 

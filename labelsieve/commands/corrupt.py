@@ -53,7 +53,8 @@ def corrupt(
     problems.check(pattern in known, f"--pattern {pattern!r} is not known: choose one of {', '.join(known)}")
     check_target(problems, "--out", out, source=source, force=force, usual="labels.csv")
     transition = problems.attempt(noise.load_matrix, matrix) if matrix is not None else None
-    data = problems.attempt(reading.read, source, progress=common.progress())
+    asks = pattern == "instance" and matrix is None  # nothing else looks at the samples
+    data = problems.attempt(reading.read, source, ask=asks, progress=common.progress())
     problems.stop_if_any()
     assert data is not None
     rng = np.random.default_rng(common.seed)

@@ -86,10 +86,10 @@ def factory_of(model: str, shape: tuple[int, ...], classes: int) -> Callable[...
         _, factory = from_name(model, classes)
         if factory is None:
             raise InputError(f"{model} is a classifier, not a network")
-        from labelsieve.engine.factory import check_factory
+        from labelsieve.engine.factory import check_factory, settled
 
         check_factory(factory, shape, classes, name=model)
-        return factory
+        return settled(factory, shape)
     from labelsieve.models.catalog import create
 
     return create(model, shape, classes)

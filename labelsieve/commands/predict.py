@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labelsieve.commands.common import Common, Flag, check_target, percent
+from labelsieve.commands.common import Common, Flag, check_target, counted, percent
 from labelsieve.commands.source import SourceOptions
 from labelsieve.errors import InputError, Problems
 
@@ -74,6 +74,7 @@ def predict(
         reading,
         folder.record().get("settings", {}),
         labelled=score,
+        scored=score,
         size=(model.reading.shape[1], model.reading.shape[2]) if pictures else None,
         encoding=_renamed(model.reading.encoding, reading.text_column),
         progress=common.progress(),
@@ -87,13 +88,13 @@ def predict(
         for id, code, row in zip(data.ids.tolist(), best, found, strict=True):
             writer.writerow([id, names[code], f"{row[code]:.6g}", *(f"{p:.6g}" for p in row if all_classes)])
     counts = np.bincount(best, minlength=len(names))
-    scored = None
+    scored, left = None, len(data.skipped)
     if score:
         labels = [str(data.classes[code]) for code in data.y.tolist()]
         scored = compare(labels, [names[code] for code in best.tolist()], names)
     common.say(
-        f"{to}: {len(data):,} predictions"
-        + (f", {len(data.skipped):,} samples were left out" if data.skipped else "")
+        f"{to}: {counted(len(data), 'prediction')}"
+        + (f", {counted(left, 'sample')} {'was' if left == 1 else 'were'} left out" if left else "")
         + (f", accuracy {percent(scored.accuracy)}" if scored is not None else ""),
         *(about_unknown(scored, len(data)) if scored is not None else ()),
     )
@@ -102,6 +103,7 @@ def predict(
             "to": to,
             "samples": len(data),
             "skipped": [skipped._asdict() for skipped in data.skipped],
+            "notes": data.notes,
             "predicted": dict(zip(names, counts.tolist(), strict=True)),
             "accuracy": None,
             **(asdict(scored) if scored is not None else {}),
@@ -121,12 +123,16 @@ def _read(source: str, reading: SourceOptions, settings: Mapping[str, Any], **ho
         if reading.id_column is not None or lacking not in str(problem):
             raise
         data = replace(asked, id_column=None).read(source, **how)
+    told = ""
     which = "row numbers, from 0" if _are_numbers(data) else "its paths" if data.kind == "pictures" else "its column id"
     if lacking:
-        how["progress"].note(f"{source} has {lacking}, which held the ids in the run: its ids are {which}")
+        told = f"{source} has {lacking}, which held the ids in the run: its ids are {which}"
     elif which.startswith("row"):
-        how["progress"].note(f"the ids of {source} are {which}")
-    return data
+        told = f"the ids of {source} are {which}"
+    if not told:
+        return data
+    how["progress"].note(told)
+    return replace(data, notes=(*data.notes, told))
 
 
 def _are_numbers(data: LabelledData) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from labelsieve.engine import Store
 
 
+KINDS: dict[Kind, str] = {"pictures": "pictures", "table": "rows of a table", "text": "texts"}
+
+
 @dataclass(frozen=True)
 class Reading:
     kind: Kind
@@ -57,7 +60,7 @@ class Reading:
     def store(self, data: LabelledData, device: torch.device, *, augment: bool) -> Store:
         """The samples where the engine reads them."""
         if data.kind != self.kind:
-            raise InputError(f"{data.name} holds {data.kind}, the model was trained on {self.kind}")
+            raise InputError(f"{data.name} holds {KINDS[data.kind]}, the model was trained on {KINDS[self.kind]}")
         if self.kind == "pictures":
             if not isinstance(data.x, np.ndarray):
                 from labelsieve.data.device_pictures import picture_store

@@ -81,6 +81,7 @@ def reproduce(
     from labelsieve.experiments.asked import check_asked
     from labelsieve.experiments.run import listing
     from labelsieve.experiments.run import reproduce as run
+    from labelsieve.progress import Progress
 
     if item == "list":
         if json:
@@ -110,6 +111,7 @@ def reproduce(
         executor=executor,
         commit=commit,
         say=say,
+        progress=Progress(silent=json),
     )
     if json:
         print(json_format.dumps(done))

@@ -14,6 +14,7 @@ from labelsieve.commands.common import (
     Common,
     beside_others,
     check_seed,
+    counted,
     folder_for,
     one_first,
     percent,
@@ -114,8 +115,11 @@ or .parquet with a column for each class and an id."""
         }  # fmt: skip
         return [f"--{name.replace('_', '-')}" for name, value in usual.items() if getattr(self, name) != value]
 
-    def load(self, source: str, file: LabelFile | None, staging: Path, progress: Progress) -> LabelledData:
-        data = self.read(source, labels=file, size=self.size, staging=staging, progress=progress)
+    def load(
+        self, source: str, file: LabelFile | None, staging: Path, progress: Progress, *, ask: bool = True
+    ) -> LabelledData:
+        """`ask` as `load_source` has it: a run that was begun has been told, or is of a version that did not ask."""
+        data = self.read(source, labels=file, size=self.size, staging=staging, ask=ask, progress=progress)
         check_size(data, self.size)
         return data
 
@@ -203,7 +207,8 @@ def select(
     with run.lock(), trial(run / STAGED, begun=run.exists()) as take:
         run.check_settings("select", options.known(method=method, seed=common.seed))
         with one_first():
-            data = options.load(source, file, run / STAGED, common.progress())
+            ask = run.state("select") is None
+            data = options.load(source, file, run / STAGED, common.progress(), ask=ask)
         begun, model = select_stage(run, source, data, method, options, settings, file, common, take)
         summary = run.read_summary()
     named = shlex.quote(str(out))
@@ -237,6 +242,7 @@ def select_stage(
     from labelsieve.commands.selecting import measure_again, run_selection
     from labelsieve.commands.selector import FAST, STORED, resolve_selector
     from labelsieve.data.labels import true_codes
+    from labelsieve.selection.inputs import columns_of
     from labelsieve.selection.stored import ALL_PREDICTED, stored_settings
 
     progress = common.progress()
@@ -270,7 +276,12 @@ def select_stage(
         progress.note(ALL_PREDICTED)
     trainer = stored or trainer_of(run, data, model, options, settings, progress)
     networks = is_network(model, len(data.classes))
-    settings = replace(settings, networks=networks, own_half=data.kind == "text" and not networks and stored is None)
+    settings = replace(
+        settings,
+        networks=networks,
+        own_half=data.kind == "text" and not networks and stored is None,
+        columns=columns_of(data.x) if data.kind == "table" and stored is None else None,
+    )
     run_selection(run, data, trainer, method=method, settings=settings, seed=common.seed, progress=progress, true=true)
     return begun, model
 
@@ -314,7 +325,7 @@ def describe(summary: dict[str, Any], *, told: Sequence[str] = ()) -> list[str]:
     counts = summary["counts"]
     n = summary["samples"]
     lines = [
-        f"{n:,} samples: {counts['selected']:,} selected, {counts['candidate']:,} candidates, "
+        f"{n:,} samples: {counts['selected']:,} selected, {counted(counts['candidate'], 'candidate')}, "
         f"{counts['removed']:,} removed"
         + (f", {summary['skipped']:,} left out (skipped.csv)" if summary["skipped"] else "")
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from labelsieve.commands.common import Common, beside_others, check_seed, one_first
+from labelsieve.commands.common import Common, beside_others, check_seed, counted, one_first
 from labelsieve.commands.source import absolute
 from labelsieve.commands.training import TrainOptions
+from labelsieve.decisions import csv_line
 from labelsieve.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def train(
     common: Common = Common(),
 ) -> None:
     """Train a robust network on a run's selection; the same command goes on where it was stopped.
+
+    Decisions of the review page play no part: to train on corrected labels, `export` them and `run` what was written.
 
     Parameters
     ----------
@@ -62,6 +66,9 @@ def train(
             f"{target} holds a network of {trained} already: give --out {free} to train another on the same selection"
         )
     progress = common.progress()
+    notes = [told] if (told := about_decisions(RunFolder(run))) else []
+    for note in notes:
+        progress.note(note)
     with folder.lock():
         with one_first():
             data = samples_of(folder, progress, staging=staging)
@@ -69,7 +76,44 @@ def train(
         stage = folder.record()["stages"]["train"]
     done = "was trained already" if begun == "done" else f"trained in {stage['seconds']:.1f} s"
     common.say(f"{options.told()}, {stage['settings']['network']}: {done}", f"model: {target}/model.safetensors")
-    common.answer({"run": target, "resumed": begun, "model": folder / "model.safetensors", **stage})
+    common.answer({"run": target, "resumed": begun, "model": folder / "model.safetensors", **stage, "notes": notes})
+
+
+def about_decisions(run: RunFolder) -> str:
+    """That a person's decisions are not trained on, and what to type for it; nothing where there are none."""
+    from labelsieve.data.source import TABLES
+    from labelsieve.export import default_target
+    from labelsieve.report.source_table import find_source
+
+    made = run.decided()
+    if not made:
+        return ""
+    record = run.record()
+    about, settings = record.get("data") or {}, record.get("settings", {})
+    source = find_source(run, str(about.get("source") or ""))
+    target = default_target(record, source, "cleaned")
+    words = [str(target)]
+    if source is None or not (source.is_dir() or source.suffix.lower() in TABLES):  # ids and labels are written
+        words = [str(about.get("source")), "--labels", str(target)]
+    elif source.is_file() and about.get("kind") == "pictures":
+        words += ["--root", str(settings.get("root") or source.parent)]
+    words += options_of(settings)
+    export, again = (shlex.join(["labelsieve", *line]) for line in (["export", str(run.path)], ["run", *words]))
+    return (
+        f"{counted(made, 'decision')} in {run / 'decisions.csv'} {'is' if made == 1 else 'are'} not trained on, only "
+        f"the run's own selection is; for corrected labels: {export}, then {again}"
+    )
+
+
+def options_of(settings: Mapping[str, Any]) -> list[str]:
+    """The columns that were named for a run, as one writes them."""
+    words = []
+    for name, usual in (("label_column", "label"), ("text_column", "text"), ("id_column", "id"), ("group_column", "")):
+        if isinstance(value := settings.get(name), str) and value != usual:
+            words += [f"--{name.replace('_', '-')}", value]
+    if isinstance(ignored := settings.get("ignore_columns"), list):
+        words += ["--ignore-columns", csv_line(map(str, ignored))]
+    return words
 
 
 def branch(run: RunFolder, out: RunFolder) -> None:

@@ -14,8 +14,8 @@ from cyclopts import Parameter
 
 from labelsieve import stopping
 from labelsieve.commands import modelfile
-from labelsieve.commands.common import percent
-from labelsieve.errors import InputError, Problems
+from labelsieve.commands.common import counted, percent
+from labelsieve.errors import FailedError, InputError, Problems
 from labelsieve.types import IntArray, LabelledData
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _sets(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
 
 def told_samples(run: RunFolder, data: LabelledData, plan: Plan) -> str:
     """How many samples it trains on, and why they are more than were selected."""
-    told = f"{len(plan.train):,} samples"
+    told = counted(len(plan.train), "sample")
     if plan.candidates is None:
         return told
     verdict = np.array([row.verdict for row in run.read_labels()])
@@ -348,8 +348,13 @@ def weakness(
 
 def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
     """Two checkpoints with optimizer state, one being written, and the model: on the output's own volume."""
+    from labelsieve.commands.plan import size
+
     parameters = sum(parameter.numel() for parameter in factory().parameters())
     needed = networks * parameters * 4 * (3 * 4 + 1)
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise InputError(f"{folder} needs {needed / 1e9:.2f} GB for checkpoints, {free / 1e9:.2f} GB are free")
+        raise FailedError(
+            f"{folder} needs {size(needed)} for checkpoints, {size(free)} are free: make room there or give "
+            "another --out"
+        )

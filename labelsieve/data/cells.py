@@ -3,7 +3,7 @@
 A column written by people has odd cells. Where nearly all that is filled in are numbers (or dates), the few others
 count as missing; `Numbers.odd` knows them, so that somebody can be told. How a number or a date is written (`Form`) is
 a matter of the column, never of a cell: 1,234 and 3/4/2024 alone may mean either of two things. So is what stands
-around numbers (units.py), such as 12 % or $ 1'200.
+around numbers (units.py), such as 12 % or $ 1'200. A time of the day (14:05) is a part of one.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.units import LIKELY, NOTHING, Around, bare, learn
+from labelsieve.data.units import LIKELY, NOTHING, Around, bare, learn, scale
 from labelsieve.types import IntArray
 
 NEARLY_ALL = 0.9  # of the filled cells: then the column is what these are
-# 19.08; 19,08; 2024-12-31; 31.12.2024; ...; 31 Dec 2024; Dec 31, 2024
-Form = Literal["number", "comma", "date", "d.m.y", "d/m/y", "m/d/y", "d mon y", "mon d y"]
+# 19.08; 19,08; 2024-12-31; 31.12.2024; ...; 31 Dec 2024; Dec 31, 2024; 14:05
+Form = Literal["number", "comma", "date", "d.m.y", "d/m/y", "m/d/y", "d mon y", "mon d y", "clock"]
 DECIMALS: tuple[Form, ...] = ("number", "comma")
-DATES: tuple[Form, ...] = ("date", "d.m.y", "d/m/y", "m/d/y", "d mon y", "mon d y")
+DATES: tuple[Form, ...] = ("date", "d.m.y", "d/m/y", "m/d/y", "d mon y", "mon d y", "clock")
 MONTHS = "january february march april may june july august september october november december".split()
 
 DAY = 86_400e6  # microseconds
 MOST_LOOKED_AT = 10_000  # different cells that show what stands around numbers
 CENTURY = 30  # years of two digits below are of this century, as spreadsheets take them
-CLOCK = r"(,? +(?P<hour>\d{1,2}):(?P<minute>\d\d)(:(?P<second>\d\d(\.\d{1,6})?))?( ?(?P<half>[AaPp])[Mm])?)?"
+TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(:(?P<second>\d\d(\.\d{1,6})?))?( ?(?P<half>[AaPp])[Mm])?"
+CLOCK = f"(,? +{TIME})?"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 COMMA = re.compile(r"[+-]?(([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d*)?|,\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -77,7 +78,8 @@ def read_numbers(
         return Numbers(np.full(len(values), np.nan), form)
     typed = _typed(values)
     if typed is not None:
-        return typed if form is None or what_is(form) == typed.what else None
+        bare_units = around is not None and around.family  # of which unit are they?
+        return typed if form is None or (what_is(form) == typed.what and not bare_units) else None
     if not is_text(values.type):
         return None
     read = _Texts.of(values)
@@ -167,7 +169,8 @@ def _typed(values: Any) -> Numbers | None:
         ticks = pa.duration("us")
     else:
         return None
-    return Numbers(_floats(values.cast(ticks, safe=False).cast(pa.int64())) / DAY, "date")
+    form: Form = "clock" if is_a.is_time(kind) else "date"
+    return Numbers(_floats(values.cast(ticks, safe=False).cast(pa.int64())) / DAY, form)
 
 
 def _floats(values: Any) -> NDArray[np.float64]:
@@ -192,6 +195,7 @@ class _Texts:
     empty: NDArray[np.bool_]  # of the distinct ones
     bare: Any  # these in Arrow, without blanks at their ends: it looks at a million of them in no time
     around: Around = NOTHING  # what `bare` lacks
+    scale: NDArray[np.float64] | None = None  # by what their numbers are multiplied, where their units differ
 
     @classmethod
     def of(cls, values: Any) -> _Texts:
@@ -223,14 +227,13 @@ class _Texts:
         """These with their numbers alone, as far as they are none of that `form` already."""
         import pyarrow as pa
 
-        plain = (
-            self._are(_SHAPES[form]) if form is not None and around.thousands != "." else np.zeros(1, dtype=np.bool_)
-        )
-        if len(plain) == len(self.empty) and np.all(plain | self.empty):
+        told_apart = around.thousands != "." and not around.family  # a bare number can be taken as it is
+        if form is not None and told_apart and np.all(self._are(_SHAPES[form]) | self.empty):
             return self
-        texts = self.bare.to_pylist()
-        texts = [text if gap else (bare(text, around) or text) for text, gap in zip(texts, self.empty, strict=True)]
-        return replace(self, bare=pa.array(texts, pa.large_string()), around=around)
+        written = self.bare.to_pylist()
+        texts = [text if gap else (bare(text, around) or text) for text, gap in zip(written, self.empty, strict=True)]
+        scales = np.array([scale(text, around) for text in written]) if around.family else None
+        return replace(self, bare=pa.array(texts, pa.large_string()), around=around, scale=scales)
 
     def count(self, *shapes: re.Pattern[str]) -> int:
         """In how many rows stands something of all these shapes?"""
@@ -250,6 +253,8 @@ class _Texts:
         known, fitting = np.full(len(self.distinct), np.nan), np.flatnonzero(self._are(_SHAPES[form]))
         for at, text in zip(fitting.tolist(), self.bare.take(fitting).to_pylist(), strict=True):
             known[at] = _READERS[form](text)
+        if self.scale is not None:
+            known *= self.scale
         strange = np.isnan(known) & ~self.empty
         rows = np.flatnonzero(self._of_rows(strange, False))
         seen = dict.fromkeys(self.codes[rows].tolist())
@@ -314,6 +319,7 @@ def _parts(first: str, mark: str, second: str) -> re.Pattern[str]:
 
 
 DAY_OF_MONTH = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
+_CLOCK = re.compile(TIME, re.ASCII)
 MONTH = r"(?P<month>[A-Za-z]{3,9})\.?"
 
 _PARTS: dict[Form, re.Pattern[str]] = {
@@ -341,6 +347,11 @@ def _days_by_parts(text: str, pattern: re.Pattern[str]) -> float:
     return (day - BEGINNING).days + _part_of_day(found)
 
 
+def _time(text: str) -> float:
+    found = _CLOCK.fullmatch(text)
+    return _part_of_day(found) if found is not None else np.nan
+
+
 def _month(text: str) -> int:
     """0, which is none, for a word with which none begins."""
     if text.isdigit():
@@ -364,6 +375,7 @@ _READERS: dict[Form, Callable[[str], float]] = {
     "number": _number,
     "comma": _comma_number,
     "date": _days,
+    "clock": _time,
     **{form: partial(_days_by_parts, pattern=pattern) for form, pattern in _PARTS.items()},
 }
 # ISO dates, which mean one thing everywhere, may stand among others.
@@ -371,5 +383,6 @@ _SHAPES: dict[Form, re.Pattern[str]] = {
     "number": NUMBER,
     "comma": COMMA,
     "date": DATE,
+    "clock": _CLOCK,
     **{form: re.compile(f"{pattern.pattern}|{DATE.pattern}") for form, pattern in _PARTS.items()},
 }

@@ -6,6 +6,7 @@ each with ?split=test for the test pictures
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,7 +109,7 @@ def split(folder: Path | str, name: str = "cifar10", part: str = "train") -> tup
     found = _batches(Path(folder), layout, part)
     if not found:
         wanted = ", ".join(layout.binary[part])
-        told = f"`labelsieve data fetch {name} --to {folder}` gets it"
+        told = f"`{shlex.join(['labelsieve', 'data', 'fetch', name, '--to', str(folder)])}` gets it"
         raise InputError(f"no {name} in {folder} ({wanted} wanted): {told}")
     if found[0].name in layout.binary[part]:
         return _join([from_binary(file, label_bytes=layout.label_bytes, classes=layout.classes) for file in found])

@@ -1,10 +1,11 @@
 """A table of numbers and categories with gaps, as the finite float32 matrix that every model can read.
 
 A number column is kept, its gaps filled with the median, and a column of 0 and 1 says where they were; a date is the
-number of its day, and a price or a percentage its number alone. A category column becomes one column a level, a gap
-being a level of its own; of many levels those that are too rare to say anything, and the rarest beyond `MOST_LEVELS`,
-share one. Words that are another one in every row are ids, and no features; so are numbers that count the rows. Labels
-play no part. What was learnt from one table (`Encoding`) is plain JSON and reads the next one the same way.
+number of its day, a time a part of one, and a price or a percentage its number alone. A category column becomes one
+column a level, a gap being a level of its own; of many levels those that are too rare to say anything, and the rarest
+beyond `MOST_LEVELS`, share one. Words that are another one in every row are ids, and no features; so are numbers that
+count the rows. Labels play no part. What was learnt from one table (`Encoding`) is plain JSON and reads the next one
+the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.cells import DATES, MOST_LOOKED_AT, NEARLY_ALL, Form, Numbers, is_text, read_numbers
-from labelsieve.data.units import Around, measured
+from labelsieve.data.units import FAMILIES, Around, measured
 from labelsieve.errors import InputError
 
 MOST_LEVELS = 50
@@ -26,6 +27,7 @@ LEAST_ROWS = (5, 10)  # of a level that may say something: one in a hundred rows
 FEW = 10  # names in one line
 DENSE = 1.5  # a counter's range, for each of its numbers: some rows may be gone
 DIFFERENT = 0.98  # of a counter's numbers: some rows may have been copied
+FEW_NEW = 5  # values in a line
 MOST_WORDS = 20  # for a missing number that are remembered
 FORMS = ("", "text", "comma", *DATES)  # that a column may have
 LARGEST = float(np.finfo(np.float32).max)
@@ -61,6 +63,7 @@ class Column:
     before: str = ""  # what may stand around its numbers, and between thousands
     after: str = ""
     thousands: str = ""
+    family: str = ""  # where its units differ
 
     @property
     def written(self) -> Form:
@@ -70,7 +73,7 @@ class Column:
 
     @property
     def around(self) -> Around:
-        return Around(self.before, self.after, self.thousands)
+        return Around(self.before, self.after, self.thousands, self.family)
 
     @property
     def width(self) -> int:
@@ -100,10 +103,16 @@ class Encoding:
     @property
     def words(self) -> tuple[str, ...]:
         """Columns in which whoever reads a file must not take 1.234 for a number with a point."""
-        return tuple(column.name for column in self.columns if column.form == "comma" or column.thousands)
+        return tuple(
+            column.name for column in self.columns if column.form == "comma" or column.thousands or column.family
+        )
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [asdict(column) for column in self.columns]
+        entries = [asdict(column) for column in self.columns]
+        for entry in entries:
+            if not entry["family"]:  # earlier versions read models that do not need it
+                del entry["family"]
+        return entries
 
     @classmethod
     def from_json(cls, content: list[dict[str, Any]]) -> Encoding:
@@ -115,6 +124,8 @@ class Encoding:
             numeric, listed = type(origin) in (int, float), isinstance(missing, list | tuple)
             around = [entry.get(name, "") for name in ("before", "after", "thousands")]
             fine = all(isinstance(sign, str) for sign in around) and around[-1] in ("", ",", ".")
+            family = entry.get("family", "")
+            fine = fine and (family == "" or entry.get("after") in FAMILIES.get(str(family), {}))
             if form not in FORMS or not numeric or not listed or not fine:
                 raise ValueError("a column that is not one of a table")
             known = {**entry, "levels": tuple(entry["levels"]), "missing": tuple(map(str, missing))}
@@ -170,11 +181,13 @@ def encode_table(
     `commas`: numbers of this table have decimal commas wherever that is possible. `note` is told what a person may want
     to know, `place` names a row for it.
     """
+    known = encoding is not None
     if encoding is None:
         encoding = _learn_all(table, where, commas, note, place)
     lacking = [column.name for column in encoding.columns if column.name not in table.column_names]
     if lacking:
-        raise InputError(f"{where} lacks the columns {', '.join(map(told, lacking))} that the model was trained with")
+        names = f"column{'s' * (len(lacking) > 1)} {', '.join(map(told, lacking))}"
+        raise InputError(f"{where} lacks the {names} that the model was trained with")
     matrix = np.zeros((table.num_rows, encoding.width), dtype=np.float32)
     at = 0
     for column in encoding.columns:
@@ -182,7 +195,7 @@ def encode_table(
         if column.kind == "number":
             _fill_numbers(out, column, values, where, note, place)
         else:
-            _fill_levels(out, column, values)
+            _fill_levels(out, column, values, note if known else silence)
         at += column.width
     return TableX(matrix, encoding, table.select([column.name for column in encoding.columns]))
 
@@ -205,7 +218,10 @@ def _learn_all(table: Any, where: str, commas: bool, note: Note, place: Place) -
     encoding = Encoding(tuple(columns))
     if encoding.commas:
         note(f"{_columns(encoding.commas)}: commas are taken as decimal points")
-    if signs := {column.name: column.around for column in encoding.columns if column.around}:
+    for column in encoding.columns:
+        if column.family:
+            note(f"column {column.name!r}: read as numbers of {column.after!r}, whatever the unit ({column.family})")
+    if signs := {column.name: column.around for column in encoding.columns if column.around and not column.family}:
         beside = some(
             [repr(sign) for sign in dict.fromkeys(s for a in signs.values() for s in (a.before, a.after) if s)]
         )
@@ -344,9 +360,8 @@ def _fill_numbers(out: NDArray[np.float32], column: Column, values: Any, where: 
     # Where nothing is a number, this is another column, unless it only says what was said for missing before.
     if numbers is None or (len(numbers.odd) and not numbers.filled and not set(numbers.words) <= set(column.missing)):
         held = "text" if is_text(values.type) else str(values.type)
-        raise InputError(
-            f"{where}: column {column.name!r} holds {held} where the model was trained with {_TRAINED[column.written]}"
-        )
+        trained = _TRAINED[column.written] + f" with units of {column.family}" * bool(column.family)
+        raise InputError(f"{where}: column {column.name!r} holds {held} where the model was trained with {trained}")
     if len(numbers.odd):
         note(_about_odd(column.name, numbers, place))
     found = _fitting(_finite(numbers, column.name, where) - column.origin, column.name, where, place)
@@ -365,6 +380,7 @@ _TRAINED: dict[Form, str] = {
     "m/d/y": "dates such as 12/31/2024",
     "d mon y": "dates such as 31 Dec 2024",
     "mon d y": "dates such as Dec 31, 2024",
+    "clock": "times such as 14:05",
 }
 
 
@@ -374,12 +390,27 @@ def _about_odd(name: str, numbers: Numbers, place: Place) -> str:
     others = f"1 other value ({example}), which counts"
     if count > 1:
         others = f"{count:,} other values (the first is {example}), which count"
-    return f"column {told(name)}: {numbers.filled:,} {numbers.what}s and {others} as missing"
+    what = "time" if numbers.form == "clock" else numbers.what
+    return f"column {told(name)}: {numbers.filled:,} {what}s and {others} as missing"
 
 
-def _fill_levels(out: NDArray[np.float32], column: Column, values: Any) -> None:
+def _fill_levels(out: NDArray[np.float32], column: Column, values: Any, note: Note) -> None:
     position = {level: i for i, level in enumerate(column.levels)}
     elsewhere = len(column.levels) if column.others else -1
-    at = np.array([position.get(text, elsewhere) for text in _texts(values)], dtype=np.int64)
+    texts = _texts(values)
+    new = [text for text in texts if text not in position and text]
+    if new and not column.others:
+        note(_about_new(column.name, new, f"in {len(new):,} of {len(texts):,} rows"))
+    # Where rare levels share one, nobody knows which were there; that nothing but such is, is odd.
+    elif position and len(new) >= LEAST_ROWS[1] and position.keys().isdisjoint(texts):
+        note(_about_new(column.name, new, "and no other, or only as rare ones: all count as one value"))
+    at = np.array([position.get(text, elsewhere) for text in texts], dtype=np.int64)
     known = np.flatnonzero(at >= 0)
     out[known, at[known]] = 1
+
+
+def _about_new(name: str, values: Sequence[str], more: str) -> str:
+    different = list(dict.fromkeys(values))
+    shown = ", ".join(repr(value[:40]) for value in different[:FEW_NEW]) + ", ..." * (len(different) > FEW_NEW)
+    what = "a value" if len(different) == 1 else f"{len(different):,} values"
+    return f"column {told(name)}: {what} that the model was not trained with ({shown}), {more}"

@@ -21,6 +21,7 @@ from labelsieve.data.stage import Staged
 from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop, finish, window_keys
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
+from labelsieve.progress import Progress
 
 SHARE = 0.3  # of the device's free memory that pictures may take: the networks come afterwards
 ASPECT = 1.4  # pixels of a photograph over those of its square, on average
@@ -73,6 +74,7 @@ class DevicePictures:
         crop: int = 227,
         augment: bool = True,
         workers: int | None = None,
+        progress: Progress | None = None,
         mean: NDArray[np.floating] = MEAN,
         std: NDArray[np.floating] = STD,
         dtype: torch.dtype | None = None,
@@ -91,12 +93,15 @@ class DevicePictures:
         chunks: list[Tensor] = [torch.empty((0, 3), dtype=torch.uint8, device=self.device)]
         pieces: list[Tensor] = []
         sizes: list[tuple[int, int]] = []
-        for picture in source:
-            sizes.append((picture.shape[0], picture.shape[1]))
-            pieces.append(torch.from_numpy(np.array(picture)).view(-1, 3))
-            if len(pieces) == 4096:  # about a gigabyte: the host never holds more
-                chunks.append(torch.cat(pieces).to(self.device))
-                pieces = []
+        told = (progress or Progress(silent=True)).stage("decoding pictures", len(pictures), unit="pictures")
+        with told as stage:
+            for picture in source:
+                sizes.append((picture.shape[0], picture.shape[1]))
+                pieces.append(torch.from_numpy(np.array(picture)).view(-1, 3))
+                if len(pieces) == 4096:  # about a gigabyte: the host never holds more
+                    chunks.append(torch.cat(pieces).to(self.device))
+                    pieces = []
+                stage.advance()
         pictures.tell_unreadable(pictures.unreadable)
         self.pixels = torch.cat(chunks + [piece.to(self.device) for piece in pieces])
         del chunks, pieces
@@ -170,6 +175,7 @@ def picture_store(
     augment: bool = True,
     workers: int | None = None,
     share: float = SHARE,
+    progress: Progress | None = None,
 ) -> DevicePictures | PictureStream:
     """On the device where they take at most `share` of its free memory (twice that for a moment), else a stream."""
     if not 0 <= share <= 1:
@@ -177,5 +183,6 @@ def picture_store(
     device = torch.device(device)
     need = pixel_bytes(pictures)
     fits = need <= share * free_memory(device)
-    kind: type[DevicePictures] | type[PictureStream] = DevicePictures if fits else PictureStream
-    return kind(pictures, device, crop=crop, augment=augment, workers=workers)
+    if not fits:
+        return PictureStream(pictures, device, crop=crop, augment=augment, workers=workers)
+    return DevicePictures(pictures, device, crop=crop, augment=augment, workers=workers, progress=progress)

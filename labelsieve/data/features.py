@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from labelsieve.data.cells import clearly_commas, is_text, read_numbers
 from labelsieve.data.columns import Encoding, Note, Place, by_row, encode_table, only_names_rows, silence, some, told
 from labelsieve.data.text import UNSPACED, texts
+from labelsieve.decisions import csv_line
 from labelsieve.errors import InputError
 from labelsieve.types import Kind
 
@@ -26,6 +28,7 @@ def read_features(
     ignored: Sequence[str] = (),
     encoding: Encoding | None = None,
     commas: bool = False,
+    ask: bool = True,
     note: Note = silence,
     place: Place = by_row,
 ) -> tuple[Any, Kind]:
@@ -33,6 +36,8 @@ def read_features(
     table was read.
 
     `commas`: its numbers have decimal commas wherever that is possible, as they have where one column shows it.
+    `ask`: refuse texts beside numbers, since nobody but the user knows which of them tell the classes; else the numbers
+    are taken, as by runs of earlier versions, or by whoever looks at the labels alone.
     """
     if ignored:
         table = _without(table, ignored, encoding, where)
@@ -48,7 +53,7 @@ def read_features(
             )
     else:
         commas = commas or any(clearly_commas(column) for column in table.columns)
-        text_column, table = _find_texts(table, where, commas, note)
+        text_column, table = _find_texts(table, where, commas, note, ignored if ask else None)
     if text_column is None:
         return encode_table(table, where=where, encoding=encoding, commas=commas, note=note, place=place), "table"
     if encoding is None and len(names) > 1:
@@ -71,25 +76,45 @@ def _without(table: Any, ignored: Sequence[str], encoding: Encoding | None, wher
     return table.drop_columns(list(ignored))
 
 
-def _find_texts(table: Any, where: str, commas: bool, note: Note) -> tuple[str | None, Any]:
-    """The column of texts, where one is called so or there is no doubt; and the table without doubtful ones."""
+def _find_texts(
+    table: Any, where: str, commas: bool, note: Note, ignored: Sequence[str] | None
+) -> tuple[str | None, Any]:
+    """The column of texts, where one is called so or there is no doubt; and the table without doubtful ones, which
+    are asked about where somebody can say what is `ignored`."""
     names = table.column_names
     if "text" in names:
         return "text", table
     found = [name for name in names if _reads_like_text(table.column(name), WORDS)]
     if not found:
         return _find_names(table, commas, note), table
-    # Numbers are never given up for a guess: an address does not make a table of measurements a list of texts.
+    # An address does not make a table of measurements a list of texts, nor does a price say what a title does.
     if any(_measures(table.column(name), commas) for name in names if name not in found):
+        if ignored is not None:
+            others = [name for name in names if name not in found and not only_names_rows(table.column(name), commas)]
+            raise InputError(f"{where}: {_question(found, others, ignored)}")
         for name in map(told, found):
             note(f"column {name} reads like text and is left out; --text-column {name} reads it and nothing else")
         return None, table.drop_columns(found)
     if len(found) > 1:
         raise InputError(
-            f"{where}: columns {', '.join(map(told, found))} all read like text: name one with --text-column"
+            f"{where}: columns {', '.join(map(told, found))} all read like text: name one with {_by_text(found)}"
         )
     note(f"column {told(found[0])} is read as text; --text-column names another")
     return found[0], table
+
+
+def _by_text(found: Sequence[str]) -> str:
+    return " or ".join(f"--text-column {shlex.quote(name)}" for name in found)
+
+
+def _question(found: Sequence[str], others: Sequence[str], ignored: Sequence[str]) -> str:
+    """Which to judge by, with what to add to the command for each answer."""
+    read = "column {} reads" if len(found) == 1 else "columns {} read"
+    left_out = shlex.quote(csv_line([*ignored, *found]))
+    return (
+        f"{read.format(', '.join(map(told, found)))} like text beside other features: judge by the text alone with "
+        f"{_by_text(found)}, or by the rest ({some(list(map(told, others)))}) with --ignore-columns {left_out}"
+    )
 
 
 def _find_names(table: Any, commas: bool, note: Note) -> str | None:

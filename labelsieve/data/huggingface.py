@@ -37,6 +37,7 @@ def load(
     size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
+    ask: bool = True,
     progress: Progress | None = None,
 ) -> LabelledData:
     """The column `label` (or the one ClassLabel column), and an Image, texts or feature columns."""
@@ -67,7 +68,7 @@ def load(
         raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
     table = rows.with_format("arrow").select_columns(plain)[:]
     x, kind = read_features(
-        table, where=spec, text_column=text_column, ignored=ignored, encoding=encoding, note=progress.note
+        table, where=spec, text_column=text_column, ignored=ignored, encoding=encoding, ask=ask, note=progress.note
     )
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
     if judged:

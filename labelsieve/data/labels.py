@@ -16,7 +16,7 @@ from labelsieve.data.cells import NUMBER
 from labelsieve.data.columns import Place, by_row
 from labelsieve.data.leftout import DROPPED, leave_out
 from labelsieve.data.spreadsheet import neutral, plain
-from labelsieve.data.textfile import check_no_spreadsheet, code_of, csv_rows
+from labelsieve.data.textfile import about_titles, check_no_spreadsheet, code_of, csv_rows, top_of
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
@@ -199,6 +199,7 @@ def read_label_file(path: Path | str) -> LabelFile:
     check_no_spreadsheet(path)
     try:
         code = code_of(path)
+        titles = about_titles(top_of(path))
         with code.open(path) as file:
             rows = csv_rows(path, file)
             header = next(rows, None)
@@ -245,8 +246,9 @@ def read_label_file(path: Path | str) -> LabelFile:
     partial = decision_at is not None
     given = true if true_at is not None else None
     count = int(others.pop())
+    note = "; ".join(filter(None, (code.note, titles and f"{path}: {titles}")))
     return LabelFile(
-        path, labels, given, partial=partial, stripped=blanks, dropped=frozenset(dropped), others=count, note=code.note
+        path, labels, given, partial=partial, stripped=blanks, dropped=frozenset(dropped), others=count, note=note
     )
 
 
@@ -271,7 +273,8 @@ def with_labels(data: LabelledData, file: LabelFile, same: Same | None = None) -
     named = {*ids, *(skipped.id for skipped in data.skipped)}
     unknown = [id for id in (*file.labels, *file.dropped) if id not in named and plain(id) not in named]
     if unknown:
-        raise InputError(f"{file.path} names {len(unknown):,} ids that {data.name} lacks, such as {min(unknown)!r}")
+        ids_told = "1 id" if len(unknown) == 1 else f"{len(unknown):,} ids"
+        raise InputError(f"{file.path} names {ids_told} that {data.name} lacks, such as {min(unknown)!r}")
     known = {str(name): name for name in data.classes}
     labels = {id: _class(labels[id], known) for id in ids}
     if not known and (whole := whole_numbers(list(labels.values()))) is not None:  # 1.0 may be the name of a class

@@ -71,23 +71,27 @@ def load_source(
     ignore_columns: Sequence[str] = (),
     group_column: str | None = None,
     labelled: bool = True,
+    scored: bool = False,
     root: Path | None = None,
     size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
+    ask: bool = True,
     progress: Progress | None = None,
 ) -> LabelledData:
-    """Samples in input order. `labels` replaces the given labels; `labelled=False` reads samples to predict.
+    """Samples in input order. `labels` replaces the given labels; `labelled=False` reads samples to predict, and with
+    `scored` labels are only compared with others, not learnt from: they may be of one class.
 
     `staging` keeps decoded pictures for the next start; `encoding` reads a table as an earlier one was read, and of
     `ignore_columns` none is a feature, nor is `group_column`, whose values are the samples' groups. What is odd about
-    the samples or their labels is told to `progress`, and in the data's `notes`.
+    the samples or their labels is told to `progress`, and in the data's `notes`. With `ask`, a table that may be judged
+    by its texts or by its numbers is refused until somebody says by which.
     """
     ignored = _ignored(ignore_columns, label_column, text_column, id_column)
     groups = None
     if group_column is not None and labelled:
         groups = GroupColumn.read(source, group_column, id_column=id_column)
-        ignored = (*ignored, group_column)
+        ignored = tuple(dict.fromkeys((*ignored, group_column)))
     progress = Overheard(progress or Progress(silent=True))
     same = Same() if labelled else None
     # Labels from a file make the source's own unnecessary, unless they are decisions on some of them.
@@ -97,7 +101,7 @@ def load_source(
         return _read(
             source, labelled=labelled, judged=judged, label_column=label_column, text_column=text_column,
             id_column=id_column, ignored=ignored, root=root, size=size, staging=staging, encoding=encoding,
-            progress=progress, same=same,
+            ask=ask, progress=progress, same=same,
         )  # fmt: skip
 
     data = read(labelled=needs_labels, progress=progress, same=same)
@@ -112,8 +116,10 @@ def load_source(
         if labels.stripped:
             progress.note(f"{labels.path}: {about_stripped(labels.stripped)}")
         if len(data) < before:
-            progress.note(f"left out because {labels.path} says that they were dropped: {before - len(data):,} samples")
-    if labelled:
+            gone = before - len(data)
+            they, samples = ("it was", "1 sample") if gone == 1 else ("they were", f"{gone:,} samples")
+            progress.note(f"left out because {labels.path} says that {they} dropped: {samples}")
+    if labelled and not scored:
         check_classes(data)
     if same is not None:
         data = replace(data, groups=copied(data, same) if groups is None else groups.codes(data))
@@ -179,6 +185,7 @@ def _read(
     size: Size,
     staging: Path | None,
     encoding: Encoding | None,
+    ask: bool,
     progress: Progress,
     same: Same | None,
 ) -> LabelledData:
@@ -202,7 +209,7 @@ def _read(
 
         return huggingface.load(
             source, labelled=labelled, judged=judged, text_column=text_column, id_column=id_column,
-            ignored=ignored, size=size, staging=staging, encoding=encoding, progress=progress,
+            ignored=ignored, size=size, staging=staging, encoding=encoding, ask=ask, progress=progress,
         )  # fmt: skip
     if path.is_dir():
         from labelsieve.data import folder
@@ -217,7 +224,7 @@ def _read(
 
         return table.load(
             path, label_column=label_column, text_column=text_column, id_column=id_column, ignored=ignored,
-            labelled=labelled, judged=judged, root=root, size=size, staging=staging, encoding=encoding,
+            labelled=labelled, judged=judged, root=root, size=size, staging=staging, encoding=encoding, ask=ask,
             progress=progress, same=same,
         )  # fmt: skip
     if path.is_file():
@@ -227,7 +234,7 @@ def _read(
 
 
 def as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """How a run's settings have `load_source` read its source."""
+    """How a run's settings have `load_source` read its source; runs of earlier versions did not ask."""
     root, ignored = settings.get("root"), settings.get("ignore_columns")
     return {
         "label_column": str(settings.get("label_column") or "label"), "text_column": settings.get("text_column"),
@@ -235,6 +242,7 @@ def as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
         "size": settings.get("size"),
         "ignore_columns": tuple(map(str, ignored)) if isinstance(ignored, list) else (),
         "group_column": settings.get("group_column"),
+        "ask": False,
     }  # fmt: skip
 
 

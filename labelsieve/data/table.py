@@ -30,7 +30,7 @@ from labelsieve.data.labels import (
     whole_numbers,
 )
 from labelsieve.data.leftout import NO_FILE, NO_LABEL, about_left_out, about_lost, too_many, without_blank
-from labelsieve.data.textfile import Code, code_of, csv_rows, declaration_of, delimiter_of
+from labelsieve.data.textfile import Code, about_titles, code_of, csv_rows, delimiter_of, top_of
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
@@ -60,6 +60,7 @@ def load(
     size: Size = None,
     staging: Path | None = None,
     encoding: Encoding | None = None,
+    ask: bool = True,
     progress: Progress | None = None,
     same: Same | None = None,
 ) -> LabelledData:
@@ -79,6 +80,8 @@ def load(
     code = code_of(path) if is_csv else None
     if code is not None and code.note:
         progress.note(code.note)
+    if is_csv and (titles := about_titles(top_of(path))):
+        progress.note(f"{path}: {titles}")
     table = _read_csv(path, words, code) if code is not None else _read_parquet(path)
     if table.num_rows == 0:
         raise InputError(f"{path} holds no samples below its first line" if is_csv else f"{path} holds no samples")
@@ -148,6 +151,7 @@ def load(
         ignored=ignored,
         encoding=encoding,
         commas=is_csv and delimiter_of(path) == ";",  # chosen where the comma is taken
+        ask=ask,
         note=progress.note,
         place=place,
     )
@@ -312,23 +316,21 @@ def _read_csv(path: Path, words: Sequence[str | None], code: Code) -> Any:
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty")
     try:
-        delimiter = delimiter_of(path)
+        top = top_of(path)
         with _long_cells(), code.open(path) as file:
             rows = csv_rows(path, file)
             header: list[str] = next(rows, [])
         names = [name.strip() for name in header]
         repeated = {name for name in names if names.count(name) > 1}
         if repeated:
-            raise InputError(
-                f"{path}, line {2 if declaration_of(path) else 1}: the column {min(repeated)!r} is there twice"
-            )
+            raise InputError(f"{path}, line {top.lines + 1}: the column {min(repeated)!r} is there twice")
         texts = {*words, "id", "path", "text", "true"}
         texts |= {in_any_case(word, names) for word in words[:1] if word is not None}  # that of the labels
         as_text = {name: pa.string() for name, bare in zip(header, names, strict=True) if bare in texts}
         table = pc.read_csv(
             path,
-            read_options=pc.ReadOptions(encoding=code.arrow, skip_rows=1 if declaration_of(path) else 0),
-            parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            read_options=pc.ReadOptions(encoding=code.arrow, skip_rows=top.lines),
+            parse_options=pc.ParseOptions(delimiter=top.delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(column_types=as_text, strings_can_be_null=False),
         )
         return table.rename_columns(names) if names != header else table

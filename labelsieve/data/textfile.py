@@ -10,6 +10,7 @@ import codecs
 import csv
 import re
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,10 @@ from labelsieve.errors import InputError
 
 CHUNK = 1 << 20  # bytes at a time
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+MARKS = (",", "\t", ";", "|")  # between cells, the likeliest first
+MOST_TITLES = 20  # lines above the names of the columns
+MOST_LOOKED_AT = 1000  # lines that show whether there are any; a row further down that is longer is refused by itself
+_NUMBER = re.compile(r"[+-]?[0-9.,]+")
 SEP = re.compile('"?sep=(?P<mark>[^"])"?', re.IGNORECASE)
 WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
@@ -59,32 +64,98 @@ def code_of(path: Path) -> Code:
     return Code("cp1252", note=_about_windows(path, marked=marked))
 
 
+@dataclass(frozen=True)
+class Top:
+    """How a CSV file begins: what stands between its cells, and the lines above the names of its columns."""
+
+    delimiter: str
+    declaration: str = ""  # of the delimiter (sep=;), as Excel wants it
+    titles: tuple[str, ...] = ()  # what people and programs write above a table
+
+    @property
+    def lines(self) -> int:
+        return bool(self.declaration) + len(self.titles)
+
+
+def top_of(path: Path) -> Top:
+    """The first line names the delimiter, or has it: the comma, else tab, semicolon or |; unless it is a title."""
+    code = "utf-16" if _first_bytes(path)[:2] in WIDE else "utf-8-sig"  # only a mark matters for that
+    with path.open(encoding=code, errors="replace") as file:
+        first = file.readline()
+        if declared := SEP.fullmatch(first.rstrip("\n")):
+            return Top(declared["mark"], declaration=first.rstrip("\n"))
+        plain = Top(_delimiter(first))
+        if _filled(first) != 1:
+            return plain
+        lines = [first, *islice(file, MOST_LOOKED_AT)]
+    return _titled(lines, whole=len(lines) <= MOST_LOOKED_AT) or plain
+
+
+def _delimiter(line: str) -> str:
+    return next((mark for mark in MARKS if mark in line), ",")
+
+
+def _filled(line: str) -> int:
+    """How many cells of a line have something in them; 0 where it is none of a table."""
+    try:
+        cells: list[str] = next(csv.reader([line], delimiter=_delimiter(line)), [])
+    except csv.Error:
+        return 0
+    return sum(bool(cell.strip()) for cell in cells)
+
+
+def _titled(lines: list[str], *, whole: bool) -> Top | None:
+    """Titles, where there is no doubt: lines with one filled cell each, then names, and then rows that all are as long.
+
+    A column of texts may have as many commas in each, and no quotes: there nothing could be read before. Of the other
+    marks each text would have two or more.
+    """
+    at = next((at for at, line in enumerate(lines[: MOST_TITLES + 1]) if _filled(line) > 1), 0)
+    if not at or any(line.count('"') % 2 for line in lines[:at]):
+        return None
+    delimiter = _delimiter(lines[at])
+    try:
+        above = [next(csv.reader([line], delimiter=delimiter), []) for line in lines[:at]]
+        names, *rows = [row for row in csv.reader(lines[at:], delimiter=delimiter) if row]
+    except csv.Error:
+        return None
+    rows = rows if whole else rows[:-1]  # which may have been cut off
+    bare, width = {name.strip() for name in names}, len(names)
+    if len(bare) < width or "" in bare or any(_NUMBER.fullmatch(name) for name in bare):
+        return None
+    if not rows or any(len(row) != width for row in rows) or any(sum(map(bool, row)) > 1 for row in above):
+        return None
+    padded = any(len(row) >= width for row in above)
+    if any(len(row) > width for row in above) or (width < 3 and (padded or delimiter != ",")):
+        return None
+    return Top(delimiter, titles=tuple(line.rstrip("\n") for line in lines[:at]))
+
+
 def delimiter_of(path: Path) -> str:
-    """What the first line names, as Excel wants it; else tab, semicolon or | where it has no comma but those."""
-    first = _first_line(path)
-    declared = SEP.fullmatch(first)
-    return declared["mark"] if declared else next((mark for mark in (",", "\t", ";", "|") if mark in first), ",")
+    return top_of(path).delimiter
 
 
 def declaration_of(path: Path) -> str:
     """The line above the names of the columns that says what stands between cells (sep=;); "" where there is none."""
-    first = _first_line(path)
-    return first if SEP.fullmatch(first) else ""
+    return top_of(path).declaration
 
 
 def csv_rows(path: Path, file: IO[str]) -> Any:
     """A csv.reader of the open file at the line with the names of the columns."""
-    rows = csv.reader(file, delimiter=delimiter_of(path))
-    if declaration_of(path):
+    top = top_of(path)
+    rows = csv.reader(file, delimiter=top.delimiter)
+    for _ in range(top.lines):
         next(rows)
     return rows
 
 
-def _first_line(path: Path) -> str:
-    """Of the code only a mark matters for that."""
-    code = "utf-16" if _first_bytes(path)[:2] in WIDE else "utf-8-sig"
-    with path.open(encoding=code, errors="replace") as file:
-        return file.readline().rstrip("\n")
+def about_titles(top: Top) -> str:
+    """What to say of the lines above the names; "" where there are none."""
+    if not top.titles:
+        return ""
+    first = " ".join(top.titles[0].strip(top.delimiter + '" ').split())[:60]
+    told = f"line 1 ({first!r}) stands" if len(top.titles) == 1 else f"lines 1 to {len(top.titles)} ({first!r}) stand"
+    return f"{told} above the names of the columns and {'is' if len(top.titles) == 1 else 'are'} left out"
 
 
 def check_no_spreadsheet(path: Path) -> None:

@@ -1,7 +1,8 @@
 """What people write around a number: a currency, a percent sign, a unit, and what sets its thousands apart.
 
-What stands around is a matter of the column: the same in all cells that have something. Letters glued to the front make
-a code (T12), unless they are a currency; so do zeros at the front (007A).
+What stands around is a matter of the column: the same in all cells that have something, or in all cells a unit of one
+family (5 kg, 300 g), which are then read as one of them. Letters glued to the front make a code (T12), unless they are
+a currency; so do zeros at the front (007A).
 """
 
 from __future__ import annotations
@@ -19,6 +20,34 @@ CURRENCIES = frozenset(
     "PHP PLN RMB RON RUB SAR SEK SGD THB TRY TWD UAH USD VND ZAR "
     "Eur Euro euro eur Kč kč zł kr Kr kr. Ft Fr Fr. SFr. Rs Rs. Rp лв руб руб.".split()
 )
+# Each unit and how much of the first it is. None is in two families: m are never minutes, and a month has no length.
+FAMILIES = {
+    family: {unit: float(size) for unit, size in zip(sizes.split()[::2], sizes.split()[1::2], strict=True)}
+    for family, sizes in {
+        "mass": "kg 1 g 1e-3 mg 1e-6 µg 1e-9 t 1e3 lb 0.45359237 oz 0.028349523125",
+        "length": "m 1 nm 1e-9 µm 1e-6 mm 1e-3 cm 1e-2 dm 0.1 km 1e3 in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344",
+        "time": "s 1 ns 1e-9 µs 1e-6 ms 1e-3 min 60 h 3600 d 86400 week 604800",
+        "volume": "l 1 µl 1e-6 ml 1e-3 cl 1e-2 dl 0.1 hl 1e2 m3 1e3 m³ 1e3",
+        "data": "B 1 kB 1e3 MB 1e6 GB 1e9 TB 1e12 PB 1e15 KiB 1024 MiB 1048576 GiB 1073741824 TiB 1099511627776",
+    }.items()
+}
+_FAMILY_OF = {unit: family for family, units in FAMILIES.items() for unit in units}
+# Words may be in any case and of any number. Of symbols few may: M is a million, NM a nautical mile, Mb are bits.
+_WORDS = {
+    word: unit
+    for unit, *words in map(
+        str.split,
+        (
+            "kg kilo kilogram kilogramme kg|g gram gramme|mg mg|t ton tonne|lb lb lbs pound|oz oz ounce|m meter metre|"
+            "cm cm centimeter centimetre|mm millimeter millimetre|km km kilometer kilometre|in in inch inche|"
+            "ft ft foot feet|yd yd yard|mi mi mile|s sec second|min min minute|h hr hrs hour|d day|week week wk wks|"
+            "l liter litre|ml ml milliliter millilitre|cl cl|dl dl|B byte"
+        ).split("|"),
+    )
+    for word in words
+}
+_SYMBOLS = {"L": "l", "mL": "ml", "cL": "cl", "dL": "dl", "MM": "mm", "KB": "kB"}
+_SYMBOLS |= {unit.lower(): unit for unit in ("kB", "MB", "GB", "TB", "PB")}
 SOME = 0.1  # of the numbers have a unit, or it is none of the column
 ENOUGH = 0.8  # of some cells are numbers: all of them may be
 ROUGHLY = ("~", "≈")
@@ -42,9 +71,10 @@ class Around:
     before: str = ""
     after: str = ""
     thousands: str = ""  # "," or "." where the column shows that these set thousands apart
+    family: str = ""  # of which every cell has a unit: each is read as so much of `after`
 
     def __bool__(self) -> bool:
-        return bool(self.before or self.after or self.thousands)
+        return bool(self.before or self.after or self.thousands or self.family)
 
 
 NOTHING = Around()
@@ -98,9 +128,43 @@ def learn(cells: Mapping[str, int], *, commas: bool) -> Around | None:
     if sum(count for _, count in split) < ENOUGH * sum(cells.values()):
         return None
     before, after = (_usual((getattr(parts, at), count) for parts, count in split) for at in ("before", "after"))
-    money = is_money(before) or is_money(after)
     cores = [parts.core for parts, _ in split]
+    if (common := _common_unit(cells, split)) is not None:
+        return Around("", common, _thousands(cores, money=False, commas=commas), _FAMILY_OF[common])
+    money = is_money(before) or is_money(after)
     return Around(before, after, _thousands(cores, money=money, commas=commas))
+
+
+def _common_unit(cells: Mapping[str, int], split: list[tuple[_Parts, int]]) -> str | None:
+    """What to read several units as, where all that may be a number has one, and all are of one family."""
+    if len(split) < sum(any(map(str.isdigit, text)) for text in cells) or any(parts.before for parts, _ in split):
+        return None
+    seen: Counter[str] = Counter()
+    for parts, count in split:
+        seen[unit(parts.after) or ""] += count
+    if len(seen) < 2 or len({_FAMILY_OF.get(one, "") for one in seen}) > 1:
+        return None
+    # The order of the rows decides nothing: of equally frequent ones the largest.
+    return max(seen, key=lambda one: (seen[one], FAMILIES[_FAMILY_OF[one]][one]))
+
+
+@cache
+def unit(written: str) -> str | None:
+    """The unit of a family that is written so, such as KG, kilograms or min.; None: it is none."""
+    bare = written.rstrip(".").replace("\u03bc", "µ")  # the letter mu and the sign look alike
+    if bare in _FAMILY_OF:
+        return bare
+    if bare in _SYMBOLS or bare == "Mg":  # tonnes to some, milligrams to others
+        return _SYMBOLS.get(bare)
+    return _WORDS.get(bare.casefold()) or _WORDS.get(_alike(bare))
+
+
+def scale(text: str, around: Around) -> float:
+    """How many of the column's unit one of this cell's is; nan where it has none of the family."""
+    parts = _split(text)
+    sizes = FAMILIES[around.family]
+    size = None if parts is None or parts.before else sizes.get(unit(parts.after) or "")
+    return float("nan") if size is None else size / sizes[around.after]
 
 
 def _usual(found: Iterable[tuple[str, int]]) -> str:
@@ -131,7 +195,9 @@ def _thousands(cores: list[str], *, money: bool, commas: bool) -> str:
 def bare(text: str, around: Around) -> str | None:
     """The number alone, written with a decimal point or comma at most; None where something else stands around it."""
     parts = _split(text)
-    if parts is None or not _fits(parts.before, around.before) or not _fits(parts.after, around.after):
+    if parts is None or not _fits(parts.before, around.before):
+        return None
+    if not (unit(parts.after) in FAMILIES[around.family] if around.family else _fits(parts.after, around.after)):
         return None
     core = parts.core
     if around.thousands and _GROUPED[around.thousands].fullmatch(core):

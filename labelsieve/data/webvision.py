@@ -111,7 +111,9 @@ def training(
     return _labelled(root, "", files, codes, names, side, name="webvision", check=check, progress=progress)
 
 
-def validation(folder: str | Path, *, classes: int = CLASSES, side: int = SIDE) -> LabelledData:
+def validation(
+    folder: str | Path, *, classes: int = CLASSES, side: int = SIDE, progress: Progress | None = None
+) -> LabelledData:
     """WebVision's own, labelled by people."""
     root = Path(folder)
     every = synsets(root)
@@ -119,11 +121,16 @@ def validation(folder: str | Path, *, classes: int = CLASSES, side: int = SIDE) 
     inside = next((name for name in VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if inside is None:
         raise InputError(f"{root}: no folder val_images_256 with the validation pictures; unpack it there")
-    return _labelled(root, inside, files, codes, every[:classes], side, name="webvision-val")
+    return _labelled(root, inside, files, codes, every[:classes], side, name="webvision-val", progress=progress)
 
 
 def ilsvrc_validation(
-    folder: str | Path, *, webvision: str | Path, classes: int = CLASSES, side: int = SIDE
+    folder: str | Path,
+    *,
+    webvision: str | Path,
+    classes: int = CLASSES,
+    side: int = SIDE,
+    progress: Progress | None = None,
 ) -> LabelledData:
     """ILSVRC12's validation pictures of WebVision's classes, found by their synsets."""
     root = Path(folder)
@@ -139,7 +146,7 @@ def ilsvrc_validation(
     if not found:
         raise InputError(f"{pictures}: no pictures of the synsets {names[0].wnid} to {names[-1].wnid}")
     files, codes = [name for name, _ in found], [label for _, label in found]
-    return _labelled(pictures, "", files, codes, names, side, name="ilsvrc12-val")
+    return _labelled(pictures, "", files, codes, names, side, name="ilsvrc12-val", progress=progress)
 
 
 def synsets(root: Path) -> list[Synset]:

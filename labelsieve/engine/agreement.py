@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
+from labelsieve.engine.draws import Draws, borrowed
 from labelsieve.engine.evaluate import probabilities
+from labelsieve.engine.factory import settled
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.store import Store
 from labelsieve.types import IntArray
@@ -23,10 +25,13 @@ def agreement(
 ) -> float:
     """Share of these samples, or of some of them, whose label is the class that the networks together predict."""
     asked = np.random.default_rng(0).permutation(among)[:MOST]
+    factory = settled(factory, store.shape)
     total = torch.zeros(())
-    for state in states:
-        bundle = Bundle(factory, [state], Schedule.incv_50(1), store.device)
-        total = total + probabilities(bundle, store, asked, 0).cpu()
+    with borrowed(store.device):
+        Draws(store.device).begin(0)  # of networks that draw even now
+        for state in states:
+            bundle = Bundle(factory, [state], Schedule.incv_50(1), store.device)
+            total = total + probabilities(bundle, store, asked, 0).cpu()
     return float((total.argmax(1).numpy() == labels[asked]).mean())
 
 

@@ -1,7 +1,8 @@
 """n networks with their optimizer: one module, one flat vector of parameters, one rate a network.
 
 Parameters are views into one float32 vector, so that the optimizer is a handful of operations whatever the network, and
-a checkpoint is a handful of tensors. Everything an epoch changes (learning rates, step counts) is a tensor, so that a
+a checkpoint is a handful of tensors. What is frozen (no gradient is wanted of it) stays outside and as it is; weights
+in and out hold it like the rest. Everything an epoch changes (learning rates, step counts) is a tensor, so that a
 captured step stays valid.
 """
 
@@ -12,25 +13,29 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from labelsieve.engine.draws import borrowed
 from labelsieve.engine.parallel import ALONE, World, share_statistics
 from labelsieve.engine.schedule import Schedule
+from labelsieve.errors import InputError
 from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
 
 Factory = Callable[..., nn.Module]
 NetworkState = dict[str, Tensor]
 
+NOTHING_LEARNS = "has nothing to train: all that its answer depends on is frozen; let requires_grad be True of a part"
+
 
 def initial_state(factory: Factory, seed: int) -> NetworkState:
     """A single network's first weights, the same on every device and in every stack."""
-    with torch.random.fork_rng(devices=[]):
+    with borrowed():
         torch.manual_seed(seed)
         return {name: tensor.detach().clone() for name, tensor in factory().state_dict().items()}
 
 
 def stackable(factory: Factory) -> bool:
     """Whether the factory takes `n` and gives a network that holds n copies of itself."""
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+    with borrowed(), torch.device("meta"):
         try:
             return isinstance(factory(n=1), Stackable)
         except TypeError:
@@ -42,9 +47,9 @@ class Networks:
 
     def __init__(self, factory: Factory, n: int, device: torch.device, world: World) -> None:
         self.factory, self.n, self.device, self.world = factory, n, device, world
-        with torch.random.fork_rng(devices=[]):
+        with borrowed():
             module = factory(n=n) if n > 1 else factory()
-        self.module: nn.Module = module.to(device)
+        self.module: nn.Module = module.to(device).train()
 
     def load(self, states: Sequence[NetworkState]) -> None:
         state = stack_states(states) if self.n > 1 else states[0]
@@ -78,7 +83,9 @@ class Bundle(Networks):
         super().__init__(factory, len(states), device, world)
         self.schedule = schedule
         self._parts: dict[int, Networks] = {}
-        self.parameters = list(self.module.parameters())
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise InputError(f"the network {NOTHING_LEARNS}")
         sizes = [p.numel() for p in self.parameters]
         self.flat = torch.empty(sum(sizes), device=device)
         decay = torch.zeros_like(self.flat)
@@ -99,6 +106,9 @@ class Bundle(Networks):
         self.last_gradients: Sequence[Tensor | None] = ()
         self.norms: list[nn.Module] = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
         self.norms += share_statistics(self.module, world)
+        self.has_norm = any(
+            isinstance(m, BatchNorm | nn.modules.batchnorm._BatchNorm) and m.training for m in self.module.modules()
+        )
         self.load(states)
 
     # -- weights in and out

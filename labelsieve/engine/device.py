@@ -21,7 +21,7 @@ def choose_device(wanted: str = "auto") -> torch.device:
     if kind not in there or (colon and not (number.isascii() and number.isdigit())):
         raise InputError(f"device {wanted!r} is not known; choose auto, cpu, cuda, cuda:1 (a card by number) or mps")
     if not there[kind]:
-        raise InputError(f"device {wanted!r} was asked for, but torch sees none here; choose --device cpu")
+        raise InputError(f"device {wanted!r} was asked for, but torch sees none here; choose cpu")
     if kind == "cuda" and colon and int(number) >= (cards := torch.cuda.device_count()):
         raise InputError(f"device {wanted!r} was asked for, but there are {cards} cards here, counted from cuda:0")
     return torch.device(wanted)

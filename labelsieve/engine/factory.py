@@ -10,7 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
+from labelsieve.engine.bundle import NOTHING_LEARNS
+from labelsieve.engine.draws import borrowed
 from labelsieve.errors import InputError
 
 TRIED = 2  # samples: one alone is what some networks cannot read
@@ -19,8 +22,9 @@ TRIED = 2  # samples: one alone is what some networks cannot read
 def check_factory(
     factory: Callable[..., Any], shape: tuple[int, ...], classes: int, *, name: str = "the network"
 ) -> None:
-    """Raise InputError where `factory()` is no network that maps samples of this shape to one number a class."""
-    with torch.random.fork_rng(devices=[]):
+    """Raise InputError where `factory()` is no network that maps samples of this shape to one number a class, or none
+    that can learn to."""
+    with borrowed():
         network = made(factory, name)
         found = _tried(network, shape, name)
     if not isinstance(found, Tensor):
@@ -31,6 +35,20 @@ def check_factory(
         )
     if (outputs := math.prod(found.shape[1:])) != classes:
         raise InputError(f"{name} gives {outputs:,} outputs a sample, the data have {classes:,} classes")
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise InputError(f"{name} {NOTHING_LEARNS}")
+
+
+def settled(factory: Callable[..., nn.Module], shape: tuple[int, ...]) -> Callable[..., nn.Module]:
+    """A factory whose networks know all their sizes: lazy layers (nn.LazyLinear) learn them from a look at zeros."""
+    return partial(_settled, factory, shape)
+
+
+def _settled(factory: Callable[..., nn.Module], shape: tuple[int, ...], **options: Any) -> nn.Module:
+    network = factory(**options)
+    if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
+        _tried(network, shape, "the network")
+    return network
 
 
 def made(factory: Callable[..., Any], name: str) -> nn.Module:
@@ -58,7 +76,8 @@ def made(factory: Callable[..., Any], name: str) -> nn.Module:
 def _tried(network: nn.Module, shape: tuple[int, ...], name: str) -> Any:
     """The network's answer to black pictures, or zeros; on a GPU where it cannot do without."""
     problem: Exception | None = None
-    for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+    here = torch.get_default_device()  # the CPU; or where networks are laid out without memory
+    for device in (here, *([torch.device("cuda")] if torch.cuda.is_available() else [])):
         try:
             with torch.no_grad():
                 return network.to(device).eval()(torch.zeros(TRIED, *shape, device=device))

@@ -2,7 +2,8 @@
 
 Trainings may differ in data, labels, seeds, length of their epochs and method; each has its own clock. What they share
 is the architecture, the schedule and the step. All randomness (order, augmentation, initial weights) is a function of a
-training's seed and epoch, so a checkpoint needs no random states and a resumed run takes the very steps it would have.
+training's seed and epoch (what networks draw by themselves too: draws.py), so a checkpoint needs no random states and a
+resumed run takes the very steps it would have.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import evaluate, parallel
+from labelsieve.engine import draws, evaluate, parallel
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
+from labelsieve.engine.factory import settled
 from labelsieve.engine.method import (
     NO_GRADIENT,
     Method,
@@ -34,12 +36,13 @@ from labelsieve.engine.method import (
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.step import Clock, Group, Stepper
 from labelsieve.engine.store import Store
-from labelsieve.engine.training import Diverged, OutOfTime, Training, below
+from labelsieve.engine.training import Diverged, OutOfTime, Training, below, fingerprint, standing
 from labelsieve.engine.view import View
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, Scores
 
 WIDTH_STEP = 16  # batch widths are rounded up to this, so that few graphs are captured
+ONE_ALONE = "the network has batch norm, which learns nothing from one sample alone"
 COMPACT_BELOW = 0.75  # a stack with fewer networks still running is rebuilt without the finished ones
 
 
@@ -64,7 +67,8 @@ class Lockstep:
         checkpoint: Path | None = None,
         classes: int | None = None,
     ) -> None:
-        self.store, self.factory, self.schedule, self.options = store, factory, schedule, options
+        self.store, self.schedule, self.options = store, schedule, options
+        self.factory = settled(factory, store.shape)
         self.watch, self.checkpoint_folder = watch, checkpoint
         self.classes = classes or int(max(int(plan.labels.max()) for _, plan in work)) + 1
         self.trainings = [Training(plan, method, method.epochs(schedule.epochs)) for method, plan in work]
@@ -83,7 +87,11 @@ class Lockstep:
         if not restored:
             self._assemble(
                 list(range(len(self.trainings))),
-                [initial_state(factory, self._seed(t, k)) for t in self.trainings for k in range(t.method.networks)],
+                [
+                    initial_state(self.factory, self._seed(t, k))
+                    for t in self.trainings
+                    for k in range(t.method.networks)
+                ],
             )
 
     # -- putting networks together
@@ -211,6 +219,7 @@ class Lockstep:
 
     def _begin_epoch(self, row: int) -> None:
         training = self.trainings[self.running[row]]
+        training.begin_draws(self.stepper.draws, draws.BEFORE)
         training.method.before_epoch(View(self, row))
         epoch = training.epoch - training.restarted_at
         if self.schedule.fresh_state and self.schedule.drops_at(epoch):
@@ -227,9 +236,12 @@ class Lockstep:
         rng = np.random.default_rng([training.plan.seed, training.epoch, 1])
         order = training.method.batches(training.plan, training.epoch, self.options.batch_size, rng)
         order = checked_batches(order, len(self.store), called(training.method))
+        if self.bundles[0].has_norm and len(order) > 1 and ((order >= 0).sum(axis=1) <= 1).all():
+            raise InputError(f"batch size 1: {ONE_ALONE}; choose at least 2")
         code = rng.integers(self.store.codes, size=order.shape, dtype=np.int16)
         steps, width = order.shape
         training.steps_per_epoch = steps
+        training.seeds = draws.seeds(training.plan.seed, training.epoch, draws.STEPS, steps, training.method.networks)
         used = int(np.flatnonzero(np.any(order >= 0, axis=0)).max()) + 1
         training.width = -(-used // WIDTH_STEP) * WIDTH_STEP
         if clock.make_room(steps, max(width, training.width)):
@@ -293,15 +305,16 @@ class Lockstep:
         if not due:
             return {}
         if self.together:
+            self.trainings[self.running[due[0]]].begin_draws(self.stepper.draws, draws.AFTER)
             networks = [network for row in due for network in self.networks_of[row]]
             found = iter(evaluate.predicted_classes(self.bundles[0], self.watch, networks))
             return {row: np.stack([next(found) for _ in self.networks_of[row]]) for row in due}
-        return {
-            row: np.concatenate(
-                [evaluate.predicted_classes(self.bundles[n], self.watch, [0]) for n in self.networks_of[row]]
-            )
-            for row in due
-        }
+        seen: dict[int, NDArray[np.uint16]] = {}
+        for row in due:
+            self.trainings[self.running[row]].begin_draws(self.stepper.draws, draws.AFTER)
+            each = [evaluate.predicted_classes(self.bundles[n], self.watch, [0]) for n in self.networks_of[row]]
+            seen[row] = np.concatenate(each)
+        return seen
 
     def _score(self, row: int, *, last: bool, line: dict[str, Any]) -> None:
         training = self.trainings[self.running[row]]
@@ -312,6 +325,7 @@ class Lockstep:
             nothing = np.empty(0, dtype=np.float32)
             training.scores = Scores(nothing.astype(np.int64), nothing, nothing, nothing)
             return
+        training.begin_draws(self.stepper.draws, draws.AFTER)
         found = self._score_cache.pop(row, None) or self._score_rows(row)
         agreement = float((found.predicted == plan.labels[plan.score]).mean())
         line["agreement"] = round(agreement, 6)
@@ -362,10 +376,9 @@ class Lockstep:
             width = min(max(t.width for t in trainings), self.stepper.clock.order.shape[2])
             started = time.monotonic()
             self._announce(steps, width)
-            self._take_steps(steps, width)
-            self._announce(
-                0, width
-            )  # nothing more until the next epoch is laid out: the store lets go of what it holds
+            self._take_steps(trainings, steps, width)
+            # nothing more until the next epoch is laid out: the store lets go of what it holds
+            self._announce(0, width)
             for training in trainings:
                 training.step += steps
                 images += steps * min(training.width, self.options.batch_size) * training.method.networks
@@ -373,7 +386,7 @@ class Lockstep:
             self._end_epochs(ended, started)
             now = time.monotonic()
             if progress is not None:
-                self._tell(progress, images / max(now - began, 1e-9), now - began)
+                progress(standing(self.trainings, images / max(now - began, 1e-9), now - began))
             finished = all(training.done for training in self.trainings)
             out = self.world.any(stop is not None and stop())
             if self.checkpoint_folder is not None and (finished or out or now - saved >= checkpoint_seconds):
@@ -383,10 +396,13 @@ class Lockstep:
                 raise OutOfTime("stopped before the training ended; run the same command again to go on")
         return self.trainings
 
-    def _take_steps(self, steps: int, width: int) -> None:
+    def _take_steps(self, active: Sequence[Training], steps: int, width: int) -> None:
+        seeds = [t.seeds[t.step : t.step + steps] for t in active if t.seeds is not None]
         try:
-            self.stepper.run(steps, width)
-        except RuntimeError as error:
+            self.stepper.run(steps, width, np.concatenate(seeds, axis=1))
+        except (RuntimeError, ValueError) as error:
+            if "more than 1 value per channel" in str(error):  # what torch's batch norm says
+                raise InputError(f"a batch holds one sample: {ONE_ALONE}; train on more, or another network") from error
             if "does not require grad" not in str(error):
                 raise
             names = ", ".join(dict.fromkeys(called(group.method) for group in self.groups))
@@ -408,20 +424,6 @@ class Lockstep:
 
         expect(coming(order), coming(code))
 
-    def _tell(self, progress: Callable[[dict[str, Any]], None], rate: float, elapsed: float) -> None:
-        done = sum(min(t.epoch, t.epochs) for t in self.trainings)
-        total = sum(t.epochs for t in self.trainings)
-        progress(
-            {
-                "epoch": min(t.epoch for t in self.trainings),
-                "epochs": max(t.epochs for t in self.trainings),
-                "done": done / total,
-                "images_per_second": rate,
-                "elapsed": elapsed,
-                "loss": [t.history[-1]["loss"] for t in self.trainings if t.history],
-            }
-        )
-
     # -- checkpoints
 
     def fingerprint(self) -> str:
@@ -429,21 +431,8 @@ class Lockstep:
 
         What the samples hold and which network it is are the caller's to compare: a run does so with its own record.
         """
-        plans = [t.plan for t in self.trainings]
-        return checkpoints.fingerprint(
-            self.schedule.settings(),
-            self.options.batch_size,
-            [self.classes, *self.store.shape, self.store.codes],
-            [
-                [t.method.name, t.method.settings(), t.plan.name, t.plan.seed, t.plan.noise_ratio, t.plan.keep_best]
-                for t in self.trainings
-            ],
-            *(plan.labels for plan in plans),
-            *(plan.train for plan in plans),
-            *(plan.candidates for plan in plans if plan.candidates is not None),
-            *(plan.score for plan in plans if plan.score is not None),
-            *(np.asarray(plan.transition, dtype=np.float64) for plan in plans if plan.transition is not None),
-        )
+        shape = [self.classes, *self.store.shape, self.store.codes]
+        return fingerprint(self.trainings, self.schedule.settings(), self.options.batch_size, shape)
 
     def save(self) -> None:
         assert self.checkpoint_folder is not None

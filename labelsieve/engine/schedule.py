@@ -34,13 +34,17 @@ class Schedule:
         return epoch > 0 and any(start == epoch for start, _ in self.steps)
 
     def scaled(self, epochs: int) -> Schedule:
-        """The same shape over another number of epochs."""
+        """The same shape over another number of epochs.
+
+        No rate is skipped: where two would begin in one epoch, the later one begins in the next. Where the epochs are
+        too few for all of them, the last ones are left out.
+        """
         if epochs == self.epochs:
             return self
-        steps: dict[int, float] = {}
-        for start, rate in self.steps:
-            steps[max(1, round(start * epochs / self.epochs)) if start else 0] = rate
-        return replace(self, epochs=epochs, steps=tuple(sorted(steps.items())))
+        steps = [self.steps[0]]
+        for start, rate in self.steps[1:]:
+            steps.append((max(steps[-1][0] + 1, round(start * epochs / self.epochs)), rate))
+        return replace(self, epochs=epochs, steps=tuple(step for step in steps if step[0] < max(1, epochs)))
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)

@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.engine.bundle import Bundle
+from labelsieve.engine.bundle import NOTHING_LEARNS, Bundle
+from labelsieve.engine.draws import Draws
 from labelsieve.engine.method import Batch, Method, State
 from labelsieve.engine.parallel import ALONE
 from labelsieve.engine.store import Store
+from labelsieve.errors import InputError
 
 
 @dataclass
@@ -78,25 +82,32 @@ class Stepper:
         self.correct = torch.zeros(n, device=device)
         self.seen = torch.zeros(n, device=device)
         self.valid_count = torch.zeros(n, dtype=torch.int32, device=device)
+        self.draws = Draws(device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._pool: Any = None
+        self._graphs_draw = False
 
-    def run(self, steps: int, width: int) -> None:
-        """`steps` steps of all networks, on batches of at most `width` samples."""
+    def run(self, steps: int, width: int, seeds: NDArray[np.int64] | None = None) -> None:
+        """`steps` steps of all networks, on batches of at most `width` samples.
+
+        `seeds` [steps, networks] of what the networks draw; a stack draws by the first. Without, they draw on.
+        """
         if not self.capture:
-            for _ in range(steps):
-                self._step(width)
+            for step in range(steps):
+                self._step(width, None if seeds is None else seeds[step].tolist())
             return
         if width not in self._graphs:
             self._graphs[width] = self._captured(width)
-        for _ in range(steps):
+        for step in range(steps):
+            if self._graphs_draw and seeds is not None:  # a graph begins where its generator stands
+                self.draws.begin(int(seeds[step, 0]))
             self._graphs[width].replay()
 
     def forget_graphs(self) -> None:
         self._graphs.clear()
         self._pool = None  # the memory goes with the last graph that used it
 
-    def _step(self, width: int) -> None:
+    def _step(self, width: int, seeds: Sequence[int] | None = None) -> None:
         clock = self.clock
         place = clock.position.clamp_max(clock.order.shape[1] - 1)
         index = clock.order[self.rows, place, :width]
@@ -106,14 +117,27 @@ class Stepper:
         given = self.labels[self.label_row[:, None], safe] * valid
         own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
         if self.together:
+            self._begin_draws(seeds, rank=self.world.rank)
             logits = self._stacked(*own)
+            self._begin_losses(seeds)
             self._learn(self.groups, self.bundles, logits, index, given, valid)
         else:  # one training after the other: only one's activations are alive
             for group in self.groups:
                 bundles = self.bundles[group.networks]
-                logits = self._separately(bundles, *(columns[group.networks] for columns in own))
+                mine = None if seeds is None else seeds[group.networks]
+                logits = self._separately(bundles, mine, *(columns[group.networks] for columns in own))
+                self._begin_losses(mine)
                 self._learn([group], bundles, logits, index, given, valid)
         clock.position += 1
+
+    def _begin_draws(self, seeds: Sequence[int] | None, i: int = 0, *, rank: int = 0) -> None:
+        if seeds is not None:
+            self.draws.begin(seeds[i] + rank)
+
+    def _begin_losses(self, seeds: Sequence[int] | None) -> None:
+        """Of its share of a batch each process draws its own, for the loss of the whole all must draw the same."""
+        if self.world.size > 1:
+            self._begin_draws(seeds)
 
     def _stacked(self, index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
         """All networks at once, padding and all."""
@@ -122,7 +146,9 @@ class Stepper:
         bundle.set_valid(self.valid_count)
         return bundle.forward(self.store.batch(index, code))
 
-    def _separately(self, bundles: Sequence[Bundle], index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
+    def _separately(
+        self, bundles: Sequence[Bundle], seeds: Sequence[int] | None, index: Tensor, code: Tensor, valid: Tensor
+    ) -> Tensor:
         """Each network by itself, on its real samples alone."""
         pieces = []
         for i, bundle in enumerate(bundles):
@@ -130,6 +156,7 @@ class Stepper:
             if self.world.size > 1:  # others may have samples where this process has none: one that does not count
                 bundle.set_valid(torch.tensor([real], device=valid.device))
                 real = max(real, 1)
+            self._begin_draws(seeds, i, rank=self.world.rank)
             x = self.store.batch(index[i : i + 1, :real], code[i : i + 1, :real])
             logits = bundle.forward(x)
             pieces.append(torch.nn.functional.pad(logits, (0, 0, 0, index.shape[1] - real)))
@@ -142,6 +169,8 @@ class Stepper:
         """Losses, counts and one optimizer step of neighbouring groups, whose networks the bundles hold."""
         networks = slice(groups[0].networks.start, groups[-1].networks.stop)
         training_of = self.training_of[networks]
+        if not logits.requires_grad:
+            raise InputError(f"the network {NOTHING_LEARNS}")
         logits = self.world.whole(logits, index.shape[1])
         losses = torch.cat([self._group_loss(group, logits, networks.start, index, given, valid) for group in groups])
         with torch.no_grad():
@@ -173,12 +202,15 @@ class Stepper:
         """Warm up (which trains, so what it changed is put back), then capture."""
         changing = self.tensors()
         before = {name: tensor.clone() for name, tensor in changing.items()}
+        undrawn = self.draws.states()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
                 self._step(width)
         torch.cuda.current_stream().wait_stream(side)
+        # a network that draws nothing is replayed as ever
+        self._graphs_draw |= not all(map(torch.equal, undrawn, self.draws.states()))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
             self._step(width)

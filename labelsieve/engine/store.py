@@ -34,21 +34,21 @@ class Store(Protocol):
 
 
 class VectorStore:
-    """Rows of numbers: [N, d], standardised by the caller."""
+    """Rows of numbers, [N, d], or arrays of more axes, [N, d, ...]; standardised by the caller."""
 
     codes, plain = 1, 0
 
     def __init__(self, x: NDArray[np.floating] | NDArray[np.integer], device: torch.device) -> None:
         self.device = device
         self.x = torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32), device=device)
-        self.shape = (self.x.shape[1],)
+        self.shape = tuple(self.x.shape[1:])
 
     def __len__(self) -> int:
         return len(self.x)
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
         n, b = index.shape
-        return self.x[index.T].reshape(b, n * self.x.shape[1])
+        return self.x[index.T].reshape(b, n * self.shape[0], *self.shape[1:])
 
 
 class PictureStore:

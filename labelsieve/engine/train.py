@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from labelsieve.engine import parallel
 from labelsieve.engine.bundle import Factory, NetworkState, stackable
 from labelsieve.engine.device import fastest_convolutions, threads_for
+from labelsieve.engine.draws import borrowed
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.method import Method, Plan
 from labelsieve.engine.schedule import Schedule
@@ -70,11 +71,14 @@ def train(
 
     def attempt(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
         """By itself, so that nothing holds its networks any more when they were too many."""
-        lockstep = Lockstep(store, factory, piece, schedule, options, watch=watch, checkpoint=folder, classes=classes)
-        # networks by themselves take batches of any width: too many shapes to try
-        choice = fastest_convolutions(store.device) if together else nullcontext()
-        with choice, threads_for(multiply_adds(lockstep)):
-            return lockstep.run(stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
+        with borrowed(store.device):
+            lockstep = Lockstep(
+                store, factory, piece, schedule, options, watch=watch, checkpoint=folder, classes=classes
+            )
+            # networks by themselves take batches of any width: too many shapes to try
+            choice = fastest_convolutions(store.device) if together else nullcontext()
+            with choice, threads_for(multiply_adds(lockstep)):
+                return lockstep.run(stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
 
     def run(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
         try:
@@ -97,7 +101,7 @@ def multiply_adds(lockstep: Lockstep) -> float:
     if lockstep.store.device.type != "cpu" or len(lockstep.store.shape) > 1:
         return float("inf")
     bundle = lockstep.bundles[0]
-    return bundle.flat.numel() / bundle.n * lockstep.options.batch_size
+    return sum(p.numel() for p in bundle.module.parameters()) / bundle.n * lockstep.options.batch_size
 
 
 def _trained(training: Training) -> Trained:

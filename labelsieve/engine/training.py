@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelsieve.engine import checkpoint as checkpoints
+from labelsieve.engine import draws
 from labelsieve.engine.bundle import NetworkState
 from labelsieve.engine.method import Method, Plan
 from labelsieve.errors import FailedError
@@ -42,6 +45,11 @@ class Training:
     scores: Scores | None = None
     best: float = -1.0
     states: list[NetworkState] | None = None  # when finished
+    seeds: NDArray[np.int64] | None = None  # [steps, networks] of the epoch: of what the networks draw in training
+
+    def begin_draws(self, generators: draws.Draws, what: int) -> None:
+        """What the networks or the method draw between epochs is this training's and this epoch's alone."""
+        generators.begin(int(draws.seeds(self.plan.seed, self.epoch, what)))
 
     @property
     def done(self) -> bool:
@@ -76,6 +84,37 @@ class Training:
             self.scores = Scores(**{name: tensor.numpy() for name, tensor in below(tensors, "scores.").items()})
         if was["final"]:
             self.states = [below(tensors, f"final{k}.") for k in range(self.method.networks)]
+
+
+def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:
+    """Of what decides these trainings, and of what they share: where it differs, a checkpoint is another one's."""
+    plans = [t.plan for t in trainings]
+    return checkpoints.fingerprint(
+        *shared,
+        [
+            [t.method.name, t.method.settings(), t.plan.name, t.plan.seed, t.plan.noise_ratio, t.plan.keep_best]
+            for t in trainings
+        ],
+        *(plan.labels for plan in plans),
+        *(plan.train for plan in plans),
+        *(plan.candidates for plan in plans if plan.candidates is not None),
+        *(plan.score for plan in plans if plan.score is not None),
+        *(np.asarray(plan.transition, dtype=np.float64) for plan in plans if plan.transition is not None),
+    )
+
+
+def standing(trainings: Sequence[Training], rate: float, elapsed: float) -> dict[str, Any]:
+    """How far they are, for whoever wants to be told."""
+    done = sum(min(t.epoch, t.epochs) for t in trainings)
+    total = sum(t.epochs for t in trainings)
+    return {
+        "epoch": min(t.epoch for t in trainings),
+        "epochs": max(t.epochs for t in trainings),
+        "done": done / total,
+        "images_per_second": rate,
+        "elapsed": elapsed,
+        "loss": [t.history[-1]["loss"] for t in trainings if t.history],
+    }
 
 
 def below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -18,11 +18,11 @@ from labelsieve.types import FloatArray, IntArray, Job, Scores
 
 
 def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
-    """An array onto the device: pictures (uint8, 4 axes) or rows of numbers, standardised."""
+    """An array onto the device: pictures (uint8, 4 axes), or rows of numbers and arrays of more axes, standardised."""
     x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)  # networks read sparse rows as dense ones
     if x.ndim == 4 and x.dtype == np.uint8:
         return stage_pictures(x, device, augment=augment)
-    rows = x.reshape(len(x), -1).astype(np.float32)
+    rows = x.astype(np.float32)
     centre, spread = row_statistics(rows)
     return VectorStore((rows - centre) / spread, device)
 
@@ -31,7 +31,11 @@ def row_statistics(rows: FloatArray, *, texts: bool = False) -> tuple[FloatArray
     """Each column's mean, and its spread to divide by: 1 where all rows have the same number.
 
     The directions of `texts` have one spread: they are of one kind, and those that hardly vary are mostly chance.
+    Arrays of more axes have one mean and one spread: which axis is the channels', time or a place, nobody says.
     """
+    if rows.ndim > 2:
+        spread = rows.std(dtype=np.float64)
+        return rows.mean(dtype=np.float64).astype(rows.dtype), np.asarray(spread if spread > 0 else 1, dtype=rows.dtype)
     spread = rows.std(axis=0)
     if texts:
         spread = np.full_like(spread, np.sqrt(np.mean(spread**2)))

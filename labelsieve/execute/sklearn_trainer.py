@@ -1,6 +1,7 @@
 """Any scikit-learn classifier answers selection's trainings.
 
 Probabilities come from `predict_proba`, else from a softmax of `decision_function`, else `predict` counts as certain.
+Decision functions have any scale: those that would be certain of most samples (a perceptron's) are brought down first.
 They are asked for in chunks and reduced at once to a few numbers a sample: memory is O(n) plus one chunk.
 """
 
@@ -19,6 +20,9 @@ from labelsieve.scoring import likeliest
 from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores
 
 CHUNK_CELLS = 2_000_000  # probabilities held at once: 16 MB
+SCALED_BY = 1000  # samples whose margins tell the scale of a decision function
+CERTAIN = 36.0  # log-odds that leave nothing of 1 - p in double precision
+SURE = 5.0  # those of 99 %
 ASKED = 200  # samples whose prediction tells what the columns of a decision function are
 SMALLEST = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
 
@@ -49,14 +53,32 @@ def seeded(estimator: Any, seed: int) -> Any:
     return copy.set_params(**dict.fromkeys(names, seed % 2**32)) if names else copy
 
 
-def probabilities(model: Any, x: Any, known: IntArray) -> FloatArray:
+def decisions(model: Any, x: Any, known: IntArray) -> FloatArray | None:
+    """Log-odds, or what stands for them, where the classifier has a decision function with a column a class."""
+    if hasattr(model, "predict_proba") or not hasattr(model, "decision_function"):
+        return None
+    scores = np.asarray(model.decision_function(x), dtype=np.float64)
+    return scores if scores.ndim == 1 or _one_a_class(scores, model, x, known) else None
+
+
+def decision_scale(model: Any, x: Any, known: IntArray) -> float:
+    """What a decision function is multiplied by: 1, unless most samples would be certain to the last bit, which tells
+    them apart no more. Then half of them are sure at 99 %."""
+    scores = decisions(model, x, known)
+    if scores is None or len(scores) == 0 or not np.isfinite(scores).all():
+        return 1.0
+    margins = np.abs(scores) if scores.ndim == 1 else -np.diff(-np.partition(-scores, 1, axis=1)[:, :2], axis=1)
+    median = float(np.median(margins))
+    return SURE / median if median > CERTAIN else 1.0
+
+
+def probabilities(model: Any, x: Any, known: IntArray, *, scale: float = 1.0) -> FloatArray:
     """[n, len(known)], from the best thing the classifier offers."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(x), dtype=np.float64)
-    if hasattr(model, "decision_function"):
-        scores = np.asarray(model.decision_function(x), dtype=np.float64)
-        if scores.ndim == 1 or _one_a_class(scores, model, x, known):
-            return softmax(scores)
+    scores = decisions(model, x, known)
+    if scores is not None:
+        return softmax(scale * scores)
     return np.asarray(np.asarray(model.predict(x))[:, None] == known[None, :], dtype=np.float64)
 
 
@@ -124,8 +146,9 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     with np.errstate(invalid="ignore"):
         model, known = fit(estimator, take(x, job.train), job.labels[job.train], job.seed)
         size = max(1, CHUNK_CELLS // len(known))
+        scale = decision_scale(model, take(x, job.score[:SCALED_BY]), known) if len(job.score) else 1.0
         parts = [
-            reduce(job.labels[part], probabilities(model, take(x, part), known), known, classes)
+            reduce(job.labels[part], probabilities(model, take(x, part), known, scale=scale), known, classes)
             for part in chunks(job.score, size)
         ]
     if not parts:

@@ -24,7 +24,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.experiments import records
 from labelsieve.experiments.asked import check_asked, check_executor
-from labelsieve.experiments.bench import open_bench
+from labelsieve.experiments.bench import Bench, open_bench
 from labelsieve.experiments.cells import Cell, Wish, in_locksteps
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
@@ -33,6 +33,7 @@ from labelsieve.experiments.summary import by_cell
 from labelsieve.experiments.training import Room, train_cells
 from labelsieve.experiments.webvision_bench import WebVisionBench, open_webvision
 from labelsieve.files import write_text
+from labelsieve.progress import Progress
 
 RUNNERS: dict[str, Callable[[list[Cell], Room, Path], None]] = {
     "theory": train_cells,
@@ -61,8 +62,12 @@ def reproduce(
     commit: str | None = None,
     draw: bool = True,
     say: Callable[[str], None] = print,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Run what is missing of an item, here or on a Ray cluster, then draw it; says how many cells are done and left."""
+    """Run what is missing of an item, here or on a Ray cluster, then draw it; says how many cells are done and left.
+
+    `say` is told about cells, `progress` about pictures that are read from files, which are many.
+    """
     check_executor(executor)
     chosen, wish = find(item), wish or Wish()
     protocol = chosen.scales[_scale(scale).name]
@@ -78,7 +83,11 @@ def reproduce(
         if is_ray(executor):  # a task's working directory is another one
             results, data = results.absolute(), None if data is None else Path(data).absolute()
         on_webvision = protocol.data.startswith("webvision")
-        bench = open_webvision(protocol, data, results / ".work") if on_webvision else open_bench(protocol.data, data)
+        bench: Bench | WebVisionBench
+        if on_webvision:
+            bench = open_webvision(protocol, data, results / ".work", progress)
+        else:
+            bench = open_bench(protocol.data, data)
         if isinstance(bench, WebVisionBench) and (missing := bench.counts()["missing"]):
             first = f"; the first: {bench.training.skipped[0].id}" if bench.training.skipped else ""
             say(f"{item}: {missing:,} listed pictures cannot be read and are left out{first}")
@@ -90,7 +99,9 @@ def reproduce(
                 deadline=deadline, say=say,
             )  # fmt: skip
         else:
-            room = Room(bench, results, stamp, device=device, lockstep=at_once, deadline=deadline, say=say)
+            room = Room(
+                bench, results, stamp, device=device, lockstep=at_once, deadline=deadline, say=say, progress=progress
+            )
             with stopping.safe_points():
                 left = run_cells(left, room)
                 if stopping.requested():
@@ -284,6 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 commit=options.commit,
                 draw=not options.no_draw,
                 say=say,
+                progress=Progress(silent=sys.stderr.isatty() and importlib.util.find_spec("rich") is None),
             )
         return 0
     except InputError as error:

@@ -24,13 +24,22 @@ from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.bench import Bench
 from labelsieve.experiments.cells import THEORY, Cell, from_selection, sources_of
-from labelsieve.experiments.settings import CONVENTIONS, TOLD_NOTHING, WITHOUT_DECAY, scale_of, webvision_settings
+from labelsieve.experiments.settings import (
+    CONVENTIONS,
+    SMOKE_SETTINGS,
+    SMOKE_WEIGHT_DECAY,
+    TOLD_NOTHING,
+    WITHOUT_DECAY,
+    scale_of,
+    webvision_settings,
+)
 from labelsieve.experiments.webvision_bench import WebVisionBench
 from labelsieve.files import write_text
 from labelsieve.methods import create
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
 from labelsieve.models.resnet_cifar import ResNetCifar
 from labelsieve.models.small import SmallCNN
+from labelsieve.progress import Progress
 from labelsieve.types import CANDIDATE, SELECTED, IntArray
 
 Say = Callable[[str], None]
@@ -48,6 +57,7 @@ class Room:
     lockstep: int = 16
     deadline: float | None = None
     say: Say = print
+    progress: Progress | None = None  # of reading pictures; trainings say where they are by `say`
     checkpoint_seconds: float = CHECKPOINT_SECONDS  # at least so long between two; 0 stores every epoch
     source: str = field(default_factory=records.source_digest)
 
@@ -56,6 +66,8 @@ class Room:
 
     @functools.cached_property
     def store(self) -> Store:
+        if isinstance(self.bench, WebVisionBench):
+            return cast("Store", self.bench.open_store(self.device, self.progress))
         return cast("Store", self.bench.open_store(self.device))
 
     @property
@@ -76,7 +88,8 @@ class Room:
         """WebVision's and ILSVRC12's."""
         if not isinstance(self.bench, WebVisionBench):
             return {}
-        return {name: cast("Store", self.bench.open_validation(name, self.device)) for name in self.bench.sets}
+        opened = {name: self.bench.open_validation(name, self.device, self.progress) for name in self.bench.sets}
+        return {name: cast("Store", store) for name, store in opened.items()}
 
     @property
     def work(self) -> Path:
@@ -115,6 +128,8 @@ def factory_of(network: str, classes: int) -> Factory:
 
 def method_of(cell: Cell) -> Method:
     usual = webvision_settings(cell.method, cell.epochs) if cell.kind == "webvision" else {}
+    if cell.scale == "smoke":
+        usual |= SMOKE_SETTINGS.get(cell.method, {})
     name = "incv-coteaching" if cell.method == TOLD_NOTHING else cell.method
     return create(name, **(usual | dict(cell.settings)))
 
@@ -123,6 +138,8 @@ def schedule_of(cell: Cell) -> Schedule:
     if cell.kind == "webvision":
         return Schedule.webvision_120(cell.epochs)
     schedule = Schedule.paper_200(cell.epochs)
+    if cell.scale == "smoke" and cell.kind in THEORY:
+        schedule = replace(schedule, weight_decay=SMOKE_WEIGHT_DECAY)
     if cell.kind == WITHOUT_DECAY:  # as the released code trains ResNet-110: Adam's state is kept, too
         return replace(schedule, weight_decay=0.0, fresh_state=False)
     return schedule

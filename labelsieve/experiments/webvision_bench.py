@@ -22,6 +22,7 @@ from labelsieve.errors import InputError
 from labelsieve.experiments.cells import Cell
 from labelsieve.experiments.records import digest
 from labelsieve.experiments.settings import Scale
+from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
 if TYPE_CHECKING:
@@ -72,17 +73,21 @@ class WebVisionBench:
     def given(self, cell: Cell) -> IntArray:
         return self.training.y.copy()
 
-    def open_store(self, device: str) -> DevicePictures | PictureStream:
-        return self._store(self.training, device, augment=True)
+    def open_store(self, device: str, progress: Progress | None = None) -> DevicePictures | PictureStream:
+        return self._store(self.training, device, progress, augment=True)
 
-    def open_validation(self, which: str, device: str) -> DevicePictures | PictureStream:
-        return self._store(self._validation[which], device, augment=False)
+    def open_validation(
+        self, which: str, device: str, progress: Progress | None = None
+    ) -> DevicePictures | PictureStream:
+        return self._store(self._validation[which], device, progress, augment=False)
 
-    def _store(self, data: LabelledData, device: str, *, augment: bool) -> DevicePictures | PictureStream:
+    def _store(
+        self, data: LabelledData, device: str, progress: Progress | None, *, augment: bool
+    ) -> DevicePictures | PictureStream:
         from labelsieve.data.device_pictures import picture_store
 
         workers = 0 if len(data) <= FEW else None
-        return picture_store(data.x, device, crop=self.crop, augment=augment, workers=workers)
+        return picture_store(data.x, device, crop=self.crop, augment=augment, workers=workers, progress=progress)
 
     def thumbnails(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
         """The middle squares, as supplement C shows them, but small."""
@@ -96,10 +101,12 @@ class WebVisionBench:
         return found | {name: len(data) for name, data in self._validation.items()}
 
 
-def open_webvision(scale: Scale, folder: Path | str | None, work: Path) -> WebVisionBench:
+def open_webvision(
+    scale: Scale, folder: Path | str | None, work: Path, progress: Progress | None = None
+) -> WebVisionBench:
     """From the folder; a smoke run without one draws its own under `work`."""
     if folder is None and scale.name == "smoke":
-        return read(drawn(work / "webvision-drawn", scale.side), scale)
+        return read(drawn(work / "webvision-drawn", scale.side), scale, progress)
     if folder is None:
         raise InputError(
             "give --data DIR, a folder with WebVision 1.0 and, in DIR/ilsvrc12, ILSVRC12's validation set; "
@@ -110,10 +117,10 @@ def open_webvision(scale: Scale, folder: Path | str | None, work: Path) -> WebVi
             f"{folder}: its pictures are drawn ({TRUTH} is there), and results come from real ones; "
             "try it with --scale smoke"
         )
-    return read(Path(folder), scale)
+    return read(Path(folder), scale, progress)
 
 
-def read(folder: Path, scale: Scale) -> WebVisionBench:
+def read(folder: Path, scale: Scale, progress: Progress | None = None) -> WebVisionBench:
     from labelsieve.data import webvision
 
     if not folder.is_dir():
@@ -124,11 +131,10 @@ def read(folder: Path, scale: Scale) -> WebVisionBench:
             f"{folder} is not WebVision 1.0 with ILSVRC12's validation set in {ILSVRC}: {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} missing"
         )
-    training = webvision.training(folder, side=scale.side)
-    validation = {
-        "webvision": webvision.validation(folder, side=scale.side),
-        "imagenet": webvision.ilsvrc_validation(folder / ILSVRC, webvision=folder, side=scale.side),
-    }
+    # The few first: what is wrong with them is told before many pictures have been looked at.
+    ilsvrc = webvision.ilsvrc_validation(folder / ILSVRC, webvision=folder, side=scale.side, progress=progress)
+    validation = {"webvision": webvision.validation(folder, side=scale.side, progress=progress), "imagenet": ilsvrc}
+    training = webvision.training(folder, side=scale.side, progress=progress)
     truth = folder / TRUTH
     true = planted(truth, training) if truth.exists() else None
     return WebVisionBench(training, validation, true, scale.crop, scale.data)

@@ -10,11 +10,13 @@ import numpy as np
 
 from labelsieve.checks import between, is_number, whole
 from labelsieve.errors import InputError
+from labelsieve.methods import METHODS
 from labelsieve.selection.settings import INCVSettings
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from labelsieve.engine import Method
     from labelsieve.methods.robust_classifier import RobustClassifier
 
 
@@ -33,6 +35,20 @@ def check_settings(told: RobustClassifier) -> None:
     if not isinstance(told.together, bool | np.bool_):
         raise InputError(f"together: expected True or False, got {told.together!r}")
     selection_settings(told)
+
+
+def check_known_ratio(ratio: float | None, method: Method) -> None:
+    """Raise InputError where a noise ratio is given that nobody would look at."""
+    if ratio is None or (needs := method.needs()) == "ratio":
+        return
+    own = method.settings().get("noise_ratio")
+    if own is not None:
+        raise InputError(f"noise_ratio: it is {ratio} here and {own} in the method's settings; give one of them")
+    # A method of one's own that needs nothing may still look at plan.noise_ratio.
+    if needs == "selection" or METHODS.get(method.name) is type(method):
+        raise InputError(
+            f"noise_ratio: method {method.name!r} has no use for it; leave it out, or take method='coteaching'"
+        )
 
 
 def selection_settings(told: RobustClassifier) -> INCVSettings:

@@ -2,15 +2,16 @@
 
     RobustClassifier(random_state=0).fit(X, y).predict(X_new)
 
-Rows of numbers get a small MLP, texts become rows of numbers first, pictures (uint8 [n, height, width, channels]) get a
-small CNN, anything else the network of your `network` factory. Both steps train on the engine, on whatever device there
-is.
+Rows of numbers get a small MLP, texts become rows of numbers first, pictures (uint8 [n, height, width, channels], or
+grey [n, height, width]) get a small CNN, arrays of any other shape the network of your `network` factory. Both steps
+train on the engine, on whatever device there is.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,12 @@ from labelsieve.engine.factory import check_factory
 from labelsieve.errors import InputError
 from labelsieve.execute.lockstep import EngineTrainer, row_statistics
 from labelsieve.methods import METHODS, create
-from labelsieve.methods.classifier_settings import check_settings, network_factory, selection_settings
+from labelsieve.methods.classifier_settings import (
+    check_known_ratio,
+    check_settings,
+    network_factory,
+    selection_settings,
+)
 from labelsieve.methods.defaults import (
     LEARNING_RATE,
     WORST_RATIO,
@@ -38,14 +44,28 @@ from labelsieve.methods.defaults import (
     one_drop,
     training_sets,
 )
-from labelsieve.selection.inputs import check_lengths, encode_labels
-from labelsieve.types import BoolArray, FloatArray, IntArray, Selection
+from labelsieve.selection.inputs import (
+    about_rare,
+    as_pictures,
+    check_frame,
+    check_lengths,
+    check_words,
+    encode_labels,
+    is_frame,
+    only_own_networks,
+    without_torch,
+)
+from labelsieve.selection.outcome import JudgedSelection
+from labelsieve.types import BoolArray, FloatArray, IntArray
 
+TRUSTED = ("trustworthy", "fair")  # how the sentence on an estimate begins that can be relied on
+FEW, MATTERS = "too few samples", 0.05  # few samples are told on so often that it is said only of a ratio that matters
 ROWS_AT_ONCE = 256  # predictions go through the network in blocks of one size, so that no row depends on its company
 
 
 class WeakTrainingWarning(UserWarning):
-    """A network agrees with far fewer of the labels it was trained on than are expected to be right."""
+    """Networks learnt too little: one agrees with far fewer of the labels it was trained on than are expected to be
+    right, or those that select cannot tell wrong labels from hard samples."""
 
 
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,9 +74,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     method: a name of `labelsieve.methods.METHODS`, or a method of your own (docs/methods.md): an instance of
     `labelsieve.engine.method.Method`, its class, or "package.module:Name". `method_settings`: a dict of its settings.
     network: a factory of torch modules, called without arguments, that map a batch to logits; a name that the command
-    line's `--network` takes ("mlp", "small-cnn", "resnet32"); None for a small one, of rows two layers of 64.
+    line's `--network` takes ("mlp", "small-cnn", "resnet32"); None for a small one, of rows two layers of 64. One of
+    your own also gets float arrays of any shape, [n, ...], as they are but for one mean and one spread of all numbers.
     n_iterations, remove_ratio: INCV's. noise_ratio: of the given labels, for `coteaching` (None: INCV estimates it);
-    `incv-coteaching` asks INCV how noisy the samples are that it selected.
+    a method that has no use for it refuses it. `incv-coteaching` asks INCV how noisy the samples are that it selected.
     epochs, batch_size: None for a choice by the number of samples. selection_epochs: None for half of them, 10 or more.
     learning_rate: Adam's, a tenth of it for the last quarter of the epochs, selecting and training alike. It suits few
     epochs. `labelsieve train` does the same with "mlp" for rows (two layers of 128) and, for pictures on a GPU, the
@@ -70,9 +91,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     in another order.
 
     Afterwards: networks_ (in inference mode), history_, method_, augment_ (what was done to pictures), and where the
-    method asked for a selection also
-    selected_, candidate_, removed_ (one a sample), suspicion_, noise_ratio_, transition_matrix_, noise_known_ (False
-    where these two say nothing).
+    method asked for a selection also what INCV calls so: selected_, candidate_, removed_, iteration_, suspicion_,
+    suggested_, suggested_probability_ (one a sample), noise_ratio_, transition_matrix_, noise_known_ (False where these
+    two say nothing), expected_precision_, expected_recall_, notes_; besides, trust_ (a sentence on how far to trust the
+    noise ratio), noise_interval_ (its 95 % interval) and selection_history_ (INCV's history_).
+    WeakTrainingWarning says where trust_ is low: hard samples may then have been taken for wrong labels.
     """
 
     def __init__(
@@ -113,7 +136,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_settings(self)
         check_augment(self.augment)
         method = create(self.method, **(self.method_settings or {}))
+        check_known_ratio(self.noise_ratio, method)
+        X = without_torch(X)
         check_lengths(X, y)
+        self._forget()
         X = self._checked(X, ensure_min_samples=2)
         self.classes_, given = encode_labels(y)
         classes = len(self.classes_)
@@ -133,7 +159,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rounds = self.selection_epochs or max(10, epochs // 2)
             copies = copies_among(X, given)
             selection = self._select(store, factory, given, classes, batch_size, rounds, seed, copies)
-            self._keep(selection)
+            self._keep(selection, given)
+            self._warn_of(selection)
             if needs_sets:
                 chosen, candidates = training_sets(selection.selected, selection.candidate, given)
                 eps = min(WORST_RATIO, max(0.0, 1 - selection.expected_precision))
@@ -149,14 +176,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.method_ = method
         self.history_ = result.history
         self.networks_ = [_network(factory, state) for state in result.states]
-        if X.ndim == 4:
+        if self._picture_shape:
             self._warn_if_weak(agreement(store, factory, result.states, given, plan.train), plan)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
         """One row a sample, one column a class in the order of `classes_`."""
         check_is_fitted(self, "networks_")
-        X = self._checked(X)
+        X = self._checked(without_torch(X))
         store = self._staged(X, torch.device("cpu"), fitted=True)
         networks = self.networks_ if self.together else self.networks_[:1]
         found = np.empty((len(X), len(self.classes_)))
@@ -178,11 +205,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any, **fitting: Any) -> Any:
         from labelsieve.selection.estimators import in_our_words
 
-        X = self._in_numbers(X, fitting=bool(fitting))
-        pictures = getattr(X, "ndim", 2) == 4
-        if not fitting:
-            self._check_pictures(np.shape(X)[1:] if pictures else ())
-        options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if pictures else {"dtype": np.float64}
+        if hasattr(X, "toarray"):
+            raise InputError(
+                "X: sparse rows are not read here: give X.toarray(), or select with INCV, which reads them"
+            )
+        X = as_pictures(self._in_numbers(X, fitting=bool(fitting)))
+        if is_frame(X):
+            check_frame(X, allow_nan=False)
+        many_axes = getattr(X, "ndim", 2) > 2
+        self._check_shape(X, fitting=bool(fitting))
+        options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if many_axes else {"dtype": np.float64}
         try:
             return validate_data(self, X, reset=bool(fitting), **options, **fitting)
         except ValueError as problem:
@@ -195,6 +227,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         texts = is_text(X)
         if fitting:
+            if texts:
+                check_words(X, own=False)
             self._text_features = TextFeatures.learn(X) if texts else None
         features = getattr(self, "_text_features", None)
         if texts and features is None:
@@ -204,7 +238,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return features.rows(X) if features is not None else X
 
     def _staged(self, X: Any, device: torch.device, *, fitted: bool = False) -> Store:
-        if X.ndim == 4:
+        if self._picture_shape:
             if not fitted:
                 store = stage_pictures(X, device, augment=self.augment_ != "none")
                 store = unmirrored(store) if self.augment_ == "shift" else store
@@ -221,20 +255,22 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _augment(self, X: Any, given: IntArray) -> str:
         """mirror, shift or none; by all labels, for the networks that select learn from the same pictures."""
-        self._picture_shape: tuple[int, ...] = X.shape[1:] if X.ndim == 4 else ()
-        if self.augment != "auto" or X.ndim != 4:
+        if self.augment != "auto" or not self._picture_shape:
             return self.augment if self.augment != "auto" else "mirror"
         return "shift" if mirror_test(X, given, np.arange(len(X))).harms else "mirror"
 
-    def _check_pictures(self, shape: tuple[int, ...]) -> None:
-        """Predict pictures of the size that was fitted, and rows where rows were."""
-        fitted = getattr(self, "_picture_shape", ())
-        if shape != fitted:
-            given, known = (
-                f"pictures of {s[0]} x {s[1]} pixels and {s[2]} channels" if s else "rows of numbers"
-                for s in (shape, fitted)
-            )
-            raise InputError(f"X: these are {given}, the classifier was fitted on {known}")
+    def _check_shape(self, X: Any, *, fitting: bool) -> None:
+        """Predict pictures of the size that was fitted, arrays of that shape, and rows where rows were."""
+        shape: tuple[int, ...] = tuple(X.shape[1:]) if getattr(X, "ndim", 2) > 2 else ()
+        pictures = shape if len(shape) == 3 and X.dtype == np.uint8 else ()
+        if fitting:
+            if shape and not pictures and (self.network is None or isinstance(self.network, str)):
+                raise InputError(only_own_networks(X, "network"))
+            self._picture_shape, self._array_shape = pictures, () if pictures else shape
+            return
+        known = getattr(self, "_picture_shape", ()), getattr(self, "_array_shape", ())
+        if (found := (pictures, () if pictures else shape)) != known:
+            raise InputError(f"X: these are {_told(*found)}, the classifier was fitted on {_told(*known)}")
 
     def _warn_if_weak(self, share: float, plan: Plan) -> None:
         precision = None if plan.candidates is None else 1 - float(plan.noise_ratio or 0.0)
@@ -253,7 +289,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int,
         seed: int,
         groups: IntArray | None,
-    ) -> Selection:
+    ) -> JudgedSelection:
         from labelsieve.selection.drive import drive
         from labelsieve.selection.incv import incv_steps
 
@@ -261,22 +297,63 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trainer = EngineTrainer(
             store, factory, classes=classes, schedule=schedule, batch_size=batch_size, together=True
         )
-        settings = selection_settings(self)
-        names = list(self.classes_)
+        columns = store.shape[0] if len(store.shape) == 1 else None
+        settings = replace(selection_settings(self), columns=columns)
+        names = self.classes_.tolist()
         return drive(incv_steps(given, classes, settings=settings, seed=seed, names=names, groups=groups), trainer)
 
-    def _keep(self, selection: Selection) -> None:
+    def _forget(self) -> None:
+        """What an earlier fit found; this one may find less."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+    def _warn_of(self, selection: JudgedSelection) -> None:
+        """What INCV would say of classes, and that the noise is not what it seems where that may be so."""
+        from labelsieve.selection.estimators import RareClassWarning
+        from labelsieve.selection.incv import rare_classes
+
+        rare = self.classes_[rare_classes(selection)].tolist()
+        if rare:
+            warnings.warn(about_rare(rare), RareClassWarning, stacklevel=3)
+        little = self.trust_.startswith(FEW) and selection.noise_ratio < MATTERS
+        if not little and not self.trust_.startswith(TRUSTED):
+            known, ratio = selection.noise_known, f"{100 * selection.noise_ratio:.1f} %"
+            measured = f"the noise ratio, {ratio}, is not to be relied on" if known else "the noise ratio is not known"
+            told = (
+                f"{measured}: {self.trust_}; right labels of hard samples may have been taken for wrong ones: compare"
+                ' with method="standard" by cross-validation, or try another network'
+            )
+            warnings.warn(told, WeakTrainingWarning, stacklevel=3)
+
+    def _keep(self, selection: JudgedSelection, given: IntArray) -> None:
         self.selected_: BoolArray = selection.selected
         self.candidate_: BoolArray = selection.candidate
         self.removed_: BoolArray = selection.removed
+        self.iteration_ = selection.iteration
         self.suspicion_ = selection.suspicion
+        self.suggested_ = self.classes_[np.where(selection.doubted(given), selection.predicted, given)]
+        self.suggested_probability_ = selection.suggested_probability
         self.noise_ratio_ = selection.noise_ratio
         self.noise_known_ = selection.noise_known
         self.transition_matrix_ = selection.transition_matrix
+        estimate = selection.history[0]["estimate"]
+        self.noise_interval_: tuple[float, float] = (estimate["low"], estimate["high"])
+        self.trust_: str = estimate["trust"]
+        self.expected_precision_ = selection.expected_precision
+        self.expected_recall_ = selection.expected_recall
+        self.notes_ = list(selection.notes)
+        self.selection_history_ = list(selection.history)
+
+
+def _told(pictures: tuple[int, ...], arrays: tuple[int, ...]) -> str:
+    if pictures:
+        return f"pictures of {pictures[0]} x {pictures[1]} pixels and {pictures[2]} channels"
+    return f"arrays of the shape {list(arrays)}" if arrays else "rows of numbers"
 
 
 def _network(factory: Callable[..., nn.Module], state: dict[str, Any]) -> nn.Module:
-    network = factory()
+    with torch.random.fork_rng(devices=[]):  # what it draws is overwritten, and nobody else's
+        network = factory()
     network.load_state_dict(state)
     return network.eval()
 

@@ -39,7 +39,7 @@ class InTurn(Stackable):
         for layer in (part for name, part in self.named_modules() if not f"{name}.".startswith(HEAD)):
             for name, parameter in layer.named_parameters(recurse=False):
                 repeated = parameter.detach().repeat(self.n, *[1] * (parameter.ndim - 1))
-                layer.register_parameter(name, nn.Parameter(repeated))
+                layer.register_parameter(name, nn.Parameter(repeated, requires_grad=parameter.requires_grad))
             for name, buffer in layer.named_buffers(recurse=False):
                 layer.register_buffer(name, buffer.repeat(self.n, *[1] * (buffer.ndim - 1)))
 

@@ -12,11 +12,12 @@ import numpy as np
 from labelsieve.report.columns import Columns, pair_counts, read_columns
 from labelsieve.report.html import percent, plural
 from labelsieve.runfolder import RunFolder
-from labelsieve.selection.estimate import RANDOM, WEAK
+from labelsieve.selection.estimate import OVERLAP, RANDOM, TIED, WEAK
 from labelsieve.selection.state import NOT_JUDGED
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
+UNGRADED = "the classifier's own mistakes cannot be told from wrong labels"
 WORSE = "the classifier seems to be wrong more often than the labels are"
 MOST_MISTAKES = 1 / 8  # of a classifier whose suggestions are taken unseen (benchmarks/unseen-changes.md)
 MANY_TIMES, MANY_MORE = 1.5, 0.02  # suspects as against wrong labels: where both are exceeded somebody will wonder
@@ -95,6 +96,8 @@ class Facts:
         ratio = self.noise_ratio
         if self.ignorance == WEAK:
             first = "The classifier is too weak to say how many labels are wrong."
+        elif self.ignorance == UNGRADED:
+            first = "The classifier is equally sure of most labels: how many are wrong is not known."
         elif self.ignorance:
             first = "These labels cannot be told from random ones."
         elif ratio is None:
@@ -134,11 +137,13 @@ def trust_of(summary: Mapping[str, Any]) -> str | None:
 
 
 def ignorance(summary: Mapping[str, Any]) -> str:
-    """Why a selection's numbers say nothing, where it said so itself: it cannot tell the labels from random ones, or
-    misses whole classes. Empty where they do."""
+    """Why a selection's numbers say nothing, where it said so itself: it cannot tell the labels from random ones,
+    misses whole classes, or is equally sure of most. Empty where they do."""
     trust = trust_of(summary) or ""
     if RANDOM in trust:
         return "the labels cannot be told from random ones"
+    if trust.startswith(TIED):
+        return UNGRADED
     return WEAK if trust.startswith(WEAK) else ""
 
 
@@ -163,6 +168,8 @@ def outdone(summary: Mapping[str, Any]) -> str:
     """Why suggestions should not be taken unseen: what wrong labels do not explain of the disagreement in iteration 1
     are the classifier's own mistakes. Where these are more, a disagreement speaks against the classifier; where they
     are many, part of them was taken for noise, too."""
+    if OVERLAP in (trust_of(summary) or ""):
+        return "what so few columns cannot tell apart looks like a wrong label"
     first = first_iteration(summary)
     ratio, agree, asked = map(number, (summary.get("noise_ratio"), first.get("selected"), first.get("candidates")))
     if ratio is None or ratio >= 1 or agree is None or not asked:

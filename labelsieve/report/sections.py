@@ -13,7 +13,7 @@ from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import csv_line
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.columns import most_confused
-from labelsieve.report.facts import Facts, number, outdone
+from labelsieve.report.facts import UNGRADED, Facts, number, outdone
 from labelsieve.report.html import Markup, count, el, percent, plural, shorten
 from labelsieve.selection.estimate import WEAK
 from labelsieve.types import VERDICTS
@@ -192,7 +192,7 @@ def mistakes(facts: Facts) -> Markup:
         matrix = None
         told = f"No matrix is drawn, because {facts.ignorance}: its numbers would say nothing about the labels."
         parts.append(el("p", told))
-        if facts.ignorance != WEAK:  # then the pairs are chance as well
+        if facts.ignorance not in (WEAK, UNGRADED):  # then the pairs are chance as well
             return section("mistakes", "Which class is taken for which", *parts)
     if matrix is not None and len(matrix) > 1:
         all_of_them = len(matrix) <= MOST_CLASSES

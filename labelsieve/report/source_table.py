@@ -14,7 +14,7 @@ from labelsieve.data.cells import is_text
 from labelsieve.data.labels import id_texts
 from labelsieve.data.source import is_path
 from labelsieve.data.table import in_any_case
-from labelsieve.data.textfile import Code, code_of, csv_rows, declaration_of, delimiter_of
+from labelsieve.data.textfile import Code, code_of, csv_rows, top_of
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
 from labelsieve.runfolder import RunFolder
@@ -69,8 +69,8 @@ class SourceTable:
                 return made(pq.read_table(path))
             except (pa.ArrowInvalid, OSError) as problem:
                 raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        code, delimiter = code_of(path), delimiter_of(path)
-        parse = pc.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        code, top = code_of(path), top_of(path)
+        parse = pc.ParseOptions(delimiter=top.delimiter, newlines_in_values=True)
         try:
             names = _header(path, code)
             if typed:
@@ -79,7 +79,7 @@ class SourceTable:
                 names = [name for name in names if name.strip() in texts]
             table = pc.read_csv(
                 path,
-                read_options=pc.ReadOptions(encoding=code.arrow, skip_rows=1 if declaration_of(path) else 0),
+                read_options=pc.ReadOptions(encoding=code.arrow, skip_rows=top.lines),
                 parse_options=parse,
                 convert_options=pc.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False

@@ -10,7 +10,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.report.columns import most_confused, pair_counts, read_columns
-from labelsieve.report.facts import ignorance, unjudged
+from labelsieve.report.facts import UNGRADED, ignorance, unjudged
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.book import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, Book, Made
 from labelsieve.review.neighbours import Neighbours
@@ -67,6 +67,8 @@ class Desk:
         told = [self.samples.notice] if self.samples.notice else []
         if self.ignorance == WEAK:
             told.append("the classifier is weak: it misses whole classes, so many suspects and suggestions are wrong")
+        elif self.ignorance == UNGRADED:
+            told.append(f"{self.ignorance}: it is equally sure of both, so many suspects and suggestions may be wrong")
         elif self.ignorance:
             told.append(f"{self.ignorance}: suspects and suggestions are little better than guesses")
         if passed_over := self.book.passed_over():

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelsieve.selection.estimate import pair_counts
+from labelsieve.selection.estimate import hardly_predicted, pair_counts
 from labelsieve.selection.joint import can_invert, non_negative_least_squares
 from labelsieve.types import FloatArray, IntArray
 
 BINS, BIN_LEAST = 20, 50  # of confidence: as many as there are samples for, the least where there is no noise
-ORDER_BINS, ORDER_LEAST = 50, 20
+ORDER_BINS, ORDER_LEAST = 50, 25  # of a side of the order: what is judged of a handful is mostly chance
 SHRINK = 0.2  # of each row of T-hat towards the mean row: twenty counted labels cannot say that a mistake never happens
 RATIO_FLOOR = 1e-3
 SHARE_FLOOR = 1e-4
@@ -32,7 +32,7 @@ MOST_ODDS = 20.0
 
 
 class Judgement(NamedTuple):
-    """One entry a sample."""
+    """One entry a sample; nan where the label is of a class that is hardly ever predicted, unless all are."""
 
     wrong: FloatArray  # P(given label is not the true one)
     suggested: FloatArray  # P(predicted label is the true one)
@@ -126,10 +126,29 @@ def judge(
 ) -> Judgement:
     """P(wrong) of every label from held-out scores, T-hat and the share of each true class.
 
-    `probability` is the given label's, `confidence` the predicted one's, as in `Scores`.
+    `probability` is the given label's, `confidence` the predicted one's, as in `Scores`. Labels of classes that are
+    hardly ever predicted say nothing of T-hat, nor it of them: all disagree, and would be given the wrong ones that it
+    counted among the others.
     """
-    if len(given) == 0:
-        return Judgement(np.empty(0), np.empty(0))
+    found = Judgement(np.full(len(given), np.nan), np.full(len(given), np.nan))
+    known = np.flatnonzero(~np.isin(given, hardly_predicted(predicted, given, len(transition))))
+    rows = known if len(known) else np.arange(len(given))
+    if len(rows):
+        found.wrong[rows], found.suggested[rows] = judge_known(
+            given[rows], predicted[rows], probability[rows], confidence[rows], transition, prior
+        )
+    return found
+
+
+def judge_known(
+    given: IntArray,
+    predicted: IntArray,
+    probability: FloatArray,
+    confidence: FloatArray,
+    transition: FloatArray,
+    prior: FloatArray,
+) -> Judgement:
+    """Steps 1 to 3, of labels that T-hat speaks of."""
     T = shrunk(transition, prior)
     diagonal = np.diagonal(T)
     w = mistaken_for(predicted, given, T, prior)
@@ -160,14 +179,20 @@ def calibrated_suspicion(suspicion: FloatArray, wrong: FloatArray, *, both: bool
 
     Samples are ordered by the sum of the two, which ranks better than either; by suspicion alone where `wrong` rests on
     a T-hat that hardly tells classes apart (not `both`). Along that order the mean of `wrong`, made rising, is the
-    answer. A sample never looked at (nan in either) stays nan.
+    answer, with as many wrong labels in all. Predicted labels (suspicion below 1/2) and others are never averaged: few
+    wrong labels would drown among the right ones next to them. A sample never looked at (nan in either) stays nan.
     """
     found = np.full(len(suspicion), np.nan)
     seen = np.flatnonzero(~(np.isnan(suspicion) | np.isnan(wrong)))
     if len(seen):
         order = (suspicion[seen] + wrong[seen]) / 2 if both else suspicion[seen]
-        groups = alike(order, min(ORDER_BINS, len(seen) // ORDER_LEAST))
-        # A trace of the order itself keeps ranks apart where the curve is flat.
+        sides = (np.flatnonzero(suspicion[seen] < 0.5), np.flatnonzero(suspicion[seen] >= 0.5))
+        groups = [side[g] for side in sides for g in alike(order[side], min(ORDER_BINS, len(side) // ORDER_LEAST))]
+        groups.sort(key=lambda group: float(order[group].mean()))
         level = curve(order, groups, np.array([wrong[seen][g].mean() for g in groups]))
+        level = shifted_to(
+            level, float(wrong[seen].sum())
+        )  # the curve is flat before its first centre and after its last
+        # A trace of the order itself keeps ranks apart where the curve is flat.
         found[seen] = np.clip(level + 1e-4 * (order - 0.5), 0.0, 1.0)
     return found

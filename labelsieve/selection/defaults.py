@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.errors import InputError
+
 WIDE_COLUMNS = 100  # more than this is no longer a table that somebody wrote
 # Training a kernel machine takes the square of the samples: above this it is no longer a matter of seconds.
 KERNEL_SAMPLES = 5_000
@@ -54,24 +56,27 @@ def default_estimator(x: Any) -> Any:
     return named_classifier(default_name(len(x), int(np.prod(np.shape(x)[1:]))), len(x))
 
 
-def named_classifier(name: str, samples: int = 0) -> Any:
-    """What `--model` on the command line calls so, for so many samples."""
+def named_classifier(name: str, samples: int = 0, *, sparse: bool = False) -> Any:
+    """What `--model` on the command line calls so, for so many samples; of `sparse` rows no mean is taken away, which
+    would fill them."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    scaler = StandardScaler(with_mean=not sparse)
     if name in ("nearest", "neighbours"):
         from sklearn.neighbors import KNeighborsClassifier
 
         # The nearest one alone repeats its label, right or wrong: it memorises, as the theory assumes.
-        return (
-            KNeighborsClassifier(1) if name == "nearest" else make_pipeline(StandardScaler(), KNeighborsClassifier(10))
-        )
+        return KNeighborsClassifier(1) if name == "nearest" else make_pipeline(scaler, KNeighborsClassifier(10))
     if name == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
         # Leaves of one sample repeat single wrong labels.
         return RandomForestClassifier(100, min_samples_leaf=max(2, samples // LEAF_SHARE))
     if name == "boosting":
+        if sparse:
+            able = ", ".join(repr(other) for other in CLASSIFIERS if other not in (name, EDGES, "tfidf"))
+            raise InputError(f"estimator: {name!r} reads no sparse rows: choose one of {able}, or give X.toarray()")
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         return HistGradientBoostingClassifier()
@@ -82,11 +87,11 @@ def named_classifier(name: str, samples: int = 0) -> Any:
     if name in ("svm", EDGES):
         from sklearn.svm import SVC
 
-        return make_pipeline(StandardScaler(), SVC(C=3 if name == EDGES else 1))
+        return make_pipeline(scaler, SVC(C=3 if name == EDGES else 1))
     from sklearn.linear_model import LogisticRegression
 
     if name == "logistic":
-        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        return make_pipeline(scaler, LogisticRegression(max_iter=1000))
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     from labelsieve.data.text import tokens

@@ -7,7 +7,9 @@ it predict all of the other half, and the mirror. Per predicted class take the
 few can tell (shared_rows.py). g has seen none of the labels it counts, and where it is most confident it is right, so
 what it counts is the noise.
 
-Counting all predictions instead of the confident ones also counts g's own mistakes: an upper bound.
+Counting all predictions instead of the confident ones also counts g's own mistakes: an upper bound, as long as g does
+not repeat wrong labels. Where g is as confident of most samples as of the surest, that is what happens in any case
+(ties.py).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from labelsieve.selection.own_half import agreeing, fold_jobs
 from labelsieve.selection.repeats import Split, over_first_split
 from labelsieve.selection.settings import authors_remove_ratio
 from labelsieve.selection.shared_rows import transition_from_counts, uneven
+from labelsieve.selection.ties import Confident, Ties, surest, ties_among
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores
 
 CONFIDENT_SHARE = 0.1
@@ -33,9 +36,13 @@ BOOTSTRAP_DRAWS = 400
 # How often g must be wrong to explain the labels, were the noise the same for every sample of a class: above the first
 # its mistakes may hide some noise, above the second one should doubt that the noise is the same.
 NOTICEABLE_ERROR, SUSPICIOUS_ERROR = 0.10, 0.25
+# In so few columns classes may overlap everywhere: then no sample is sure, and the surest count the overlap as noise.
+FEW_COLUMNS, FEW_COLUMNS_ERROR = 3, 0.025
+OVERLAP = "cannot tell apart looks to the classifier like wrong labels"
 HARDLY, SELDOM = 10, 4  # labels of a class for each time it is predicted
 SMALL_SHARE = 0.1  # of all labels: a class whose labels one can leave unjudged and still speak of the rest
 RANDOM, WEAK = "not distinguishable from random", "the classifier is weak"  # then the numbers say nothing
+TIED = "the classifier gives its highest confidence to"  # nor then
 WIDE_INTERVAL = 0.05  # half the width of the interval above which the number alone says too little
 WORTH_SAYING = 0.01  # of all labels: so many that were not judged change what is said of the rest
 
@@ -45,12 +52,13 @@ class NoiseEstimate:
     """What the noise looks like, how sure that is, and where the number came from."""
 
     ratio: float  # of all labels
-    low: float  # 95 % bootstrap interval of `judged_ratio`; of the labels not judged none may be wrong, or all
+    low: float  # 95 % bootstrap interval of `judged_ratio`; of the labels not judged none may be wrong, or all, and of
+    # those read as wrong where confidences tie, none
     high: float
     transition: FloatArray  # T-hat, rows sum to 1
     prior: FloatArray  # share of each true class
-    upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together; `high` if that is more. As
-    # with `high`, every label that was not judged counts as wrong
+    upper_bound: float  # 1 - agreement: noise and the classifier's own mistakes together, unless it repeats wrong
+    # labels; `high` if that is more. As with `high`, every label that was not judged counts as wrong
     concentration: float  # 1/(c-1) symmetric ... 1 pair
     uneven: bool  # mistakes prefer some classes, by more than chance
     counts: FloatArray  # labels that were counted for each row of T-hat
@@ -75,7 +83,7 @@ class NoiseEstimate:
 
 def says_something(trust: str) -> bool:
     """Whether the numbers that this sentence is about do."""
-    return not trust.startswith((RANDOM, WEAK))
+    return not trust.startswith((RANDOM, WEAK, TIED))
 
 
 def eq4_ratio(test_accuracy: float, classes: int) -> float:
@@ -89,24 +97,32 @@ def pair_counts(first: IntArray, second: IntArray, classes: int) -> FloatArray:
     return flat.reshape(classes, classes).astype(np.float64)
 
 
-def confident_counts(
-    scores: Scores, given: IntArray, classes: int, *, share: float = CONFIDENT_SHARE, least: int = CONFIDENT_LEAST
-) -> FloatArray:
-    """Given labels of the most confident samples of each predicted class; equal confidence counts equally.
+def most_confident(
+    scores: Scores, classes: int, *, share: float = CONFIDENT_SHARE, least: int = CONFIDENT_LEAST
+) -> Confident:
+    """The most confident samples of each predicted class; equal confidence counts equally.
 
     A tenth of them; where that is less than `least`, so many, but never more than half.
     """
-    confident = np.zeros(len(given), dtype=bool)
+    confident = np.zeros(len(scores.predicted), dtype=bool)
+    meant = np.zeros(classes, dtype=np.int64)
     order = np.argsort(scores.predicted, kind="stable")
     bounds = np.searchsorted(scores.predicted[order], np.arange(classes + 1))
-    for start, end in pairwise(bounds.tolist()):
+    for label, (start, end) in enumerate(pairwise(bounds.tolist())):
         if end > start:
             members = order[start:end]
             few = min(least, np.ceil(CONFIDENT_MOST * len(members)))
-            size = int(max(few, np.ceil(share * len(members))))
-            confidence = scores.confidence[members]
-            confident[members] = confidence >= np.partition(confidence, len(members) - size)[len(members) - size]
-    return pair_counts(scores.predicted[confident], given[confident], classes)
+            meant[label] = max(few, np.ceil(share * len(members)))
+            confident[members] = surest(scores, members, int(meant[label]))
+    return Confident(confident, meant, np.diff(bounds))
+
+
+def confident_counts(
+    scores: Scores, given: IntArray, classes: int, *, share: float = CONFIDENT_SHARE, least: int = CONFIDENT_LEAST
+) -> FloatArray:
+    """Given labels of the most confident samples of each predicted class."""
+    counts = most_confident(scores, classes, share=share, least=least).counts
+    return pair_counts(scores.predicted[counts], given[counts], classes)
 
 
 def concentration(transition: FloatArray, prior: FloatArray) -> float:
@@ -137,6 +153,13 @@ def bootstrap_interval(counts: FloatArray, prior: FloatArray, seed: int) -> tupl
     return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))
 
 
+def unseen(counted: float, joint: FloatArray) -> float:
+    """How many may be wrong where none of those counted is, so that every draw is the same: so many that none would be
+    seen once in twenty times. The same holds of those disagreed with, of all that were predicted."""
+    rare, rarer = (1 - 0.05 ** (1 / max(n, 1)) for n in (counted, joint.sum()))
+    return float(min(rare, 1 - np.trace(joint) / joint.sum() + rarer))
+
+
 def by_chance(joint: FloatArray) -> bool:
     """Do predictions agree with the given labels no more than independent ones would?"""
     n = joint.sum()
@@ -159,16 +182,13 @@ def seldom_predicted(predicted: IntArray, given: IntArray, classes: int) -> Bool
     return np.asarray(labelled >= SELDOM * np.maximum(found, 1))
 
 
-def without_unknown_classes(
-    scores: Sequence[Scores], given: Sequence[IntArray], classes: int
-) -> tuple[list[Scores], list[IntArray]]:
-    """Samples whose label and prediction are both of classes that the classifier knows: only these tell noise."""
+def of_known_classes(scores: Sequence[Scores], given: Sequence[IntArray], classes: int) -> list[IntArray | slice]:
+    """Rows whose label and prediction are both of classes that the classifier knows: only these tell noise."""
     unknown = hardly_predicted(np.concatenate([s.predicted for s in scores]), np.concatenate(given), classes)
     known = [~np.isin(y, unknown) & ~np.isin(s.predicted, unknown) for s, y in zip(scores, given, strict=True)]
     if len(unknown) == 0 or not any(part.any() for part in known):
-        return list(scores), list(given)
-    picked = [s.take(np.flatnonzero(part)) for s, part in zip(scores, known, strict=True)]
-    return picked, [y[part] for y, part in zip(given, known, strict=True)]
+        return [slice(None)] * len(scores)
+    return [np.flatnonzero(part) for part in known]
 
 
 def wrong_of_unjudged(given: IntArray, judged: IntArray, ratio: float, classes: int, *, even: bool) -> float:
@@ -213,9 +233,11 @@ def trust_sentence(
     *,
     most: float | None = None,
     names: Sequence[Any] | None = None,
+    ties: Ties | None = None,
+    columns: int | None = None,
 ) -> str:
     """How far to trust the estimate, and where it is little that at `most` so many are wrong; `joint` counts all
-    predictions against given labels.
+    predictions against given labels, `ties` says what rests on tied confidences, `columns` how many were read.
 
     `held_out` counts those of networks that saw nothing of what they predict. g's are not of that kind: its training
     samples are those that a network trained on the very labels g then meets agreed with, and g repeats that network.
@@ -237,15 +259,24 @@ def trust_sentence(
                 f"{WEAK}: it predicts class {named} for {int(joint[worst].sum())} samples where"
                 f" {int(labelled[worst])} are labelled so, too few to count its noise; try a better model"
             )
+    if ties is not None and ties.harm:
+        return (
+            f"{TIED} {ties.tied:,} of {ties.of:,} samples, so its own mistakes cannot be told from wrong labels; use"
+            " one that gives graded probabilities"
+        )
     if n < 2 * CONFIDENT_LEAST * len(counts) or fewest < CONFIDENT_LEAST:
         return f"too few samples: some class was counted from {fewest} labels; read the interval, not the number"
     error = 1 - agreement / max(1 - ratio, 1e-12)
-    bound = f"at most {percent(1 - agreement if most is None else most)} of the labels are wrong"
+    # A wrong label that it repeats counts as agreement: under heavy pair noise it learns some.
+    wrong = percent(1 - agreement if most is None else most)
+    bound = f"at most {wrong} of the labels are wrong, unless it repeats wrong ones"
     if error > SUSPICIOUS_ERROR:
         return (
             f"looks instance-dependent, or the classifier is weak: it would have to be wrong on {percent(error)} of the"
             f" samples to explain the labels; {bound}"
         )
+    if columns is not None and columns <= FEW_COLUMNS and error > FEW_COLUMNS_ERROR:
+        return f"fair: what {columns} column{'s' * (columns != 1)} {OVERLAP}; {bound}"
     if error > NOTICEABLE_ERROR:
         return f"fair: the classifier's own mistakes may count as noise, or hide some; {bound}"
     counted = counts.sum()
@@ -262,20 +293,32 @@ def estimate_from_scores(
     seed: int,
     method: str,
     held_out: Sequence[Scores] | None = None,
+    second: Sequence[Scores] | None = None,
     names: Sequence[Any] | None = None,
     distinct: float = 1.0,
+    columns: int | None = None,
 ) -> NoiseEstimate:
     """The estimate from scores of both halves, whoever made them; `held_out` tells whether there is anything to it.
 
+    `second` are other classifiers' scores of the same samples, which are asked where the first ones' confidences tie.
     `distinct` is the share of samples that are not another's copy (or of its group): these say nothing twice, so that
     as many fewer were counted when it comes to chance.
     """
     told = None if held_out is None else _joint(held_out, given, classes)
     labels = np.concatenate(given)
-    scores, given = without_unknown_classes(scores, given, classes)
+    rows = of_known_classes(scores, given, classes)
+    given = [y[r] for y, r in zip(given, rows, strict=True)]
+    scores = [s.take(r) for s, r in zip(scores, rows, strict=True)]
+    if second is not None:
+        second = [s.take(r) for s, r in zip(second, rows, strict=True)]
     judged = np.concatenate(given)
+    found = [most_confident(s, classes) for s in scores]
     counts = sum(
-        (confident_counts(s, y, classes) for s, y in zip(scores, given, strict=True)), np.zeros((classes, classes))
+        (
+            pair_counts(s.predicted[f.counts], y[f.counts], classes)
+            for s, y, f in zip(scores, given, found, strict=True)
+        ),
+        np.zeros((classes, classes)),
     )
     joint = _joint(scores, given, classes)
     prior = joint.sum(axis=1) / joint.sum()
@@ -283,14 +326,20 @@ def estimate_from_scores(
     ratio = float(np.clip(prior @ (1 - np.diagonal(transition)), 0, 1))  # sums of shares may round to more than 1
     by_itself = distinct * counts
     low, high = bootstrap_interval(by_itself, prior, seed)
+    high = high or unseen(by_itself.sum(), distinct * joint)
+    ties = ties_among(found, scores, second, given, prior * (1 - np.diagonal(transition)))
     low, high = min(low, ratio), max(high, ratio)
     upper = max(high, 1 - float(np.trace(joint) / joint.sum()))  # few counted labels may say more than all
+    if ties.harm:
+        low, high = 0.0, upper
+    elif ties.stake:
+        low = max(low - ties.stake, 0.0)
     prefers, unjudged, wrong, all_of_them = uneven(by_itself), 1 - len(judged) / len(labels), float("nan"), ratio
     if unjudged:
         wrong = wrong_of_unjudged(labels, judged, ratio, classes, even=not prefers)
         all_of_them = (1 - unjudged) * ratio + unjudged * wrong
         low, high, upper = (1 - unjudged) * low, *((1 - unjudged) * most + unjudged for most in (high, upper))
-    trust = trust_sentence(by_itself, joint, prior, ratio, told, most=upper, names=names)
+    trust = trust_sentence(by_itself, joint, prior, ratio, told, most=upper, names=names, ties=ties, columns=columns)
     return NoiseEstimate(
         ratio=all_of_them,
         low=low,
@@ -332,6 +381,7 @@ def cross_fitted_steps(
     held_out: Sequence[Scores] | None = None,
     names: Sequence[Any] | None = None,
     groups: IntArray | None = None,
+    columns: int | None = None,
 ) -> Generator[list[Job], list[Scores], tuple[NoiseEstimate, tuple[Scores, Scores] | None]]:
     """Ask for the two g and count. `scores[k]` are the held-out scores of `halves[k]` from iteration 1.
 
@@ -365,7 +415,9 @@ def cross_fitted_steps(
     jobs = jobs_of([agrees] * len(splits))
     if not jobs:
         method = "confident counting without cross-fitting: too few samples were selected"
-        found = estimate_from_scores(scores, given, classes, seed=seed, method=method, names=names, distinct=distinct)
+        found = estimate_from_scores(
+            scores, given, classes, seed=seed, method=method, names=names, distinct=distinct, columns=columns
+        )
         return found, None
     inner = fold_jobs(labels, splits, folds=own_folds, seeds=job_seeds, name=name, keep_best=keep_best, groups=groups)
     answers = yield [*jobs, *inner]
@@ -379,7 +431,9 @@ def cross_fitted_steps(
         seed=seed,
         method="cross-fitted confident counting",
         held_out=scores if held_out is None else held_out,
+        second=scores if held_out is None else held_out,
         names=names,
         distinct=distinct,
+        columns=columns,
     )
     return estimate, both

@@ -31,7 +31,7 @@ from labelsieve.selection.defaults import (
 )
 from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps, rare_classes
-from labelsieve.selection.inputs import check_samples, encode_labels, group_codes
+from labelsieve.selection.inputs import about_rare, check_samples, columns_of, encode_labels, group_codes
 from labelsieve.selection.ncv import ncv_settings
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Trainer
@@ -69,8 +69,10 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     ----------
     selected_, candidate_, removed_ : bool, one a sample: disjoint, together everything.
     noise_ratio_, transition_matrix_ : share of wrong labels; T[i, j] = P(given label j | true class i).
-    noise_known_ : bool; False where the labels cannot be told from random ones or the classifier misses whole classes:
-        the two above and what is expected of the selected then say nothing, and `notes_[0]` says why.
+    noise_known_ : bool; False where the labels cannot be told from random ones, the classifier misses whole classes or
+        is equally sure of most samples: the two above and what is expected of the selected then say nothing, nothing is
+        removed on the strength of it unless you say so, and `notes_[0]` says why. It says how far to trust them
+        elsewhere, too.
     predicted_, probability_, loss_ : held-out prediction, probability of the given label, its cross-entropy.
     suspicion_ : 0..1, the probability that the label is wrong; sorting by it ranks the suspects.
     suggested_ : the predicted label where the given one is doubted, else the given one: it differs for the suspects.
@@ -142,23 +144,21 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         seed = draw_seed(self.random_state)
         kept_together = copies_among(X, codes, text=is_text(X)) if groups is None else group_codes(groups, len(codes))
         trainer = self._trainer(X, len(classes))
-        if self.protocol == "auto" and getattr(X, "ndim", 2) == 4 and hasattr(trainer, "spare_mirrors"):
+        if self.protocol == "auto" and is_pictures(X) and hasattr(trainer, "spare_mirrors"):
             trainer.spare_mirrors(X, codes)
         if isinstance(self.estimator, str) and self.estimator == FAST:
             settings = settings.for_fast_network()
         classifiers = isinstance(trainer, SklearnTrainer)
-        settings = replace(settings, networks=not classifiers, own_half=classifiers and is_text(X))
+        settings = replace(
+            settings, networks=not classifiers, own_half=classifiers and is_text(X), columns=columns_of(X)
+        )
         steps = incv_steps(
             codes, len(classes), settings=settings, seed=seed, name=name, names=classes.tolist(), groups=kept_together
         )
         selection = drive(steps, trainer)
         rare = classes[list(rare_classes(selection))].tolist()
         if rare:
-            warnings.warn(
-                f"too few samples to be in both halves, labels stay candidates: class {', '.join(map(repr, rare))}",
-                RareClassWarning,
-                stacklevel=3,
-            )
+            warnings.warn(about_rare(rare), RareClassWarning, stacklevel=3)
         self.classes_ = classes
         self.selected_ = selection.selected
         self.candidate_ = selection.candidate
@@ -314,7 +314,7 @@ def named_for(name: str, x: Any, classes: int) -> tuple[Any, Any]:
         return edge_features(x), named_classifier(name)
     if getattr(x, "ndim", 2) > 2:
         raise InputError(f"estimator: {name!r} reads rows of numbers: give X.reshape(len(X), -1)")
-    return x, named_classifier(name, x.shape[0] if hasattr(x, "shape") else len(x))
+    return x, named_classifier(name, x.shape[0] if hasattr(x, "shape") else len(x), sparse=hasattr(x, "toarray"))
 
 
 def named_network(name: str, x: Any, classes: int) -> Any:

@@ -26,6 +26,7 @@ from labelsieve.scoring import suspicion_of
 from labelsieve.selection.calibrate import judge
 from labelsieve.selection.estimate import (
     RANDOM,
+    TIED,
     NoiseEstimate,
     cross_fitted_steps,
     estimate_from_scores,
@@ -210,7 +211,7 @@ def measured(
         estimate, again = yield from cross_fitted_steps(
             given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
             keep_best=keep_best, more=splits[1:], own_folds=FOLDS if settings.own_half else 0, names=names,
-            groups=groups,
+            groups=groups, columns=settings.columns,
         )  # fmt: skip
     answers, unmixes = better_unmixed(looks, labels, estimate)
     told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}
@@ -353,14 +354,14 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
         h = 1.0 if settings.asymmetric else 1 / (classes - 1)
     r = remove_ratio(estimate.judged_ratio, h, classes)  # labels that were not judged are not removed either
     source = f"from the noise ratio and concentration {h:.2f}"
-    if estimate.trust.startswith(RANDOM):
+    if estimate.trust.startswith((RANDOM, TIED)):
         r, source = 0.0, "because nothing tells a wrong label"
     elif not estimate.known:
         source = f"as if {100 * eps:.0f} % of the labels were wrong"
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
     low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))
-    interval = f"95 % interval {low} to {high} %, at most {most} %"
+    interval = f"95 % interval {low} to {high} %, {most} % with the classifier's own mistakes"
     measured = f"{100 * eps:.1f} % ({interval}) by {estimate.method}" if estimate.known else "not known"
     notes = [f"noise ratio {measured}; {estimate.trust}"]
     if not settings.stored:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from labelsieve.errors import InputError
 from labelsieve.missing import is_missing
 from labelsieve.selection.defaults import is_text
 from labelsieve.types import IntArray
+
+NAMED = 5  # classes in a warning that is about many
+ENCODE = "turn it into numbers first (sklearn.preprocessing.OneHotEncoder, in a pipeline with your classifier)"
 
 
 def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
@@ -27,6 +31,8 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
         raise InputError(f"y: {len(where)} labels are missing, the first at sample {where[0]}; drop or fill them")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise InputError("y: it contains infinity, which is no class; drop these samples")
+    if labels.dtype.kind == "S" or (labels.dtype.kind == "O" and any(isinstance(label, bytes) for label in labels)):
+        raise InputError('y: labels are bytes; decode them first: np.char.decode(y, "utf-8")')
     try:
         classes, codes = np.unique(labels, return_inverse=True)
         check_classification_targets(labels)
@@ -69,18 +75,20 @@ def check_samples(estimator: Any, X: Any, y: Any) -> Any:
     from sklearn.utils.validation import validate_data
 
     inner = estimator.estimator
+    X = without_torch(X)
     refuse_holes_among_texts(X)
     check_lengths(X, y)
     if is_text(X):
+        check_words(X, own=inner not in (None, "tfidf"))
+        forget_columns(estimator)
         return X
-    if hasattr(X, "iloc"):
+    if is_frame(X):
+        check_frame(X, allow_nan=allows_nan(inner), inner=inner)
         validate_data(estimator, X=X, skip_check_array=True)
-        check_frame(X, allow_nan=allows_nan(inner))
         return X
     if takes_pictures(inner) and getattr(X, "ndim", 2) > 2:
-        if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + 1024]).all() for i in range(0, len(X), 1024)):
-            raise InputError("X: it contains NaN or infinity")
-        return X
+        forget_columns(estimator)
+        return checked_arrays(as_pictures(X), own=inner is not None)
     finite: Any = "allow-nan" if allows_nan(inner) else True
     return validate_data(estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2)
 
@@ -98,14 +106,106 @@ def refuse_holes_among_texts(X: Any) -> None:
             )
 
 
-def check_frame(frame: Any, *, allow_nan: bool) -> None:
+def check_words(texts: Sequence[str], *, own: bool) -> None:
+    """Some text has something that can be counted; what a classifier of one's `own` counts, nobody knows."""
+    from labelsieve.data.text import tokens
+
+    if not any(map(str.strip if own else tokens, texts)):
+        nothing = "nothing is written in them" if own else "there are no words in them, of two letters or more"
+        raise InputError(f"X: the texts say nothing: {nothing}; give other texts, or other features")
+
+
+def without_torch(X: Any) -> Any:
+    """A torch tensor, from whatever device, as the same numpy array; anything else as it is."""
+    if not (hasattr(X, "detach") and hasattr(X, "cpu")):
+        return X
+    X = X.detach().cpu()
+    return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
+
+
+def as_pictures(X: Any) -> Any:
+    """Grey pictures, uint8 [n, height, width], get their one channel, as those of an .npz file do."""
+    return X[..., None] if getattr(X, "ndim", 2) == 3 and X.dtype == np.uint8 else X
+
+
+def checked_arrays(X: Any, *, own: bool) -> Any:
+    """Pictures, or arrays of any shape for a network of one's own; whether a named one reads them it says itself."""
+    if X.dtype.kind not in "biuf":
+        raise InputError(f"X: an array of numbers is needed, not of {X.dtype}")
+    if not own and X.dtype != np.uint8:
+        raise InputError(only_own_networks(X, "estimator"))
+    if len(X) < 2:
+        raise InputError(f"X: there are {len(X)} samples; two or more are needed")
+    if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + 1024]).all() for i in range(0, len(X), 1024)):
+        raise InputError("X: it contains NaN or infinity; fill these values or drop the samples")
+    return X
+
+
+def only_own_networks(X: Any, parameter: str) -> str:
+    """What can be done with arrays of more than two axes that are no pictures."""
+    return (
+        f"X: {X.dtype} {list(X.shape)} is read by a network of your own: give {parameter} a function that returns one; "
+        "pictures are uint8 [n, height, width, channels] or [n, height, width], rows X.reshape(len(X), -1)"
+    )
+
+
+def forget_columns(estimator: Any) -> None:
+    """What an earlier fit knew of a table's columns is nothing that these samples have."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        vars(estimator).pop(name, None)
+
+
+def is_frame(X: Any) -> bool:
+    return hasattr(X, "iloc") and getattr(X, "ndim", 1) == 2
+
+
+def check_frame(frame: Any, *, allow_nan: bool, inner: Any = None) -> None:
+    """One rule for columns of every kind: no infinity, no gap unless the classifier `inner` can have it (`allow_nan`),
+    and numbers, unless it is a classifier of the user's own, which may read anything."""
     if len(frame.columns) == 1 and is_text(frame[frame.columns[0]]):
         raise InputError(f"X: a table of one column of texts; give the column itself, X[{frame.columns[0]!r}]")
-    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-        if getattr(dtype, "kind", "O") == "f":
-            column = np.asarray(frame[name])
-            if np.isinf(column).any() or (not allow_nan and np.isnan(column).any()):
-                raise InputError(f"X: column {name!r} contains NaN or infinity; fill or drop these samples")
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise InputError(f"X: several columns are called {twice!r}; give each a name of its own")
+    for at, name in enumerate(frame.columns):
+        column = frame.iloc[:, at]
+        kind = getattr(column.dtype, "kind", "O")
+        gaps = np.asarray(column.isna())
+        if gaps.any() and not allow_nan and (kind in "biufc" or not encodes_gaps(inner)):
+            raise InputError(
+                f"X: column {name!r} has no value, or NaN, in {int(gaps.sum()):,} samples, the first is sample "
+                f"{int(gaps.argmax())}; fill these values (sklearn.impute.SimpleImputer) or drop the samples"
+            )
+        values = column[~gaps]
+        if kind not in "biuf" and takes_pictures(inner):
+            check_numbers(values, name, np.flatnonzero(~gaps))
+        if kind == "f" and np.isinf(values.to_numpy(dtype=np.float64)).any():
+            raise InputError(f"X: column {name!r} contains infinity; fill these values or drop the samples")
+
+
+def check_numbers(values: Any, name: Any, rows: IntArray) -> None:
+    """The values of a column that does not say what they are, and in which rows they stand."""
+    if (kind := getattr(values.dtype, "kind", "O")) in "mMc":
+        what = {"m": "lengths of time", "M": "dates", "c": "complex numbers"}[kind]
+        raise InputError(f"X: column {name!r} holds {what}; make plain numbers of them first, or drop it")
+    for row, value in zip(rows.tolist(), values, strict=True):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            shown = f"the first is {value!r:.60} in sample {row}"
+            told = f"X: column {name!r} holds texts where numbers are needed, {shown}; {ENCODE}, or drop it"
+            raise InputError(told) from None
+        if np.isinf(number):
+            raise InputError(f"X: column {name!r} contains infinity; fill these values or drop the samples")
+
+
+def encodes_gaps(inner: Any) -> bool:
+    """Whether a pipeline has a step for which having no value is a category like others, as OneHotEncoder is one."""
+    from sklearn.utils import get_tags
+
+    parts = inner.get_params(deep=True).values() if hasattr(inner, "get_params") else ()
+    tags = [get_tags(part).input_tags for part in parts if hasattr(part, "__sklearn_tags__")]
+    return any(tag.categorical and tag.allow_nan for tag in tags)
 
 
 def allows_nan(inner: Any) -> bool:
@@ -117,6 +217,21 @@ def allows_nan(inner: Any) -> bool:
     # A pipeline does not say it of itself, but one that fills gaps can have them.
     fills = any(type(part).__module__.startswith("sklearn.impute") for part in parts)
     return fills or bool(get_tags(inner).input_tags.allow_nan)
+
+
+def columns_of(x: Any) -> int | None:
+    """How many columns rows have, as their owner counts them; None of texts, pictures and other arrays."""
+    if (encoding := getattr(x, "encoding", None)) is not None:  # a category is one column, however many numbers
+        return len(encoding.columns)
+    shape: tuple[int, ...] = getattr(x, "shape", ())
+    return int(shape[1]) if len(shape) == 2 else None
+
+
+def about_rare(names: Sequence[Any]) -> str:
+    """A sentence on classes that never were in both halves, however many they are."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    few = ", ".join(map(repr, names[:NAMED]))
+    return f"too few samples to be in both halves, labels stay candidates: class {few}{more}"
 
 
 def takes_pictures(inner: Any) -> bool:

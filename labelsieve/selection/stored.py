@@ -41,7 +41,7 @@ class WrongLabels:
 
     suggested: NDArray[Any]
     """The labels, those of `wrong` that are likelier wrong than right replaced by what was predicted; all as they are
-    where `trust` says that the labels cannot be told from random ones or that the classifier is weak."""
+    where not `noise_known`."""
 
     suggested_probability: FloatArray
     """How likely the predicted label is the right one."""
@@ -63,8 +63,8 @@ class WrongLabels:
 
     @property
     def noise_known(self) -> bool:
-        """Whether the numbers say anything; False where `trust` says that the labels cannot be told from random ones or
-        that the classifier is weak."""
+        """Whether the numbers say anything; False where `trust` says that the labels cannot be told from random ones,
+        that the classifier is weak or that it gives its highest confidence to most samples."""
         return says_something(self.trust)
 
     def __str__(self) -> str:

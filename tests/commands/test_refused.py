@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -170,3 +171,30 @@ def test_a_demo_that_is_stopped_goes_on(
         patch.setattr("labelsieve.commands.demo._rows", stop)
         assert run("demo --out demo".split()) == 130
     assert run("demo --out demo --json".split()) == 0
+
+
+def test_decisions_go_along_with_data_that_grew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As docs/run-folder.md has it."""
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.normal(5 * (i % 2)):.3f},{'ab'[i % 2 if i % 9 else 1 - i % 2]}\n" for i in range(120)]
+    (here / "t.csv").write_text("x,label\n" + "".join(rows[:90]))
+    line = "select t.csv --model logistic --iterations 1"
+    assert run([*line.split(), "--out", "old"]) == 0
+    old = RunFolder("old")
+    given = {row.id: row.label for row in old.read_labels()}
+    old.append_decision("0", "keep", given["0"])
+    old.append_decision("9", "relabel", "ab"["ba".index(given["9"])])
+    old.append_decision("18", "drop")
+    (here / "t.csv").write_text("x,label\n" + "".join(rows))
+    capsys.readouterr()
+    assert run([*line.split(), "--out", "old"]) == 2
+    assert capsys.readouterr().err.endswith("copy old/decisions.csv there when it is done\n")
+    assert run([*line.split(), "--out", "new"]) == 0
+    shutil.copy(here / "old" / "decisions.csv", here / "new")
+    capsys.readouterr()
+    assert run("export new --json".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["changed"], found["dropped"]) == (119, 1, 1)
+    assert run("export new --what decisions --json".split()) == 0
+    made = [line.split(",")[2] for line in (here / "t-decisions.csv").read_text().splitlines()]
+    assert made == ["decision", "keep", "relabel", "drop"]

@@ -335,7 +335,7 @@ def test_what_was_said_of_the_source_is_said_once(here: Path, capsys: pytest.Cap
     assert note in json.loads((here / "r" / "summary.json").read_text())["notes"]
 
 
-def test_a_text_that_was_left_out_is_named_again_where_nothing_was_learnt(
+def test_a_text_that_was_read_as_a_category_is_named_again_where_nothing_was_learnt(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = np.random.default_rng(0)
@@ -344,7 +344,7 @@ def test_a_text_that_was_left_out_is_named_again_where_nothing_was_learnt(
         file.write("message,amount,label\n")
         for i in range(160):
             kind = ("fruit", "metal")[i % 2]
-            file.write(f"{' '.join(rng.choice(words[kind], 6))},{rng.random():.3f},{kind}\n")
+            file.write(f"{' '.join(rng.choice(words[kind], 2))} {i},{rng.random():.3f},{kind}\n")
     assert run("select t.csv --out numbers".split()) == 0
     told = capsys.readouterr()
     assert "random" in told.out and "--text-column message" in told.err and "--text-column message" in told.out

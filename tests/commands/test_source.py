@@ -165,6 +165,36 @@ def test_the_advised_text_column_is_there_to_be_given(here: Path, capsys: pytest
     assert ids_of(here / "p.csv") == ["1", "2"]
 
 
+def test_a_title_beside_a_price_is_asked_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("fig and plum and pear {}", "zinc and tin and iron {}")
+    rows = [f"n{i},{words[i % 2].format(i)},{i % 7 + i % 2 * 5}.5,{'ab'[i % 2]}" for i in range(60)]
+    (here / "t.csv").write_text("\n".join(["id,title,price,label", *rows]))
+    asked = "judge by the text alone with --text-column title, or by the rest (price) with --ignore-columns title\n"
+    for line in ("select t.csv", f"run t.csv {QUICK}", f"run t.csv {QUICK} --dry-run", "plan t.csv --device cpu"):
+        assert run(line.split()) == 2
+        told = capsys.readouterr()
+        assert told.err.endswith(asked) and told.err.count("\n") == 1 and not told.out
+    assert not (here / "run").exists() and not (here / "runs").exists()
+    assert run("corrupt t.csv --out l.csv".split()) == run("data classes t.csv".split()) == 0  # by labels alone
+    assert run("corrupt t.csv --pattern instance --out m.csv".split()) == 2
+    line = f"run t.csv {QUICK} --ignore-columns title --json"
+    assert run(line.split()) == run(line.split()) == run("export run".split()) == 0
+    (here / "new.csv").write_text("id,title,price\nx,a fig and a plum,1.5\n")
+    assert run("predict run new.csv".split()) == 0
+
+    # A run of before anybody was asked goes on, and is read as it was.
+    record = json.loads((here / "run" / "run.json").read_text())
+    for settings in (record["settings"], record["stages"]["select"]["settings"]):
+        settings["ignore_columns"] = None
+    (here / "run" / "run.json").write_text(json.dumps(record))
+    capsys.readouterr()
+    assert run(line.replace(" --ignore-columns title", "").split()) == 0
+    assert set(json.loads(capsys.readouterr().out)["stages"].values()) == {"done"}
+    for again in ("train run --out other --train-epochs 1", "report run", "export run --force"):
+        assert run(again.split()) == 0
+        assert "not what they were" not in "".join(capsys.readouterr())
+
+
 def test_plan_takes_labels_from_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "t.csv").write_text("id,x\n" + "".join(f"s{i},{i % 2 + i / 100}\n" for i in range(40)))
     (here / "l.csv").write_text("id,label\n" + "".join(f"s{i},{'ab'[i % 2]}\n" for i in range(40)))

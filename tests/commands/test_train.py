@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,15 @@ import pytest
 
 from labelsieve import stopping
 from labelsieve.cli import run
+from labelsieve.commands.train import about_decisions
 from labelsieve.runfolder import RunFolder
 
+QUICK = "--iterations 1 --model logistic --train-epochs 1".split()
 
-def answer(capsys: pytest.CaptureFixture[str], line: str) -> dict:
-    assert run([*line.split(), "--json"]) == 0, capsys.readouterr().err
+
+def answer(capsys: pytest.CaptureFixture[str], line: str | list[str]) -> dict:
+    words = line.split() if isinstance(line, str) else line
+    assert run([*words, "--json"]) == 0, capsys.readouterr().err
     return json.loads(capsys.readouterr().out)
 
 
@@ -28,7 +33,10 @@ def table(path: Path, *, n: int, seed: int, wrong: float) -> None:
     given = np.where(rng.random(n) < wrong, (true + 1) % 3, true)
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(
-            [["a", "b", "label"], *([*rng.normal(4 * t, 1, 2), "xyz"[g]] for t, g in zip(true, given, strict=True))]
+            [
+                ["a", "b", "c", "d", "label"],
+                *([*rng.normal(4 * t, 1, 4), "xyz"[g]] for t, g in zip(true, given, strict=True)),
+            ]
         )
 
 
@@ -74,6 +82,50 @@ def test_methods_on_one_selection(
     assert run("predict run clean.csv --score --to p.csv".split()) == 0
     assert "60 predictions, accuracy " in capsys.readouterr().out
     assert answer(capsys, "predict run clean.csv --to q.csv")["accuracy"] is None
+
+
+def test_decisions_are_said_to_play_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "t.csv", n=90, seed=0, wrong=0.2)
+    (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text().replace("label", "my kind", 1))
+    line = "select t.csv --out run --iterations 1 --model logistic --ignore-columns b --label-column"
+    answer(capsys, [*line.split(), "my kind"])
+    assert answer(capsys, "train run --train-epochs 1")["notes"] == []
+    folder = RunFolder("run")
+    folder.append_decision("3", "drop")
+    folder.append_decision("5", "relabel", "x")
+    folder.append_decision("3", "undo")
+    assert run("train run --train-epochs 1".split()) == 0
+    told = (
+        "1 decision in run/decisions.csv is not trained on, only the run's own selection is; for corrected labels: "
+        "labelsieve export run, then labelsieve run t-cleaned.csv --label-column 'my kind' --ignore-columns b"
+    )
+    assert capsys.readouterr().err == f"{told}\n"
+    folder.append_decision("7", "drop")
+    found = answer(capsys, "train run --method standard --train-epochs 1 --out other")
+    assert found["notes"] == [
+        told.replace("1 decision in run/decisions.csv is", "2 decisions in run/decisions.csv are")
+    ]
+    # What it says to type works.
+    assert run(["export", "run"]) == 0
+    assert run([*shlex.split(told.partition("then labelsieve ")[2]), *QUICK]) == 0
+    assert RunFolder("runs/t-cleaned").read_summary()["samples"] == 89
+
+
+def test_corrected_labels_of_what_is_no_table_are_a_file_of_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("a.npz", x=rng.normal(size=(60, 2)) + 5 * (np.arange(60) % 2)[:, None], y=np.arange(60) % 2)
+    assert run("select a.npz --out run --iterations 1 --model logistic".split()) == 0
+    RunFolder("run").append_decision("3", "relabel", "0")
+    told = about_decisions(RunFolder("run"))
+    assert told.endswith(f"labelsieve export run, then labelsieve run {tmp_path}/a.npz --labels a-cleaned.csv")
+    assert run(["export", "run"]) == 0
+    assert run([*shlex.split(told.partition("then labelsieve ")[2]), *QUICK]) == 0
 
 
 MINE = """

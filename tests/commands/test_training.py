@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from labelsieve.cli import run
-from labelsieve.commands.training import paper_batch_size
+from labelsieve.commands.training import check_disk, paper_batch_size
+from labelsieve.errors import FailedError
 from labelsieve.experiments.settings import PAPER
 from labelsieve.methods.incv_coteaching import authors_warmup, auto_warmup
 from labelsieve.runfolder import RunFolder
@@ -73,3 +76,11 @@ def test_true_labels_that_a_file_has_change_no_weight(tmp_path: Path, monkeypatc
 def test_on_table_1_both_rules_agree(pattern: str, ratio: float, selected: int, candidates: int) -> None:
     """The sets as results/ has them: what `reproduce` trains and what --protocol paper would is the same."""
     assert authors_warmup(200, pattern=pattern, noise_ratio=ratio) == auto_warmup(200, selected, candidates)
+
+
+def test_too_little_disk_is_a_failure_in_units_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = shutil._ntuple_diskusage(10**9, 10**9, 40_000)  # type: ignore[attr-defined]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: free)
+    told = rf"{tmp_path} needs 1.0 MB for checkpoints, 40.0 kB are free: make room there or give another --out"
+    with pytest.raises(FailedError, match=told):
+        check_disk(tmp_path, lambda: torch.nn.Linear(99, 100), networks=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -118,3 +119,9 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     np.full(3073, 77, np.uint8).tofile(tmp_path / "data_batch_3.bin")
     with pytest.raises(InputError, match=r"labels outside 0\.\.9"):
         cifar.load(f"cifar10:{tmp_path}")
+
+
+def test_the_command_that_fetches_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / "my data"
+    with pytest.raises(InputError, match=re.escape(f"`labelsieve data fetch cifar10 --to '{folder}'` gets it")):
+        cifar.load(f"cifar10:{folder}")

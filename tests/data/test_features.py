@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import pickle
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +68,41 @@ def test_the_user_has_the_last_word(tmp_path: Path) -> None:
         load(tmp_path / "t.csv", columns, text_column="words")
 
 
-def test_numbers_are_not_given_up_for_a_guess(tmp_path: Path) -> None:
-    columns = {"age": [str(i % 9) for i in range(60)], "address": texts(), "label": labels()}
-    data, said = load(tmp_path / "t.csv", columns)
+def test_texts_beside_numbers_are_asked_about(tmp_path: Path) -> None:
+    ages, ids = [str(i % 9) for i in range(60)], [f"T{i}" for i in range(60)]
+    columns = {"key": ids, "age": ages, "full address": texts(), "label": labels()}
+    with pytest.raises(InputError) as refused:
+        load(tmp_path / "t.csv", columns)
+    assert str(refused.value) == (
+        f"{tmp_path / 't.csv'}: column 'full address' reads like text beside other features: judge by the text alone "
+        "with --text-column 'full address', or by the rest (age) with --ignore-columns 'full address'"
+    )
+    assert load(tmp_path / "t.csv", columns, text_column="full address")[0].kind == "text"
+    assert load(tmp_path / "t.csv", columns, ignore_columns=["full address"])[0].x.shape == (60, 1)
+    # As runs of before that were read, and whoever looks at labels alone.
+    data, said = load(tmp_path / "t.csv", columns, ask=False)
     assert data.kind == "table" and data.x.shape == (60, 1)
-    assert "column address reads like text and is left out; --text-column address reads it and nothing else\n" in said
-    assert load(tmp_path / "t.csv", columns, text_column="address")[0].kind == "text"
+    assert "column 'full address' reads like text and is left out; --text-column 'full address' reads it" in said
+
+
+def test_the_question_takes_up_what_was_answered(tmp_path: Path) -> None:
+    columns = {"nr, old": ["1", "1"] * 30, "a": ["1.5", "2"] * 30, "who": ["p", "q"] * 30, "label": labels()}
+    columns |= {"title": texts(), "note": [text + "!" for text in texts()]}
+    with pytest.raises(InputError) as refused:
+        load(tmp_path / "t.csv", columns, ignore_columns=["nr, old"], group_column="who")
+    told = str(refused.value)
+    assert "columns title, note read like text beside other features" in told
+    assert "--text-column title or --text-column note, or by the rest (a) with --ignore-columns" in told
+    ignored = next(csv.reader(shlex.split(told.partition("--ignore-columns ")[2])))
+    assert set(ignored) == {"nr, old", "who", "title", "note"}
+    data, _ = load(tmp_path / "t.csv", columns, ignore_columns=ignored, group_column="who")
+    assert data.x.shape == (60, 1) and data.groups is not None
+
+
+def test_what_says_little_is_not_asked_about(tmp_path: Path) -> None:
+    numbers = {"age": [str(i % 9) for i in range(60)], "label": labels()}
+    for cells in ([*texts(20), *[""] * 40], [f"T{i}" for i in range(60)]):  # remarks here and there; ids
+        assert load(tmp_path / "t.csv", {"a": cells, **numbers})[0].kind == "table"
 
 
 def test_two_columns_of_texts_are_asked_about(tmp_path: Path) -> None:
@@ -163,6 +193,17 @@ def test_hugging_face_columns_are_ignored_too(tmp_path: Path) -> None:
     rows = {"a": [1.5, 2.5] * 10, "b": [1.0, 2.0] * 10, "label": ["x", "y"] * 10}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
     assert load_source(f"hf:{tmp_path / 'saved'}", ignore_columns=["b"]).x.shape == (20, 1)
+
+
+def test_hugging_face_texts_beside_numbers(tmp_path: Path) -> None:
+    import datasets
+
+    rows = {"price": [1.5, 2.5] * 30, "title": texts(), "label": labels()}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    with pytest.raises(InputError, match="column title reads like text beside other features"):
+        load_source(f"hf:{tmp_path / 'saved'}")
+    assert load_source(f"hf:{tmp_path / 'saved'}", ask=False).kind == "table"
+    assert load_source(f"hf:{tmp_path / 'saved'}", text_column="title").kind == "text"
 
 
 def test_hugging_face_texts_by_another_name(tmp_path: Path) -> None:

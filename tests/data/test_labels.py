@@ -38,9 +38,9 @@ def test_dropped_samples_are_left_out_and_named(tmp_path: Path) -> None:
     file = read_label_file(tmp_path / "decisions.csv")
     data = load_source(source(tmp_path), labels=file, progress=Progress(stream=lines))
     assert data.ids.tolist() == ["a", "b"] and [tuple(one) for one in data.skipped] == [("c", "dropped")]
-    assert "decisions.csv says that they were dropped: 1 samples" in lines.getvalue() and len(data.x) == 2
+    assert "decisions.csv says that it was dropped: 1 sample\n" in lines.getvalue() and len(data.x) == 2
     (tmp_path / "decisions.csv").write_text("id,label,decision\nz,,drop\n")
-    with pytest.raises(InputError, match="names 1 ids that"):
+    with pytest.raises(InputError, match="names 1 id that"):
         load_source(source(tmp_path), labels=read_label_file(tmp_path / "decisions.csv"))
 
 

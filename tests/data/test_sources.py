@@ -91,7 +91,7 @@ def test_label_file_must_fit_the_source(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no label of the sample 'digit-0000' and of 1,796 more"):
         with_labels(data, read_label_file(write(tmp_path / "a.csv", "id,label\nzz,1\n")))
     every = "".join(f"{id},1\n" for id in data.ids)
-    with pytest.raises(InputError, match=r"names 1 ids that digits lacks, such as 'zz'"):
+    with pytest.raises(InputError, match=r"names 1 id that digits lacks, such as 'zz'"):
         with_labels(data, read_label_file(write(tmp_path / "b.csv", "id,label\nzz,1\n" + every)))
     with pytest.raises(InputError, match="is not there"):
         read_label_file(tmp_path / "none.csv")
@@ -135,7 +135,7 @@ def test_a_second_table_is_read_as_the_first(tmp_path: Path) -> None:
     second = load_source(write(tmp_path / "b.csv", "k,n\nv,\nnew,7\n"), labelled=False, encoding=encoding)
     assert np.asarray(second.x).tolist() == [[3, 1, 0, 1, 0], [7, 0, 0, 0, 0]]
     assert second.y.tolist() == [-1, -1] and second.classes == ()
-    with pytest.raises(InputError, match="lacks the columns k"):
+    with pytest.raises(InputError, match="lacks the column k that"):
         load_source(write(tmp_path / "c.csv", "n\n1\n"), labelled=False, encoding=encoding)
     with pytest.raises(InputError, match="'n' holds text"):
         load_source(write(tmp_path / "d.csv", "n,k\nx,u\n"), labelled=False, encoding=encoding)

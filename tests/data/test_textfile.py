@@ -15,7 +15,7 @@ from labelsieve.data import textfile
 from labelsieve.data.columns import Encoding
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.source import load_source
-from labelsieve.data.textfile import Code, code_of, delimiter_of
+from labelsieve.data.textfile import Code, code_of, delimiter_of, top_of
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 
@@ -164,4 +164,59 @@ def test_names_of_columns_with_blanks_and_in_another_case(tmp_path: Path) -> Non
     assert data.classes == ("01", "1") and "the labels are in column LABEL; --label-column names another" in data.notes
     path.write_text("a,LABEL,Label,the text\n1,x,y,z\n2,y,x,z\n")
     with pytest.raises(InputError, match="no column 'label': its columns are a, LABEL, Label, 'the text'; name it"):
+        load_source(str(path))
+
+
+TABLE = ["id,width,label", "a,1.5,x", "b,2.5,y", '"c\nc",3.5,x']
+
+
+@pytest.mark.parametrize(
+    ("titles", "rows", "told"),
+    [
+        (["Survey 2024"], TABLE, "line 1 ('Survey 2024') stands above the names of the columns and is left out"),
+        (["Survey 2024", "", "by us"], TABLE, "lines 1 to 3 ('Survey 2024') stand above"),
+        (["Survey 2024,,"], TABLE, "line 1 ('Survey 2024') stands"),
+        (['"Survey, 2024"'], TABLE, "line 1 ('Survey, 2024') stands"),
+        (["Survey 2024"], [row.replace(",", ";") for row in TABLE], "line 1 ('Survey 2024') stands"),
+        (["Survey 2024\t\t"], [row.replace(",", "\t") for row in TABLE], "line 1 ('Survey 2024') stands"),
+    ],
+)
+@pytest.mark.parametrize("code", ["utf-8-sig", "utf-16"])
+def test_titles_above_a_table_are_left_out(
+    tmp_path: Path, titles: list[str], rows: list[str], told: str, code: str
+) -> None:
+    path = write(tmp_path / "t.csv", "\r\n".join([*titles, *rows, ""]).encode(code))
+    lines = io.StringIO()
+    data = load_source(str(path), progress=Progress(stream=lines))
+    assert data.ids.tolist() == ["a", "b", "c\nc"] and data.classes == ("x", "y")
+    assert np.asarray(data.x).ravel().tolist() == [1.5, 2.5, 3.5]
+    assert f"{path}: {told}" in lines.getvalue()
+    labels = read_label_file(path)
+    assert labels.labels == {"a": "x", "b": "y", "c\nc": "x"} and told in labels.note
+    write(path, "\r\n".join([*titles, *rows, rows[1], ""]).encode(code))
+    with pytest.raises(InputError, match=f"lines {len(titles) + 2} and {len(titles) + 6}"):
+        load_source(str(path))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["text", "hello; world", "good; bye"],  # texts, and no table of two columns
+        ["text", "hello, world", "good bye"],
+        ["label,", "x,1", "y,2"],  # a column without a name
+        ["Survey", "1,2,x", "3,4,y"],  # there are no names below it
+        ["Survey", "a,a,label", "3,4,y"],
+        ["Survey", "a,b,label"],  # nothing below these
+        ["Survey, 2024", *TABLE],  # names, for all we know
+        ['"two', 'lines",label', "a,x"],
+    ],
+)
+def test_what_is_no_title_stays_what_it_was(tmp_path: Path, rows: list[str]) -> None:
+    path = write(tmp_path / "t.csv", "\n".join([*rows, ""]).encode())
+    assert top_of(path).lines == 0 and delimiter_of(path) == ","
+
+
+def test_a_row_of_another_length_far_below_a_title_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "\n".join(["Survey", *TABLE[:3], *["z,1,x"] * 2000, "a,1", ""]).encode())
+    with pytest.raises(InputError, match="line 2005: 2 cells where"):
         load_source(str(path))

@@ -13,6 +13,7 @@ import pytest
 from labelsieve.data.cells import clearly_commas, read_numbers
 from labelsieve.data.columns import Encoding
 from labelsieve.data.source import load_source
+from labelsieve.data.units import FAMILIES, unit
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
@@ -86,13 +87,111 @@ def test_decimal_commas_with_something_around(cells: list[str], expected: list[f
         ["3.1.2", "4.2.2"],
         ["030 123 456", "040 123 456"],  # telephones
         ["12 34", "56 78"],
-        ["5 kg", "300 g"],  # which is more?
+        ["5 kg", "300 g", "7"],  # seven of which?
+        ["5 kg", "300 m"],
+        ["2 h", "30 m"],  # metres are no time
+        ["5 Mb", "300 kB"],  # bits, perhaps
+        ["2 years", "3 months"],  # how long is a month?
+        ["5 kg", "300 g", "T12", "7 lb"],
         ["1,234", "5,678"],  # thousands, perhaps
         ["#12", "#13"],
     ],
 )
 def test_what_are_no_numbers_with_something_around(cells: list[str]) -> None:
     assert read_numbers(pa.array(cells)) is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected", "unit"),
+    [
+        (["5 kg", "300 g", "2kg", "1e3 mg"], [5, 0.3, 2, 0.001], "kg"),
+        (["1.5 m", "20 cm", "-3 CM", "1 km"], [150, 20, -3, 100_000], "cm"),
+        (["2 h", "30 min", "1 hour", "45 mins", "90 Minutes."], [120, 30, 60, 45, 90], "min"),
+        (["1 l", "1.5 L", "250 ml", "3 cl"], [1, 1.5, 0.25, 0.03], "l"),
+        (["2 GB", "500 MB", "1 gb", "1,000 MB", "1,200.5 KB"], [2, 0.5, 1, 1, 0.0012005], "GB"),
+        (["1 lb", "16 oz", "2 pounds", "", None], [1, 1, 2, np.nan, np.nan], "lb"),
+        (["5 µm", "2 \u03bcm", "1 mm"], [5, 2, 1000], "µm"),
+        (["3 days", "1 week", "2 d", "3 weeks"], [3 / 7, 1, 2 / 7, 3], "week"),
+        (["5 kg"] * 8 + ["300 g", "unknown"], [5] * 8 + [0.3, np.nan], "kg"),  # a word is no number, here as elsewhere
+    ],
+)
+def test_units_of_one_family_are_read_as_one(cells: list[str], expected: list[float], unit: str) -> None:
+    found = read_numbers(pa.array(cells))
+    assert found is not None and found.form == "number" and found.around.after == unit
+    np.testing.assert_allclose(found.values, expected, rtol=1e-12)
+    again = read_numbers(pa.array(cells), found.form, around=found.around)
+    assert again is not None
+    np.testing.assert_array_equal(again.values, found.values)
+    backwards = read_numbers(pa.array(cells[::-1]))
+    assert backwards is not None and backwards.around == found.around
+
+
+def test_units_with_decimal_commas() -> None:
+    found = read_numbers(pa.array(["1,5 kg", "300,25 g", "2 kg"]))
+    assert found is not None and found.form == "comma"
+    np.testing.assert_allclose(found.values, [1.5, 0.30025, 2])
+
+
+def test_no_unit_is_in_two_families() -> None:
+    every = [one for units in FAMILIES.values() for one in units]
+    assert len(set(every)) == len(every) and all(unit(one) == one for one in every)
+    assert [unit(word) for word in ("Kg", "GRAMS", "Inches", "Hrs", "Feet", "mL", "KB", "tb")] == [
+        *("kg", "g", "in", "h", "ft", "ml", "kB", "TB"),
+    ]
+    assert {unit(word) for word in ("M", "Mg", "Mm", "NM", "Nm", "Mb", "S", "T", "km/h", "month", "", "%")} == {None}
+
+
+def test_new_rows_are_read_in_the_unit_of_the_run(tmp_path: Path) -> None:
+    rows = ["w,a,label", *(f"{(i, i * 100)[i % 2]} {('kg', 'g')[i % 2]},{i % 7},{'xy'[i % 2]}" for i in range(60))]
+    data, said = load(tmp_path / "t.csv", rows)
+    np.testing.assert_allclose(np.asarray(data.x)[1:4, 0], [0.1, 2, 0.3], rtol=1e-6)
+    assert "column 'w': read as numbers of 'kg', whatever the unit (mass)\n" in said
+    encoding = kept(data)
+    new, said = load(tmp_path / "n.csv", ["w,a", "5 g,1", "2 lb,1", "7,1"], labelled=False, encoding=encoding)
+    np.testing.assert_allclose(np.asarray(new.x)[:2, 0], [0.005, 0.90718474], rtol=1e-6)
+    assert "column w: 2 numbers and 1 other value ('7', line 4), which counts as missing" in said
+    for cells in (["7,1", "8,1"], ["7 m,1"]):  # of which unit, if any?
+        with pytest.raises(
+            InputError, match="'w' holds text where the model was trained with numbers with units of mass"
+        ):
+            load(tmp_path / "n.csv", ["w,a", *cells], labelled=False, encoding=encoding)
+    # A model that needs no such thing says nothing of it, and an earlier version reads it.
+    assert ["family" in entry for entry in data.x.encoding.to_json()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("cells", "minutes"),
+    [
+        (["14:05", "9:30", "00:00", "23:59"], [845, 570, 0, 1439]),
+        (["14:05:30", "9:30:00"], [845.5, 570]),
+        (["2:05 PM", "12:00 am", "12:30pm"], [845, 0, 750]),
+    ],
+)
+def test_times_of_the_day_are_parts_of_it(cells: list[str], minutes: list[float]) -> None:
+    found = read_numbers(pa.array(cells))
+    assert found is not None and found.form == "clock"
+    np.testing.assert_allclose(found.values * 24 * 60, minutes)
+
+
+@pytest.mark.parametrize(
+    "cells", [["25:21", "30:28"], ["16:9", "4:3"], ["14:65", "13:70"], ["1:02:03:04", "1:00:00:00"]]
+)
+def test_what_are_no_times(cells: list[str]) -> None:
+    assert read_numbers(pa.array(cells)) is None
+
+
+def test_times_are_read_the_same_however_they_are_written(tmp_path: Path) -> None:
+    """Arrow knows times of two digits each by itself; one row with a digit less must not make ids of them."""
+    rows = ["t,a,label", *(f"{i % 24:02}:{i:02},{i % 7},{'xy'[i % 2]}" for i in range(60))]
+    data, _ = load(tmp_path / "t.csv", rows)
+    other, said = load(tmp_path / "o.csv", [*(row.removeprefix("0") for row in rows), "late,3,y"])
+    np.testing.assert_array_equal(np.asarray(other.x)[:60, [0, 2]], np.asarray(data.x))
+    assert "column t: 60 times and 1 other value ('late', line 62), which counts as missing" in said
+    new, _ = load(tmp_path / "n.csv", ["t,a", "9:30,1"], labelled=False, encoding=kept(data))
+    new2, _ = load(tmp_path / "n.csv", ["t,a", "09:30:00,1"], labelled=False, encoding=kept(other))
+    assert np.asarray(new.x)[0, 0] == np.asarray(new2.x)[0, 0] == np.float32(570 / 1440)
+    with pytest.raises(InputError, match="'t' holds text where the model was trained with times such as 14:05"):
+        load(tmp_path / "n.csv", ["t,a", "soon,1"], labelled=False, encoding=kept(data))
 
 
 def test_a_unit_of_few_cells_is_a_slip() -> None:
@@ -148,7 +247,9 @@ def test_what_is_measured_is_never_an_id(tmp_path: Path) -> None:
     assert features([f"{i}{'ABC'[i % 3]}" for i in range(60)]) == ["b"]
 
 
-@pytest.mark.parametrize("wrong", [{"before": 1}, {"thousands": ";"}, {"after": None}])
+@pytest.mark.parametrize(
+    "wrong", [{"before": 1}, {"thousands": ";"}, {"after": None}, {"family": "mass"}, {"family": 3}]
+)
 def test_a_damaged_encoding_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="not one of a table"):
         Encoding.from_json([{"name": "a", "kind": "number", "levels": [], **wrong}])

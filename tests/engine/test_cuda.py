@@ -68,3 +68,43 @@ def test_a_training_repeats_and_resumes_bit_for_bit(digits, plans, schedule, met
     assert different(first, everything(resumed)) == []
     untrained = train(store, resnet, method, plans, schedule=Schedule(1, ((0, 0.0),)), watch=store)
     assert different(first, everything(untrained))  # the comparisons above can fail
+
+
+class Dropping(ResNetCifar):
+    def features(self, x):
+        return torch.nn.functional.dropout(super().features(x), 0.5, self.training)
+
+
+def dropping(n: int = 1) -> ResNetCifar:
+    return Dropping(10, depth=8, n=n)
+
+
+def by_itself() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(3 * 32 * 32, 10))
+
+
+@pytest.mark.parametrize("capture", [True, False], ids=["captured", "eager"])
+@pytest.mark.parametrize("factory", [dropping, by_itself])
+def test_dropout_repeats_and_resumes_and_leaves_the_users_generators_alone(digits, plans, factory, capture, tmp_path):
+    store = stage_pictures(digits[0].repeat(4, axis=1).repeat(4, axis=2), "cuda")
+
+    def training(**options):
+        torch.rand(5, device="cuda")
+        before = torch.get_rng_state(), torch.cuda.get_rng_state()
+        try:
+            return train(
+                store, factory, Standard(), plans, schedule=SCHEDULES["sgd"], batch_size=64, watch=store,
+                capture=capture, **options,
+            )  # fmt: skip
+        finally:
+            assert torch.equal(before[0], torch.get_rng_state()) and torch.equal(before[1], torch.cuda.get_rng_state())
+
+    first = everything(training())
+    assert different(first, everything(training())) == []
+    for attempt in itertools.count():
+        try:
+            resumed = training(checkpoint=tmp_path, stop=lambda: True)
+            break
+        except OutOfTime:
+            assert attempt < 20
+    assert different(first, everything(resumed)) == []

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from labelsieve.engine.factory import check_factory
+from labelsieve.engine import OutOfTime, Schedule, VectorStore, train
+from labelsieve.engine.agreement import agreement
+from labelsieve.engine.factory import check_factory, settled
 from labelsieve.errors import InputError
+from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.models.fast_cnn import FastCNN
 from labelsieve.models.small import MLP, SmallCNN
 
@@ -59,3 +63,40 @@ def test_an_error_inside_the_users_code_stays_as_it_is() -> None:
 
     with pytest.raises(TypeError, match="my own mistake"):
         check_factory(broken, (8,), 4)
+
+
+def lazy() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(10))
+
+
+def eager() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+
+
+def test_layers_that_wait_for_their_sizes_train_like_others(digits, plans, tmp_path) -> None:
+    store = VectorStore(digits[0][..., 0].reshape(400, -1).astype(np.float32) / 255, torch.device("cpu"))
+    check_factory(lazy, store.shape, 10)
+    options = {"schedule": Schedule(2, ((0, 1e-2),)), "batch_size": 64}
+    found = train(store, lazy, CoTeaching(), plans, **options)
+    usual = train(store, eager, CoTeaching(), plans, **options)
+    for a, b in zip(found, usual, strict=True):
+        for one, other in zip(a.states, b.states, strict=True):
+            assert set(one) == set(other) and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert agreement(store, lazy, found[0].states, digits[1], plans[0].train) > 0.5
+    for _ in range(20):
+        try:
+            resumed = train(store, lazy, CoTeaching(), plans, checkpoint=tmp_path, stop=lambda: True, **options)
+            break
+        except OutOfTime:
+            continue
+    assert all(torch.equal(tensor, resumed[1].states[1][name]) for name, tensor in found[1].states[1].items())
+
+
+def test_they_are_laid_out_without_memory_too() -> None:
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in settled(lazy, (64,))().state_dict().items()}
+    assert shapes == {name: tensor.shape for name, tensor in eager().state_dict().items()}
+
+
+def test_a_settled_factory_is_still_asked_for_stacks() -> None:
+    assert settled(partial(MLP, 4, inputs=8), (8,))(n=3).n == 3

@@ -67,6 +67,31 @@ WORK = textwrap.dedent(
                           key + "loss": np.array([line["loss"] for line in r.history]), key + "watched": r.watched}
         np.savez(folder / f"{name}-{world.rank}.npz", **found)
 
+    class Dropping(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.head = torch.nn.Linear(12, 16), torch.nn.Linear(16, 4)
+
+        def forward(self, x):
+            x = torch.nn.functional.dropout(self.first(x).relu() + 1, 0.5, self.training)
+            if self.training:
+                masks.append(x[0].detach() != 0)
+            return self.head(x)
+
+    class Noisy(Standard):
+        def loss(self, logits, batch):
+            return super().loss(logits + torch.randn_like(logits), batch)
+
+    masks = []
+
+    def drawing(folder, name):
+        world = parallel.start("cpu")
+        torch.manual_seed(world.rank)
+        store = VectorStore(rows, torch.device("cpu"))
+        (result,) = train(store, Dropping, Noisy(), PLANS[:1], schedule=SGD, batch_size=50)
+        found = {name: tensor.numpy() for name, tensor in result.states[0].items()}
+        np.savez(folder / f"drawing-{world.rank}.npz", **found, masks=torch.stack(masks).numpy())
+
     def disagree(folder, name):
         world = parallel.start("cpu")
         odd = world.rank == world.size - 1
@@ -146,7 +171,7 @@ def work(tmp_path_factory) -> Path:
     (run / "checkpoints/select").mkdir(parents=True)
     (run / "run.json").write_text('{"format": 1}')
     (run / "checkpoints/select/1.npz").write_bytes(b"scores")
-    run_work(folder, "1:everything", "2:everything", "4:everything", "3:disagree", "2:files")
+    run_work(folder, "1:everything", "2:everything", "4:everything", "3:disagree", "2:files", "2:drawing")
     return folder
 
 
@@ -171,6 +196,12 @@ def test_the_processes_networks_are_equal_to_the_last_bit(trained, size):
     for rank in range(1, size):
         for name, value in trained[f"{size}-0"].items():
             assert np.array_equal(value, trained[f"{size}-{rank}"][name]), name
+
+
+def test_where_networks_and_losses_draw_they_stay_equal_though_each_process_drops_its_own(trained):
+    first, second = trained["drawing-0"], trained["drawing-1"]
+    assert not np.array_equal(first.pop("masks"), second.pop("masks"))
+    assert first and all(np.array_equal(value, second[name]) for name, value in first.items())
 
 
 def test_what_differs_between_the_processes_is_named(work):

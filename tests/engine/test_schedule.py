@@ -30,8 +30,36 @@ def test_supplement_a2_sgd():
 
 def test_a_shortened_schedule_keeps_its_shape():
     assert Schedule.paper_200(20).steps == ((0, 1e-3), (8, 1e-4), (12, 1e-5), (16, 1e-6), (18, 5e-7))
-    assert Schedule.paper_200(1).steps == ((0, 1e-3), (1, 5e-7))
+    assert Schedule.paper_200(1).steps == ((0, 1e-3),)
     assert Schedule.resnet_sgd(1).learning_rate(0) == 0.1
+
+
+NAMED = [Schedule.paper_200, Schedule.incv_50, Schedule.webvision_120, Schedule.webvision_incv_50]
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize("epochs", range(1, 30))
+def test_a_short_schedule_skips_no_rate_and_holds_none_that_is_never_reached(named, epochs):
+    schedule, whole = named(epochs), [rate for _, rate in named().steps]
+    trained_with = list(dict.fromkeys(rates(schedule, *range(epochs))))
+    assert trained_with == whole[: len(trained_with)]
+    assert [rate for _, rate in schedule.steps] == trained_with
+    if epochs >= 8:
+        assert trained_with == whole
+
+
+def test_what_gives_way_where_epochs_are_too_few():
+    assert Schedule.paper_200(4).steps == ((0, 1e-3), (2, 1e-4), (3, 1e-5))
+    assert Schedule.incv_50(4).steps == ((0, 1e-3), (2, 5e-4), (3, 2.5e-4))
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_schedules_of_records_are_what_they_were(named):
+    """From 8 epochs on a drop lies where rounding puts it: results/ was trained so."""
+    for epochs in (8, 10, 20, 50, 80, 100, 120, 200, 400):
+        shape = named()
+        plain = {round(start * epochs / shape.epochs): rate for start, rate in shape.steps}
+        assert named(epochs).steps == tuple(plain.items())
 
 
 @pytest.mark.parametrize("steps", [(), ((1, 0.1),), ((0, 0.1), (0, 0.2)), ((0, 0.1), (5, 0.1), (3, 0.1))])

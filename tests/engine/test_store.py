@@ -59,6 +59,14 @@ def test_rows_of_numbers_stand_side_by_side():
     assert batch.tolist() == [[0, 1, 2, 9, 10, 11], [3, 4, 5, 6, 7, 8]]
 
 
+def test_arrays_of_more_axes_stand_side_by_side_along_the_first():
+    x = np.arange(4 * 2 * 3, dtype=np.float32).reshape(4, 2, 3)
+    store = VectorStore(x, CPU)
+    batch = store.batch(torch.tensor([[0, 1], [3, 2]]), torch.zeros(2, 2, dtype=torch.long))
+    assert store.shape == (2, 3) and batch.shape == (2, 4, 3)
+    assert np.array_equal(batch[0], np.concatenate([x[0], x[3]])) and np.array_equal(batch[1, 2:], x[2])
+
+
 def test_what_are_no_pictures_is_said():
     with pytest.raises(InputError, match=r"uint8 .* not float64 \[3, 4\]"):
         PictureStore(np.zeros((3, 4)), CPU)  # type: ignore[arg-type]

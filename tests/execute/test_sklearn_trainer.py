@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -43,6 +43,25 @@ def test_scores_by_hand_when_the_training_half_lacks_a_class():
     assert scores.probability.tolist() == [0.7, 0.0, 0.6]  # class 1 was never seen
     assert scores.confidence.tolist() == [0.7, 0.8, 0.6]
     assert scores.loss == pytest.approx([-np.log(0.7), -np.log(1e-12), -np.log(0.6)])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_decision_function_of_any_scale_gives_graded_probabilities(monkeypatch, classes):
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % classes
+    x = 100 * rng.normal(size=(300, 4)) + 300 * np.eye(4)[labels]
+    asked = job(labels, np.arange(150), np.arange(150, 300))
+    (scores,) = SklearnTrainer(x, Perceptron(), classes).train_and_score([asked])
+    assert np.mean(scores.confidence == 1) < 0.1 and np.median(scores.confidence) == pytest.approx(0.99, abs=0.01)
+    raw = seeded(Perceptron(), 0).fit(x[:150], labels[:150]).decision_function(x[150:])
+    assert np.mean(softmax(raw).max(axis=1) == 1) > 0.9
+    assert np.array_equal(scores.predicted, softmax(raw).argmax(axis=1))
+    monkeypatch.setattr(sklearn_trainer, "CHUNK_CELLS", 60)
+    (parts,) = SklearnTrainer(x, Perceptron(), classes).train_and_score([asked])
+    assert np.allclose(parts.confidence, scores.confidence, atol=1e-12)
+    (plain,) = SklearnTrainer(x / 100, LinearSVC(), classes).train_and_score([asked])
+    raw = seeded(LinearSVC(), 0).fit(x[:150] / 100, labels[:150]).decision_function(x[150:] / 100)
+    assert np.array_equal(plain.confidence, softmax(raw).max(axis=1))
 
 
 def test_chunks_change_nothing(monkeypatch):

@@ -13,9 +13,9 @@ import pytest
 
 from labelsieve.errors import InputError
 from labelsieve.experiments import asked, records, run, training
-from labelsieve.experiments.cells import THEORY, Wish
+from labelsieve.experiments.cells import THEORY, Wish, accuracy_cells, theory_cells
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10
-from labelsieve.experiments.settings import METHODS, SMOKE, TRIAL, Noise
+from labelsieve.experiments.settings import METHODS, PAPER, SMOKE, SMOKE_WEIGHT_DECAY, TRIAL, Noise
 from labelsieve.types import SELECTED
 
 COMMIT = "c" * 40
@@ -89,10 +89,25 @@ def test_without_decay_nothing_but_the_optimizer_differs(smoke: Path) -> None:
     cell = "standard-pair-0.4-seed0"
     decayed, free = (records.load(smoke, f"{kind}/{cell}") for kind in THEORY)
     assert decayed is not None and free is not None
-    assert (decayed["schedule"]["weight_decay"], free["schedule"]["weight_decay"]) == (2e-4, 0)
+    assert (decayed["schedule"]["weight_decay"], free["schedule"]["weight_decay"]) == (SMOKE_WEIGHT_DECAY, 0)
     assert (decayed["schedule"]["fresh_state"], free["schedule"]["fresh_state"]) == (True, False)
-    assert decayed["schedule"]["steps"] == free["schedule"]["steps"] and free["schedule"]["steps"][-1][1] == 5e-7
+    assert decayed["schedule"]["steps"] == free["schedule"]["steps"] and len(free["schedule"]["steps"]) > 1
     assert decayed["hashes"]["train_labels"] == free["hashes"]["train_labels"]
+    papers = [training.schedule_of(theory_cells(PAPER, Wish(), kind=kind)[0]) for kind in THEORY]
+    assert [(s.weight_decay, s.fresh_state, s.steps[-1][1]) for s in papers] == [(2e-4, True, 5e-7), (0, False, 5e-7)]
+
+
+def test_a_trial_shows_what_its_items_are_about(smoke: Path) -> None:
+    """With the paper's weight decay, and D2L's ten epochs, the two would be one training in so few steps."""
+    for noise in SMOKE.theory_settings:
+        decayed, free = (records.load(smoke, f"{kind}/standard-{noise.key}-seed0") for kind in THEORY)
+        assert decayed is not None and free is not None
+        assert decayed["hashes"]["predictions"] != free["hashes"]["predictions"]
+    for noise in SMOKE.table_settings:
+        plain, turned = (records.load(smoke, f"accuracy/{m}-{noise.key}-seed0") for m in ("standard", "d2l"))
+        assert plain is not None and turned is not None and plain["results"]["loss"] != turned["results"]["loss"]
+    [cell] = accuracy_cells(PAPER, Wish(methods=("d2l",), noises=(Noise("pair", 0.4),)))
+    assert training.method_of(cell).settings()["init_epochs"] == 5
 
 
 def test_incv_coteaching_trains_on_what_was_selected(smoke: Path) -> None:

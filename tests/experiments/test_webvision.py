@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shutil
 from pathlib import Path
@@ -23,6 +24,7 @@ from labelsieve.experiments.items import ITEMS
 from labelsieve.experiments.selecting import settings_of
 from labelsieve.experiments.settings import METHODS, SCALES, WEBVISION, Noise
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
+from labelsieve.progress import Progress
 from labelsieve.types import SELECTED
 
 COMMIT = "c" * 40
@@ -300,8 +302,8 @@ def test_what_is_missing_is_named(
     shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
     arguments = ["webvision", "--data", str(folder), "--results", str(tmp_path / "results"), "--commit", COMMIT]
     assert run.main(arguments) == 2
-    told = capsys.readouterr().err
-    assert message in told and told.count("\n") == 1
+    *looked, told = capsys.readouterr().err.splitlines()
+    assert message in told and all(line.startswith("looking at pictures: ") for line in looked)
 
 
 def test_other_mistakes(tmp_path: Path) -> None:
@@ -340,3 +342,11 @@ def test_the_command_as_json(smoke: Path, capsys: pytest.CaptureFixture[str]) ->
     assert command("webvision", scale="smoke", results=smoke, json=True, device="cpu") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["finished"] == answer["cells"] == 8 and answer["left"] == []
+
+
+def test_reading_pictures_says_how_far_it_is(tmp_path: Path) -> None:
+    lines = io.StringIO()
+    reproduce("webvision-errors", tmp_path, progress=Progress(stream=lines))
+    told = lines.getvalue()
+    assert "looking at pictures: 400/400 pictures" in told and told.count("looking at pictures: 80/80 pictures") == 2
+    assert "decoding pictures: 400/400 pictures" in told

@@ -22,6 +22,7 @@ CHECKS = [  # scikit-learn itself skips the array API check unless SCIPY_ARRAY_A
 ]
 
 
+@pytest.mark.filterwarnings("ignore:the noise ratio")  # many labels are random there
 @pytest.mark.parametrize(("estimator", "check"), CHECKS)
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -50,6 +51,7 @@ def test_it_is_not_misled_where_plain_training_is(digits):
     assert robust.transition_matrix_.shape == (10, 10)
 
 
+@pytest.mark.filterwarnings("ignore:the noise ratio is not known")  # in two epochs
 def test_one_network_or_both(digits):
     x, given, _, x_test, _ = digits
     both = RobustClassifier(random_state=0, epochs=3, selection_epochs=2, n_iterations=1).fit(x, given)

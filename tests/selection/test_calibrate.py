@@ -142,6 +142,52 @@ def test_the_order_of_suspicion_stays_where_wrong_says_nothing_new():
     assert np.mean(np.abs(found - suspicion**2)) < 0.01
 
 
+@pytest.mark.parametrize(("n", "bad"), [(60, 4), (180, 8), (5000, 20)])
+def test_few_wrong_labels_do_not_drown_among_the_right_ones_next_to_them(n, bad):
+    rng = np.random.default_rng(0)
+    suspicion = np.concatenate([rng.uniform(0.05, 0.3, n - bad), rng.uniform(0.7, 0.8, bad)])
+    wrong = np.concatenate([np.full(n - bad, 0.002), np.full(bad, 0.9)])
+    found = calibrated_suspicion(suspicion, wrong)
+    assert found[-bad:].min() > 0.7 and found[:-bad].max() < 0.2
+    assert found.sum() == pytest.approx(wrong.sum(), rel=0.01)
+
+
+@settings(deadline=None)
+@examples(st.integers(1, 300), st.floats(0.3, 4), st.booleans(), st.integers(0, 5))
+def test_as_many_are_wrong_in_all_as_was_judged(n, power, both, seed):
+    rng = np.random.default_rng(seed)
+    suspicion, wrong = rng.random(n), np.clip(rng.random(n) ** power, 0.001, 0.999)
+    found = calibrated_suspicion(suspicion, wrong, both=both)
+    assert found.sum() == pytest.approx(wrong.sum(), abs=1e-4 * n)
+
+
+def test_doubtful_labels_are_not_told_apart_by_a_handful():
+    """What is judged of one of thirty is mostly chance: all are as doubtful as their mean, nearly."""
+    rng = np.random.default_rng(0)
+    suspicion = np.concatenate([rng.uniform(0.0, 0.2, 900), rng.uniform(0.6, 0.62, 30)])
+    wrong = np.concatenate([np.full(900, 1e-3), np.where(np.arange(30) < 5, 0.95, 0.05)])
+    assert calibrated_suspicion(suspicion, wrong).max() < 0.5
+
+
+def test_labels_of_a_class_that_is_never_predicted_take_no_wrong_ones_from_the_others():
+    """They all disagree, whatever they are; T-hat was counted without them."""
+    rng = np.random.default_rng(0)
+    true = np.repeat([0, 1, 2], [200, 200, 30])
+    label = np.where((true < 2) & (rng.random(430) < 0.1), 1 - true, true)
+    predicted = np.where(true < 2, true, rng.integers(2, size=430))
+    q = np.full(430, 0.8)
+    p = np.where(label == predicted, q, 0.1)
+    T = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.0, 1.0]])
+    found = judge(label, predicted, p, q, T, np.array([0.5, 0.5, 0.0]))
+    of_two = label == 2
+    assert np.isnan(found.wrong[of_two]).all() and np.isnan(found.suggested[of_two]).all()
+    bad = (label != true)[~of_two]
+    assert found.wrong[~of_two].sum() == pytest.approx(bad.sum(), rel=0.15)
+    assert found.wrong[~of_two][bad].min() > 0.8
+    never = judge(np.full(9, 2), np.zeros(9, dtype=int), p[:9], q[:9], T, np.array([0.5, 0.5, 0.0]))
+    assert not np.isnan(never.wrong).any(), "where nothing is left, all are judged"
+
+
 def test_samples_never_looked_at_stay_unknown():
     found = calibrated_suspicion(np.array([0.2, np.nan, 0.9]), np.array([0.1, 0.5, np.nan]))
     assert np.isnan(found).tolist() == [False, True, True]
@@ -192,6 +238,35 @@ def test_clean_digits_stay_clean(digits):
     assert selection.noise_ratio <= 0.03
     assert np.mean(selection.suspicion > 0.5) < 0.005
     assert np.mean(states[-1].suspicion > 0.5) > 0.01, "what it flagged before"
+
+
+def few_texts(n, classes, seed):
+    """Clean-cut texts, each of three of its class's six words and two of twenty that say nothing; 8 % wrong labels."""
+    rng = np.random.default_rng(seed)
+    true = np.arange(n) % classes
+    words = [[f"w{c}{j}" for j in rng.permutation(6)[:3]] + [f"f{j}" for j in rng.integers(20, size=2)] for c in true]
+    return (
+        [" ".join(found) for found in words],
+        true,
+        np.asarray(noise.corrupt(true, theory.symmetric(classes, 0.08), rng)),
+    )
+
+
+@pytest.mark.parametrize(("n", "classes"), [(60, 2), (120, 2), (180, 3)])
+def test_on_few_texts_suspicion_says_what_the_noise_ratio_says(n, classes):
+    from labelsieve import INCV
+
+    read = found = changed = bad = 0.0
+    for seed in range(4):
+        texts, true, given = few_texts(n, classes, seed)
+        incv = INCV(random_state=0).fit(texts, given)
+        read += min(incv.noise_ratio_ * n, np.sum(incv.suggested_ != given))
+        found += incv.suspicion_.sum()
+        changed += np.sum((incv.suspicion_ > 0.5) & (given != true))
+        bad += np.sum(given != true)
+        assert not np.any((incv.suspicion_ > 0.5) & (given == true))
+    assert found == pytest.approx(read, rel=0.2)
+    assert changed > 0.7 * bad
 
 
 def test_what_is_not_judged_keeps_its_plain_suspicion(digits):

@@ -358,8 +358,9 @@ def test_pictures_where_nothing_is_named():
         assert np.array_equal(found.selected_, named.selected_)
         assert metrics.label_precision(found.selected_, given, true) == 1
     told = "'edges', 'fast' or a function that returns a network"
-    for wrong in (pictures(40, 8)[0], pictures(40, 16, float)[0], np.zeros((40, 16, 16), np.uint8)):
-        with pytest.raises(InputError, match=told) as problem:
+    small, floats = pictures(40, 8)[0], pictures(40, 16, float)[0]
+    for wrong, why in ((small, told), (floats, "network of your own"), (floats[..., 0], "network of your own")):
+        with pytest.raises(InputError, match=why) as problem:
             INCV().fit(wrong, given[:40])
         assert str(list(wrong.shape)) in str(problem.value) and "\n" not in str(problem.value)
     many = np.broadcast_to(x[:1], (5001, 16, 16, 3))

@@ -235,11 +235,12 @@ def test_auto_asks_for_two_more_trainings_on_the_first_selection():
     (f1, f2), (g1, g2) = trainer.calls
     assert set(g1.train) == {i for i in f2.score if i >= 80} and np.array_equal(g1.score, f1.score)
     assert set(g2.train) == {i for i in f1.score if i >= 80} and np.array_equal(g2.score, f2.score)
-    # A perfect classifier that is equally confident everywhere counts the labels as they are: 20 % to the next class.
+    # A classifier that is equally confident everywhere counts the labels as they are, 20 % to the next class, but
+    # nobody can tell that it is perfect.
     assert selection.noise_ratio == pytest.approx(0.2)
     assert selection.transition_matrix == pytest.approx(theory.pair(4, 0.2), abs=0.01)  # a trace is left to chance
     assert selection.expected_precision == pytest.approx(1.0, abs=1e-4)
-    assert "noise ratio 20.0 %" in selection.notes[0]
+    assert "noise ratio not known; the classifier gives its highest confidence to 400 of 400" in selection.notes[0]
 
 
 def test_auto_stops_when_nothing_is_gained():

@@ -198,6 +198,6 @@ def test_theory_noise_and_metrics_agree_in_shape_and_bounds(c: int, eps: float, 
     for value in (theory.test_accuracy(matrix, prior), theory.label_precision(matrix, prior)):
         assert 0 <= value <= 1 + 1e-12
     labels = np.random.default_rng(seed).integers(0, c, 50)
-    noisy = noise.corrupt(labels, matrix, np.random.default_rng(seed))
+    noisy = noise.corrupt(labels, matrix, np.random.default_rng(seed), classes=range(c))
     assert noisy.shape == labels.shape and set(noisy) <= set(range(c))
     assert 0 <= metrics.noise_ratio(noisy, labels) <= 1

@@ -1,0 +1,219 @@
+"""What INCV and NCV read: tensors, arrays of any shape, grey pictures, sparse rows, frames, texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_iris
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch import nn
+
+from labelsieve import INCV, NCV
+from labelsieve.errors import InputError
+from labelsieve.selection.defaults import named_classifier
+from labelsieve.selection.estimators import RareClassWarning
+from labelsieve.selection.inputs import about_rare, encode_labels
+
+LABELS = np.arange(80) % 2
+
+
+def bright(shape: tuple[int, ...]) -> np.ndarray:
+    """Bytes; those of class 1 are brighter."""
+    return np.random.default_rng(0).integers(0, 120, (80, *shape), dtype=np.uint8) + (
+        100 * LABELS.astype(np.uint8)
+    ).reshape(-1, *[1] * len(shape))
+
+
+def in_time() -> tuple[np.ndarray, np.ndarray]:
+    """Sequences [n, time, 2] that rise or fall: their mean says nothing."""
+    rng = np.random.default_rng(0)
+    rising = np.linspace(-1, 1, 6)[None, :, None] * np.where(LABELS == 1, 1, -1)[:, None, None]
+    return rising + rng.normal(0, 0.1, (80, 6, 2)), LABELS
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.GRU(2, 48, batch_first=True), nn.Linear(48, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.cell(x)[0][:, -1])
+
+
+def convolution(channels: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(channels, 64, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 2))
+
+
+def test_tensors_are_read_as_the_same_arrays():
+    x = bright((16, 16, 3))
+    array = NCV("edges", random_state=0).fit(x, LABELS)
+    tensor = NCV("edges", random_state=0).fit(torch.from_numpy(x), torch.from_numpy(LABELS))
+    assert np.array_equal(array.suspicion_, tensor.suspicion_)
+    sequences, y = in_time()
+    by_network = [
+        NCV(Recurrent, epochs=2, device="cpu", random_state=0).fit(kind, y).suspicion_
+        for kind in (sequences, torch.from_numpy(sequences), torch.from_numpy(sequences).requires_grad_())
+    ]
+    assert np.array_equal(by_network[0], by_network[1]) and np.array_equal(by_network[0], by_network[2])
+    rows = torch.from_numpy(load_iris().data).requires_grad_()
+    assert NCV("logistic", random_state=0).fit(rows, load_iris().target).selected_.mean() > 0.9
+    assert len(NCV("logistic", random_state=0).fit(rows.bfloat16(), load_iris().target).selected_) == 150
+
+
+def test_own_networks_get_arrays_with_their_shape():
+    x, y = in_time()
+    found = INCV(Recurrent, epochs=60, n_iterations=1, device="cpu", random_state=0).fit(x, y)
+    assert found.selected_.mean() > 0.9
+    seen = []
+
+    class Watched(Recurrent):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(x.detach())
+            return super().forward(x)
+
+    NCV(Watched, epochs=1, device="cpu", random_state=0).fit(1000 + 50 * x, y)
+    assert {tuple(batch.shape[1:]) for batch in seen} == {(6, 2)}
+    read = torch.cat([batch for batch in seen if batch.any()])  # not the zeros that it is tried with
+    assert abs(float(read.mean())) < 0.2 and 0.8 < float(read.std()) < 1.2
+    channels_first = bright((3, 9, 9)) / 255.0
+    found = NCV(lambda: convolution(3), epochs=60, device="cpu", random_state=0).fit(channels_first, LABELS)
+    assert found.selected_.mean() > 0.9
+
+
+def test_grey_pictures_have_one_channel():
+    x = bright((16, 16))
+    for name in (None, "edges"):
+        grey, told = (NCV(name, random_state=0).fit(kind, LABELS) for kind in (x, x[..., None]))
+        assert np.array_equal(grey.suspicion_, told.suspicion_)
+    found = NCV(lambda: convolution(1), epochs=60, device="cpu", random_state=0).fit(x, LABELS)
+    assert found.selected_.mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("x", "told"),
+    [
+        (np.zeros((80, 6, 2)), r"X: float64 \[80, 6, 2\] is read by a network of your own: give estimator a function"),
+        (np.zeros((80, 3, 8, 8), dtype=np.float32), r"float32 \[80, 3, 8, 8\] .* pictures are uint8 .* rows X.reshape"),
+        (np.full((80, 6, 2), "a"), "an array of numbers is needed"),
+        (np.full((80, 6, 2), np.nan), "NaN or infinity"),
+    ],
+)
+def test_arrays_that_nobody_reads(x, told):
+    with pytest.raises(InputError, match=told):
+        INCV(Recurrent if "NaN" in told else None).fit(x, LABELS)
+
+
+def test_what_was_known_of_a_tables_columns_is_forgotten():
+    pandas = pytest.importorskip("pandas")
+    x, y = load_iris(return_X_y=True)
+    found = NCV("logistic", random_state=0).fit(pandas.DataFrame(x, columns=list("abcd")), y)
+    assert found.n_features_in_ == 4 and len(found.feature_names_in_) == 4
+    found.set_params(estimator=None).fit(["fig plum", "zinc iron"] * 40, LABELS)
+    assert not hasattr(found, "n_features_in_") and not hasattr(found, "feature_names_in_")
+
+
+@pytest.mark.parametrize("name", ["forest", "logistic", "nearest", "neighbours", "svm", "trees"])
+@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+def test_sparse_rows_by_name(name: str, kind: Any):
+    x, y = load_iris(return_X_y=True)
+    assert NCV(name, random_state=0).fit(kind(x), y).selected_.mean() > 0.85
+
+
+def test_boosting_says_who_reads_sparse_rows():
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(InputError, match=r"'boosting' reads no sparse rows: choose one of 'forest', 'logistic'.*toarr"):
+        NCV("boosting").fit(csr_matrix(x), y)
+    dense = named_classifier("svm").named_steps["standardscaler"]
+    assert dense.with_mean and not named_classifier("svm", sparse=True).named_steps["standardscaler"].with_mean
+
+
+def frame(**more: Any) -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(load_iris().data, columns=list("abcd")).assign(**more)
+
+
+def gaps(kind: str) -> Any:
+    pandas = pytest.importorskip("pandas")
+    values = [1.5, 2.5] * 75 if kind.startswith(("f", "F")) else [1, 2] * 75
+    values[7] = None  # type: ignore[call-overload]
+    return pandas.array(values, dtype=kind) if kind[0].isupper() else np.array(values, dtype=kind)
+
+
+@pytest.mark.parametrize("kind", ["float64", "Float64", "Int64", "object"])
+@pytest.mark.parametrize("estimator", [None, "svm", "mlp", LogisticRegression()], ids=str)
+def test_no_column_may_have_gaps(kind: str, estimator: Any):
+    with pytest.raises(
+        InputError, match=r"X: column 'e' has no value, or NaN, in 1 samples, the first is sample 7; fi"
+    ):
+        INCV(estimator).fit(frame(e=gaps(kind)), load_iris().target)
+
+
+def test_gaps_that_are_filled_or_encoded():
+    colour = np.where(load_iris().data[:, 3] > 0.8, "blue", "red").astype(object)
+    colour[::10] = None
+    given = frame(colour=colour)
+    encoded = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), list("abcd")))
+    found = NCV(make_pipeline(encoded, LogisticRegression()), random_state=0).fit(given, load_iris().target)
+    assert found.selected_.mean() > 0.85
+    with pytest.raises(InputError, match="column 'e' has no value"):
+        NCV(make_pipeline(encoded, LogisticRegression())).fit(given.assign(e=gaps("float64")), load_iris().target)
+    filled = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=1000))
+    assert NCV(filled, random_state=0).fit(frame(e=gaps("float64")), load_iris().target).selected_.mean() > 0.85
+    with pytest.raises(InputError, match="column 'e' contains infinity"):
+        NCV(filled).fit(frame(e=np.where(np.arange(150) == 3, np.inf, 1.0)), load_iris().target)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (np.array([1, 2, "x"] * 50, dtype=object), "column 'e' holds texts .*, the first is 'x' in sample 2; turn it"),
+        (
+            ["red", "blue", "red"] * 50,
+            "column 'e' holds texts where numbers are needed, the first is 'red' in sample 0",
+        ),
+        (np.arange("2020-01-01", "2020-05-30", dtype="datetime64[D]"), "column 'e' holds dates; make plain numbers"),
+        (np.array([1, 2, float("inf")] * 50, dtype=object), "column 'e' contains infinity"),
+    ],
+)
+def test_columns_that_are_no_numbers(values: Any, told: str):
+    for estimator in (None, "logistic", "mlp"):
+        with pytest.raises(InputError, match=told):
+            INCV(estimator).fit(frame(e=values), load_iris().target)
+
+
+def test_columns_of_numbers_however_they_are_kept():
+    pandas = pytest.importorskip("pandas")
+    given = frame(e=pandas.array([1, 2] * 75, dtype="Int64"), f=[True, False] * 75, g=pandas.Categorical([1, 2] * 75))
+    assert NCV(random_state=0).fit(given, load_iris().target).selected_.mean() > 0.85
+    twice = frame().set_axis(list("abca"), axis=1)
+    with pytest.raises(InputError, match="several columns are called 'a'"):
+        NCV().fit(twice, load_iris().target)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "a !", "?"])
+def test_texts_without_words(text: str):
+    for estimator in (None, "tfidf"):
+        with pytest.raises(InputError, match="X: the texts say nothing: there are no words in them"):
+            INCV(estimator).fit([text] * 80, LABELS)
+
+
+def test_a_warning_names_five_classes():
+    assert about_rare(["a", "b"]).endswith("class 'a', 'b'")
+    assert about_rare(list(range(1500))).endswith("class 0, 1, 2, 3, 4 and 1,495 more")
+    x = np.random.default_rng(0).normal(size=(70, 3))
+    with pytest.warns(RareClassWarning, match=r"class 10, 11, 12, 13, 14 and \d more"):
+        NCV(random_state=0).fit(x, np.r_[np.arange(10, 20), np.repeat([0, 1], 30)])
+
+
+@pytest.mark.parametrize("labels", [np.array([b"a", b"b"] * 5), np.array([b"a", b"b"] * 5, dtype=object)])
+def test_bytes_are_called_so(labels: Any):
+    with pytest.raises(InputError, match="labels are bytes; decode them first"):
+        encode_labels(labels)
