@@ -190,9 +190,8 @@ def calibrated_suspicion(suspicion: FloatArray, wrong: FloatArray, *, both: bool
         groups = [side[g] for side in sides for g in alike(order[side], min(ORDER_BINS, len(side) // ORDER_LEAST))]
         groups.sort(key=lambda group: float(order[group].mean()))
         level = curve(order, groups, np.array([wrong[seen][g].mean() for g in groups]))
-        level = shifted_to(
-            level, float(wrong[seen].sum())
-        )  # the curve is flat before its first centre and after its last
+        # The curve is flat before its first centre and after its last: that changed the total.
+        level = shifted_to(level, float(wrong[seen].sum()))
         # A trace of the order itself keeps ranks apart where the curve is flat.
         found[seen] = np.clip(level + 1e-4 * (order - 0.5), 0.0, 1.0)
     return found
