@@ -26,6 +26,7 @@ from labelsieve.engine import Method, Plan, Store, VectorStore, stage_pictures, 
 from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
 from labelsieve.engine.augment import check_augment, mirror_test, unmirrored
 from labelsieve.engine.device import choose_device
+from labelsieve.engine.draws import borrowed
 from labelsieve.engine.factory import check_factory
 from labelsieve.errors import InputError
 from labelsieve.execute.lockstep import EngineTrainer, row_statistics
@@ -352,7 +353,7 @@ def _told(pictures: tuple[int, ...], arrays: tuple[int, ...]) -> str:
 
 
 def _network(factory: Callable[..., nn.Module], state: dict[str, Any]) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):  # what it draws is overwritten, and nobody else's
+    with borrowed():  # what it draws is overwritten, and nobody else's
         network = factory()
     network.load_state_dict(state)
     return network.eval()

@@ -133,22 +133,9 @@ def judge(
     found = Judgement(np.full(len(given), np.nan), np.full(len(given), np.nan))
     known = np.flatnonzero(~np.isin(given, hardly_predicted(predicted, given, len(transition))))
     rows = known if len(known) else np.arange(len(given))
-    if len(rows):
-        found.wrong[rows], found.suggested[rows] = judge_known(
-            given[rows], predicted[rows], probability[rows], confidence[rows], transition, prior
-        )
-    return found
-
-
-def judge_known(
-    given: IntArray,
-    predicted: IntArray,
-    probability: FloatArray,
-    confidence: FloatArray,
-    transition: FloatArray,
-    prior: FloatArray,
-) -> Judgement:
-    """Steps 1 to 3, of labels that T-hat speaks of."""
+    if len(rows) == 0:
+        return found
+    given, predicted, probability, confidence = given[rows], predicted[rows], probability[rows], confidence[rows]
     T = shrunk(transition, prior)
     diagonal = np.diagonal(T)
     w = mistaken_for(predicted, given, T, prior)
@@ -171,7 +158,8 @@ def judge_known(
         expected = float(((1 - a) * (w @ diagonal)[predicted]).sum())
         right[d] = shifted_to(for_given / (for_given + for_predicted + for_others), min(expected, 0.999 * len(d)))
         suggested[d] = (1 - right[d]) * for_predicted / (for_predicted + for_others)
-    return Judgement(1 - right, suggested)
+    found.wrong[rows], found.suggested[rows] = 1 - right, suggested
+    return found
 
 
 def calibrated_suspicion(suspicion: FloatArray, wrong: FloatArray, *, both: bool = True) -> FloatArray:

@@ -186,7 +186,7 @@ def test_a_ratio_that_nobody_would_look_at(settings, told):
     assert quick(method="coteaching", method_settings={"noise_ratio": 0.1}).fit(x, y).score(x, y) >= 0
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA card is here, and would be taken")
 def test_a_device_that_is_not_there():
     x, y = make_blobs(40, centers=2, random_state=0)
     with pytest.raises(InputError, match="device 'cuda' was asked for, but torch sees none here; choose cpu"):
