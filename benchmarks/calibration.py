@@ -28,8 +28,8 @@ from labelsieve import metrics, noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.experiments.noise_estimate import calibration_error
 from labelsieve.experiments.plots import COLOURS
-from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive
 from labelsieve.selection.state import INCVState
 from labelsieve.types import FloatArray
 

@@ -20,7 +20,7 @@ from own_half import texts
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 from labelsieve import INCV, noise, theory
-from labelsieve.data.conflicts import copies_among
+from labelsieve.data.duplicates import copies_among
 from labelsieve.experiments.plots import table
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ HEAD = """# Copies of samples
 
 INCV, told nothing, with the default classifier; means over seeds {seeds}. *Apart*: copies are where chance puts them,
 as if they were samples of their own (`groups=range(n)`). *Together*: never on both sides of a split, which is what
-`select` and `INCV` do where they take samples for copies (data/conflicts.py). Recall and precision are of the flagged.
+`select` and `INCV` do where they take samples for copies (data/duplicates.py). Recall and precision are of the flagged.
 """
 
 Made = tuple[Any, Any, int]

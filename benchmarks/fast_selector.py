@@ -37,8 +37,8 @@ from labelsieve.experiments.records import commit, device_name, versions
 from labelsieve.experiments.settings import TABLE_1, Noise
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
-from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 
 HERE = Path(__file__).parent

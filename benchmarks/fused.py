@@ -240,7 +240,7 @@ def training(n: int, depth: int, preactivation: bool, pictures: int) -> Any:
     import numpy as np
     import torch
 
-    from labelsieve.bench_engine import made_pictures
+    from labelsieve.bench.engine_speed import made_pictures
     from labelsieve.engine import Plan, Schedule, stage_pictures
     from labelsieve.engine.lockstep import Lockstep, Options
     from labelsieve.methods.standard import Standard

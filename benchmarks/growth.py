@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.bench_select import _high_water, _start_high_water
+from labelsieve.bench.selection_speed import _high_water, _start_high_water
 from labelsieve.types import Job, Scores
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
@@ -81,8 +81,8 @@ def write_case(n: int, folder: Path) -> None:
 def measure(kind: str, n: int, folder: Path) -> dict[str, Any]:
     """Seconds and extra peak bytes of one selection; meant for a fresh process."""
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
-    from labelsieve.selection.drive import drive
     from labelsieve.selection.incv import incv_steps
+    from labelsieve.selection.run_selection import drive
 
     labels: NDArray[np.int64] = np.fromfile(folder / "y.bin", dtype=np.int64)
     true: NDArray[np.int8] = np.fromfile(folder / "true.bin", dtype=np.int8)

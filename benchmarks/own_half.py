@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/own_half.py          about 5 minutes of one core; writes own-half.md
 
 INCV, told nothing, on made texts that share many of their words, with planted noise. Both ways on the same labels and
-splits (selection/own_half.py).
+splits (selection/within_half_folds.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.experiments.plots import table
 from labelsieve.selection.defaults import default_estimator
-from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 
 HERE = Path(__file__).parent

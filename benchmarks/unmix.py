@@ -1,4 +1,4 @@
-"""What undoing the noise in a classifier's predictions (selection/unmix.py) brings to the selection.
+"""What undoing the noise in a classifier's predictions (selection/invert_noise.py) brings to the selection.
 
     .venv/bin/python benchmarks/unmix.py          about 6 minutes of one core; writes unmix.md
 
@@ -23,9 +23,9 @@ from detection import DATASETS, markdown
 
 from labelsieve import metrics, noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.selection import unmix
-from labelsieve.selection.drive import drive
+from labelsieve.selection import invert_noise as unmix
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive
 
 HERE = Path(__file__).parent
 NOISE = (("symmetric", 0.0), ("symmetric", 0.3), ("symmetric", 0.5), ("pair", 0.2), ("pair", 0.4))

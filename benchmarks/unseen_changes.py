@@ -24,8 +24,8 @@ from labelsieve.experiments.plots import table
 from labelsieve.export import NEARLY
 from labelsieve.report.facts import MOST_MISTAKES, WORSE, ignorance, outdone
 from labelsieve.selection.defaults import named_classifier
-from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive
 
 HERE = Path(__file__).parent
 COMMAND = ".venv/bin/python benchmarks/unseen_changes.py"

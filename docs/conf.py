@@ -45,7 +45,7 @@ def command_line(app: Any, docname: str, source: list[str]) -> None:
     """Put what every command says of itself under the page's own words, so that neither can be out of date."""
     if docname != "command-line":
         return
-    from labelsieve.cli import COMMANDS, make_app
+    from labelsieve.cli.app import COMMANDS, make_app
 
     commands = make_app()
     pages = [commands[name].generate_docs(usage_name=f"labelsieve {name}", heading_level=2) for name in COMMANDS]

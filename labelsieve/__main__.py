@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    from labelsieve.cli import run
+    from labelsieve.cli.app import run
 
     sys.exit(run(sys.argv[1:]))
 

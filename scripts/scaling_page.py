@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelsieve.plan import HOST_BYTES, Measured, Wanted, estimate
+from labelsieve.workflow.plan import HOST_BYTES, Measured, Wanted, estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, INCEPTION = ROOT / "docs" / "scaling.md", ROOT / "benchmarks" / "inception.json"

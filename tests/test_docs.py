@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import labelsieve
-from labelsieve.cli import COMMANDS, make_app
+from labelsieve.cli.app import COMMANDS, make_app
 from labelsieve.decisions import Decision
 from labelsieve.methods import METHODS
 from labelsieve.models.catalog import MODELS

@@ -58,13 +58,13 @@ def test_importing_costs_nothing() -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["select", "--help"], ["--version"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    code = f"from labelsieve.cli import run\nassert run({arguments!r}) == 0"
+    code = f"from labelsieve.cli.app import run\nassert run({arguments!r}) == 0"
     assert not imported(code) & {"torch", "sklearn", "scipy", "matplotlib", "pyarrow", "PIL", "pandas", "ray"}
 
 
 def test_theory_needs_numpy_alone() -> None:
     heavy = {"torch", "sklearn", "scipy", "matplotlib", "pyarrow"}
-    assert not imported("from labelsieve.cli import run\nassert run(['theory', '--json']) == 0") & heavy
+    assert not imported("from labelsieve.cli.app import run\nassert run(['theory', '--json']) == 0") & heavy
 
 
 def test_version_is_the_packages() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from labelsieve.cli import make_app, run
+from labelsieve.cli.app import make_app, run
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(<!-- tested -->\n)?```(python|console)\n(.*?)```", README, flags=re.DOTALL)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.upright import MOST_PIXELS, TURNS, open_checked, orientation, upright
+from labelsieve.data.open_image import MOST_PIXELS, TURNS, open_checked, orientation, upright
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 

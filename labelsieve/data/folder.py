@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.data.conflicts import Same
+from labelsieve.data.duplicates import Same
 from labelsieve.data.labels import unique_ids
-from labelsieve.data.leftout import NO_CLASS, about_loose
 from labelsieve.data.pictures import EXTENSIONS, Size, read_pictures, safe_path
+from labelsieve.data.skipped import NO_CLASS, about_loose
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped

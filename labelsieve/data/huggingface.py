@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve.data.columns import Encoding, Note, by_row, silence
+from labelsieve.data.decode_cache import stamp
 from labelsieve.data.features import read_features
-from labelsieve.data.kept import stamp
 from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
-from labelsieve.data.leftout import too_many, without_blank, without_label
 from labelsieve.data.query import options_of
+from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from labelsieve.data.cells import NUMBER
 from labelsieve.data.columns import Place, by_row
-from labelsieve.data.leftout import DROPPED, leave_out
+from labelsieve.data.skipped import DROPPED, leave_out
 from labelsieve.data.spreadsheet import neutral, plain
 from labelsieve.data.textfile import about_titles, check_no_spreadsheet, code_of, csv_rows, top_of
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
 if TYPE_CHECKING:
-    from labelsieve.data.conflicts import Same
+    from labelsieve.data.duplicates import Same
 
 FEW = 5  # examples in one line
 OTHERS = "others_dropped"

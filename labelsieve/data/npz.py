@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.columns import by_row, silence
 from labelsieve.data.labels import about_missing, about_stripped, decoded, encode, stripped, unique_ids, unlabelled
-from labelsieve.data.leftout import too_many, without_blank, without_label
+from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, Kind, LabelledData

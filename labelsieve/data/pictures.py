@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.conflicts import Groups, Same, same_files
-from labelsieve.data.kept import Kept
-from labelsieve.data.leftout import NO_FILE
-from labelsieve.data.upright import MOST_PIXELS, quiet, upright, upright_size
-from labelsieve.data.upright import open_checked as open_checked
+from labelsieve.data.decode_cache import Kept
+from labelsieve.data.duplicates import Groups, Same, same_files
+from labelsieve.data.open_image import MOST_PIXELS, quiet, upright, upright_size
+from labelsieve.data.open_image import open_checked as open_checked
+from labelsieve.data.skipped import NO_FILE
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
 from labelsieve.progress import Progress

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from labelsieve.data.decode import Pictures, UnreadablePictureError, decode_file
-from labelsieve.data.upright import open_checked
+from labelsieve.data.open_image import open_checked
 from labelsieve.data.workers import usable_cores
 from labelsieve.progress import Progress
 

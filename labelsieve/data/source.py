@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.conflicts import Same, about_conflicts, about_copies, copied
+from labelsieve.data.duplicates import Same, about_conflicts, about_copies, copied
 from labelsieve.data.groups import GroupColumn
 from labelsieve.data.labels import LabelFile, about_stripped, lacking, with_labels
-from labelsieve.data.leftout import NO_CLASS, NO_LABEL, about_left_out, about_loose, leave_out
+from labelsieve.data.skipped import NO_CLASS, NO_LABEL, about_left_out, about_loose, leave_out
 from labelsieve.data.spelling import about_spelling, class_counts
 from labelsieve.data.textfile import check_no_spreadsheet
 from labelsieve.errors import InputError

@@ -35,7 +35,7 @@ from labelsieve.data.decode import (
     decode_file,
     grey,
 )
-from labelsieve.data.kept import stamp
+from labelsieve.data.decode_cache import stamp
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path, sweep, write_text

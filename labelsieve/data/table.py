@@ -29,7 +29,7 @@ from labelsieve.data.labels import (
     unlabelled,
     whole_numbers,
 )
-from labelsieve.data.leftout import NO_FILE, NO_LABEL, about_left_out, about_lost, too_many, without_blank
+from labelsieve.data.skipped import NO_FILE, NO_LABEL, about_left_out, about_lost, too_many, without_blank
 from labelsieve.data.textfile import Code, about_titles, code_of, csv_rows, delimiter_of, top_of
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -38,7 +38,7 @@ from labelsieve.types import LabelledData, Skipped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from labelsieve.data.conflicts import Same
+    from labelsieve.data.duplicates import Same
     from labelsieve.data.pictures import Size
     from labelsieve.types import IntArray
 

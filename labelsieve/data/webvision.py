@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 
 from labelsieve.data.decode import CROP, SIDE, Pictures
-from labelsieve.data.leftout import leave_out
 from labelsieve.data.pictures import Size
 from labelsieve.data.query import options_of
 from labelsieve.data.readable import unreadable
+from labelsieve.data.skipped import leave_out
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
-from labelsieve.engine.draws import Draws, borrowed
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.factory import settled
+from labelsieve.engine.rng import Draws, borrowed
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.store import Store
 from labelsieve.types import IntArray

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from labelsieve.engine.draws import borrowed
 from labelsieve.engine.parallel import ALONE, World, share_statistics
+from labelsieve.engine.rng import borrowed
 from labelsieve.engine.schedule import Schedule
 from labelsieve.errors import InputError
 from labelsieve.models import kernels

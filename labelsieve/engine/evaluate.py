@@ -14,7 +14,7 @@ from torch import Tensor
 from labelsieve.engine.bundle import Bundle, Networks
 from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.store import Store
-from labelsieve.models.in_turn import InTurn
+from labelsieve.models.sequential import InTurn
 from labelsieve.types import LEADERS, IntArray, Scores
 
 BYTES = 512  # of a GPU's memory for each pixel or number of a chunk: some 50 million on a card of 24 GiB

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from labelsieve.engine.bundle import NOTHING_LEARNS
-from labelsieve.engine.draws import borrowed
+from labelsieve.engine.rng import borrowed
 from labelsieve.errors import InputError
 
 TRIED = 2  # samples: one alone is what some networks cannot read

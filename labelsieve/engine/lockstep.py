@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import draws, evaluate, parallel
+from labelsieve.engine import evaluate, parallel
+from labelsieve.engine import rng as draws
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
 from labelsieve.engine.factory import settled
 from labelsieve.engine.method import (

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine.bundle import NOTHING_LEARNS, Bundle
-from labelsieve.engine.draws import Draws
 from labelsieve.engine.method import Batch, Method, State
 from labelsieve.engine.parallel import ALONE
+from labelsieve.engine.rng import Draws
 from labelsieve.engine.store import Store
 from labelsieve.errors import InputError
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from labelsieve.engine import parallel
 from labelsieve.engine.bundle import Factory, NetworkState, stackable
 from labelsieve.engine.device import fastest_convolutions, threads_for
-from labelsieve.engine.draws import borrowed
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.method import Method, Plan
+from labelsieve.engine.rng import borrowed
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.store import Store
 from labelsieve.engine.training import OutOfTime, Training

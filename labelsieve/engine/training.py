@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import draws
+from labelsieve.engine import rng as draws
 from labelsieve.engine.bundle import NetworkState
 from labelsieve.engine.method import Method, Plan
 from labelsieve.errors import FailedError

@@ -38,9 +38,9 @@ from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
 from labelsieve.models.fast_cnn import WIDTHS, Samples, fast_cnn_factory
 from labelsieve.models.layers import Stackable
-from labelsieve.selection.drive import drive_together
 from labelsieve.selection.estimate import eq4_ratio, estimate_from_scores
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive_together
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import FloatArray, IntArray, Job, Scores, Selection

@@ -23,9 +23,9 @@ from labelsieve.engine import OutOfTime
 from labelsieve.errors import InputError
 from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.experiments import records
-from labelsieve.experiments.asked import check_asked, check_executor
 from labelsieve.experiments.bench import Bench, open_bench
 from labelsieve.experiments.cells import Cell, Wish, in_locksteps
+from labelsieve.experiments.cli_args import check_asked, check_executor
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10, Item, find
 from labelsieve.experiments.selecting import select_cells
 from labelsieve.experiments.settings import SCALES, TOLD_NOTHING, WITHOUT_DECAY, Scale

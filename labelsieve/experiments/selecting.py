@@ -29,8 +29,8 @@ from labelsieve.experiments.training import (
 from labelsieve.experiments.webvision_bench import WebVisionBench
 from labelsieve.files import atomic_path
 from labelsieve.models.fast_cnn import WIDTHS
-from labelsieve.selection.drive import drive_together
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive_together
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import IntArray, Selection

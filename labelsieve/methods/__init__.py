@@ -6,7 +6,8 @@ from typing import Any
 
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
-from labelsieve.methods import own
+from labelsieve.import_name import imported
+from labelsieve.methods import custom_method as own
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.methods.d2l import D2L
 from labelsieve.methods.decoupling import Decoupling
@@ -14,7 +15,6 @@ from labelsieve.methods.f_correction import FCorrection
 from labelsieve.methods.incv_coteaching import INCVCoTeaching
 from labelsieve.methods.mentornet import MentorNet
 from labelsieve.methods.standard import Standard
-from labelsieve.named import imported
 
 METHODS: dict[str, type[Method]] = {
     "incv-coteaching": INCVCoTeaching,

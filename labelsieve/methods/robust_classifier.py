@@ -21,13 +21,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from labelsieve.data.conflicts import copies_among
+from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, VectorStore, stage_pictures, train
 from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
 from labelsieve.engine.augment import check_augment, mirror_test, unmirrored
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.draws import borrowed
 from labelsieve.engine.factory import check_factory
+from labelsieve.engine.rng import borrowed
 from labelsieve.errors import InputError
 from labelsieve.execute.lockstep import EngineTrainer, row_statistics
 from labelsieve.methods import METHODS, create
@@ -45,6 +45,7 @@ from labelsieve.methods.defaults import (
     one_drop,
     training_sets,
 )
+from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.inputs import (
     about_rare,
     as_pictures,
@@ -56,7 +57,6 @@ from labelsieve.selection.inputs import (
     only_own_networks,
     without_torch,
 )
-from labelsieve.selection.outcome import JudgedSelection
 from labelsieve.types import BoolArray, FloatArray, IntArray
 
 TRUSTED = ("trustworthy", "fair")  # how the sentence on an estimate begins that can be relied on
@@ -291,8 +291,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int,
         groups: IntArray | None,
     ) -> JudgedSelection:
-        from labelsieve.selection.drive import drive
         from labelsieve.selection.incv import incv_steps
+        from labelsieve.selection.run_selection import drive
 
         schedule = one_drop(epochs, self.learning_rate)
         trainer = EngineTrainer(

@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.models.in_turn import InTurn
 from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
 from labelsieve.models.layers import BatchNorm, Linear
+from labelsieve.models.sequential import InTurn
 
 WIDTHS = (64, 256, 256)
 PATCH = 2

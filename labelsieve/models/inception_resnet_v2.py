@@ -27,8 +27,8 @@ from torch.nn import functional as F
 
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.models.in_turn import InTurn
 from labelsieve.models.layers import BatchNorm, Linear
+from labelsieve.models.sequential import InTurn
 
 Size = int | tuple[int, int]
 Steps = Sequence[tuple[int, Size]]  # layers one after the other, as (outputs, window)

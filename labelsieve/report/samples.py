@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.conflicts import Groups, Same, conflicting, same_files
+from labelsieve.data.duplicates import Groups, Same, conflicting, same_files
+from labelsieve.data.open_image import open_checked
+from labelsieve.data.open_image import upright as upright
 from labelsieve.data.source import TABLES
-from labelsieve.data.upright import open_checked
-from labelsieve.data.upright import upright as upright
 from labelsieve.errors import InputError
 from labelsieve.report.columns import Columns
 from labelsieve.report.source_table import SourceTable, find_source, places

@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Missing, Picture
-from labelsieve.review.book import ConflictError
-from labelsieve.review.desk import Desk
+from labelsieve.review.decision_log import ConflictError
 from labelsieve.review.guard import App, Guard
 from labelsieve.review.queue import Filter
+from labelsieve.review.review_session import Desk
 
 PAGE_FILES = {
     "page.css": "text/css",

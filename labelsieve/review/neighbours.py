@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelsieve.report.columns import Columns
 from labelsieve.report.samples import Row, Samples, Text
-from labelsieve.review.twins import Twins
+from labelsieve.review.duplicate_samples import Twins
 from labelsieve.types import SELECTED, FloatArray, IntArray
 
 POOL = 160

@@ -89,7 +89,7 @@ def serve(
         import uvicorn
 
         from labelsieve.review.app import make_app
-        from labelsieve.review.desk import Desk
+        from labelsieve.review.review_session import Desk
     except ModuleNotFoundError as problem:
         raise InputError(f"the review page needs {problem.name}: pip install 'labelsieve[review]'") from None
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelsieve.selection.estimate import hardly_predicted, pair_counts
-from labelsieve.selection.joint import can_invert, non_negative_least_squares
+from labelsieve.selection.joint_counts import can_invert, non_negative_least_squares
 from labelsieve.types import FloatArray, IntArray
 
 BINS, BIN_LEAST = 20, 50  # of confidence: as many as there are samples for, the least where there is no noise

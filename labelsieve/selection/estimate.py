@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from labelsieve import theory
-from labelsieve.selection.own_half import agreeing, fold_jobs
+from labelsieve.selection.confidence_ties import Confident, Ties, surest, ties_among
 from labelsieve.selection.repeats import Split, over_first_split
 from labelsieve.selection.settings import authors_remove_ratio
-from labelsieve.selection.shared_rows import transition_from_counts, uneven
-from labelsieve.selection.ties import Confident, Ties, surest, ties_among
+from labelsieve.selection.shrink_transition import transition_from_counts, uneven
+from labelsieve.selection.within_half_folds import agreeing, fold_jobs
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores
 
 CONFIDENT_SHARE = 0.1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from labelsieve.checks import whole
-from labelsieve.data.conflicts import copies_among
+from labelsieve.data.duplicates import copies_among
 from labelsieve.errors import InputError
 from labelsieve.execute.local import check_executor
 from labelsieve.execute.losses import check_loss, method_of
@@ -29,10 +29,10 @@ from labelsieve.selection.defaults import (
     is_text,
     named_classifier,
 )
-from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps, rare_classes
 from labelsieve.selection.inputs import about_rare, check_samples, columns_of, encode_labels, group_codes
 from labelsieve.selection.ncv import ncv_settings
+from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Trainer
 

@@ -35,15 +35,22 @@ from labelsieve.selection.estimate import (
     remove_ratio,
     seldom_predicted,
 )
-from labelsieve.selection.joint import MOST_CLASSES, can_invert, expected_right, left_over, selected_pairs
-from labelsieve.selection.outcome import JudgedSelection, finish
-from labelsieve.selection.own_half import FOLDS
+from labelsieve.selection.finalize import JudgedSelection, finish
+from labelsieve.selection.invert_noise import (
+    better_unmixed,
+    can_unmix,
+    counted_again,
+    expected_accuracy,
+    label_right,
+    unmixed,
+)
+from labelsieve.selection.joint_counts import MOST_CLASSES, can_invert, expected_right, left_over, selected_pairs
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
-from labelsieve.selection.shared_rows import rows_to_one
+from labelsieve.selection.shrink_transition import rows_to_one
 from labelsieve.selection.splits import halves
 from labelsieve.selection.state import NOT_JUDGED, INCVState
-from labelsieve.selection.unmix import better_unmixed, can_unmix, counted_again, expected_accuracy, label_right, unmixed
+from labelsieve.selection.within_half_folds import FOLDS
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
 
 Steps = Generator[list[Job], list[Scores], JudgedSelection]

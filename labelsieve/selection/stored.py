@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.scoring import checked, class_names, named_columns, score_probabilities
-from labelsieve.selection.drive import drive
 from labelsieve.selection.estimate import says_something
 from labelsieve.selection.ncv import ncv_settings, ncv_steps
+from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import BoolArray, FloatArray, Job, Scores
 

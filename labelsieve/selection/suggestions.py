@@ -9,7 +9,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer
-from labelsieve.selection.outcome import JudgedSelection
+from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.types import LabelledData
 
 NAME = "suggestions.csv"

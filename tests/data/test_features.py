@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelsieve.cli import run
+from labelsieve.cli.app import run
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress

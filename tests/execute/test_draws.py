@@ -11,7 +11,7 @@ from sklearn.datasets import make_classification
 from torch import nn
 
 from labelsieve import INCV, RobustClassifier
-from labelsieve.cli import run
+from labelsieve.cli.app import run
 
 OWN = """
 from torch import nn

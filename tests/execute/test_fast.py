@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from labelsieve import INCV, NCV, noise, theory
-from labelsieve.cli import run
-from labelsieve.commands.selector import resolve_selector
+from labelsieve.cli.app import run
 from labelsieve.engine import device as engine_device
 from labelsieve.errors import InputError
 from labelsieve.execute.fast import FastTrainer, batch_size_for, check_pictures
@@ -21,6 +20,7 @@ from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import LabelledData
+from labelsieve.workflow.build_trainer import resolve_selector
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.experiments import asked, records, run, training
+from labelsieve.experiments import cli_args as asked
+from labelsieve.experiments import records, run, training
 from labelsieve.experiments.cells import THEORY, Wish, accuracy_cells, theory_cells
 from labelsieve.experiments.items import ITEMS, ON_CIFAR10
 from labelsieve.experiments.settings import METHODS, PAPER, SMOKE, SMOKE_WEIGHT_DECAY, TRIAL, Noise

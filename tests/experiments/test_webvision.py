@@ -337,7 +337,7 @@ def test_a_stopped_drawing_is_drawn_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_command_as_json(smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from labelsieve.commands.reproduce import reproduce as command
+    from labelsieve.cli.reproduce import reproduce as command
 
     assert command("webvision", scale="smoke", results=smoke, json=True, device="cpu") == 0
     answer = json.loads(capsys.readouterr().out)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelsieve.cli import run
+from labelsieve.cli.app import run
 from labelsieve.engine import Schedule, VectorStore, train
 from labelsieve.engine.method import MethodWarning
 from labelsieve.errors import InputError

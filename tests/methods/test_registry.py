@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from labelsieve.commands import training
 from labelsieve.errors import InputError
 from labelsieve.experiments import settings
 from labelsieve.methods import METHODS, create
+from labelsieve.workflow import train as training
 
 
 def test_table_one_is_here():

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from labelsieve.models import kernels
-from labelsieve.models.in_turn import InTurn
 from labelsieve.models.inception_resnet_v2 import Residual, Residuals, block_c
 from labelsieve.models.layers import BatchNorm, Linear
+from labelsieve.models.sequential import InTurn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -89,7 +89,7 @@ if find_spec("triton") is not None:
 
     def test_several_parts_and_wide_blocks() -> None:
         """More tiles than one in both directions, and more blocks than partial sums."""
-        from labelsieve.models.kernels import one
+        from labelsieve.models.kernels import single_network_norm as one
 
         torch.manual_seed(2)
         made = Residuals(Residual(70, [(66, 1)], [(40, 1), (30, 3)], scale=0.5)).to(DEVICE)

@@ -17,7 +17,7 @@ from labelsieve.report.columns import read_columns
 from labelsieve.report.page import write_report
 from labelsieve.report.replaced import first_replaced
 from labelsieve.report.unchanged import trouble
-from labelsieve.review.desk import Desk
+from labelsieve.review.review_session import Desk
 
 
 def found(run):

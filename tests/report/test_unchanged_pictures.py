@@ -14,7 +14,7 @@ from labelsieve.report.listing import picture_ids
 from labelsieve.report.page import write_report
 from labelsieve.report.samples import open_samples
 from labelsieve.report.unchanged import trouble
-from labelsieve.review.desk import Desk
+from labelsieve.review.review_session import Desk
 
 
 def found(run):

@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Row, Text
 from labelsieve.review.app import make_app
-from labelsieve.review.book import ConflictError
-from labelsieve.review.desk import Desk, content
+from labelsieve.review.decision_log import ConflictError
+from labelsieve.review.duplicate_samples import Twins
 from labelsieve.review.queue import Filter
-from labelsieve.review.twins import Twins
+from labelsieve.review.review_session import Desk, content
 from labelsieve.runfolder import RunFolder
 
 HOST = "127.0.0.1:8765"

@@ -19,8 +19,8 @@ from labelsieve.selection.calibrate import (
     shifted_to,
     shrunk,
 )
-from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Scores
 
@@ -283,7 +283,7 @@ def test_what_is_not_judged_keeps_its_plain_suspicion(digits):
 
 
 def test_more_classes_than_can_be_judged():
-    from labelsieve.selection import joint
+    from labelsieve.selection import joint_counts as joint
 
     classes = joint.MOST_CLASSES + 1
     given = np.arange(2 * classes) % classes

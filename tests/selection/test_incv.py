@@ -15,10 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.selection.drive import drive, drive_together
 from labelsieve.selection.incv import halves, incv_steps, largest_losses, rare_classes
-from labelsieve.selection.joint import can_invert
+from labelsieve.selection.joint_counts import can_invert
 from labelsieve.selection.ncv import ncv_steps
+from labelsieve.selection.run_selection import drive, drive_together
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio
 from labelsieve.selection.state import INCVState
 from labelsieve.types import Scores

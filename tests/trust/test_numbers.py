@@ -16,10 +16,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from trust_models import OneAnswer
 
 from labelsieve import INCV, NCV, metrics, noise, theory
-from labelsieve.cli import run
+from labelsieve.cli.app import run
 from labelsieve.report.facts import RANDOM
-from labelsieve.selection.drive import drive
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import REMOVED, SELECTED, Scores
 

@@ -31,7 +31,7 @@ MOST_MEMORY = 700_000  # kilobytes more than before, pillow, pyarrow and torch i
 def survive(case: Case, folder: Path, said: Callable[[], str]) -> None:
     """Make the files in `folder`, the working one, and read them. `said` returns what went to stderr since it was asked
     last. AssertionError where the promise is broken."""
-    from labelsieve.cli import run
+    from labelsieve.cli.app import run
 
     case.make(folder)
     said()

@@ -76,12 +76,6 @@ def load_everything() -> None:
     import sklearn.svm  # noqa: F401
     import torch
 
-    import labelsieve.cli
-    import labelsieve.commands.training
-    import labelsieve.execute.lockstep
-    import labelsieve.methods
-    import labelsieve.report  # noqa: F401
-
     torch.set_num_threads(1)
 
 
@@ -132,7 +126,7 @@ def fork(line: str, *, prelude: Callable[[], None] | None = None, often: bool = 
             checkpoint_every_epoch()
         if prelude is not None:
             prelude()
-        from labelsieve.cli import run
+        from labelsieve.cli.app import run
 
         code = run(line.split())
         sys.stdout.flush()

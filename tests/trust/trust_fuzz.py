@@ -133,9 +133,9 @@ def _checkpoints() -> list[bytes]:
 def _models() -> list[bytes]:
     import torch
 
-    from labelsieve.commands import modelfile
-    from labelsieve.commands.reading import Reading
     from labelsieve.models.catalog import create
+    from labelsieve.workflow import model_file as modelfile
+    from labelsieve.workflow.sample_reader import Reading
 
     states = [create("mlp", (2,), 2)().state_dict() for _ in range(2)]
     reading = Reading("table", (2,), {"centre": np.zeros(2, np.float32), "spread": np.ones(2, np.float32)})
@@ -228,8 +228,8 @@ def _parse_checkpoint(path: Path) -> object:
 
 
 def _parse_model(path: Path) -> object:
-    from labelsieve.commands import modelfile
     from labelsieve.types import LabelledData
+    from labelsieve.workflow import model_file as modelfile
 
     model = modelfile.load(path)
     rows = np.zeros((1, model.reading.shape[0]), dtype=np.float32)

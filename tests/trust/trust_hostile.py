@@ -42,7 +42,7 @@ def plain_table(folder: Path, n: int = 24) -> None:
 
 def trained(folder: Path) -> Path:
     """A run folder with a model, as somebody might send it."""
-    from labelsieve.cli import run
+    from labelsieve.cli.app import run
 
     plain_table(folder)
     kept = folder.parent / "trained"
@@ -133,7 +133,7 @@ def a_model_that_names_a_function_of_python(folder: Path) -> None:
 def checkpoints_and_answers_that_are_pickles(folder: Path) -> None:
     """Planted where a resumed run looks for its own."""
     plain_table(folder)
-    from labelsieve.cli import run
+    from labelsieve.cli.app import run
 
     line = "run t.csv --out run --model nearest --iterations 1 --train-epochs 1 --network mlp --json"
     assert run(line.split()) == 0
@@ -479,7 +479,7 @@ def neutral_cells(folder: Path) -> None:
 
 @case(SHEETS, "export run --what cleaned --to out.csv", code=0, check=neutral_cells)
 def formulas_in_every_cell(folder: Path) -> None:
-    from labelsieve.cli import run
+    from labelsieve.cli.app import run
 
     evil = ("=cmd|' /C calc'!A0", "@SUM(1+1)*cmd|' /C calc'!A0", "+1+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0")
     with (folder / "t.csv").open("w", newline="") as file:

@@ -93,7 +93,7 @@ def batch_norm_act(
 ) -> Tensor:
     """relu(batch_norm(x) + residual), statistics over the samples b < valid[i] of network i; see reference.py."""
     if usable(x) and n == 1 and residual is None and sums is None:
-        from labelsieve.models.kernels import one
+        from labelsieve.models.kernels import single_network_norm as one
 
         return one.norm_act(
             x, gamma, beta, running_mean, running_var,

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from labelsieve.models import kernels
 from labelsieve.models.kernels import branches_device, groups
-from labelsieve.models.kernels.aside import Aside, Job
-from labelsieve.models.kernels.one import Tiles, gradient, normalise, pooled_and_table, room
 from labelsieve.models.kernels.pointwise import convolve, input_gradient, weight_gradient
+from labelsieve.models.kernels.side_stream import Aside, Job
+from labelsieve.models.kernels.single_network_norm import Tiles, gradient, normalise, pooled_and_table, room
 
 LAST = torch.channels_last
 

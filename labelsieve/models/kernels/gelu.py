@@ -27,7 +27,7 @@ def pool_norm_gelu(
 ) -> Tensor:
     """gelu(batch_norm(max_pool(x))) of one network, the pooling of 2 x 2 if asked for; see reference.py."""
     if kernels.usable(x) and across is None:
-        from labelsieve.models.kernels import one
+        from labelsieve.models.kernels import single_network_norm as one
 
         if one.supported(x, pool=pool):
             return one.norm_act(
@@ -45,7 +45,7 @@ def pool_norm_gelu(
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
     """gelu(x + bias): the same with mean 0 and deviation 1."""
     if kernels.usable(x):
-        from labelsieve.models.kernels import one
+        from labelsieve.models.kernels import single_network_norm as one
 
         zeros, ones = torch.zeros_like(bias), torch.ones_like(bias)
         return one.norm_act(x, ones, bias, zeros, ones, act=one.GELU, training=False, eps=0.0)

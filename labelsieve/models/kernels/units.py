@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from labelsieve.models import kernels
-from labelsieve.models.kernels import aside, groups
+from labelsieve.models.kernels import groups
+from labelsieve.models.kernels import side_stream as aside
 from labelsieve.models.kernels.branches import LAST, Layer, layer_of, norm_gradient
-from labelsieve.models.kernels.one import normalise, room
 from labelsieve.models.kernels.pointwise import input_gradient
+from labelsieve.models.kernels.single_network_norm import normalise, room
 from labelsieve.models.kernels.switches import switched_on
 
 

@@ -1,0 +1,1 @@
+"""Speed measurements behind `labelsieve bench`."""

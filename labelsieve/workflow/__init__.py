@@ -1,0 +1,1 @@
+"""The stages of a run, as plain functions: read, select, train, report, export."""

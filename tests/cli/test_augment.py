@@ -1,0 +1,113 @@
+"""--augment of run and train; networks of one's own that do not fit; pictures that do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.cli.app import run
+from labelsieve.engine.augment import MODES
+from labelsieve.runfolder import RunFolder
+from labelsieve.workflow.train import AUGMENT
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 120)
+    x = rng.integers(0, 80, (120, 16, 16, 1), dtype=np.uint8)
+    for picture, side in zip(x, y, strict=True):
+        picture[:, 8 * side : 8 * side + 8] += 120
+    np.savez(tmp_path / "sides.npz", x=x, y=y)
+    return tmp_path
+
+
+def settings(folder: str) -> dict:
+    found: dict = RunFolder(folder).record()["stages"]["train"]["settings"]
+    return found
+
+
+def test_the_choices_are_the_engines() -> None:
+    assert AUGMENT == MODES
+
+
+def test_sides_are_learnt_and_mirrored_ones_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    select = "select sides.npz --model svm --iterations 1 --device cpu --out"
+    assert run(f"{select} auto".split()) == 0
+    line = "train auto --method standard --train-epochs 8 --device cpu"
+    capsys.readouterr()
+    assert run(line.split()) == 0
+    said = capsys.readouterr().err
+    assert "not mirrored in training: a picture's nearest neighbour has its label in 100.0 %" in said
+    assert settings("auto")["augment"] == "shift" and "learnt little" not in said
+    assert run([*line.split(), "--json"]) == 0  # the same again
+    assert json.loads(capsys.readouterr().out)["resumed"] == "done"
+    assert run(f"{line} --augment mirror".split()) == 2
+    assert "augment" in capsys.readouterr().err
+
+    assert run(f"{line} --augment mirror --out mirrored".split()) == 0
+    said = capsys.readouterr().err
+    assert settings("mirrored")["augment"] == "mirror"
+    assert "the network learnt little: it agrees with" in said and "--augment shift (or none)" in said
+    # `auto` goes on as it was begun, whatever it would choose.
+    assert run([*line.split(), "--out", "mirrored", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["resumed"] == "done"
+
+
+def test_the_papers_protocol_mirrors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "sides.npz --model svm --iterations 1 --device cpu --protocol paper --out paper"
+    assert run(f"run {line} --method standard --train-epochs 1".split()) == 0
+    assert settings("paper")["augment"] == "mirror"
+
+
+def test_what_cannot_be(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run sides.npz --augment flip --out a".split()) == 2
+    assert "--augment 'flip' is not known: choose auto, mirror, shift, none" in capsys.readouterr().err
+    (here / "t.csv").write_text("a,label\n" + "\n".join(f"{i % 9},{'xy'[i % 2]}" for i in range(60)))
+    capsys.readouterr()
+    assert run("run t.csv --augment shift --out c".split()) == 2
+    assert "--augment shift is for pictures, these samples are rows of a table" in capsys.readouterr().err
+
+
+def test_networks_of_ones_own_that_do_not_fit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "misfits.py").write_text(
+        "from torch import nn\n"
+        "def few(classes): return nn.Sequential(nn.Flatten(), nn.Linear(768, 1))\n"
+        "def many(classes): return nn.Sequential(nn.Flatten(), nn.Linear(768, 7))\n"
+        "def needy(classes, width): return nn.Linear(width, classes)\n"
+        "def nothing(classes): return None\n"
+        "def alone(): return nn.Linear(768, 2)\n"
+        "itself = nn.Linear(768, 2)\n"
+    )
+    told = {
+        "few": "misfits:few gives 1 outputs a sample, the data have 2 classes",
+        "many": "misfits:many gives 7 outputs a sample, the data have 2 classes",
+        "needy": "misfits:needy must make a network when it is called with the number of classes alone",
+        "alone": "misfits:alone must make a network when it is called with the number of classes alone: too many",
+        "nothing": "misfits:nothing must return a torch module, not a NoneType",
+        "itself": "misfits:itself is a network itself",
+    }
+    assert run("select sides.npz --model svm --iterations 1 --out done".split()) == 0
+    for name, words in told.items():
+        for line in (f"select sides.npz --out s-{name} --model", "train done --network", "run sides.npz --network"):
+            capsys.readouterr()
+            assert run([*line.split(), f"misfits:{name}"]) == 2
+            said = capsys.readouterr().err
+            assert words in said and "Traceback" not in said
+    assert RunFolder("done").state("train") is None
+
+
+def test_predicting_pictures_of_another_size(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "run sides.npz --model svm --iterations 1 --method standard --train-epochs 1 --device cpu --out done"
+    assert run(line.split()) == 0
+    for number, shape in enumerate([(8, 16, 1), (16, 8, 3)]):
+        np.savez(here / "new.npz", x=np.zeros((4, *shape), np.uint8), y=np.zeros(4, int))
+        capsys.readouterr()
+        assert run(f"predict done new.npz --to p{number}.csv --device cpu".split()) == 2
+        said = capsys.readouterr().err
+        assert "the model was trained on 16 x 16 and 3" in said and "Traceback" not in said

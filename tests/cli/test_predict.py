@@ -1,0 +1,132 @@
+"""What `predict` says of samples, and of labels to compare with, that are not as the model knows them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from labelsieve.cli.app import run
+from labelsieve.cli.predict import about_unknown, compare
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.types import LabelledData
+from labelsieve.workflow.sample_reader import Reading
+
+
+def test_labels_of_unknown_classes_are_told_apart() -> None:
+    labels = ["yes", "no", "Yes", "Yes", "N o", "maybe"]
+    scored = compare(labels, ["yes", "yes", "yes", "no", "no", "no"], ["no", "yes"])
+    assert scored.accuracy == pytest.approx(1 / 6) and scored.accuracy_known == 0.5
+    assert scored.unknown_labels == {"Yes": 2, "N o": 1, "maybe": 1}
+    assert scored.spelled_otherwise == {"Yes": "yes", "N o": "no"}
+    counted = "classes that the model does not know ('Yes', 'N o', 'maybe') and count as wrong"
+    assert about_unknown(scored, len(labels)) == [
+        f"4 of 6 labels are of {counted}; accuracy over the other 2 is 50.0 %",
+        "only written otherwise: 'Yes' for 'yes', 'N o' for 'no'; spell them as the run does and score again",
+    ]
+
+
+def test_nothing_is_said_where_all_are_known() -> None:
+    scored = compare(["a", "b"], ["a", "a"], ["a", "b", "c"])
+    assert (scored.accuracy, scored.accuracy_known) == (0.5, 0.5) and about_unknown(scored, 2) == []
+
+
+def test_no_label_is_known() -> None:
+    scored = compare(["u"] * 3, ["a", "a", "b"], ["a", "b"])
+    assert scored.accuracy == 0 and scored.accuracy_known is None
+    counted = "classes that the model does not know ('u') and count as wrong"
+    assert about_unknown(scored, 3) == [f"3 of 3 labels are of {counted}; no label is of a class it knows"]
+
+
+def test_a_score_says_how_labels_are_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = [f"{rng.normal(9 * (i % 2)):.2f}" for i in range(80)]
+    Path("t.csv").write_text("x,label\n" + "".join(f"{v},{('no', 'yes')[i % 2]}\n" for i, v in enumerate(x)))
+    assert run("run t.csv --model logistic --iterations 1 --train-epochs 20 --out run --json".split()) == 0
+    spelled = ("No", "Yes", "no", "yes")
+    cells = [f"{v},{spelled[i % 2 + 2 * (i < 20)]}\n" for i, v in enumerate(x)]
+    Path("new.csv").write_text("x,label\n" + "".join(cells))
+    capsys.readouterr()
+    assert run("predict run new.csv --score".split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("predictions.csv: 80 predictions, accuracy 2")
+    assert lines[1].startswith("60 of 80 labels are of classes that the model does not know ('No', 'Yes')")
+    assert lines[2].startswith("only written otherwise: 'No' for 'no', 'Yes' for 'yes'; ")
+    assert run("predict run new.csv --score --json --force".split()) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["accuracy_known"] > 0.9 and told["unknown_labels"] == {"No": 30, "Yes": 30}
+    assert run("predict run new.csv --json --force".split()) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] is None
+
+
+@pytest.fixture
+def cities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{rng.normal(9 * (i % 2)):.2f},{('Rome', 'Oslo')[i % 2]},T{i % 11 * (i % 2)},{('no', 'yes')[i % 2]}\n"
+        for i in range(90)
+    ]
+    Path("t.csv").write_text("x,city,code,label\n" + "".join(rows))
+    assert run("run t.csv --model logistic --iterations 1 --train-epochs 20 --out run --json".split()) == 0
+    capsys.readouterr()
+
+
+def test_one_class_or_one_row_is_enough_to_score(cities: None, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("same.csv").write_text("x,city,code,label\n0,Rome,T0,no\n0.1,Rome,T0,no\n")
+    assert run("predict run same.csv --score".split()) == 0
+    assert capsys.readouterr().out == "predictions.csv: 2 predictions, accuracy 100.0 %\n"
+    Path("row.csv").write_text("x,city,code,label\n0,Rome,T0,no\n")
+    assert run("predict run row.csv --score --force".split()) == 0
+    assert capsys.readouterr().out == "predictions.csv: 1 prediction, accuracy 100.0 %\n"
+    Path("one.csv").write_text("x,city,code,label\n0,Rome,T1,no\n0.1,Rome,T2,\n9,Oslo,T1,yes\n")
+    assert run("predict run one.csv --score --force".split()) == 0
+    assert "predictions.csv: 2 predictions, 1 sample was left out, accuracy" in capsys.readouterr().out
+    for word in ("select", "run"):
+        assert run([word, "same.csv", "--out", "other"]) == 2
+        assert "same has one class only ('no'): there is nothing to tell apart" in capsys.readouterr().err
+
+
+def test_a_folder_with_one_class_is_enough_to_score(tmp_path: Path) -> None:
+    folder = tmp_path / "checked" / "cat"
+    folder.mkdir(parents=True)
+    Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8)).save(folder / "1.png")
+    assert len(load_source(str(tmp_path / "checked"), scored=True)) == 1
+    with pytest.raises(InputError, match="one class only"):
+        load_source(str(tmp_path / "checked"))
+
+
+def test_values_that_were_never_there_are_named(cities: None, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("new.csv").write_text("id,x,city,code\na,0,Bern,T1\nb,9,Rome,T77\nc,9,Bonn,T1\nd,9,,T1\n")
+    assert run("predict run new.csv --json".split()) == 0
+    told = "column city: 2 values that the model was not trained with ('Bern', 'Bonn'), in 2 of 4 rows"
+    assert json.loads(capsys.readouterr().out)["notes"] == [told]
+    # Rare values of a column with many count as one: only where no other is there, something is wrong.
+    for rows in (9, 10):
+        Path("new.csv").write_text("id,x,city,code\n" + "".join(f"i{i},0,Rome,U{i}\n" for i in range(rows)))
+        assert run("predict run new.csv --force".split()) == 0
+        told = "column code: 10 values that the model was not trained with ('U0', 'U1', 'U2', 'U3', 'U4', ...), and no "
+        told += "other, or only as rare ones: all count as one value\n"
+        assert capsys.readouterr().err == told * (rows == 10)
+    assert run("predict run t.csv --force".split()) == 0
+    assert "not trained with" not in capsys.readouterr().err
+
+
+def test_what_a_table_lacks_or_is_not(cities: None, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("new.csv").write_text("x,code\n0,T1\n")
+    assert run("predict run new.csv".split()) == 2
+    assert "new.csv lacks the column city that the model was trained with" in capsys.readouterr().err
+    Path("new.csv").write_text("x\n0\n")
+    assert run("predict run new.csv".split()) == 2
+    assert "new.csv lacks the columns city, code that the model" in capsys.readouterr().err
+    texts = LabelledData(np.array(["a"]), np.zeros(1, dtype=np.int64), ("n",), np.array(["0"]), "text", name="words")
+    with pytest.raises(InputError, match="words holds texts, the model was trained on rows of a table"):
+        Reading("table", (2,)).store(texts, torch.device("cpu"), augment=False)

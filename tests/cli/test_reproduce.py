@@ -1,0 +1,108 @@
+"""The command around the runner."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labelsieve.cli.app import run
+from labelsieve.cli.reproduce import reproduce
+from labelsieve.errors import InputError
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce("list") == 0
+    assert "transition-matrices" in capsys.readouterr().out
+    assert reproduce("list", json=True) == 0
+    assert json.loads(capsys.readouterr().out)[1]["item"] == "theory"
+
+
+def test_an_item_as_words_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce("transition-matrices", results=tmp_path) == 0
+    files = capsys.readouterr().out.split()
+    assert len(files) == 3 and all(Path(file).is_file() for file in files)
+    arguments = {"results": tmp_path, "scale": "smoke", "commit": "a" * 40, "device": "cpu"}
+    assert reproduce("confusion", settings="pair-0.4", json=True, **arguments) == 0  # type: ignore[arg-type]
+    answer = capsys.readouterr()
+    assert json.loads(answer.out)["finished"] == 1 and answer.err == ""
+    assert (tmp_path / "theory" / "standard-pair-0.4-seed0.json").is_file()
+
+
+def test_a_method_s_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "reproduce accuracy --scale smoke --settings pair-0.4 --methods f-correction,coteaching --device cpu"
+    changed = "--set f-correction.estimate_epochs=1 --set coteaching.gradual_epochs=2"
+    assert run([*line.split(), *changed.split(), "--results", str(tmp_path), "--commit", "a" * 40]) == 0
+    table = (tmp_path / "tables" / "accuracy.md").read_text()
+    assert "[1] `--set coteaching.gradual_epochs=2`" in table and "`--set f-correction.estimate_epochs=1`" in table
+    assert run([*line.split(), "--set", "f-correction", "--results", str(tmp_path)]) == 2
+    assert "METHOD.SETTING=VALUE" in capsys.readouterr().err
+
+
+def test_mistakes_reach_the_command_line_as_input_errors(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no item"):
+        reproduce("nothing", results=tmp_path)
+
+
+def test_all_mistakes_are_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "reproduce nothing --epochs 0 --budget -3 --lockstep 0 --methods magic --settings odd --executor cloud"
+    assert run([*line.split(), "--device", "abacus", "--seeds", "x", "--results", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    named = ("no item 'nothing'", "--epochs 0", "--budget -3.0", "--lockstep 0", "no method magic", "setting 'odd'")
+    for part in (*named, "executor 'cloud'", "--device 'abacus'", "seeds 'x'"):
+        assert part in told
+    assert told.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--epochs 0", "--epochs -1", "--budget -3", "--lockstep 0", "--seed -1", "--seeds ,"]
+)
+def test_numbers_out_of_range_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str) -> None:
+    arguments = ["reproduce", "confusion", "--scale", "smoke", "--results", str(tmp_path), *wrong.split()]
+    assert run(arguments) == 2
+    assert wrong.split()[1] in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_what_no_cell_would_take_up_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "reproduce theory --scale smoke --methods coteaching --set coteaching.gradual_epochs=2 --iterations 7"
+    assert run([*line.split(), "--results", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    for part in ("--methods coteaching: this item has standard", "--set coteaching.gradual_epochs", "--iterations 7"):
+        assert part in told
+    line = "reproduce accuracy --scale smoke --set coteaching.bogus=3"
+    assert run([*line.split(), "--results", str(tmp_path)]) == 2
+    assert "bogus" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert run(["reproduce", "accuracy", "--settings", "symmetric-0.52", "--results", str(tmp_path)]) == 2
+    assert "no setting symmetric-0.52:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_told_to_stop_it_stores_the_epoch_and_goes_on_from_there(tmp_path: Path, number: int, code: int) -> None:
+    line = "reproduce theory --scale smoke --settings pair-0.4 --epochs 15 --device cpu --results"
+    command = [sys.executable, "-m", "labelsieve", *line.split(), str(tmp_path), "--commit", "a" * 40]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    assert "0 finished" in child.stderr.readline()
+    wait_for(lambda: any(tmp_path.glob(".work/*/cells.json")))
+    child.send_signal(number)
+    told = child.communicate(timeout=120)[1]
+    assert child.returncode == code and "stopped with 1 left; the same command goes on" in told
+    (stored,) = tmp_path.glob(".work/*/engine/*.safetensors")  # long before two minutes are over
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    undisturbed = [part if part != str(tmp_path) else str(tmp_path / "again") for part in command]
+    assert subprocess.run(undisturbed, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    once, twice = (json.loads(path.read_text()) for path in sorted(tmp_path.rglob("standard-*.json")))
+    assert once["hashes"] == twice["hashes"] and once["results"] == twice["results"] and not stored.exists()
+
+
+def wait_for(seen: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -1,0 +1,32 @@
+"""Samples that are left out: named whole, and an error where none is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelsieve.data.skipped import about_left_out, leave_out, without_label
+from labelsieve.errors import InputError
+from labelsieve.types import LabelledData
+
+
+def data(labels: list[int]) -> LabelledData:
+    ids = np.array([f"my photo {i}.png" for i in range(len(labels))])
+    return LabelledData(np.zeros((len(labels), 2)), np.array(labels), ("a", "b"), ids, "table", name="t")
+
+
+def test_ids_with_spaces_are_told_whole() -> None:
+    told: list[str] = []
+    assert len(without_label(data([0, -1, 1, -1]), told.append)) == 2
+    assert told == ["2 rows without a label are left out: ids my photo 1.png, my photo 3.png"]
+
+
+def test_one_row_is_one() -> None:
+    assert (
+        about_left_out("anything in them", [4], "line {}".format) == "1 row without anything in it is left out: line 4"
+    )
+
+
+def test_where_none_is_left_the_first_is_named() -> None:
+    with pytest.raises(InputError, match=r"^t: none of its 2 samples is left \(my photo 0\.png: dropped\)$"):
+        leave_out(data([0, 1]), {1: "no label", 0: "dropped"})

@@ -1,0 +1,168 @@
+"""A folder of class folders: harmless names, each given once, in a place that is free."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from labelsieve.data.source import load_source
+from labelsieve.errors import InputError
+from labelsieve.export import export
+from labelsieve.export.class_folders import Names, safe_name, write_folder
+from labelsieve.report.columns import read_columns
+from labelsieve.report.samples import Samples
+
+_spec = importlib.util.spec_from_file_location("folder_runs", Path(__file__).parent / "report" / "runs.py")
+assert _spec is not None and _spec.loader is not None
+runs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(runs)
+
+
+@given(st.text())
+def test_any_name_is_one_harmless_part_of_a_path(name):
+    safe = safe_name(name)
+    assert safe and safe not in (".", "..") and not set(safe) & set('/\\:*?"<>|\0\n\r\t') and not safe.startswith(".")
+    assert len(safe.encode()) <= 151 and Path("x", safe).name == safe
+    assert safe_name("con.txt") == "_con.txt" and safe_name("NUL") == "_NUL"
+
+
+def test_a_picture_with_a_long_name_stays_one():
+    safe = safe_name("\u6587" * 60 + ".JPG")
+    assert safe == "\u6587" * 48 + ".JPG"
+    assert safe_name("a" * 300) == "a" * 150 and safe_name("Dr. " + "x" * 200) == "Dr. " + "x" * 146
+
+
+@given(st.lists(st.sampled_from(["a.png", "A.PNG", "a/.png", "b", "B", "b-2", ""]), max_size=12))
+def test_names_are_given_once_whatever_the_case(wanted):
+    names = Names()
+    taken = [names.take(name).casefold() for name in wanted]
+    assert len(set(taken)) == len(taken)
+
+
+def a_run(tmp_path):
+    return runs.pictures(tmp_path, n=8)
+
+
+def test_hidden_files_do_not_make_a_folder_somebodys(tmp_path):
+    run, out = a_run(tmp_path), tmp_path / "out"
+    out.mkdir()
+    (out / ".gitkeep").write_text("kept")
+    (out / ".DS_Store").write_text("")
+    assert export(run, to=out, undecided="keep").rows == 8
+    assert (out / ".gitkeep").read_text() == "kept" and len(list(out.glob("*/*.png"))) == 8
+
+
+def test_a_hidden_folder_is_more_than_litter(tmp_path):
+    run, out = a_run(tmp_path), tmp_path / "out"
+    (out / ".git").mkdir(parents=True)
+    with pytest.raises(InputError, match="is there and not empty"):
+        export(run, to=out)
+    assert (out / ".git").is_dir()
+
+
+def test_what_killed_exports_left_is_swept_up(tmp_path):
+    run, out = a_run(tmp_path), tmp_path / "out"
+    left = [tmp_path / f".out.labelsieve.999999999.{kind}" for kind in ("partial", "old")]
+    theirs = tmp_path / f".out.labelsieve.{os.getppid()}.partial"
+    users = [tmp_path / name for name in (".out.backup.old", ".out.2019.old", ".out.mine.partial")]
+    for file in users:
+        file.write_text("mine")
+    for folder in (*left, theirs):
+        (folder / "cat").mkdir(parents=True)
+    export(run, to=out, undecided="keep")
+    assert not any(folder.exists() for folder in left) and theirs.exists() and all(file.exists() for file in users)
+
+
+def test_what_could_not_be_read_is_told(tmp_path):
+    run = a_run(tmp_path)
+    assert "could not be read" not in export(run, to=tmp_path / "whole", undecided="keep").note
+    (run / "skipped.csv").write_text("id,reason\ncat/broken.png,cannot be read\n")
+    assert (
+        "without 1 file that could not be read (skipped.csv)" in export(run, to=tmp_path / "out", undecided="keep").note
+    )
+    (run / "skipped.csv").write_text("id,reason\nloose.png,in no class folder\n")
+    note = export(run, to=tmp_path / "loose", undecided="keep").note
+    assert "without 1 picture in no class folder (skipped.csv)" in note and "could not be read" not in note
+    (run / "skipped.csv").write_text("id,reason\na,no label\nb,no label\nc,dropped\nd,the file is not there\n")
+    note = export(run, to=tmp_path / "several", undecided="keep").note
+    assert "without 2 pictures without a label (skipped.csv)" in note
+    assert "without 1 picture that was dropped before (skipped.csv)" in note
+    assert "without 1 file that could not be read (skipped.csv)" in note
+
+
+def deeper(tmp_path, place):
+    """A run on a folder in whose class folders each picture lies at `place(number)`, and its pictures' ids."""
+    run = a_run(tmp_path)
+    text, ids = (run / "labels.csv").read_text(), []
+    for i, file in enumerate(sorted((tmp_path / "shapes").glob("*/*.png"))):
+        goal = file.parent / place(i)
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        file.rename(goal)
+        id, new = (path.relative_to(tmp_path / "shapes").as_posix() for path in (file, goal))
+        assert f"\n{id}," in text
+        text = text.replace(f"\n{id},", f'\n"{new}",')
+        ids.append(new)
+    (run / "labels.csv").write_text(text)
+    return run, sorted(ids)
+
+
+def below(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_folders_in_class_folders_stay(tmp_path, link):
+    run, ids = deeper(tmp_path, lambda i: f"batch{i}/M\u00e4rz 1/00.png")
+    out = tmp_path / "out"
+    done = export(run, to=out, undecided="keep", link=link)
+    assert below(out) == ids and "name" not in done.note
+    if not link:  # links lead outside, and are never followed there
+        assert load_source(str(out)).ids.tolist() == ids
+    again = export(run, to=out, undecided="keep", force=True)
+    assert again.rows == 8 and below(out) == ids
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds more than class folders of pictures \(.*notes\.txt"):
+        export(run, to=out, undecided="keep", force=True)
+
+
+def test_names_that_are_taken_or_not_safe_are_counted(tmp_path):
+    run, ids = deeper(tmp_path, lambda i: f"batch/{i}.png" if i else "batch/a:b.png")
+    done = export(run, to=tmp_path / "one", undecided="keep")
+    assert "1 file got another name, as its own was taken there or not safe" in done.note
+    assert len(below(tmp_path / "one")) == 8 and any(id.endswith("/batch/a_b.png") for id in below(tmp_path / "one"))
+    # Two classes become one, whose pictures have the same names.
+    (tmp_path / "two").mkdir()
+    run, ids = deeper(tmp_path / "two", lambda i: f"batch/{'Aa'[i % 2]}{i // 2}.png" if i < 6 else "batch/A0.png")
+    classes = sorted({id.partition("/")[0] for id in ids})
+    for id in ids:
+        run.append_decision(id, "relabel", classes[0])
+    done = export(run, to=tmp_path / "joined")
+    there = below(tmp_path / "joined")
+    assert len(there) == len({name.casefold() for name in there}) == 8
+    assert f"{len(set(there).difference(classes[0] + '/' + id.partition('/')[2] for id in ids))} files got other" in (
+        done.note
+    )
+
+
+def test_ids_that_lead_outside_write_nothing_there(tmp_path):
+    run = a_run(tmp_path)
+    columns = read_columns(run / "labels.csv")
+    ids = ["cat/../../../x.png", "cat/..", "/etc/y.png", "cat/a/./b/../z.png", "..", "cat/.hidden/h.png"]
+    columns = replace(columns, ids=pa.array([*ids, *columns.ids.to_pylist()[len(ids) :]]))
+    samples = Samples("pictures", lambda row: Image.new("RGB", (8, 8)))
+    (tmp_path / "here").mkdir()
+    target = tmp_path / "here" / "out"
+    write_folder(target, samples, columns, np.arange(len(columns)), columns.label, nested=True, link=False)
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "run", "shapes"]
+    written = [path for path in target.rglob("*") if path.is_file() and path.name != ".labelsieve-export"]
+    assert len(written) == len(columns) and not any(part.startswith(".") for path in written for part in path.parts)

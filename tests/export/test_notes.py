@@ -1,0 +1,117 @@
+"""What an export says of itself: apostrophes, rows that were not judged, and why nothing was changed."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from labelsieve.cli.common import Common
+from labelsieve.cli.export import export as command
+from labelsieve.data.source import load_source
+from labelsieve.export import export
+from labelsieve.report import write_report
+
+_spec = importlib.util.spec_from_file_location("export_notes_runs", Path(__file__).parent / "report" / "runs.py")
+assert _spec is not None and _spec.loader is not None
+runs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(runs)
+
+
+def a_run(folder, cells, *, header="note"):
+    """A table of numbers with one column of these cells, in turn."""
+    source = folder / "t.csv"
+    with source.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=";", lineterminator="\n")
+        writer.writerow(["x", header, "label"])
+        writer.writerows([i % 2, cells[i % len(cells)], "ab"[i % 2]] for i in range(12))
+    data = load_source(str(source))
+    return runs.write_run(folder / "run", data, data.y, str(source))
+
+
+def test_a_table_of_signed_numbers_comes_back_as_it_was(tmp_path):
+    run = a_run(tmp_path, ["-0,151", "+49 170 1", "-1.234,5", "-5 %", "-1e-3", "+1-555-010-0000"])
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert done.path.read_bytes() == (tmp_path / "t.csv").read_bytes()
+    assert done.apostrophes == 0 and "apostrophe" not in done.note
+
+
+def test_apostrophes_are_counted_and_told(tmp_path, capsys):
+    run = a_run(tmp_path, ["=1+1", "-2+3", "-0,151", "fine"], header="=note")
+    told = "7 cells got an apostrophe so that no spreadsheet takes them for formulas; --raw leaves them"
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert done.apostrophes == 7 and told in done.note  # the name of the column is a cell as well
+    command(run.path, to=tmp_path / "d.csv", undecided="keep")
+    assert capsys.readouterr().out.strip().endswith(told)
+    command(run.path, to=tmp_path / "e.csv", undecided="keep", common=Common(json=True))
+    assert json.loads(capsys.readouterr().out)["apostrophes"] == 7
+    raw = export(run, to=tmp_path / "raw.csv", undecided="keep", raw=True)
+    assert raw.apostrophes == 0 and "apostrophe" not in raw.note
+    assert raw.path.read_bytes() == (tmp_path / "t.csv").read_bytes()
+    assert export(run, to=tmp_path / "c.parquet", undecided="keep").apostrophes == 0  # its cells have types
+
+
+def test_one_apostrophe_is_one(tmp_path):
+    run = a_run(tmp_path, ["fine"], header="@note")
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert "1 cell got an apostrophe so that no spreadsheet takes it for a formula; --raw leaves it" in done.note
+
+
+@pytest.mark.parametrize("titles", ["Survey 2024\n\nby us;;\n", "=1+1\n"])
+def test_titles_above_a_table_come_back(tmp_path, titles):
+    source = tmp_path / "t.csv"
+    rows = "".join(f"{i % 3};n{i % 2};{'ab'[i % 2]}\n" for i in range(12))
+    source.write_text(f"{titles}x;note;label\n{rows}")
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert done.path.read_text() == source.read_text().replace("=1+1", "'=1+1")
+    assert done.apostrophes == titles.count("=") and len(load_source(str(done.path))) == 12
+    assert "<html" in write_report(run).read_text()
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_the_reason_stands_beside_what_it_explains(tmp_path, decided):
+    source = tmp_path / "t.csv"
+    rows = [[f"the {'cat' if i % 2 else 'dog'} of house {i} is here", "ab"[i % 2]] for i in range(40)]
+    rows[3][1] = rows[7][1] = ""
+    with source.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([["text", "label"], *rows])
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, 1 - data.y, str(source))
+    summary = run.read_summary()
+    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
+    run.write_summary(summary)
+    unjudged = "; 2 rows that were not judged (skipped.csv) stay as they were"
+    if decided:
+        run.append_decision(str(data.ids[0]), "keep", "a")
+        assert export(run, to=tmp_path / "c.csv").note.endswith("kept their given label" + unjudged)
+        return
+    note = export(run, to=tmp_path / "c.csv").note
+    assert "kept their given label, because the classifier is weak" in note and note.endswith(unjudged)
+    assert export(run, what="selected", to=tmp_path / "s.csv").note == ""
+
+
+def test_rows_whose_picture_could_not_be_seen_stay_as_they_were(tmp_path):
+    names = [f"{i}.png" for i in range(6)]
+    for i, name in enumerate(names):
+        Image.new("RGB", (8, 8), (40 * i, 0, 0)).save(tmp_path / name)
+    (tmp_path / "broken.png").write_bytes(b"")
+    every = [*names[:3], "gone.png", *names[3:], "broken.png"]
+    lines = [f"{name},{'ab'[i % 2]}" for i, name in enumerate(every)]
+    source = tmp_path / "t.csv"
+    source.write_text("\n".join(["path,label", *lines]) + "\n")
+    data = load_source(str(source))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
+    assert (run / "skipped.csv").read_text().splitlines()[1].startswith("gone.png,the file is not there")
+    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    assert "2 rows that were not judged (skipped.csv) stay as they were" in done.note
+    assert (tmp_path / "c.csv").read_text().split() == source.read_text().split()
+    os.utime(source)  # looked at again, as it may be another one
+    assert export(run, to=tmp_path / "d.csv", undecided="keep").rows == 6
+    assert "listed in skipped.csv" in write_report(run).read_text(encoding="utf-8")

@@ -1,0 +1,194 @@
+"""Norm, activation and pooling of one network against torch in float64; in the interpreter where there is no GPU."""
+
+from __future__ import annotations
+
+import itertools
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from labelsieve.models import kernels
+from labelsieve.models.kernels import reference
+from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+ACTIVATIONS = {0: lambda z: z, 1: F.relu, 2: F.gelu}
+
+
+def inputs(channels: int = 12, size: tuple[int, int] = (6, 4), seed: int = 0) -> dict[str, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(5, channels, *size, generator=rng) * 2 + 1
+    x[:, :, :, 1] = x[:, :, :, 0]  # ties, where pooling must choose as torch does
+    made = {"x": x, "gamma": torch.rand(channels, generator=rng) + 0.5, "beta": torch.randn(channels, generator=rng)}
+    made |= {"mean": torch.randn(channels, generator=rng), "var": torch.rand(channels, generator=rng) + 0.5}
+    made["g"] = torch.randn(5, channels, *size, generator=rng)
+    return {name: value.to(DEVICE) for name, value in made.items()}
+
+
+def by_torch(t: dict[str, Tensor], act: int, *, pool: bool, training: bool, valid: Tensor | None) -> dict[str, Tensor]:
+    leaf = {name: t[name].double().requires_grad_() for name in ("x", "gamma", "beta")}
+    mean, var = t["mean"].double(), t["var"].double()
+    x = F.max_pool2d(leaf["x"], 2) if pool else leaf["x"]
+    y = ACTIVATIONS[act](
+        reference.batch_norm_act(
+            x, leaf["gamma"], leaf["beta"], mean, var, 1, relu=False, training=training, valid=valid
+        )
+    )
+    y.backward(t["g"][:, :, : y.shape[2], : y.shape[3]].double())
+    return {"y": y.detach(), "mean": mean, "var": var} | {f"d{name}": value.grad for name, value in leaf.items()}
+
+
+if find_spec("triton") is not None:
+    CASES = list(itertools.product((0, 1, 2), (False, True), (False, True), (None, 3)))
+
+    def by_kernels(t: dict[str, Tensor], act: int, **options: object) -> dict[str, Tensor]:
+        from labelsieve.models.kernels import single_network_norm as one
+
+        leaf = {name: t[name].clone().requires_grad_() for name in ("x", "gamma", "beta")}
+        mean, var = t["mean"].clone(), t["var"].clone()
+        y = one.norm_act(leaf["x"], leaf["gamma"], leaf["beta"], mean, var, act=act, **options)
+        y.backward(t["g"][:, :, : y.shape[2], : y.shape[3]].clone())
+        return {"y": y.detach(), "mean": mean, "var": var} | {f"d{name}": value.grad for name, value in leaf.items()}
+
+    def compare(got: dict[str, Tensor], want: dict[str, Tensor], real: int) -> None:
+        for name, value in want.items():
+            mine = got[name]
+            if name == "y":  # the output of padding is free
+                assert mine.isfinite().all()
+                mine, value = mine[:real], value[:real]
+            error = (mine.double() - value).norm() / value.norm().clamp_min(1e-3)
+            assert error < 1e-5, (name, float(error))
+
+    @pytest.mark.parametrize(("act", "pool", "training", "valid"), CASES)
+    def test_norm_activation_and_pooling(act: int, pool: bool, training: bool, valid: int | None) -> None:
+        t = inputs()
+        real = 5 if valid is None or not training else valid
+        t["g"][real:] = 0
+        limit = torch.tensor([real], dtype=torch.int32, device=DEVICE) if valid is not None and training else None
+        options = {"pool": pool, "training": training, "valid": limit}
+        compare(by_kernels(t, act, **options), by_torch(t, act, **options), real)
+
+    @pytest.mark.parametrize("pool", [False, True])
+    def test_several_tiles_in_both_directions(pool: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        from labelsieve.models.kernels import single_network_norm as one
+
+        monkeypatch.setattr(one, "PROGRAMS", 4)
+        t = inputs(70, (12, 10))
+        options = {"pool": pool, "training": True, "valid": None}
+        compare(by_kernels(t, 2, **options), by_torch(t, 2, **options), 5)
+
+    def test_a_network_without_samples_keeps_its_statistics() -> None:
+        t = inputs()
+        got = by_kernels(t, 1, valid=torch.zeros(1, dtype=torch.int32, device=DEVICE))
+        assert torch.equal(got["mean"], t["mean"]) and torch.equal(got["var"], t["var"])
+        assert not got["dx"].any() and got["y"].isfinite().all()
+
+    def test_what_is_not_wanted_is_not_made() -> None:
+        from labelsieve.models.kernels import single_network_norm as one
+
+        t = inputs()
+        bias = t["beta"].clone().requires_grad_()
+        zeros, ones = torch.zeros_like(t["beta"]), torch.ones_like(t["beta"])
+        y = one.norm_act(t["x"], ones, bias, zeros, ones, act=one.GELU, training=False, eps=0.0)
+        y.backward(t["g"])
+        again = t["beta"].clone().requires_grad_()
+        want = bias_gelu(t["x"], again)
+        want.backward(t["g"])
+        torch.testing.assert_close(y, want, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(bias.grad, again.grad, rtol=1e-4, atol=1e-4)
+
+    def test_gelu_is_torchs_far_out_too() -> None:
+        from labelsieve.models.kernels import single_network_norm as one
+
+        x = torch.linspace(-12, 12, 400, device=DEVICE).view(1, 1, 20, 20)
+        zeros, ones = torch.zeros(1, device=DEVICE), torch.ones(1, device=DEVICE)
+        y = one.norm_act(x, ones, zeros, zeros.clone(), ones.clone(), act=one.GELU, training=False, eps=0.0)
+        torch.testing.assert_close(y, F.gelu(x), rtol=1e-5, atol=2e-6)
+
+    def test_pooling_needs_even_sides() -> None:
+        from labelsieve.models.kernels import single_network_norm as one
+
+        assert one.supported(torch.zeros(1, 1, 3, 4)) and one.supported(torch.zeros(1, 1, 2, 4), pool=True)
+        assert not one.supported(torch.zeros(1, 1, 3, 4), pool=True)
+
+    @pytest.mark.parametrize("size", [(7, 9), (8, 6), (3, 3), (12, 11)], ids=str)
+    def test_pooling_of_three_by_three(size: tuple[int, int]) -> None:
+        from labelsieve.models.kernels import pool
+
+        rng = torch.Generator().manual_seed(0)
+        x = torch.randint(0, 6, (3, 70, *size), generator=rng).float().to(DEVICE)  # many ties: the first one counts
+        mine, torchs = x.clone().requires_grad_(), x.clone().requires_grad_()
+        got, want = pool.max_pool3(mine), F.max_pool2d(torchs, 3, 2)
+        assert torch.equal(got, want)
+        g = torch.randn(want.shape, generator=rng).to(DEVICE)
+        got.backward(g)
+        want.backward(g)
+        torch.testing.assert_close(mine.grad, torchs.grad)
+
+    def test_pooling_hides_nothing_that_is_not_a_number() -> None:
+        from labelsieve.models.kernels import pool
+
+        x = torch.zeros(1, 4, 5, 5, device=DEVICE)
+        x[0, :, 1, 2] = torch.nan
+        assert torch.equal(pool.max_pool3(x).isnan(), F.max_pool2d(x, 3, 2).isnan())
+
+    @pytest.mark.parametrize("nesterov", [False, True])
+    def test_sgd_by_one_kernel(nesterov: bool) -> None:
+        from labelsieve.engine.bundle import Bundle, initial_state
+        from labelsieve.engine.schedule import Schedule
+        from labelsieve.models.kernels.sgd import sgd
+        from labelsieve.models.small import MLP
+
+        def factory(n: int = 1) -> MLP:
+            return MLP(3, inputs=5, n=n)
+
+        schedule = Schedule(1, ((0, 0.1),), optimizer="sgd", weight_decay=0.1, momentum=0.8, nesterov=nesterov)
+        usual = Bundle(factory, [initial_state(factory, seed) for seed in range(2)], schedule, torch.device("cpu"))
+        usual.rate.copy_(torch.tensor([0.1, 0.03]))
+        names = ("flat", "first", "decay", "owner", "rate")
+        mine = {name: getattr(usual, name).clone().to(DEVICE) for name in names}
+        for seed in range(3):
+            rng = torch.Generator().manual_seed(seed)
+            gradients = [torch.randn(p.shape, generator=rng) for p in usual.parameters]
+            usual.update(gradients)
+            flat = torch.cat([g.reshape(-1) for g in gradients]).to(DEVICE)
+            sgd(mine["flat"], flat, *(mine[name] for name in names[1:]), momentum=0.8, nesterov=nesterov)
+        for name in ("flat", "first"):
+            torch.testing.assert_close(mine[name].cpu(), getattr(usual, name), rtol=1e-5, atol=1e-6)
+
+    @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA card: the interpreter takes minutes and has no limit")
+    def test_more_tiles_than_the_second_axis_of_a_grid_holds() -> None:
+        from labelsieve.models.kernels import norm, pool
+        from labelsieve.models.kernels import single_network_norm as one
+
+        x = torch.randn(4100, 8, 32, 64, device=DEVICE, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+        ones, zeros = torch.ones(8, device=DEVICE), torch.zeros(8, device=DEVICE)
+        x.requires_grad_()
+        y = one.norm_act(x, ones, zeros, zeros.clone(), ones.clone(), training=False, eps=0.0)
+        assert torch.equal(y, F.relu(x))
+        assert torch.equal(torch.autograd.grad(y.sum(), x)[0], (x > 0).to(x.dtype))
+        y = norm.batch_norm_act(x, ones, zeros, zeros.clone(), ones.clone(), 1, training=False, eps=0.0)
+        assert torch.equal(y, F.relu(x))
+        assert torch.equal(pool.max_pool3(x), F.max_pool2d(x, 3, 2))
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_on_a_cpu_it_is_the_layers_one_after_the_other(pool: bool) -> None:
+    t = {name: value.cpu() for name, value in inputs(size=(5, 4)).items()}
+    mean, var = t["mean"].clone(), t["var"].clone()
+    got = pool_norm_gelu(t["x"], t["gamma"], t["beta"], mean, var, pool=pool)
+    x = F.max_pool2d(t["x"], 2) if pool else t["x"]
+    torch.testing.assert_close(got, F.gelu(F.batch_norm(x, t["mean"], t["var"], t["gamma"], t["beta"], True)))
+    torch.testing.assert_close(mean, t["mean"])
+
+
+def test_channels_added_to_inputs_and_weights_change_no_convolution() -> None:
+    x, weight = torch.randn(2, 3, 7, 7).to(memory_format=torch.channels_last), torch.randn(5, 3, 3, 3)
+    wide, more = kernels.aligned(x), kernels.aligned(weight)
+    assert wide.shape[1] == more.shape[1] == 8 and wide.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(F.conv2d(wide, more, stride=2), F.conv2d(x, weight, stride=2), rtol=1e-4, atol=1e-5)
+    assert kernels.aligned(wide) is wide
