@@ -18,8 +18,8 @@ import pytest
 from PIL import Image
 
 from labelsieve import stopping
+from labelsieve.cli import app as cli
 from labelsieve.cli.app import COMMANDS, make_app, run
-from labelsieve.cli.app import app as cli
 from labelsieve.progress import Progress
 
 
