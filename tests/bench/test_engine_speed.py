@@ -13,7 +13,7 @@ import torch
 from labelsieve.bench import engine_speed as bench_engine
 from labelsieve.bench.engine_speed import in_turns
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "engine_agreement.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "engine_agreement.py"
 
 
 def accuracies(tmp_path: Path, *options: str) -> dict:

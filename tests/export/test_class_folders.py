@@ -21,7 +21,7 @@ from labelsieve.export.class_folders import Names, safe_name, write_folder
 from labelsieve.report.columns import read_columns
 from labelsieve.report.samples import Samples
 
-_spec = importlib.util.spec_from_file_location("folder_runs", Path(__file__).parent / "report" / "runs.py")
+_spec = importlib.util.spec_from_file_location("folder_runs", Path(__file__).parents[1] / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
 runs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runs)

@@ -17,7 +17,7 @@ from labelsieve.data.source import load_source
 from labelsieve.export import export
 from labelsieve.report import write_report
 
-_spec = importlib.util.spec_from_file_location("export_notes_runs", Path(__file__).parent / "report" / "runs.py")
+_spec = importlib.util.spec_from_file_location("export_notes_runs", Path(__file__).parents[1] / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
 runs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runs)

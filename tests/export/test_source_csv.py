@@ -19,7 +19,7 @@ from labelsieve.export.source_csv import Dialect, write_csv
 from labelsieve.report.columns import read_columns
 from labelsieve.report.unchanged import trouble
 
-_spec = importlib.util.spec_from_file_location("export_csv_runs", Path(__file__).parent / "report" / "runs.py")
+_spec = importlib.util.spec_from_file_location("export_csv_runs", Path(__file__).parents[1] / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
 runs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runs)

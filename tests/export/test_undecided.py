@@ -11,7 +11,9 @@ import pytest
 from labelsieve.export import export
 from labelsieve.selection.estimate import OVERLAP
 
-_spec = importlib.util.spec_from_file_location("export_undecided_runs", Path(__file__).parent / "report" / "runs.py")
+_spec = importlib.util.spec_from_file_location(
+    "export_undecided_runs", Path(__file__).parents[1] / "report" / "runs.py"
+)
 assert _spec is not None and _spec.loader is not None
 runs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(runs)
