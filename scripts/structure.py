@@ -154,17 +154,10 @@ def attribute_probes() -> list[str]:
     """Return the uses of `hasattr` and `getattr` with a literal name."""
     found = []
     for name, tree in modules().items():
-        for node in ast.walk(tree):
-            if (
-                (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Name)
-                    and node.func.id in ("hasattr", "getattr")
-                )
-                and len(node.args) > 1
-                and isinstance(node.args[1], ast.Constant)
-            ):
-                found.append(f"{name}:{node.lineno} {ast.unparse(node)}")
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) > 1]
+        probes = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr")]
+        literal = [node for node in probes if isinstance(node.args[1], ast.Constant)]
+        found += [f"{name}:{node.lineno} {ast.unparse(node)}" for node in literal]
     return found
 
 
@@ -186,7 +179,20 @@ def calls_to_the_loss() -> list[str]:
     Standard.loss = loss  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            run(["select", "digits", "--out", f"{folder}/run", "--model", "cnn", "--epochs", "1", "--iterations", "1"])
+            run(
+                [
+                    "select",
+                    "digits",
+                    "--out",
+                    f"{folder}/run",
+                    "--model",
+                    "small-cnn",
+                    "--epochs",
+                    "1",
+                    "--iterations",
+                    "1",
+                ]
+            )
     finally:
         Standard.loss = original  # type: ignore[method-assign]
     calls = seen[0]
