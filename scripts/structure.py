@@ -186,7 +186,7 @@ def calls_to_the_loss() -> list[str]:
                     "--out",
                     f"{folder}/run",
                     "--model",
-                    "small-cnn",
+                    "mlp",
                     "--epochs",
                     "1",
                     "--iterations",
