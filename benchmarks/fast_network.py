@@ -11,7 +11,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.store import PictureStore
 from labelsieve.execute.fast import LABEL_SMOOTHING
 from labelsieve.execute.losses import method_of
-from labelsieve.models.fast_cnn import WIDTHS, Samples, fast_cnn_factory, multiply_adds
+from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory, multiply_adds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from step_profile import profile, rate
@@ -38,7 +37,7 @@ def lockstep(store: PictureStore, networks: int, batch: int, widths: Sequence[in
     """Networks whose first epoch is laid out."""
     method, labels = method_of("ce", label_smoothing=LABEL_SMOOTHING), np.arange(len(store)) % 10
     work = [(method, Plan(f"network {i}", labels, np.arange(len(store)), seed=i)) for i in range(networks)]
-    factory = fast_cnn_factory(cast("Samples", store), 10, widths=tuple(widths))
+    factory = fast_cnn_factory(store, 10, widths=tuple(widths))
     made = Lockstep(store, factory, work, fast_schedule(16, batch), Options(batch_size=batch))
     for row in range(networks):
         made._begin_epoch(row)

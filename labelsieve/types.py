@@ -8,12 +8,17 @@ True labels are in none of them (CONTRIBUTING.md says where those are).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.floating[Any]]
@@ -107,13 +112,70 @@ class Scores:
         return Scores(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
-class Trainer(Protocol):
-    """Answers trainings: a scikit-learn classifier, a torch network, many GPUs, a cluster.
+class Trainer(ABC):
+    """Runs the trainings that a selection asks for: scikit-learn classifiers, networks, or tasks of a cluster.
 
-    It is handed every job that may run at the same time, so that it can run them in lockstep.
+    `train_and_score` receives all jobs that may run at the same time, so that a trainer can run them together. The
+    other methods do nothing unless a trainer has a use for them.
     """
 
-    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]: ...
+    on_history: Callable[[list[dict[str, Any]]], None] | None = None  # receives the history lines of finished trainings
+
+    @abstractmethod
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        """Train one model per job and return its scores, in the order of the jobs."""
+
+    def describe_selection(self, settings: Any) -> None:  # noqa: B027
+        """Receive the settings (`INCVSettings`) of the selection that is about to start."""
+
+    def disable_harmful_mirroring(self, pictures: Any, labels: IntArray) -> bool:
+        """Stop mirroring pictures if that changes their labels. Return True if mirroring was stopped."""
+        return False
+
+    def checkpoint_every_epoch(self) -> None:  # noqa: B027
+        """Write a checkpoint after every epoch, so that a lost process repeats at most one."""
+
+
+class Store(ABC):
+    """The samples of a data set, from which training and scoring read batches.
+
+    A code says how a sample is augmented. A store has `codes` of them, numbered from 0; the upper half are the mirrored
+    ones if `mirrors` is true. The code `plain` changes nothing.
+    """
+
+    device: torch.device
+    shape: tuple[int, ...]  # of one sample as a network sees it, channels first
+    codes: int = 1
+    plain: int = 0
+    mirrors: bool = False
+    streams: bool = False  # batches come from the host, so that a CUDA graph cannot capture a step
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of samples."""
+
+    @abstractmethod
+    def batch(self, index: Tensor, code: Tensor) -> Tensor:
+        """Return the samples index [n, B], augmented by code [n, B], as [B, n * channels, ...]."""
+
+    @property
+    def views(self) -> tuple[int, ...]:
+        """The codes that scoring averages over."""
+        return (self.plain,)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples that are held in memory; 0 if they stay on disk."""
+        return 0
+
+    def expect(self, index_batches: Iterable[Any], code_batches: Iterable[Any]) -> None:  # noqa: B027
+        """Receive the batches that training will ask for next, so that a streaming store can read ahead."""
+
+    def disable_mirroring(self) -> None:
+        """Stop mirroring samples."""
+        if self.mirrors:
+            self.codes //= 2
+            self.mirrors = False
 
 
 @dataclass(frozen=True)

@@ -290,6 +290,7 @@ def trainer_of(
     run: RunFolder, data: LabelledData, model: str, options: SelectOptions, settings: INCVSettings, progress: Progress
 ) -> Trainer:
     """Who answers the trainings, here or on a cluster."""
+    from labelsieve.execute.lockstep import EngineTrainer
     from labelsieve.workflow.build_trainer import cluster_selector, epochs_of, make_selector
     from labelsieve.workflow.train import check_disk
 
@@ -300,7 +301,7 @@ def trainer_of(
     if options.executor != "local":
         return cluster_selector(data, model, options.executor, **asked)
     trainer = make_selector(data, model, workers=options.workers if options.workers > 1 else None, **asked)
-    if hasattr(trainer, "factory"):  # networks: both halves of every split at once
+    if isinstance(trainer, EngineTrainer):  # networks: both halves of every split at once
         check_disk(run.path, trainer.factory, networks=2 * settings.repeats)
     return trainer
 

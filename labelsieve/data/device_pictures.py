@@ -22,6 +22,7 @@ from labelsieve.data.stream import MEAN, STD, PictureStream, check_crop, finish,
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
+from labelsieve.types import Store
 
 SHARE = 0.3  # of the device's free memory that pictures may take: the networks come afterwards
 ASPECT = 1.4  # pixels of a photograph over those of its square, on average
@@ -61,10 +62,8 @@ def decoded(pictures: Pictures, workers: int) -> Iterator[Pixels]:
             pool.shutdown(wait=True)
 
 
-class DevicePictures:
+class DevicePictures(Store):
     """The store: uint8 pixels one picture after the other, cut and mirrored by index arithmetic on the device."""
-
-    streams = False
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class DevicePictures:
         self.pictures, self.crop, self.augment = pictures, crop, augment
         self.device = torch.device(device)
         self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
-        self.codes, self.plain = (CODES, CENTRE) if augment else (1, 0)
+        self.codes, self.plain, self.mirrors = (CODES, CENTRE, True) if augment else (1, 0, False)
         self.shape: tuple[int, ...] = (3, crop, crop)
         self.mean, self.std = mean, std
         self.scale = torch.as_tensor(1 / (255 * std), dtype=torch.float32, device=self.device)
@@ -113,6 +112,10 @@ class DevicePictures:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def nbytes(self) -> int:
+        return self.pixels.nbytes
 
     @property
     def unreadable(self) -> dict[int, str]:

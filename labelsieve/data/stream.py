@@ -33,7 +33,7 @@ from labelsieve.data.slots import Slot, Task, fill, roomy
 from labelsieve.data.stage import Staged
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
-from labelsieve.types import IntArray
+from labelsieve.types import IntArray, Store
 
 # ImageNet's channels: no pass over the data is needed before the first epoch, and validation sets agree with it
 MEAN = np.array([0.485, 0.456, 0.406])
@@ -84,7 +84,7 @@ class _Ahead:
     work: list[Future[dict[int, str]]]
 
 
-class PictureStream:
+class PictureStream(Store):
     """`workers` processes decode `Pictures`; out of `Staged` shards the same number of threads copies. 0: no help."""
 
     streams = True  # asks the host for every batch: a step that uses it cannot be captured
@@ -105,7 +105,7 @@ class PictureStream:
         self.pictures, self.crop, self.augment = pictures, crop, augment
         self.device = torch.device(device)
         self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
-        self.codes, self.plain = (CODES, CENTRE) if augment else (1, 0)
+        self.codes, self.plain, self.mirrors = (CODES, CENTRE, True) if augment else (1, 0, False)
         self.shape: tuple[int, ...] = (3, crop, crop)
         self.mean, self.std = mean, std
         self.scale = torch.as_tensor(1 / (255 * std), dtype=torch.float32, device=self.device)

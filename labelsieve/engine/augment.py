@@ -8,7 +8,7 @@ may be copies: photographs taken in a row have each other, and their mirror imag
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,6 @@ MOST = 1_000  # pictures that are compared with each other
 SIDE = 16  # pixels a side that are compared
 CERTAIN = 4.0  # standard deviations: photographs and noise stay below 3, digits have 18 (tests/engine/test_augment.py)
 AT_ONCE = 64  # pictures decoded at a time
-
-AnyStore = TypeVar("AnyStore")
 
 
 class Mirrored(NamedTuple):
@@ -73,12 +71,3 @@ def directions(small: FloatArray) -> NDArray[np.float32]:
     rows = small.reshape(len(small), -1).astype(np.float32)
     rows -= rows.mean(axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6))
-
-
-def unmirrored(store: AnyStore) -> AnyStore:
-    """The same store of pictures, which mirrors none: the codes of mirrored ones are the upper half of all."""
-    if getattr(store, "flip", True) and getattr(store, "codes", 1) > 1:
-        store.codes //= 2  # type: ignore[attr-defined]
-        if hasattr(store, "flip"):
-            store.flip = False
-    return store

@@ -43,7 +43,6 @@ def _chunk(bundle: Networks, store: Store) -> int:
 
 def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Logits [n, b, c] for index [n, M], a chunk at a time; of several views the mean of the log-probabilities."""
-    views: Sequence[int] = getattr(store, "views", (store.plain,))
     size = _chunk(bundle, store) * bundle.world.size
     with inference(bundle):
         for start in range(0, index.shape[1], size):
@@ -52,7 +51,7 @@ def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[sli
             if store.device.type == "cuda":  # few widths: a new one costs the choice of its fastest kernels
                 piece = torch.nn.functional.pad(piece, (0, (1 << (real - 1).bit_length()) - real))
             own = bundle.world.mine(piece)
-            seen = [bundle.forward(store.batch(own, torch.full_like(own, view))).float() for view in views]
+            seen = [bundle.forward(store.batch(own, torch.full_like(own, view))).float() for view in store.views]
             mean = seen[0] if len(seen) == 1 else torch.stack([logits.log_softmax(2) for logits in seen]).mean(0)
             logits = bundle.world.whole(mean, piece.shape[1])
             yield slice(start, start + real), logits[:, :real]

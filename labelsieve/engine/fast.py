@@ -50,5 +50,5 @@ def fast_store(x: NDArray[np.uint8], device: torch.device | str = "cpu", *, augm
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     store = PictureStore(x, device, shift=min(SHIFT, x.shape[1] // 8) if augment else 0, flip=augment, dtype=dtype)
     if store.shift:
-        store.views = tuple(store.shifted(by, by) for by in (0, 1, -1))
+        store.score_shifts = (0, 1, -1)
     return store

@@ -150,7 +150,7 @@ class Lockstep:
 
     def _can_capture(self) -> bool:
         """A captured step cannot ask the host for pictures, nor other processes for their share."""
-        alone = self.world.size == 1 and not getattr(self.store, "streams", False)
+        alone = self.world.size == 1 and not self.store.streams
         return self.options.capture and self.together and alone and self.store.device.type == "cuda"
 
     def _locate(self, network: int) -> tuple[Bundle, int]:
@@ -411,8 +411,7 @@ class Lockstep:
 
     def _announce(self, steps: int, width: int) -> None:
         """A store that streams is told the batches to come, so that they are read ahead."""
-        expect = getattr(self.store, "expect", None)
-        if expect is None:
+        if not self.store.streams:
             return
         clock, rows = self.stepper.clock, self.stepper.training_of.cpu()
         position = clock.position.cpu()[rows]
@@ -423,7 +422,7 @@ class Lockstep:
                 place = (position + step).clamp_max(batches.shape[1] - 1)
                 yield self.world.mine(batches[rows, place]).numpy().astype(np.int64)
 
-        expect(coming(order), coming(code))
+        self.store.expect(coming(order), coming(code))
 
     # -- checkpoints
 

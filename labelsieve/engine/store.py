@@ -1,13 +1,8 @@
-"""The whole data set on the device, and batches of it for n networks, augmented there.
-
-A store answers `batch(index [n,B], code [n,B])` with [B, n*channels, ...], the layout the stacked networks read.
-A code says how a sample is augmented; `codes` is how many there are (1: not at all), `plain` the one that changes
-nothing. Scoring sees a sample as the store's `views`, codes too, say: where it names none, plain.
-"""
+"""Stores that hold a whole data set on the device and augment its batches there."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,27 +11,11 @@ from torch import Tensor
 
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
+from labelsieve.types import Store
 
 
-class Store(Protocol):
-    device: torch.device
-    codes: int
-    plain: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one sample as a network sees it, channels first."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def batch(self, index: Tensor, code: Tensor) -> Tensor: ...
-
-
-class VectorStore:
+class VectorStore(Store):
     """Rows of numbers, [N, d], or arrays of more axes, [N, d, ...]; standardised by the caller."""
-
-    codes, plain = 1, 0
 
     def __init__(self, x: NDArray[np.floating] | NDArray[np.integer], device: torch.device) -> None:
         self.device = device
@@ -46,16 +25,22 @@ class VectorStore:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def nbytes(self) -> int:
+        return self.x.nbytes
+
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
         n, b = index.shape
         return self.x[index.T].reshape(b, n * self.shape[0], *self.shape[1:])
 
 
-class PictureStore:
+class PictureStore(Store):
     """Pictures [N, H, W, C] of 8 bits, shifted by up to `shift` pixels (the edge repeats) and flipped, on the device.
 
     They stay uint8, padded once; a step reads each pixel of its batch once and normalises it on the way.
     """
+
+    score_shifts: tuple[int, ...] = (0,)  # scoring averages over pictures shifted along the diagonal by these
 
     def __init__(
         self,
@@ -70,7 +55,7 @@ class PictureStore:
     ) -> None:
         if x.ndim != 4 or x.dtype != np.uint8:
             raise InputError(f"pictures must be uint8 [n, height, width, channels], not {x.dtype} {list(x.shape)}")
-        self.device, self.dtype, self.shift, self.flip = device, dtype, shift, flip
+        self.device, self.dtype, self.shift, self.mirrors = device, dtype, shift, flip
         self.height, self.width, channels = x.shape[1:]
         self.shape = (channels, self.height, self.width)
         self.mean: NDArray[np.floating[Any]]
@@ -81,7 +66,6 @@ class PictureStore:
         self.span = 2 * shift + 1
         self.codes = self.span * self.span * (2 if flip else 1)
         self.plain = self.shifted(0, 0)
-        self.views: tuple[int, ...] = (self.plain,)
         self.padded_width = self.width + 2 * shift
         padded = np.empty((len(x), self.height + 2 * shift, self.padded_width, channels), dtype=np.uint8)
         for start in range(0, len(x), 8192):
@@ -94,6 +78,14 @@ class PictureStore:
 
     def __len__(self) -> int:
         return self._length
+
+    @property
+    def nbytes(self) -> int:
+        return self.pixels.nbytes
+
+    @property
+    def views(self) -> tuple[int, ...]:
+        return tuple(self.shifted(by, by) for by in self.score_shifts)
 
     def shifted(self, down: int, right: int) -> int:
         """The code of pictures looked at so many pixels further down and right."""
@@ -133,3 +125,6 @@ def stage_pictures(
     shift = min(4, x.shape[1] // 8) if augment else 0
     mean, std = (like.mean, like.std) if like is not None else (None, None)
     return PictureStore(x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=dtype)
+
+
+__all__ = ["PictureStore", "Store", "VectorStore", "channel_statistics", "stage_pictures"]

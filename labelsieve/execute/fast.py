@@ -16,6 +16,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.lockstep import EngineTrainer
 from labelsieve.execute.losses import method_of
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
+from labelsieve.types import Store
 
 LABEL_SMOOTHING = 0.2
 
@@ -56,7 +57,7 @@ class FastTrainer(EngineTrainer):
         device: str | torch.device = "auto",
         **options: Any,
     ) -> None:
-        store: Any = x if hasattr(x, "batch") else fast_store(np.asarray(x), choose_device(str(device)))
+        store = x if isinstance(x, Store) else fast_store(np.asarray(x), choose_device(str(device)))
         check_pictures(store.shape, widths=widths)
         batch_size = batch_size or batch_size_for(len(store))
         super().__init__(
@@ -69,7 +70,7 @@ class FastTrainer(EngineTrainer):
             **options,
         )
 
-    def unmirror(self) -> None:
-        """Neither in training nor where a network looks at a picture and its mirror image."""
-        super().unmirror()
+    def disable_mirroring(self) -> None:
+        """Stop mirroring in training and in scoring."""
+        super().disable_mirroring()
         self.factory = partial(self.factory, mirror=False)

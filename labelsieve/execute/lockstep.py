@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from labelsieve.engine import Method, Plan, Schedule, Store, VectorStore, stage_pictures, train
-from labelsieve.engine.augment import mirror_test, unmirrored
+from labelsieve.engine.augment import mirror_test
 from labelsieve.engine.bundle import Factory
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.factory import check_factory
-from labelsieve.types import FloatArray, IntArray, Job, Scores
+from labelsieve.types import FloatArray, IntArray, Job, Scores, Trainer
 
 
 def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
@@ -42,7 +42,7 @@ def row_statistics(rows: FloatArray, *, texts: bool = False) -> tuple[FloatArray
     return rows.mean(axis=0), np.where(spread > 0, spread, 1).astype(rows.dtype)
 
 
-class EngineTrainer:
+class EngineTrainer(Trainer):
     """Answers jobs with networks from `factory` (called without arguments; with n=... where it can stack).
 
     The factory is tried once, so that what it cannot do is said before a training, of the network's `name`."""
@@ -64,23 +64,24 @@ class EngineTrainer:
     ) -> None:
         from labelsieve.methods.standard import Standard
 
-        self.store: Store = x if hasattr(x, "batch") else stage(x, choose_device(str(device)))
+        self.store: Store = x if isinstance(x, Store) else stage(x, choose_device(str(device)))
         check_factory(factory, self.store.shape, classes, name=name)
         self.factory, self.classes = factory, classes
         self.schedule = schedule or Schedule.incv_50(epochs)
         self.method = method or Standard()
         self.batch_size, self.checkpoint, self.options = batch_size, checkpoint, options
-        self.on_history: Callable[[list[dict[str, Any]]], None] | None = None
 
-    def spare_mirrors(self, pictures: Any, labels: IntArray) -> bool:
-        """Mirror nothing from now on if mirrored pictures are not what their labels say; whether that is so."""
+    def disable_harmful_mirroring(self, pictures: Any, labels: IntArray) -> bool:
         harms = mirror_test(pictures, labels, np.arange(len(labels))).harms
         if harms:
-            self.unmirror()
+            self.disable_mirroring()
         return harms
 
-    def unmirror(self) -> None:
-        unmirrored(self.store)
+    def disable_mirroring(self) -> None:
+        self.store.disable_mirroring()
+
+    def checkpoint_every_epoch(self) -> None:
+        self.options["checkpoint_seconds"] = 0.0
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         plans = [

@@ -124,7 +124,7 @@ class RayPool:
         self.ray.shutdown()
 
 
-class RayTrainer:
+class RayTrainer(Trainer):
     """Answers selection's jobs with tasks: one a job, or as many lockstep groups as the cluster has GPUs.
 
     `build(data, checkpoint=folder)` makes the trainer inside the task: it must be a module's function, or a partial of
@@ -135,7 +135,6 @@ class RayTrainer:
         self.pool, self.checkpoint = pool, Path(checkpoint).absolute()
         pool.check_shared(self.checkpoint)
         self.task = pool.share(partial(_train_and_score, data, build))
-        self.on_history: Callable[[list[dict[str, Any]]], None] | None = None  # as an engine's trainer has it
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         count = min(len(jobs), self.pool.gpus or len(jobs))
@@ -172,11 +171,9 @@ def _train_and_score(
     # Arrays out of the object store are read-only; torch wants to be allowed to write into what it wraps.
     own = [replace(job, labels=job.labels.copy(), train=job.train.copy(), score=job.score.copy()) for job in jobs]
     trainer = build(data, checkpoint=folder)
-    if isinstance(getattr(trainer, "options", None), dict):  # an engine's: with every epoch stored, no more can be lost
-        trainer.options["checkpoint_seconds"] = 0.0  # type: ignore[attr-defined]
+    trainer.checkpoint_every_epoch()
     lines: list[dict[str, Any]] = []
-    if hasattr(trainer, "on_history"):
-        trainer.on_history = lines.extend
+    trainer.on_history = lines.extend
     return trainer.train_and_score(own), lines
 
 

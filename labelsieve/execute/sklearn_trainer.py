@@ -17,7 +17,7 @@ import numpy as np
 from labelsieve.errors import InputError
 from labelsieve.execute.local import run_all
 from labelsieve.scoring import likeliest
-from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores
+from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores, Trainer
 
 CHUNK_CELLS = 2_000_000  # probabilities held at once: 16 MB
 SCALED_BY = 1000  # samples whose margins tell the scale of a decision function
@@ -157,9 +157,9 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     return Scores.joined(parts)
 
 
-@dataclass(frozen=True)
-class SklearnTrainer:
-    """A `Trainer` over samples `x` (anything the estimator takes and that can be indexed)."""
+@dataclass
+class SklearnTrainer(Trainer):
+    """Trains scikit-learn classifiers on samples `x` (anything the estimator takes and that can be indexed)."""
 
     x: Any
     estimator: Any

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,14 +36,14 @@ from labelsieve.experiments.training import factory_of
 from labelsieve.files import atomic_path
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
-from labelsieve.models.fast_cnn import WIDTHS, Samples, fast_cnn_factory
+from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.models.layers import Stackable
 from labelsieve.selection.estimate import eq4_ratio, estimate_from_scores
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive_together
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
-from labelsieve.types import FloatArray, IntArray, Job, Scores, Selection
+from labelsieve.types import FloatArray, IntArray, Job, Scores, Selection, Trainer
 
 Say = Callable[[str], None]
 SETTINGS = (
@@ -96,7 +96,7 @@ class KeepsTheScorer(Lockstep):
 
 
 @dataclass
-class WholeAnswers:
+class WholeAnswers(Trainer):
     """A Trainer that keeps probabilities and features of all its answers, in memory and in `folder`."""
 
     model: str
@@ -205,7 +205,7 @@ def trainer_for(
     if model == "fast":
         store = fast_store(bench.pictures, where)
         size = batch_size or BATCH_SIZE
-        factory: Factory = fast_cnn_factory(cast("Samples", store), bench.classes, widths=tuple(widths or WIDTHS))
+        factory: Factory = fast_cnn_factory(store, bench.classes, widths=tuple(widths or WIDTHS))
         method: Method = GeneralisedCE(q=0.0, label_smoothing=0.2)
         schedule = fast_schedule(epochs or EPOCHS, size)
         return WholeAnswers(model, store, factory, schedule, size, method, folder, say, widths=widths or ())

@@ -73,7 +73,7 @@ class Room:
     @property
     def capture(self) -> bool:
         """Pictures that come from the host batch by batch cannot be part of a captured step."""
-        return not getattr(self.store, "streams", False)
+        return not self.store.streams
 
     @functools.cached_property
     def test_store(self) -> Store | None:

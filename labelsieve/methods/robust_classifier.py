@@ -24,7 +24,7 @@ from torch import nn
 from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, VectorStore, stage_pictures, train
 from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
-from labelsieve.engine.augment import check_augment, mirror_test, unmirrored
+from labelsieve.engine.augment import check_augment, mirror_test
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.factory import check_factory
 from labelsieve.engine.rng import borrowed
@@ -242,7 +242,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._picture_shape:
             if not fitted:
                 store = stage_pictures(X, device, augment=self.augment_ != "none")
-                store = unmirrored(store) if self.augment_ == "shift" else store
+                if self.augment_ == "shift":
+                    store.disable_mirroring()
                 self._picture_statistics = (store.mean, store.std)
                 return store
             from labelsieve.engine import PictureStore

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from labelsieve.models import kernels
 from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
 from labelsieve.models.layers import BatchNorm, Linear
 from labelsieve.models.sequential import InTurn
+from labelsieve.types import Store
 
 WIDTHS = (64, 256, 256)
 PATCH = 2
@@ -35,18 +36,6 @@ WHITENING_PIXELS = 5_000 * 32 * 32  # enough for a covariance of twelve numbers,
 # A parameter that is multiplied by s learns s * s times as fast under SGD: no optimizer needs to know.
 BIAS_GAIN = 8.0
 LOGIT_SCALE = 1 / 9
-
-
-class Samples(Protocol):
-    """What whitening asks of a store (engine.store.Store is one)."""
-
-    device: torch.device
-    plain: int
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int: ...
-
-    def batch(self, index: Tensor, code: Tensor) -> Tensor: ...
 
 
 def whitening_filters(pictures: Tensor, *, floor: float = WHITENING_FLOOR) -> Tensor:
@@ -60,7 +49,7 @@ def whitening_filters(pictures: Tensor, *, floor: float = WHITENING_FLOOR) -> Te
     return torch.cat([filters, -filters]).reshape(-1, channels, PATCH, PATCH).float()
 
 
-def sampled_pictures(store: Samples, count: int | None = None) -> Tensor:
+def sampled_pictures(store: Store, count: int | None = None) -> Tensor:
     """Some of a store's pictures, evenly spread, as a network sees them, without augmentation: [M, C, H, W]."""
     if len(store.shape) != 3:
         raise InputError(f"the fast network takes pictures, not samples of shape {list(store.shape)}: choose mlp")
@@ -153,10 +142,10 @@ class FastCNN(InTurn):
         return y.amax((2, 3)).float() * LOGIT_SCALE
 
 
-def fast_cnn_factory(store: Samples, classes: int, **settings: Any) -> Callable[..., FastCNN]:
+def fast_cnn_factory(store: Store, classes: int, **settings: Any) -> Callable[..., FastCNN]:
     """A factory whose first layer whitens this store's pictures; its networks mirror where the store does."""
     filters = whitening_filters(sampled_pictures(store))
-    settings = {"mirror": bool(getattr(store, "flip", False)), **settings}
+    settings = {"mirror": store.mirrors, **settings}
     return partial(FastCNN, classes, filters=filters, **settings)
 
 

@@ -144,8 +144,8 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         seed = draw_seed(self.random_state)
         kept_together = copies_among(X, codes, text=is_text(X)) if groups is None else group_codes(groups, len(codes))
         trainer = self._trainer(X, len(classes))
-        if self.protocol == "auto" and is_pictures(X) and hasattr(trainer, "spare_mirrors"):
-            trainer.spare_mirrors(X, codes)
+        if self.protocol == "auto" and is_pictures(X):
+            trainer.disable_harmful_mirroring(X, codes)
         if isinstance(self.estimator, str) and self.estimator == FAST:
             settings = settings.for_fast_network()
         classifiers = isinstance(trainer, SklearnTrainer)

@@ -22,7 +22,7 @@ from labelsieve.selection.estimate import says_something
 from labelsieve.selection.ncv import ncv_settings, ncv_steps
 from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import BoolArray, FloatArray, Job, Scores
+from labelsieve.types import BoolArray, FloatArray, Job, Scores, Trainer
 
 ALL_PREDICTED = "every label was predicted: had the model been trained on these samples, that would say nothing"
 
@@ -75,8 +75,8 @@ class WrongLabels:
         return f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {noise}, {self.trust}"
 
 
-@dataclass(frozen=True)
-class StoredPredictions:
+@dataclass
+class StoredPredictions(Trainer):
     """A `Trainer` that trains nothing: `scores` are of all samples."""
 
     scores: Scores

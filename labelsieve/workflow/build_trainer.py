@@ -141,9 +141,8 @@ def make_selector(
             check_loss(loss, network=isinstance(trainer, EngineTrainer))
             assert isinstance(trainer, EngineTrainer)
             trainer.method = method_of(loss)
-    spare = getattr(trainer, "spare_mirrors", None)  # networks have it
-    if spare is not None and data.kind == "pictures" and protocol == "auto":
-        harmful = spare(data.x, data.y)
+    if data.kind == "pictures" and protocol == "auto":
+        harmful = trainer.disable_harmful_mirroring(data.x, data.y)
         if harmful and progress is not None:
             progress.note("classes differ by left and right: networks that select see no mirrored pictures")
     return trainer

@@ -144,7 +144,7 @@ def measure(
 
     schedule = Schedule(100_000, ((0, 1e-4),))
     batch = max(1, min(batch_size, count // 2))
-    capture = not getattr(store, "streams", False)
+    capture = not store.streams
     with suppress(OutOfTime):
         train(
             store, factory, Standard(), plans, schedule=schedule, batch_size=batch, progress=mark, stop=enough,
@@ -180,11 +180,7 @@ def _seconds_a_sample(factory: Factory, store: Store) -> float:
 
 
 def _sample_bytes(store: Store) -> float:
-    held = getattr(store, "pixels", None)
-    held = getattr(store, "x", None) if held is None else held
-    if held is None:
-        return float(np.prod(store.shape))
-    return float(held.numel() * held.element_size() / max(1, len(store)))
+    return store.nbytes / max(1, len(store)) if store.nbytes else float(np.prod(store.shape))
 
 
 def _name_bytes(data: LabelledData) -> float:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Remembering:
+class Remembering(Trainer):
     """A trainer whose answers are kept: a selection taken up again trains only what it has not yet been answered.
 
     An answer is known by everything it depends on, so that a file of another question is never taken for it. Once it
@@ -137,10 +137,8 @@ def run_selection(
 
     began = time.monotonic()
     steps: Any = incv_steps if method == "incv" else ncv_steps
-    if hasattr(trainer, "expect"):  # networks say how long it takes
-        trainer.expect(settings if method == "incv" else ncv_settings(settings))
-    if hasattr(trainer, "on_history"):
-        trainer.on_history = partial(tell_epochs, run)
+    trainer.describe_selection(settings if method == "incv" else ncv_settings(settings))
+    trainer.on_history = partial(tell_epochs, run)
     remembering = Remembering(trainer, run.checkpoints / "select", progress, run.checkpoints / "networks")
     with stopping.safe_points():
         try:
@@ -178,7 +176,7 @@ def tell_epochs(run: RunFolder, lines: Sequence[dict[str, Any]]) -> None:
 
 
 @dataclass(frozen=True)
-class _Stoppable:
+class _Stoppable(Trainer):
     """Between two requests is a safe point."""
 
     trainer: Trainer

@@ -58,8 +58,7 @@ class ToldTrainer(EngineTrainer):
         # On a GPU the first epoch compiles, and who has one knows what a training takes.
         self.hinted = self.store.device.type != "cpu"
 
-    def expect(self, settings: INCVSettings) -> None:
-        """What the selection that is going to ask was told."""
+    def describe_selection(self, settings: INCVSettings) -> None:
         self.settings = settings
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:

@@ -220,7 +220,6 @@ def run_training(
 ) -> str:
     """Train, from where it was stopped, and write model.safetensors; "new", "resumed" or "done"."""
     from labelsieve.engine import train
-    from labelsieve.engine.augment import unmirrored
     from labelsieve.engine.device import choose_device
     from labelsieve.methods.settings_text import written
     from labelsieve.workflow.choose_model import factory_of, resolve_network
@@ -258,7 +257,8 @@ def run_training(
     )
     began = time.monotonic()
     store = reading.store(data, chosen, augment=augment != "none")
-    store = unmirrored(store) if augment == "shift" else store
+    if augment == "shift":
+        store.disable_mirroring()
     run.rewind_history(lambda entry: entry.get("stage") != "train")
     total = method.epochs(schedule.epochs)
 

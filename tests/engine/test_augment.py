@@ -10,7 +10,7 @@ from labelsieve.data.decode import Pictures
 from labelsieve.data.device_pictures import DevicePictures
 from labelsieve.data.stream import PictureStream
 from labelsieve.engine import stage_pictures
-from labelsieve.engine.augment import MODES, check_augment, mirror_test, shrunk, unmirrored
+from labelsieve.engine.augment import MODES, check_augment, mirror_test, shrunk
 from labelsieve.errors import InputError
 
 
@@ -89,10 +89,11 @@ def test_large_pictures_are_averaged() -> None:
 
 def test_a_store_that_does_not_mirror_shifts() -> None:
     pictures = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
-    whole, half = stage_pictures(pictures), unmirrored(stage_pictures(pictures))
-    assert half.codes == 25 and whole.codes == 50 and not half.flip and half.plain == whole.plain
-    assert unmirrored(half).codes == 25  # not twice
-    assert unmirrored(stage_pictures(pictures, augment=False)).codes == 1
+    whole, half, plain = stage_pictures(pictures), stage_pictures(pictures), stage_pictures(pictures, augment=False)
+    for store in (half, half, plain):  # a second call changes nothing
+        store.disable_mirroring()
+    assert half.codes == 25 and whole.codes == 50 and not half.mirrors and half.plain == whole.plain
+    assert plain.codes == 1
     index = torch.zeros((1, half.codes), dtype=torch.int64)
     seen = half.batch(index, torch.arange(half.codes)[None])
     assert len(torch.unique(seen, dim=0)) == 25
@@ -107,7 +108,8 @@ def test_pictures_from_files_too(kind, tmp_path) -> None:
     Image.fromarray(pixels).save(tmp_path / "a.png")
     store = kind(Pictures(tmp_path, ["a.png"], side=24), "cpu", crop=24, workers=0)
     before = store.codes
-    half = unmirrored(store)
+    half = store
+    half.disable_mirroring()
     index = torch.zeros((1, 2), dtype=torch.int64)
     first, last = half.batch(index, torch.tensor([[0, half.codes - 1]]))
     assert 2 * half.codes == before and torch.equal(first, last)  # the whole picture, either way

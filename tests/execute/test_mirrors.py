@@ -32,8 +32,8 @@ def test_left_and_right_are_learnt_but_by_the_papers_protocol(protocol: str, lea
 def test_the_fast_network_looks_at_no_mirror_image_either(side: bool) -> None:
     x, y = halves(200, side=side)
     trainer = FastTrainer(x, classes=2, epochs=1, widths=(24, 24), device="cpu")
-    assert trainer.store.flip and trainer.factory().mirror
+    assert trainer.store.mirrors and trainer.factory().mirror
     codes = trainer.store.codes
-    assert trainer.spare_mirrors(x, y) == side
-    assert trainer.store.flip == trainer.factory().mirror == (not side)
+    assert trainer.disable_harmful_mirroring(x, y) == side
+    assert trainer.store.mirrors == trainer.factory().mirror == (not side)
     assert trainer.store.codes == (codes // 2 if side else codes)
