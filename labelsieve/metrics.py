@@ -1,6 +1,8 @@
-"""How well a selection did, measured with the true labels, which no selection and no training ever sees.
+"""Evaluation of a selection with true labels.
 
-LP = clean and selected / selected,  LR = clean and selected / clean; per class both condition on the *true* class.
+Selection and training never use true labels. Label precision (LP) is the proportion of right labels among the selected
+samples. Label recall (LR) is the proportion of the right labels that is selected. The values per class condition on the
+true class.
 """
 
 from __future__ import annotations
@@ -18,13 +20,59 @@ from labelsieve.types import BoolArray, FloatArray, IntArray
 
 
 def label_precision(selected: ArrayLike, given: ArrayLike, true: ArrayLike) -> float:
-    """The share of selected samples whose given label is the true one; nan where nothing is selected."""
+    """Return the proportion of right labels among the selected samples.
+
+    Parameters
+    ----------
+    selected : array-like of bool of shape (n,)
+        Whether each sample is selected.
+    given : array-like of shape (n,)
+        Given labels.
+    true : array-like of shape (n,)
+        True labels.
+
+    Returns
+    -------
+    precision : float
+        Label precision, or NaN if no sample is selected.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> selected = [True, True, False, True]
+    >>> given, true = [0, 1, 1, 0], [0, 1, 1, 1]
+    >>> round(metrics.label_precision(selected, given, true), 3)
+    0.667
+    """
     chosen, clean, _ = _selection(selected, given, true)
     return _share(int((chosen & clean).sum()), int(chosen.sum()))
 
 
 def label_recall(selected: ArrayLike, given: ArrayLike, true: ArrayLike) -> float:
-    """The share of correctly labelled samples that are selected; nan where no label is right."""
+    """Return the proportion of the right labels that is selected.
+
+    Parameters
+    ----------
+    selected : array-like of bool of shape (n,)
+        Whether each sample is selected.
+    given : array-like of shape (n,)
+        Given labels.
+    true : array-like of shape (n,)
+        True labels.
+
+    Returns
+    -------
+    recall : float
+        Label recall, or NaN if no label is right.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> selected = [True, True, False, True]
+    >>> given, true = [0, 1, 1, 0], [0, 1, 1, 1]
+    >>> round(metrics.label_recall(selected, given, true), 3)
+    0.667
+    """
     chosen, clean, _ = _selection(selected, given, true)
     return _share(int((chosen & clean).sum()), int(clean.sum()))
 
@@ -32,9 +80,33 @@ def label_recall(selected: ArrayLike, given: ArrayLike, true: ArrayLike) -> floa
 def class_label_precision(
     selected: ArrayLike, given: ArrayLike, true: ArrayLike, c: int | None = None, *, classes: ArrayLike | None = None
 ) -> FloatArray:
-    """LP_i: of the selected samples whose true class is i, the share labelled i. One a class, nan where there is none.
+    """Return the label precision of each true class.
 
-    Classes are codes 0..c-1, or the `classes` given.
+    Parameters
+    ----------
+    selected : array-like of bool of shape (n,)
+        Whether each sample is selected.
+    given : array-like of shape (n,)
+        Given labels.
+    true : array-like of shape (n,)
+        True labels.
+    c : int, default=None
+        Number of classes if the labels are the integers 0 to c - 1.
+    classes : array-like, default=None
+        Classes, if the labels are not integers from 0.
+
+    Returns
+    -------
+    precision : ndarray of shape (c,)
+        Proportion of right labels among the selected samples of each true class, or NaN without such samples.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> selected = [True, True, False, True]
+    >>> given, true = [0, 1, 1, 0], [0, 1, 1, 1]
+    >>> metrics.class_label_precision(selected, given, true)
+    array([1. , 0.5])
     """
     chosen, clean, truth = _selection(selected, given, true)
     codes, c = _codes(truth, c, classes, "true")
@@ -44,20 +116,85 @@ def class_label_precision(
 def class_label_recall(
     selected: ArrayLike, given: ArrayLike, true: ArrayLike, c: int | None = None, *, classes: ArrayLike | None = None
 ) -> FloatArray:
-    """LR_i: of the samples whose true class is i and that are labelled so, the share selected."""
+    """Return the label recall of each true class.
+
+    Parameters
+    ----------
+    selected : array-like of bool of shape (n,)
+        Whether each sample is selected.
+    given : array-like of shape (n,)
+        Given labels.
+    true : array-like of shape (n,)
+        True labels.
+    c : int, default=None
+        Number of classes if the labels are the integers 0 to c - 1.
+    classes : array-like, default=None
+        Classes, if the labels are not integers from 0.
+
+    Returns
+    -------
+    recall : ndarray of shape (c,)
+        Proportion of the right labels of each class that is selected, or NaN without such labels.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> selected = [True, True, False, True]
+    >>> given, true = [0, 1, 1, 0], [0, 1, 1, 1]
+    >>> metrics.class_label_recall(selected, given, true)
+    array([1. , 0.5])
+    """
     chosen, clean, truth = _selection(selected, given, true)
     codes, c = _codes(truth, c, classes, "true")
     return _shares(np.bincount(codes[chosen & clean], minlength=c), np.bincount(codes[clean], minlength=c))
 
 
 def noise_ratio(given: ArrayLike, true: ArrayLike) -> float:
-    """The share of wrong labels."""
+    """Return the proportion of wrong labels.
+
+    Parameters
+    ----------
+    given : array-like of shape (n,)
+        Given labels.
+    true : array-like of shape (n,)
+        True labels.
+
+    Returns
+    -------
+    ratio : float
+        Noise ratio.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> metrics.noise_ratio(["cat", "dog", "dog", "cat"], ["cat", "dog", "cat", "cat"])
+    0.25
+    """
     left, right = _labels(("given", given), ("true", true))
     return 1.0 - _share(int((left == right).sum()), len(left))
 
 
 def accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
-    """The share of samples where both agree: test accuracy, on given or on true labels."""
+    """Return the proportion of samples whose label equals the prediction.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Given or true labels.
+    predicted : array-like of shape (n,)
+        Predicted labels.
+
+    Returns
+    -------
+    accuracy : float
+        Accuracy.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> metrics.accuracy([0, 1, 1, 0], [0, 1, 0, 0])
+    0.75
+    """
     left, right = _labels(("labels", labels), ("predicted", predicted))
     return _share(int((left == right).sum()), len(left))
 
@@ -70,10 +207,32 @@ def confusion(
     normalize: bool = True,
     classes: ArrayLike | None = None,
 ) -> FloatArray:
-    """The paper's M, M[i, j] = P(predicted j | true i); counts with `normalize=False`.
+    """Return the confusion matrix.
 
-    Classes are codes 0..c-1 where `c` is given, or the `classes` given, or else the values that occur, sorted. A row
-    without samples is nan in M.
+    Parameters
+    ----------
+    true : array-like of shape (n,)
+        True labels.
+    predicted : array-like of shape (n,)
+        Predicted labels.
+    c : int, default=None
+        Number of classes if the labels are the integers 0 to c - 1.
+    normalize : bool, default=True
+        Return proportions per true class. Otherwise return counts.
+    classes : array-like, default=None
+        Classes in the order of the rows. The default is the sorted distinct labels if `c` is None.
+
+    Returns
+    -------
+    M : ndarray of shape (c, c)
+        ``M[i, j] = P(predicted j | true i)``. A row without samples is NaN.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> metrics.confusion(["a", "a", "b", "b"], ["a", "b", "b", "b"])
+    array([[0.5, 0.5],
+           [0. , 1. ]])
     """
     left, right = _labels(("true", true), ("predicted", predicted))
     if c is None and classes is None:
@@ -85,7 +244,15 @@ def confusion(
 
 
 class Detection(NamedTuple):
-    """How well wrong labels were found. Positive means wrong."""
+    """Scores of flagged labels. Wrong labels are the positive class.
+
+    Attributes
+    ----------
+    precision, recall, f1 : float
+        Scores of the flags.
+    auroc : float
+        Area under the ROC curve of the ranking.
+    """
 
     precision: float
     recall: float
@@ -94,11 +261,32 @@ class Detection(NamedTuple):
 
 
 def detection(wrong: ArrayLike, flagged: ArrayLike, suspicion: ArrayLike | None = None) -> Detection:
-    """Precision, recall and F1 of the flagged samples; AUROC of `suspicion` where given, else of the flags."""
+    """Return precision, recall, F1 and AUROC of flagged labels.
+
+    Parameters
+    ----------
+    wrong : array-like of bool of shape (n,)
+        Whether each label is wrong.
+    flagged : array-like of bool of shape (n,)
+        Whether each label is flagged as wrong.
+    suspicion : array-like of float of shape (n,), default=None
+        Score for the AUROC. By default the flags are used.
+
+    Returns
+    -------
+    scores : Detection
+        Precision is 0 if nothing is flagged. Recall is NaN if no label is wrong.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> metrics.detection([True, False, True], [True, False, False], [0.9, 0.2, 0.4])
+    Detection(precision=1.0, recall=0.5, f1=0.6666666666666666, auroc=1.0)
+    """
     bad, found = _flags("wrong", wrong), _flags("flagged", flagged)
     _same_length(("wrong", bad), ("flagged", found))
     hits = int((bad & found).sum())
-    # Nothing flagged is no discovery: 0, so that F1 exists; nothing to find leaves the recall undefined.
+    # Precision is 0 without flags, so that F1 is defined.
     precision = hits / int(found.sum()) if found.any() else 0.0
     recall = _share(hits, int(bad.sum()))
     f1 = 2 * hits / total if (total := int(bad.sum()) + int(found.sum())) else float("nan")
@@ -106,15 +294,34 @@ def detection(wrong: ArrayLike, flagged: ArrayLike, suspicion: ArrayLike | None 
 
 
 def auroc(wrong: ArrayLike, suspicion: ArrayLike) -> float:
-    """The chance that a wrong label is ranked above a right one, ties half; nan where there is only one kind."""
+    """Return the probability that a wrong label has a higher suspicion than a right label.
+
+    Parameters
+    ----------
+    wrong : array-like of bool of shape (n,)
+        Whether each label is wrong.
+    suspicion : array-like of float of shape (n,)
+        Score, higher for labels that are more likely wrong. Ties count half.
+
+    Returns
+    -------
+    auroc : float
+        Area under the ROC curve, or NaN if all labels are right or all are wrong.
+
+    Examples
+    --------
+    >>> from labelsieve import metrics
+    >>> metrics.auroc([True, False, False, True], [0.9, 0.1, 0.5, 0.4])
+    0.75
+    """
     bad = _flags("wrong", wrong)
     try:
         score = np.asarray(suspicion, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("suspicion: expected one number a sample") from None
+        raise InputError("suspicion: expected one number per sample") from None
     _same_length(("wrong", bad), ("suspicion", score))
     if np.isnan(score).any():
-        raise InputError("suspicion: holds NaN")
+        raise InputError("suspicion: contains NaN")
     positives = int(bad.sum())
     negatives = len(bad) - positives
     if not positives or not negatives:
@@ -138,7 +345,7 @@ def _flags(name: str, values: ArrayLike) -> BoolArray:
     flags = np.asarray(values)
     if flags.dtype != np.bool_:
         if not (flags.dtype.kind in "iuf" and np.isin(flags, (0, 1)).all()):
-            raise InputError(f"{name}: expected one True or False a sample")
+            raise InputError(f"{name}: expected one bool per sample")
         flags = flags.astype(np.bool_)
     return flags
 
@@ -153,7 +360,7 @@ def _same_length(*named: tuple[str, NDArray[Any]]) -> None:
 
 
 def _labels(*named: tuple[str, ArrayLike], beside: tuple[str, NDArray[Any]] | None = None) -> list[NDArray[Any]]:
-    """Labels that can be compared: as many, all of them there, and of one kind, for the text 3 is never the number."""
+    """Return labels that can be compared: equal lengths, no missing values and one common type."""
     arrays = [as_labels(values, name) for name, values in named]
     names = [name for name, _ in named]
     _same_length(*([beside] if beside else []), *zip(names, arrays, strict=True))
@@ -162,27 +369,27 @@ def _labels(*named: tuple[str, ArrayLike], beside: tuple[str, NDArray[Any]] | No
         refuse_missing(array, name)
         kinds.append(_kinds(array))
         if len(kinds[-1]) > 1:
-            raise InputError(f"{name}: holds {' and '.join(sorted(kinds[-1]))} at once; use one kind")
+            raise InputError(f"{name}: contains {' and '.join(sorted(kinds[-1]))}; use one type")
     if len(set.union(*kinds)) > 1:
         held = [kind for (kind,) in kinds]
-        raise InputError(f"{' and '.join(names)}: one holds {held[0]}, the other {held[1]}")
-    numbers = set.union(*kinds) == {"numbers"}  # also in a column of objects
+        raise InputError(f"{' and '.join(names)}: the types differ: {held[0]} and {held[1]}")
+    numbers = set.union(*kinds) == {"numbers"}  # may be an object array
     return [np.asarray(array.tolist()) if numbers and array.dtype.kind == "O" else array for array in arrays]
 
 
 def _kinds(array: NDArray[Any]) -> set[str]:
-    """What an array holds, by the type of its values where numpy knows no better than that they are objects."""
+    """Return the types in an array, looking at each value of an object array."""
     if array.dtype.kind == "O":
         return {_kind_of(kind) for kind in set(map(type, array.tolist()))}
-    if not len(array):  # an empty list is one of numbers to numpy
+    if not len(array):  # numpy gives an empty list a numeric type
         return set()
     return {{"U": "text", "T": "text", "S": "bytes", "M": "dates", "m": "durations"}.get(array.dtype.kind, "numbers")}
 
 
 def _kind_of(kind: type) -> str:
-    for base, told in ((str, "text"), (bytes, "bytes"), (Number, "numbers"), (date, "dates"), (timedelta, "durations")):
+    for base, name in ((str, "text"), (bytes, "bytes"), (Number, "numbers"), (date, "dates"), (timedelta, "durations")):
         if issubclass(kind, base):
-            return told
+            return name
     return "numbers" if issubclass(kind, np.bool_) else kind.__name__
 
 
@@ -202,7 +409,7 @@ def _codes(values: NDArray[Any], c: int | None, classes: ArrayLike | None, name:
     if c is None:
         c = int(codes.max()) + 1 if len(codes) else 0
     if len(codes) and (int(codes.min()) < 0 or int(codes.max()) >= c):
-        raise InputError(f"{name}: codes must lie in 0..{c - 1}, found {int(codes.min())}..{int(codes.max())}")
+        raise InputError(f"{name}: codes must be in 0..{c - 1}, found {int(codes.min())}..{int(codes.max())}")
     return codes, c
 
 

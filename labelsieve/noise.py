@@ -1,4 +1,4 @@
-"""Transition matrices in, corrupted labels out: exact in distribution, seeded, the input never changed."""
+"""Corruption of labels with a transition matrix or with noise that depends on the sample."""
 
 from __future__ import annotations
 
@@ -19,25 +19,50 @@ from labelsieve.types import FloatArray, IntArray
 
 Seed = int | np.random.Generator | None
 
-# Rows of the n x c probabilities of instance-dependent noise that exist at once.
+# Bounds the memory of instance-dependent noise: rows of the n x c probabilities per chunk.
 CHUNK_ROWS = 65_536
 
 
 class LabelsWarning(UserWarning):
-    """Labels that may mean either of two things; `classes` says which."""
+    """The labels are ambiguous: they may count from 0 or from 1. Pass `classes`."""
 
 
 def corrupt(labels: ArrayLike, T: ArrayLike, rng: Seed = None, classes: ArrayLike | None = None) -> NDArray[Any]:
-    """Each label of class i becomes class j with probability T[i, j], independently; the labels' type is kept.
+    """Replace each label at random according to a transition matrix.
 
-    Rows of T follow `classes`. Without it: 0..c-1 where the labels are whole numbers in that range, False and True for
-    bools, else the sorted distinct labels. A LabelsWarning comes where 0 is not among whole numbers below c: they may
-    as well count from 1, and the last class not be there.
+    A `LabelsWarning` is issued if the labels are integers below c without a 0, because they may count from 1.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Labels: integers, strings or bools.
+    T : array-like of shape (c, c)
+        Transition matrix. A label of class ``i`` becomes class ``j`` with probability ``T[i, j]``.
+    rng : int, numpy.random.Generator or None, default=None
+        Seed or random generator.
+    classes : array-like of shape (c,), default=None
+        Class of each row of `T`. By default the classes are 0 to c - 1 if all labels are integers in this range, False
+        and True for bools, and otherwise the sorted distinct labels.
+
+    Returns
+    -------
+    noisy : ndarray of shape (n,)
+        Labels with noise, of the same type. The input is not changed.
+
+    Examples
+    --------
+    >>> from labelsieve import noise, theory
+    >>> noise.corrupt(["a", "b", "c", "a"], theory.pair(3, 1.0), rng=0)
+    array(['b', 'c', 'a', 'b'], dtype='<U1')
+    >>> labels = [0, 1, 2] * 1000
+    >>> noisy = noise.corrupt(labels, theory.symmetric(3, 0.4), rng=0)
+    >>> round(float((noisy != labels).mean()), 2)
+    0.4
     """
     t = check_transition_matrix(T)
     given, codes, names = _encode(labels, len(t), classes)
     uniform = generator(rng).random(len(codes))
-    # Thresholds end at exactly 1, so that a class of probability 0 is never drawn, not even by rounding.
+    # The last threshold is exactly 1, so that rounding never draws a class of probability 0.
     thresholds = np.cumsum(t, axis=1)
     thresholds /= thresholds[:, -1:]
     noisy = np.empty_like(codes)
@@ -55,11 +80,40 @@ def corrupt_by_instance(
     classes: ArrayLike | None = None,
     spread: float = 0.1,
 ) -> NDArray[Any]:
-    """Noise that depends on the sample: its own flip rate, and wrong classes that follow from its features.
+    """Corrupt labels with noise that depends on the features of each sample.
 
-    In the manner of part-dependent noise (Xia et al. 2020): the flip rate of a sample is a normal draw around `ratio`
-    (deviation `spread`), cut off at the same distance on both sides so that its mean is `ratio`; a random projection of
-    the features, one for each true class, says which wrong class the sample looks like. Features may be sparse.
+    This is similar to the part-dependent noise of Xia et al. (2020). Each sample has its own probability of a wrong
+    label, drawn from a normal distribution around `ratio` that is truncated symmetrically. A random projection of the
+    features, one per true class, decides which wrong class is likely.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Labels: integers, strings or bools.
+    features : array-like or sparse matrix of shape (n, d)
+        Features of the samples.
+    ratio : float
+        Noise ratio: mean probability of a wrong label.
+    rng : int, numpy.random.Generator or None, default=None
+        Seed or random generator.
+    classes : array-like of shape (c,), default=None
+        Classes. The default is the sorted distinct labels.
+    spread : float, default=0.1
+        Standard deviation of the probability of a wrong label between samples.
+
+    Returns
+    -------
+    noisy : ndarray of shape (n,)
+        Labels with noise, of the same type.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from labelsieve import noise
+    >>> x, y = load_iris(return_X_y=True)
+    >>> noisy = noise.corrupt_by_instance(y, x, 0.3, rng=0)
+    >>> bool(0.2 < (noisy != y).mean() < 0.4)
+    True
     """
     ratio, spread = _number("ratio", ratio), _number("spread", spread)
     if not 0 <= ratio <= 1:
@@ -72,8 +126,8 @@ def corrupt_by_instance(
     rates = _flip_rates(len(codes), ratio, spread, source)
     mean, scale = _moments(x)
     if not (np.isfinite(mean).all() and np.isfinite(scale).all()):
-        raise InputError("features: hold NaN or infinite values")
-    # Standardised features over sqrt(d): projections of about unit variance whatever the data.
+        raise InputError("features: contain NaN or infinite values")
+    # Standardised features divided by sqrt(d) give projections of about unit variance.
     scale = np.where(scale > 0, scale, 1.0) * np.sqrt(max(x.shape[1], 1))
     c = len(names)
     noisy = codes.copy()
@@ -90,7 +144,29 @@ def corrupt_by_instance(
 
 
 def load_matrix(path: str | Path) -> Matrix:
-    """T from a .csv (numbers alone), .json (rows, or a run's summary.json) or .npy file, checked."""
+    """Read a transition matrix from a file.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.csv`` file with numbers only, ``.json`` file with rows or a run's ``summary.json``, or ``.npy`` file.
+
+    Returns
+    -------
+    T : ndarray of shape (c, c)
+        Validated transition matrix.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> from labelsieve import noise
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    ...     json.dump([[0.9, 0.1], [0.2, 0.8]], file)
+    ...     file.flush()
+    ...     noise.load_matrix(file.name)
+    array([[0.9, 0.1],
+           [0.2, 0.8]])
+    """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{file}: no such file")
@@ -115,7 +191,24 @@ def load_matrix(path: str | Path) -> Matrix:
 
 
 def generator(rng: Seed) -> np.random.Generator:
-    """A Generator as it is, or one from a seed."""
+    """Return a random generator.
+
+    Parameters
+    ----------
+    rng : int, numpy.random.Generator or None, default=None
+        Seed or random generator.
+
+    Returns
+    -------
+    generator : numpy.random.Generator
+        `rng` itself if it is a generator.
+
+    Examples
+    --------
+    >>> from labelsieve import noise
+    >>> int(noise.generator(0).integers(10))
+    8
+    """
     if isinstance(rng, np.random.Generator):
         return rng
     if rng is not None and (isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0):
@@ -142,13 +235,13 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
         try:
             names = np.unique(given)
         except TypeError:
-            raise InputError("labels: hold text and numbers at once; use one kind") from None
+            raise InputError("labels: contain both text and numbers; use one type") from None
     if c is not None and len(names) != c:
         raise InputError(
-            f"T: is {c} x {c} but the labels have {len(names)} classes; pass classes= in the order of T's rows"
+            f"T: is {c} x {c} but the labels have {len(names)} classes; pass classes= in the order of the rows of T"
         )
     if len(names) < 2:
-        raise InputError("labels: hold one class only; noise needs at least 2")
+        raise InputError("labels: contain one class only; noise needs at least 2")
     if given.dtype.kind in "iu" and names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names))):
         inside = (given >= 0) & (given < len(names))
         codes = given.astype(np.int64)
@@ -157,7 +250,7 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
             order = np.argsort(names, kind="stable")
             place = np.minimum(np.searchsorted(names, given, sorter=order), len(names) - 1)
         except TypeError:
-            raise InputError("classes: are not of the labels' kind, or of several (text and numbers)") from None
+            raise InputError("classes: must have the same type as the labels") from None
         codes = order[place].astype(np.int64)
         inside = names[codes] == given
     if not inside.all():
@@ -167,7 +260,7 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
 
 
 def _decode(codes: IntArray, names: NDArray[Any], given: NDArray[Any]) -> NDArray[Any]:
-    """Names of the codes in the labels' own type, or in a wider one that holds every class."""
+    """Return the class of each code in the type of the labels, or in a wider type if a class needs it."""
     dtype = given.dtype
     narrow = dtype.kind in "iu" and len(names) > 0 and int(names.max()) > np.iinfo(dtype).max
     if narrow or dtype.kind in "US":
@@ -180,10 +273,10 @@ def _are_codes(given: NDArray[Any], c: int) -> bool:
 
 
 def _warn_of_ones(given: NDArray[Any], c: int) -> None:
-    """Codes 0..c-1 without a 0 look as labels 1..c without the last do. One class alone: a look at one row of T."""
+    """Warn if the labels may count from 1. A single class is not ambiguous enough for a warning."""
     if len(given) and int(given.min()) > 0 and given.min() < given.max():
         warnings.warn(
-            f"labels: 0 is not among them, and they are read as codes 0..{c - 1}; pass classes=range({c}) if they are, "
+            f"labels: no label is 0; the labels are read as 0..{c - 1}. Pass classes=range({c}) to confirm this, or "
             f"classes=range(1, {c + 1}) if they count from 1",
             LabelsWarning,
             stacklevel=4,
@@ -191,7 +284,7 @@ def _warn_of_ones(given: NDArray[Any], c: int) -> None:
 
 
 def _by_class(codes: IntArray, c: int) -> Iterator[tuple[int, IntArray]]:
-    """Every class that occurs, with the positions of its samples: one sort instead of c passes."""
+    """Yield each class that occurs with the positions of its samples."""
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(c + 1))
     for i in range(c):
@@ -203,16 +296,16 @@ def _by_class(codes: IntArray, c: int) -> Iterator[tuple[int, IntArray]]:
 
 
 def _rows(features: Any, n: int) -> Any:
-    """Numbers, one row a label: an array of two dimensions, or a sparse matrix that can be cut by rows."""
+    """Validate the features and return a 2D array or a CSR matrix with one row per label."""
     sparse = hasattr(features, "tocsr")
     x = features.tocsr() if sparse else np.asarray(features)
     if x.ndim < 1 or x.shape[0] != n:
         raise InputError(f"features: {x.shape[0] if x.ndim else 0} rows but {n} labels")
-    if x.dtype.kind == "O" and not sparse:  # as pandas gives a table of several types, or one with gaps
+    if x.dtype.kind == "O" and not sparse:  # pandas: several column types, or missing values
         try:
             x = x.astype(np.float64)
         except (TypeError, ValueError):
-            raise InputError("features: expected numbers, and no gaps among them") from None
+            raise InputError("features: expected numbers without missing values") from None
     if x.dtype.kind not in "iufb":
         raise InputError("features: expected numbers")
     if sparse:
@@ -221,13 +314,13 @@ def _rows(features: Any, n: int) -> Any:
 
 
 def _moments(x: Any) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation of each column."""
+    """Return the mean and the standard deviation of each column."""
     if isinstance(x, np.ndarray):
         return x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
     from sklearn.utils.sparsefuncs import mean_variance_axis
 
     if not np.isfinite(x.data).all():
-        raise InputError("features: hold NaN or infinite values")
+        raise InputError("features: contain NaN or infinite values")
     mean, variance = mean_variance_axis(x, axis=0)
     return mean, np.sqrt(variance)
 
@@ -235,7 +328,7 @@ def _moments(x: Any) -> tuple[FloatArray, FloatArray]:
 def _project(x: Any, mean: FloatArray, scale: FloatArray, projection: FloatArray) -> FloatArray:
     if isinstance(x, np.ndarray):
         return np.asarray(((x - mean) / scale) @ projection)
-    # Without the mean taken off, which would fill what is empty.
+    # Subtracting the mean first would make the matrix dense.
     return np.asarray(x @ (projection / scale[:, None]) - (mean / scale) @ projection)
 
 
@@ -252,11 +345,11 @@ def _number(name: str, value: Any) -> float:
 
 
 def _flip_rates(n: int, ratio: float, spread: float, source: np.random.Generator) -> FloatArray:
-    """Normal around `ratio`, redrawn until within min(ratio, 1 - ratio) of it: symmetric, so the mean is exact."""
+    """Draw from a normal distribution around `ratio`, truncated symmetrically so that the mean is exact."""
     reach = min(ratio, 1 - ratio)
     if reach == 0 or spread == 0:
         return np.full(n, float(ratio))
-    # Far narrower than the normal, the cut-off distribution is flat: draw that directly rather than reject for ever.
+    # A very narrow truncated normal is nearly uniform, and rejection would take too long.
     if reach < spread / 20:
         return source.uniform(ratio - reach, ratio + reach, n)
     offset = source.normal(0, spread, n)
@@ -266,7 +359,7 @@ def _flip_rates(n: int, ratio: float, spread: float, source: np.random.Generator
 
 
 def _draw(logits: FloatArray, source: np.random.Generator) -> IntArray:
-    """One class a row from softmax(logits), by the Gumbel maximum."""
+    """Draw one class per row from softmax(logits) with the Gumbel-max trick."""
     return np.asarray(np.argmax(logits + source.gumbel(size=logits.shape), axis=1), dtype=np.int64)
 
 
@@ -283,7 +376,7 @@ def _read_csv(file: Path) -> list[list[float]]:
                 try:
                     rows.append([float(field) for field in fields])
                 except ValueError:
-                    raise InputError(f"{file}: line {line} holds something that is not a number") from None
+                    raise InputError(f"{file}: line {line} contains a value that is not a number") from None
                 if len(rows[-1]) != len(rows[0]):
                     raise InputError(
                         f"{file}: line {line} has {len(rows[-1])} values, the first row has {len(rows[0])}"
@@ -291,7 +384,7 @@ def _read_csv(file: Path) -> list[list[float]]:
     except (UnicodeDecodeError, csv.Error):
         raise InputError(f"{file}: not a CSV text file") from None
     if not rows:
-        raise InputError(f"{file}: is empty")
+        raise InputError(f"{file}: the file is empty")
     return rows
 
 

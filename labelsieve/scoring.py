@@ -30,10 +30,30 @@ SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
 
 
 def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> BoolArray:
-    """True where the predicted label equals the given one.
+    """Select the samples whose predicted label equals the given label.
 
-    Columns of `pred_probs` are the labels 0..c-1, or `classes`, or the sorted distinct labels where those are text. Of
-    a data frame (pandas, polars) they are what they are called, in whatever order, unless that is their number.
+    This is the selection rule of the paper (Algorithm 1). Nothing is trained.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Given labels: integers, strings or bools.
+    pred_probs : array-like or data frame of shape (n, c)
+        Out-of-sample probabilities. A memory-mapped array may be larger than the memory.
+    classes : array-like of shape (c,), default=None
+        Class of each column. By default the columns of a data frame are matched by name. Otherwise the classes are
+        0 to c - 1, or the sorted distinct labels if these are strings.
+
+    Returns
+    -------
+    selected : ndarray of bool of shape (n,)
+        Whether each label is confirmed.
+
+    Examples
+    --------
+    >>> from labelsieve import select_clean
+    >>> select_clean([0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+    array([ True, False,  True])
     """
     given, probs = checked(labels, pred_probs, classes)
     selected = np.empty(len(probs), dtype=np.bool_)
@@ -43,9 +63,32 @@ def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike
 
 
 def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> FloatArray:
-    """How likely each given label is wrong, 0..1; at least 1/2 exactly where `select_clean` is False.
+    """Return a score from 0 to 1 for each label, higher if it is more likely wrong.
 
-    `pred_probs` and `classes` as there: a data frame's columns go by their names.
+    Let ``p`` be the probability of the given label and ``q`` the probability of the predicted label. The score is
+    ``q / (p + q)`` if the labels differ and ``(1 - p) / 2`` if they are equal. It is at least 1/2 exactly for
+    the samples that `select_clean` does not select. ``benchmarks/suspicion.md`` compares it with other scores.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Given labels: integers, strings or bools.
+    pred_probs : array-like or data frame of shape (n, c)
+        Out-of-sample probabilities. A memory-mapped array may be larger than the memory.
+    classes : array-like of shape (c,), default=None
+        Class of each column. By default the columns of a data frame are matched by name. Otherwise the classes are
+        0 to c - 1, or the sorted distinct labels if these are strings.
+
+    Returns
+    -------
+    suspicion : ndarray of float of shape (n,)
+        Score to rank the labels. It is not a calibrated probability.
+
+    Examples
+    --------
+    >>> from labelsieve import label_suspicion
+    >>> label_suspicion([0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+    array([0.05, 0.8 , 0.15])
     """
     given, probs = checked(labels, pred_probs, classes)
     suspicion = np.empty(len(probs))

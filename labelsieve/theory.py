@@ -1,12 +1,17 @@
-"""What a network trained on noisy labels does, in closed form: exact, numpy only.
+"""Closed-form theory of networks that are trained on noisy labels.
 
-T is the noise transition matrix, T[i, j] = P(given label j | true class i), rows sum to 1. The network is trained on
-one half of the data and asked about the other; `prior` is the share of each true class, uniform unless given.
+``T`` is the noise transition matrix: ``T[i, j] = P(given label j | true class i)``. Its rows sum to 1. The network is
+trained on one half of the data and predicts the other half. A sample is selected if its predicted label equals its
+given label. ``prior`` contains the proportion of each true class; the default is uniform::
 
-    claim 1         P(predicted j | true i) = T_ij
-    proposition 1   P(predicted = given | true i) = sum_j T_ij^2                       test accuracy
-    proposition 2   LP_i = T_ii^2 / sum_j T_ij^2,  LR_i = T_ii                         of {predicted = given}
-    over all        LP = sum_i p_i T_ii^2 / sum_i p_i sum_j T_ij^2,  LR = sum_i p_i T_ii^2 / sum_i p_i T_ii
+    Claim 1         P(predicted j | true i) = T_ij
+    Proposition 1   P(predicted = given | true i) = sum_j T_ij^2          (test accuracy)
+    Proposition 2   LP_i = T_ii^2 / sum_j T_ij^2,   LR_i = T_ii           (label precision and recall)
+    All classes     LP = sum_i p_i T_ii^2 / sum_i p_i sum_j T_ij^2
+                    LR = sum_i p_i T_ii^2 / sum_i p_i T_ii
+
+The formulas are from Chen, Liao, Chen and Zhang, "Understanding and Utilizing Deep Neural Networks Trained with Noisy
+Labels" (ICML 2019). This module depends on numpy only.
 """
 
 from __future__ import annotations
@@ -25,42 +30,127 @@ Vector = NDArray[np.float64]
 Pattern = Literal["symmetric", "symmetric-inclusive", "pair", "cifar10-map"]
 
 PATTERNS: tuple[Pattern, ...] = ("symmetric", "symmetric-inclusive", "pair", "cifar10-map")
-# truck -> automobile, bird -> airplane, deer -> horse, cat <-> dog: the five flips much later work calls "asymmetric".
+# truck -> automobile, bird -> airplane, deer -> horse, cat <-> dog: many later papers call this noise "asymmetric".
 CIFAR10_FLIPS = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}
-# Rows of a matrix kept in float32 or written with six digits still count as summing to 1.
+# Allows matrices in float32 or written with six digits.
 ROW_SUM_TOLERANCE = 1e-5
 
 
 class OutOfReachWarning(UserWarning):
-    """An accuracy that no noise ratio of the pattern explains; the nearest ratio was returned."""
+    """No noise ratio of the pattern gives this accuracy. The nearest ratio is returned."""
 
 
 # ---------------------------------------------------------------- transition matrices
 
 
 def symmetric(c: int, eps: float) -> Matrix:
-    """A wrong label with probability eps, every other class equally likely, never the true class."""
+    """Return the transition matrix of symmetric noise.
+
+    A label is wrong with probability `eps`. All other classes are equally likely.
+
+    Parameters
+    ----------
+    c : int
+        Number of classes, at least 2.
+    eps : float
+        Noise ratio: probability of a wrong label, between 0 and 1.
+
+    Returns
+    -------
+    T : ndarray of shape (c, c)
+        Transition matrix.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.symmetric(3, 0.4)
+    array([[0.6, 0.2, 0.2],
+           [0.2, 0.6, 0.2],
+           [0.2, 0.2, 0.6]])
+    """
     _check_classes(c)
     _check_share(eps, "eps")
     return np.full((c, c), eps / (c - 1)) + np.eye(c) * (1 - eps - eps / (c - 1))
 
 
 def symmetric_inclusive(c: int, eps: float) -> Matrix:
-    """With probability eps the label is redrawn from all classes, the true one too: eps (c - 1) / c real noise."""
+    """Return the transition matrix of symmetric noise that can redraw the true class.
+
+    With probability `eps` the label is drawn again from all classes. The noise ratio is ``eps * (c - 1) / c``.
+
+    Parameters
+    ----------
+    c : int
+        Number of classes, at least 2.
+    eps : float
+        Probability that a label is redrawn, between 0 and 1.
+
+    Returns
+    -------
+    T : ndarray of shape (c, c)
+        Transition matrix.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.symmetric_inclusive(2, 0.4)
+    array([[0.8, 0.2],
+           [0.2, 0.8]])
+    """
     _check_classes(c)
     _check_share(eps, "eps")
     return np.full((c, c), eps / c) + np.eye(c) * (1 - eps)
 
 
 def pair(c: int, eps: float) -> Matrix:
-    """Class i becomes (i + 1) mod c with probability eps: the paper's asymmetric noise."""
+    """Return the transition matrix of pair noise, the "asymmetric" noise of the paper.
+
+    Class ``i`` becomes class ``(i + 1) mod c`` with probability `eps`.
+
+    Parameters
+    ----------
+    c : int
+        Number of classes, at least 2.
+    eps : float
+        Noise ratio: probability of a wrong label, between 0 and 1.
+
+    Returns
+    -------
+    T : ndarray of shape (c, c)
+        Transition matrix.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.pair(3, 0.4)
+    array([[0.6, 0.4, 0. ],
+           [0. , 0.6, 0.4],
+           [0.4, 0. , 0.6]])
+    """
     _check_classes(c)
     _check_share(eps, "eps")
     return np.eye(c) * (1 - eps) + np.roll(np.eye(c), 1, axis=1) * eps
 
 
 def cifar10_map(eps: float) -> Matrix:
-    """Five hand-picked CIFAR-10 flips with probability eps each; the other five classes stay clean."""
+    """Return the transition matrix of the five common CIFAR-10 flips.
+
+    Parameters
+    ----------
+    eps : float
+        Probability of the flip in each of the five classes, between 0 and 1.
+
+    Returns
+    -------
+    T : ndarray of shape (10, 10)
+        Transition matrix. The other five classes have no noise.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.cifar10_map(0.4)[9, [1, 9]]  # truck becomes automobile
+    array([0.4, 0.6])
+    """
     _check_share(eps, "eps")
     t = np.eye(10)
     for source, target in CIFAR10_FLIPS.items():
@@ -69,7 +159,29 @@ def cifar10_map(eps: float) -> Matrix:
 
 
 def matrix(pattern: str, c: int, eps: float) -> Matrix:
-    """The transition matrix of a named convention."""
+    """Return the transition matrix of a noise pattern.
+
+    Parameters
+    ----------
+    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}
+        Noise pattern.
+    c : int
+        Number of classes, at least 2.
+    eps : float
+        Noise level, between 0 and 1.
+
+    Returns
+    -------
+    T : ndarray of shape (c, c)
+        Transition matrix.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.matrix("pair", 2, 0.1)
+    array([[0.9, 0.1],
+           [0.1, 0.9]])
+    """
     if pattern == "symmetric":
         return symmetric(c, eps)
     if pattern == "symmetric-inclusive":
@@ -84,7 +196,33 @@ def matrix(pattern: str, c: int, eps: float) -> Matrix:
 
 
 def check_transition_matrix(T: ArrayLike, c: int | None = None) -> Matrix:
-    """T as float64, or an InputError that names what is wrong and where."""
+    """Validate a transition matrix.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Matrix to check.
+    c : int, default=None
+        Expected number of classes.
+
+    Returns
+    -------
+    T : ndarray of shape (c, c)
+        Copy of the matrix as float64.
+
+    Raises
+    ------
+    InputError
+        The matrix is not square, has negative or non-finite values, or a row does not sum to 1.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.check_transition_matrix([[0.9, 0.2], [0.1, 0.9]])
+    Traceback (most recent call last):
+        ...
+    labelsieve.errors.InputError: T: row 0 sums to 1.1, not 1
+    """
     try:
         t = np.array(T, dtype=np.float64)
     except (TypeError, ValueError):
@@ -108,55 +246,199 @@ def check_transition_matrix(T: ArrayLike, c: int | None = None) -> Matrix:
     return t
 
 
-# ---------------------------------------------------------------- claim 1 and the two propositions
+# ---------------------------------------------------------------- Claim 1, Propositions 1 and 2
 
 
 def prediction_distribution(T: ArrayLike) -> Matrix:
-    """Claim 1: P(predicted j | true i), the confusion matrix M of the trained network. It is T itself."""
+    """Return the expected confusion matrix of the trained network (Claim 1).
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+
+    Returns
+    -------
+    M : ndarray of shape (c, c)
+        ``M[i, j] = P(predicted j | true i)``, which equals `T`.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.prediction_distribution([[0.9, 0.1], [0.2, 0.8]])
+    array([[0.9, 0.1],
+           [0.2, 0.8]])
+    """
     return check_transition_matrix(T)
 
 
 def joint_distribution(T: ArrayLike) -> NDArray[np.float64]:
-    """P(predicted j, given k | true i) = T_ij T_ik, indexed [i, j, k]: what both propositions follow from."""
+    """Return the joint distribution of predicted and given labels.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+
+    Returns
+    -------
+    joint : ndarray of shape (c, c, c)
+        ``joint[i, j, k] = P(predicted j, given k | true i) = T_ij T_ik``.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.joint_distribution(theory.pair(2, 0.5))[0]
+    array([[0.25, 0.25],
+           [0.25, 0.25]])
+    """
     t = check_transition_matrix(T)
     return np.asarray(t[:, :, None] * t[:, None, :])
 
 
 def class_test_accuracy(T: ArrayLike) -> Vector:
-    """Proposition 1, one a class: sum_j T_ij^2."""
+    """Return the test accuracy of each class (Proposition 1).
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+
+    Returns
+    -------
+    test_accuracy : ndarray of shape (c,)
+        ``sum_j T_ij^2`` for each class.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.class_test_accuracy(theory.symmetric(3, 0.4))
+    array([0.44, 0.44, 0.44])
+    """
     t = check_transition_matrix(T)
     return np.asarray((t**2).sum(axis=1))
 
 
 def class_label_precision(T: ArrayLike) -> Vector:
-    """Proposition 2, one a true class: LP_i = T_ii^2 / sum_j T_ij^2."""
+    """Return the label precision of each true class (Proposition 2).
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+
+    Returns
+    -------
+    label_precision : ndarray of shape (c,)
+        ``T_ii^2 / sum_j T_ij^2`` for each class.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.class_label_precision(theory.symmetric(3, 0.4))
+    array([0.81818182, 0.81818182, 0.81818182])
+    """
     return np.asarray(class_label_recall(T) ** 2 / class_test_accuracy(T))
 
 
 def class_label_recall(T: ArrayLike) -> Vector:
-    """Proposition 2, one a true class: LR_i = T_ii."""
+    """Return the label recall of each true class (Proposition 2).
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+
+    Returns
+    -------
+    label_recall : ndarray of shape (c,)
+        ``T_ii`` for each class.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.class_label_recall(theory.symmetric(3, 0.4))
+    array([0.6, 0.6, 0.6])
+    """
     return np.diagonal(check_transition_matrix(T)).copy()
 
 
 def test_accuracy(T: ArrayLike, prior: ArrayLike | None = None) -> float:
-    """P(predicted = given) = sum_i p_i sum_j T_ij^2, the share of the data that gets selected."""
+    """Return the test accuracy on noisy labels: the proportion of samples that is selected.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    prior : array-like of shape (c,), default=None
+        Proportion of each true class. The default is uniform.
+
+    Returns
+    -------
+    accuracy : float
+        ``sum_i p_i sum_j T_ij^2``.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.test_accuracy(theory.symmetric(10, 0.4)), 3)
+    0.378
+    """
     accuracy = class_test_accuracy(T)
     return float(_check_prior(prior, len(accuracy)) @ accuracy)
 
 
-# pytest would collect the function above as a test wherever it is imported by name.
+# Prevents pytest from collecting the function as a test.
 setattr(test_accuracy, "__test__", False)  # noqa: B010
 
 
 def label_precision(T: ArrayLike, prior: ArrayLike | None = None) -> float:
-    """LP = sum_i p_i T_ii^2 / sum_i p_i sum_j T_ij^2: the clean share of the selected set."""
+    """Return the label precision: the proportion of right labels among the selected samples.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    prior : array-like of shape (c,), default=None
+        Proportion of each true class. The default is uniform.
+
+    Returns
+    -------
+    precision : float
+        ``sum_i p_i T_ii^2 / sum_i p_i sum_j T_ij^2``.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.label_precision(theory.symmetric(10, 0.4)), 3)
+    0.953
+    """
     kept = class_label_recall(T)
     p = _check_prior(prior, len(kept))
     return float(p @ kept**2 / (p @ class_test_accuracy(T)))
 
 
 def label_recall(T: ArrayLike, prior: ArrayLike | None = None) -> float:
-    """LR = sum_i p_i T_ii^2 / sum_i p_i T_ii: the selected share of the clean samples; 0 where none is clean."""
+    """Return the label recall: the proportion of the right labels that is selected.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    prior : array-like of shape (c,), default=None
+        Proportion of each true class. The default is uniform.
+
+    Returns
+    -------
+    recall : float
+        ``sum_i p_i T_ii^2 / sum_i p_i T_ii``, or 0 if no label is right.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.label_recall(theory.symmetric(10, 0.4)), 3)
+    0.6
+    """
     kept = class_label_recall(T)
     p = _check_prior(prior, len(kept))
     clean = float(p @ kept)
@@ -164,26 +446,80 @@ def label_recall(T: ArrayLike, prior: ArrayLike | None = None) -> float:
 
 
 def source_noise_ratio(T: ArrayLike, prior: ArrayLike | None = None) -> float:
-    """The share of wrong labels before selection: 1 - sum_i p_i T_ii."""
+    """Return the proportion of wrong labels before selection.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    prior : array-like of shape (c,), default=None
+        Proportion of each true class. The default is uniform.
+
+    Returns
+    -------
+    ratio : float
+        ``1 - sum_i p_i T_ii``.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.source_noise_ratio([[0.9, 0.1], [0.3, 0.7]]), 3)
+    0.2
+    """
     kept = class_label_recall(T)
     return float(_check_prior(prior, len(kept)) @ (1 - kept))
 
 
 def selected_noise_ratio(T: ArrayLike, prior: ArrayLike | None = None) -> float:
-    """The share of wrong labels after selection: eps_S = 1 - LP."""
+    """Return the proportion of wrong labels among the selected samples.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    prior : array-like of shape (c,), default=None
+        Proportion of each true class. The default is uniform.
+
+    Returns
+    -------
+    ratio : float
+        ``1 - label_precision(T, prior)``.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.selected_noise_ratio([[0.9, 0.1], [0.3, 0.7]]), 3)
+    0.071
+    """
     t = check_transition_matrix(T)
     p = _check_prior(prior, len(t))
     wrong = (t**2).sum(axis=1) - np.diagonal(t) ** 2
     return float(np.clip(p @ wrong / (p @ (t**2).sum(axis=1)), 0.0, 1.0))
 
 
-# ---------------------------------------------------------------- bounds, and when selecting helps
+# ---------------------------------------------------------------- bounds and gain of selection
 
 
 def label_precision_bounds(t_ii: float, c: int) -> tuple[float, float]:
-    """Corollary 2.1: lowest and highest LP_i of a class that keeps its label with probability t_ii.
+    """Return the lowest and highest label precision of a class (Corollary 2.1).
 
-    Pair noise attains the low bound (all wrong labels agree), symmetric noise the high one (they disagree most).
+    Parameters
+    ----------
+    t_ii : float
+        Probability that a label of the class is right.
+    c : int
+        Number of classes, at least 2.
+
+    Returns
+    -------
+    low, high : float
+        Pair noise attains `low`, because all wrong labels agree. Symmetric noise attains `high`.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> [round(bound, 3) for bound in theory.label_precision_bounds(0.6, 10)]
+    [0.692, 0.953]
     """
     _check_classes(c)
     _check_share(t_ii, "t_ii")
@@ -194,9 +530,25 @@ def label_precision_bounds(t_ii: float, c: int) -> tuple[float, float]:
 
 
 def bounds_attained(T: ArrayLike, *, tolerance: float = 1e-9) -> tuple[Literal["low", "high", "both", "neither"], ...]:
-    """Which bound of corollary 2.1 each class attains: "low" as pair noise, "high" as symmetric noise.
+    """Return which bound of Corollary 2.1 each class attains.
 
-    "both" where the two coincide: two classes, or a class without noise (or with nothing but noise).
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    tolerance : float, default=1e-9
+        Largest difference from a bound that counts as equal.
+
+    Returns
+    -------
+    attained : tuple of {"low", "high", "both", "neither"}
+        One value per class. Both bounds are equal if there are two classes or if the class has no noise or only noise.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.bounds_attained(theory.pair(3, 0.2))
+    ('low', 'low', 'low')
     """
     t = check_transition_matrix(T)
     found: list[Literal["low", "high", "both", "neither"]] = []
@@ -208,7 +560,19 @@ def bounds_attained(T: ArrayLike, *, tolerance: float = 1e-9) -> tuple[Literal["
 
 
 class Gain(NamedTuple):
-    """Noise before and after selection; `guaranteed` where T_ii is the largest of its row in every class."""
+    """Noise ratio before and after selection.
+
+    Attributes
+    ----------
+    cleaner : bool
+        Whether the selected samples have a lower noise ratio than all samples.
+    source, selected : float
+        Noise ratio of all samples and of the selected samples.
+    by : float
+        ``source - selected``.
+    guaranteed : bool
+        Whether ``T_ii`` is the largest value of its row in every class.
+    """
 
     cleaner: bool
     source: float
@@ -218,24 +582,64 @@ class Gain(NamedTuple):
 
 
 def selection_gain(T: ArrayLike, prior: ArrayLike | None = None) -> Gain:
-    """Supplement D for any T: is the selected set cleaner than its source, and by how much?
+    """Return whether selection lowers the noise ratio, and by how much (Supplement D).
 
-    With T_ii the largest of row i, sum_j T_ij^2 <= T_ii, so LP >= E[T_ii^2] / E[T_ii] >= E[T_ii] = 1 - eps: never
-    worse. Without it the answer may be either, and this function still tells.
+    If ``T_ii`` is the largest value of row ``i`` for every class, then ``sum_j T_ij^2 <= T_ii`` and
+    ``LP >= E[T_ii^2] / E[T_ii] >= E[T_ii] = 1 - eps``: selection never raises the noise ratio.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    prior : array-like of shape (c,), default=None
+        Proportion of each true class. The default is uniform.
+
+    Returns
+    -------
+    gain : Gain
+        Noise ratio before and after selection.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> gain = theory.selection_gain(theory.symmetric(10, 0.4))
+    >>> gain.cleaner, gain.guaranteed, round(gain.selected, 3)
+    (True, True, 0.047)
     """
     t = check_transition_matrix(T)
     source, selected = source_noise_ratio(t, prior), selected_noise_ratio(t, prior)
     guaranteed = bool((np.diagonal(t) >= t.max(axis=1)).all())
-    # Rounding alone must not call a set cleaner where both ratios are the same number.
+    # Equal ratios can differ by a rounding error.
     cleaner = source - selected > 1e-12
     return Gain(cleaner, source, selected, source - selected, guaranteed)
 
 
-# ---------------------------------------------------------------- the two patterns: corollaries 1 and 2.2
+# ---------------------------------------------------------------- noise patterns: Corollaries 1 and 2.2
 
 
 def pattern_test_accuracy(eps: float, c: int, pattern: str = "symmetric") -> float:
-    """Corollary 1: (1-eps)^2 + eps^2 / (c-1), Eq. 4, or (1-eps)^2 + eps^2, Eq. 5."""
+    """Return the test accuracy of a noise pattern (Corollary 1).
+
+    Parameters
+    ----------
+    eps : float
+        Noise level, between 0 and 1.
+    c : int
+        Number of classes, at least 2.
+    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
+        Noise pattern.
+
+    Returns
+    -------
+    test_accuracy : float
+        ``(1 - eps)^2 + eps^2 / (c - 1)`` for symmetric noise (Eq. 4), ``(1 - eps)^2 + eps^2`` for pair noise (Eq. 5).
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.pattern_test_accuracy(0.4, 10), 3)
+    0.378
+    """
     _check_classes(c)
     _check_share(eps, "eps")
     if pattern not in ("symmetric", "pair"):
@@ -244,19 +648,71 @@ def pattern_test_accuracy(eps: float, c: int, pattern: str = "symmetric") -> flo
 
 
 def pattern_label_precision(eps: float, c: int, pattern: str = "symmetric") -> float:
-    """Corollary 2.2: (1-eps)^2 over the accuracy of corollary 1."""
+    """Return the label precision of a noise pattern (Corollary 2.2).
+
+    Parameters
+    ----------
+    eps : float
+        Noise level, between 0 and 1.
+    c : int
+        Number of classes, at least 2.
+    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
+        Noise pattern.
+
+    Returns
+    -------
+    label_precision : float
+        ``(1 - eps)^2`` divided by the test accuracy, for symmetric and pair noise.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.pattern_label_precision(0.4, 10), 3)
+    0.953
+    """
     if pattern not in ("symmetric", "pair"):
         return label_precision(matrix(pattern, c, eps))
     return (1 - eps) ** 2 / pattern_test_accuracy(eps, c, pattern)
 
 
 def pattern_label_recall(eps: float, c: int, pattern: str = "symmetric") -> float:
-    """Corollary 2.2: 1 - eps."""
+    """Return the label recall of a noise pattern (Corollary 2.2).
+
+    Parameters
+    ----------
+    eps : float
+        Noise level, between 0 and 1.
+    c : int
+        Number of classes, at least 2.
+    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
+        Noise pattern.
+
+    Returns
+    -------
+    label_recall : float
+        ``1 - eps`` for symmetric and pair noise.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> round(theory.pattern_label_recall(0.4, 10), 3)
+    0.6
+    """
     return label_recall(matrix(pattern, c, eps))
 
 
 class RatioEstimate(NamedTuple):
-    """`ratio` explains the accuracy; where none does (`in_reach` false) it is the nearest. `reach`: what can be."""
+    """Noise ratio that corresponds to a test accuracy.
+
+    Attributes
+    ----------
+    ratio : float
+        Noise ratio, or the nearest possible ratio if `in_reach` is false.
+    in_reach : bool
+        Whether a noise ratio of the pattern gives the accuracy.
+    reach : tuple of float
+        Lowest and highest accuracy that the pattern can give.
+    """
 
     ratio: float
     in_reach: bool
@@ -264,10 +720,31 @@ class RatioEstimate(NamedTuple):
 
 
 def ratio_from_accuracy(test_accuracy: float, c: int, pattern: str = "symmetric") -> RatioEstimate:
-    """The exact inverse of Eq. 4 and Eq. 5, on the branch where the true class is the most likely label.
+    """Return the noise ratio that gives a test accuracy, without a warning.
 
-    For every pattern the real noise e has accuracy 1 - 2e + e^2/v with vertex v = (c-1)/c (symmetric) or 1/2 (pair), so
-    e = v (1 - sqrt(1 - (1-A)/v)), written below without the cancellation near A = 1. Never warns.
+    This is the exact inverse of Eq. 4 and Eq. 5 on the branch where the true class is the most likely label. The noise
+    ratio ``e`` gives the accuracy ``A = 1 - 2e + e^2 / v`` with ``v = (c - 1) / c`` for symmetric noise and ``v = 1/2``
+    for pair noise. Therefore ``e = v (1 - sqrt(1 - (1 - A) / v))``.
+
+    Parameters
+    ----------
+    test_accuracy : float
+        Accuracy on held-out noisy labels.
+    c : int
+        Number of classes, at least 2.
+    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
+        Noise pattern.
+
+    Returns
+    -------
+    estimate : RatioEstimate
+        Noise ratio, and whether the accuracy is possible.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> theory.ratio_from_accuracy(0.05, 10).in_reach
+    False
     """
     _check_classes(c)
     _check_share(test_accuracy, "test_accuracy")
@@ -291,12 +768,36 @@ def ratio_from_accuracy(test_accuracy: float, c: int, pattern: str = "symmetric"
 
 
 def noise_ratio(test_accuracy: float, c: int, pattern: str = "symmetric") -> float:
-    """eps from a measured test accuracy; clamped, with an OutOfReachWarning, where no eps gives that accuracy."""
+    """Return the noise ratio that gives a test accuracy.
+
+    If no ratio gives the accuracy, the nearest ratio is returned with an `OutOfReachWarning`.
+
+    Parameters
+    ----------
+    test_accuracy : float
+        Accuracy on held-out noisy labels.
+    c : int
+        Number of classes, at least 2.
+    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
+        Noise pattern.
+
+    Returns
+    -------
+    eps : float
+        Noise ratio.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> accuracy = theory.test_accuracy(theory.symmetric(10, 0.4))
+    >>> round(theory.noise_ratio(accuracy, 10), 3)
+    0.4
+    """
     estimate = ratio_from_accuracy(test_accuracy, c, pattern)
     if not estimate.in_reach:
         warnings.warn(
-            f"test accuracy {test_accuracy:.4g} is below {estimate.reach[0]:.4g}, the lowest that {pattern} noise"
-            f" over {c} classes explains; the noise ratio was clamped to {estimate.ratio:.4g}",
+            f"test accuracy {test_accuracy:.4g} is below {estimate.reach[0]:.4g}, the lowest value for {pattern} noise"
+            f" with {c} classes; the noise ratio was set to {estimate.ratio:.4g}",
             OutOfReachWarning,
             stacklevel=2,
         )
@@ -304,7 +805,27 @@ def noise_ratio(test_accuracy: float, c: int, pattern: str = "symmetric") -> flo
 
 
 def summary(T: ArrayLike, prior: ArrayLike | None = None) -> dict[str, Any]:
-    """Everything the theory says of T, as plain numbers and lists."""
+    """Return all quantities of this module for a transition matrix.
+
+    Parameters
+    ----------
+    T : array-like of shape (c, c)
+        Transition matrix. Each row sums to 1.
+    prior : array-like of shape (c,), default=None
+        Proportion of each true class. The default is uniform.
+
+    Returns
+    -------
+    summary : dict
+        Numbers and lists that can be written as JSON.
+
+    Examples
+    --------
+    >>> from labelsieve import theory
+    >>> summary = theory.summary(theory.symmetric(10, 0.4))
+    >>> round(summary["label_precision"], 3), summary["cleaner"]
+    (0.953, True)
+    """
     t = check_transition_matrix(T)
     gain = selection_gain(t, prior)
     return {
@@ -346,15 +867,15 @@ def _check_prior(prior: ArrayLike | None, c: int) -> Vector:
     try:
         p = np.asarray(prior, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("prior: expected one number a class") from None
+        raise InputError("prior: expected one number per class") from None
     if p.shape != (c,):
-        raise InputError(f"prior: expected {c} numbers, one a class, got shape {p.shape}")
+        raise InputError(f"prior: expected {c} numbers, one per class, got shape {p.shape}")
     if not np.isfinite(p).all() or (p < 0).any():
-        raise InputError("prior: shares must be finite and not negative")
+        raise InputError("prior: values must be finite and not negative")
     if abs(p.sum() - 1) > ROW_SUM_TOLERANCE:
         raise InputError(f"prior: sums to {p.sum():.6g}, not 1")
     return p
 
 
 def _unknown_pattern(pattern: str) -> InputError:
-    return InputError(f"pattern: {pattern!r} is not known; choose one of {', '.join(PATTERNS)}")
+    return InputError(f"pattern: {pattern!r} is not a noise pattern; choose one of {', '.join(PATTERNS)}")

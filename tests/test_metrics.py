@@ -105,21 +105,21 @@ def test_confusion_agrees_with_scikit_learn(seed: int, c: int, n: int) -> None:
     [
         (lambda: metrics.label_precision([True], [0, 1], [0, 1]), "given: has 2 entries but selected has 1"),
         (lambda: metrics.label_recall([True, True], [0, 1], [0]), "true: has 1 entries"),
-        (lambda: metrics.label_precision([0, 5], [0, 1], [0, 1]), "selected: expected one True or False"),
+        (lambda: metrics.label_precision([0, 5], [0, 1], [0, 1]), "selected: expected one bool"),
         (lambda: metrics.label_precision([True], [[0]], [[0]]), "one dimension"),
-        (lambda: metrics.label_precision([True], ["a"], [0]), "one holds text, the other numbers"),
-        (lambda: metrics.confusion([0, 3], [0, 1], 3), r"true: codes must lie in 0\.\.2, found 0\.\.3"),
+        (lambda: metrics.label_precision([True], ["a"], [0]), "text and numbers"),
+        (lambda: metrics.confusion([0, 3], [0, 1], 3), r"true: codes must be in 0\.\.2, found 0\.\.3"),
         (lambda: metrics.confusion([0, 1], [0, -1], 3), "predicted: codes"),
         (lambda: metrics.confusion(["a"], ["b"], classes=["a", "c"]), "predicted: 'b' is not one of the classes"),
         (lambda: metrics.confusion(["a"], ["a"], 3, classes=["a", "c"]), "2 names for 3 classes"),
         (lambda: metrics.class_label_recall([True], ["a"], ["a"]), "pass classes="),
         (
             lambda: metrics.confusion(pd.Series(["a", "b"]), [0, 1]),
-            "true and predicted: one holds text, the other numbers",
+            "true and predicted.*text and numbers",
         ),
-        (lambda: metrics.noise_ratio(["a", 3], ["a", "3"]), "given: holds numbers and text at once"),
+        (lambda: metrics.noise_ratio(["a", 3], ["a", "3"]), "given: .*numbers and text"),
         (lambda: metrics.noise_ratio([[0], [0, 1]], [0, 1]), "given: expected one label a sample"),
-        (lambda: metrics.auroc([True, False], ["a", "b"]), "suspicion: expected one number a sample"),
+        (lambda: metrics.auroc([True, False], ["a", "b"]), "suspicion: expected one number"),
         (lambda: metrics.auroc([True, False], [0.1, np.nan]), "NaN"),
         (lambda: metrics.auroc([True, False], [0.1]), "suspicion: has 1 entries"),
     ],
@@ -135,22 +135,22 @@ DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
 @pytest.mark.parametrize(
     ("given_labels", "true", "held"),
     [
-        (["3", "5", "7"], [3, 5, 7], "one holds text, the other numbers"),
-        (np.array(["3", "5", "7"], dtype=object), [3, 5, 7], "one holds text, the other numbers"),
-        (pd.Series(["3", "5", "7"]), [3, 5, 7], "one holds text, the other numbers"),
-        (pd.Series(["3", "5", "7"], dtype="string"), [3, 5, 7], "one holds text, the other numbers"),
-        (pd.Series(["3", "5", "7"], dtype="category"), [3, 5, 7], "one holds text, the other numbers"),
-        (pd.Series([3, 5, 7], dtype="Int64"), pd.Series(["3", "5", "7"]), "one holds numbers, the other text"),
-        (pd.Series([True, False, True], dtype=object), ["a", "b", "a"], "one holds numbers, the other text"),
-        ([b"3", b"5", b"7"], ["3", "5", "7"], "one holds bytes, the other text"),
-        (pd.to_datetime(DAYS), DAYS, "one holds dates, the other text"),
-        (pd.Series(pd.to_datetime(DAYS)).dt.tz_localize("UTC"), [3, 5, 7], "one holds dates, the other numbers"),
+        (["3", "5", "7"], [3, 5, 7], "text and numbers"),
+        (np.array(["3", "5", "7"], dtype=object), [3, 5, 7], "text and numbers"),
+        (pd.Series(["3", "5", "7"]), [3, 5, 7], "text and numbers"),
+        (pd.Series(["3", "5", "7"], dtype="string"), [3, 5, 7], "text and numbers"),
+        (pd.Series(["3", "5", "7"], dtype="category"), [3, 5, 7], "text and numbers"),
+        (pd.Series([3, 5, 7], dtype="Int64"), pd.Series(["3", "5", "7"]), "numbers and text"),
+        (pd.Series([True, False, True], dtype=object), ["a", "b", "a"], "numbers and text"),
+        ([b"3", b"5", b"7"], ["3", "5", "7"], "bytes and text"),
+        (pd.to_datetime(DAYS), DAYS, "dates and text"),
+        (pd.Series(pd.to_datetime(DAYS)).dt.tz_localize("UTC"), [3, 5, 7], "dates and numbers"),
     ],
 )
 def test_text_is_never_compared_with_numbers(given_labels: object, true: object, held: str) -> None:
-    with pytest.raises(InputError, match=f"given and true: {held}"):
+    with pytest.raises(InputError, match=f"given and true.*{held}"):
         metrics.noise_ratio(given_labels, true)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=f"given and true: {held}"):
+    with pytest.raises(InputError, match=f"given and true.*{held}"):
         metrics.label_precision([True, True, False], given_labels, true)  # type: ignore[arg-type]
 
 

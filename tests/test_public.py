@@ -1,9 +1,13 @@
-"""The names people rely on, and what importing them costs."""
+"""Public names, their docstring examples and the cost of importing them."""
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import subprocess
 import sys
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -45,29 +49,54 @@ def test_names_of_the_modules() -> None:
         assert callable(getattr(labelsieve.metrics, name))
 
 
+def public_objects() -> dict[str, Any]:
+    """Return the public functions and classes, including the functions of the public modules."""
+    objects = {}
+    for name in labelsieve.__all__:
+        value = getattr(labelsieve, name)
+        if isinstance(value, ModuleType):
+            functions = inspect.getmembers(value, inspect.isfunction)
+            objects |= {f"{name}.{f}": v for f, v in functions if v.__module__ == value.__name__ and f[0] != "_"}
+        elif callable(value):
+            objects[name] = value
+    return objects
+
+
+@pytest.mark.parametrize("name", sorted(public_objects()))
+def test_examples_in_docstrings(name: str) -> None:
+    value = public_objects()[name]
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    runner = doctest.DocTestRunner(optionflags=options)
+    examples = 0
+    for test in doctest.DocTestFinder(exclude_empty=True).find(value, name, globs={}):
+        examples += len(test.examples)
+        assert runner.run(test).failed == 0
+    assert examples > 0 or "." not in name
+
+
 def imported(code: str) -> set[str]:
-    """Modules that a fresh interpreter has loaded after `code`."""
+    """Return the packages that a new interpreter has imported after running `code`."""
     program = f"import sys\n{code}\nprint('MODULES', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     return {name.split(".")[0] for name in done.stdout.split("MODULES")[1].split()}
 
 
-def test_importing_costs_nothing() -> None:
+def test_import_is_lazy() -> None:
     assert not imported("import labelsieve") & {"numpy", "torch", "sklearn", "matplotlib", "cyclopts", "rich"}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["select", "--help"], ["--version"]])
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_help_imports_no_heavy_package(arguments: list[str]) -> None:
     code = f"from labelsieve.cli.app import run\nassert run({arguments!r}) == 0"
     assert not imported(code) & {"torch", "sklearn", "scipy", "matplotlib", "pyarrow", "PIL", "pandas", "ray"}
 
 
-def test_theory_needs_numpy_alone() -> None:
+def test_theory_imports_only_numpy() -> None:
     heavy = {"torch", "sklearn", "scipy", "matplotlib", "pyarrow"}
     assert not imported("from labelsieve.cli.app import run\nassert run(['theory', '--json']) == 0") & heavy
 
 
-def test_version_is_the_packages() -> None:
+def test_version_equals_the_installed_one() -> None:
     from importlib.metadata import version
 
     assert version("labelsieve") == labelsieve.__version__

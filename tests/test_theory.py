@@ -217,7 +217,7 @@ def test_inverse_as_the_authors_write_it() -> None:
 
 
 def test_inverse_says_where_it_clamps() -> None:
-    with pytest.warns(theory.OutOfReachWarning, match=r"0\.05 is below 0\.1.*clamped to 0\.9"):
+    with pytest.warns(theory.OutOfReachWarning, match=r"0\.05 is below 0\.1.*0\.9"):
         assert theory.noise_ratio(0.05, 10) == pytest.approx(0.9)
     with pytest.warns(theory.OutOfReachWarning, match="pair"):
         assert theory.noise_ratio(0.3, 10, "pair") == 0.5
@@ -310,9 +310,9 @@ def test_ratio_outside_the_unit_interval(bad: object) -> None:
 def test_other_bad_arguments() -> None:
     with pytest.raises(InputError, match="at least 2"):
         theory.symmetric(1, 0.1)
-    with pytest.raises(InputError, match="'asym' is not known; choose one of symmetric"):
+    with pytest.raises(InputError, match=r"asym.*symmetric"):
         theory.matrix("asym", 10, 0.1)
-    with pytest.raises(InputError, match="'asym' is not known"):
+    with pytest.raises(InputError, match="asym"):
         theory.noise_ratio(0.5, 10, "asym")
     with pytest.raises(InputError, match="10 classes, not 3"):
         theory.matrix("cifar10-map", 3, 0.1)
