@@ -24,7 +24,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
 
 from labelsieve import INCV, metrics, noise, theory
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.selection.defaults import WIDE_COLUMNS
 
 HERE = Path(__file__).parent
@@ -80,7 +80,7 @@ def real(folder: Path) -> Iterator[Case]:
                 writer = csv.DictWriter(file, columns, extrasaction="ignore")
                 writer.writeheader()
                 writer.writerows(rows)
-            data = load_source(str(path), label_column=label)
+            data = load_source(str(path), ReadOptions(label_column=label))
             yield Case(name, np.asarray(data.x, dtype=np.float64), np.asarray(data.y))
 
 

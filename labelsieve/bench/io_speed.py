@@ -25,12 +25,12 @@ def run(pictures: int = 3000, *, seed: int = 0) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="labelsieve-bench-") as scratch:
         root, staging = Path(scratch) / "data", Path(scratch) / "staged"
         files = make_folder(root, pictures, seed)
-        from labelsieve.data.source import load_source
+        from labelsieve.data.source import ReadOptions, load_source
 
         plain, seconds_plain = timed(lambda: plain_loop(files))
         before = high_water()
-        first, seconds_first = timed(lambda: load_source(str(root), staging=staging))
-        second, seconds_second = timed(lambda: load_source(str(root), staging=staging))
+        first, seconds_first = timed(lambda: load_source(str(root), ReadOptions(cache_dir=staging)))
+        second, seconds_second = timed(lambda: load_source(str(root), ReadOptions(cache_dir=staging)))
         assert len(first) == len(second) == pictures and first.x.shape[1:] == plain.shape
         return {
             "benchmark": "io",

@@ -53,7 +53,9 @@ def classes(
     if to is not None:
         check_target(problems, "--to", to, source=source, force=force, usual="labels.csv")
     wanted = problems.attempt(renames, merge or "") or {}
-    data = problems.attempt(reading.read, source, ask=False, progress=Progress(silent=True))
+    data = problems.attempt(
+        reading.read, source, refuse_mixed=False, note_spelling=False, progress=Progress(silent=True)
+    )
     problems.stop_if_any()
     assert data is not None
     before = spelling.class_counts(data)
@@ -79,8 +81,7 @@ def classes(
                 if code in kept:
                     writer.writerow((id, kept[code], dropped) if dropped else (id, kept[code]))
     same, perhaps, missing = spelling.alike(after), spelling.perhaps(after), spelling.no_labels(after)
-    notes = [note for note in data.notes if spelling.COUNTED not in note]
-    common.say(*notes, *_listed(after, same, perhaps, missing))
+    common.say(*data.notes, *_listed(after, same, perhaps, missing))
     words = [source, *reading.words()]
     if to is not None:
         common.say(f"{to} has these labels: {shlex.join(['labelsieve', 'run', *words, '--labels', str(to)])}")

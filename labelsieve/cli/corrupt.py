@@ -54,7 +54,7 @@ def corrupt(
     check_target(problems, "--out", out, source=source, force=force, usual="labels.csv")
     transition = problems.attempt(noise.load_matrix, matrix) if matrix is not None else None
     asks = pattern == "instance" and matrix is None  # nothing else looks at the samples
-    data = problems.attempt(reading.read, source, ask=asks, progress=common.progress())
+    data = problems.attempt(reading.read, source, refuse_mixed=asks, progress=common.progress())
     problems.stop_if_any()
     assert data is not None
     rng = np.random.default_rng(common.seed)

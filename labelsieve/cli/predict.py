@@ -74,7 +74,7 @@ def predict(
         reading,
         folder.record().get("settings", {}),
         labelled=score,
-        scored=score,
+        allow_one_class=score,
         size=(model.reading.shape[1], model.reading.shape[2]) if pictures else None,
         encoding=_renamed(model.reading.encoding, reading.text_column),
         progress=common.progress(),

@@ -68,8 +68,8 @@ def run(
     with folder.lock(), trial(folder / STAGED, begun=folder.exists()) as take:
         folder.check_settings("select", selecting.known(method=selection, seed=common.seed))
         with one_first():
-            ask = folder.state("select") is None
-            data = selecting.load(source, file, folder / STAGED, progress, ask=ask)
+            refuse_mixed = folder.state("select") is None
+            data = selecting.load(source, file, folder / STAGED, progress, refuse_mixed=refuse_mixed)
         check_training(folder, data, training, selecting.device, paper=selecting.protocol == "paper")
         selected, _ = select_stage(folder, source, data, selection, selecting, settings, file, common, take)
         trained = run_training(folder, data, training, seed=common.seed, device=selecting.device, progress=progress)

@@ -116,10 +116,12 @@ or .parquet with a column for each class and an id."""
         return [f"--{name.replace('_', '-')}" for name, value in usual.items() if getattr(self, name) != value]
 
     def load(
-        self, source: str, file: LabelFile | None, staging: Path, progress: Progress, *, ask: bool = True
+        self, source: str, file: LabelFile | None, cache_dir: Path, progress: Progress, *, refuse_mixed: bool = True
     ) -> LabelledData:
-        """`ask` as `load_source` has it: a run that was begun has been told, or is of a version that did not ask."""
-        data = self.read(source, labels=file, size=self.size, staging=staging, ask=ask, progress=progress)
+        """`refuse_mixed` as in `ReadOptions`: a run that was started has made this choice."""
+        data = self.read(
+            source, labels=file, size=self.size, cache_dir=cache_dir, refuse_mixed=refuse_mixed, progress=progress
+        )
         check_size(data, self.size)
         return data
 
@@ -207,8 +209,8 @@ def select(
     with run.lock(), trial(run / STAGED, begun=run.exists()) as take:
         run.check_settings("select", options.known(method=method, seed=common.seed))
         with one_first():
-            ask = run.state("select") is None
-            data = options.load(source, file, run / STAGED, common.progress(), ask=ask)
+            refuse_mixed = run.state("select") is None
+            data = options.load(source, file, run / STAGED, common.progress(), refuse_mixed=refuse_mixed)
         begun, model = select_stage(run, source, data, method, options, settings, file, common, take)
         summary = run.read_summary()
     named = shlex.quote(str(out))

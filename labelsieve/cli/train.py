@@ -155,7 +155,7 @@ def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = Non
     """The samples of a run, read again as its selection read them; refused where they changed since."""
     from labelsieve.data.decode_cache import trial
     from labelsieve.data.labels import read_label_file
-    from labelsieve.data.source import as_read, load_source
+    from labelsieve.data.source import ReadOptions, load_source
     from labelsieve.runfolder import STAGED, fingerprint
 
     record = run.record()
@@ -166,9 +166,11 @@ def samples_of(run: RunFolder, progress: Progress, *, staging: Path | None = Non
     with trial(staging, begun=True) as take:
         data = load_source(
             about["source"],
-            **as_read(settings),
-            labels=read_label_file(settings["labels"]) if settings.get("labels") else None,
-            staging=staging,
+            ReadOptions.of_run(
+                settings,
+                labels=read_label_file(settings["labels"]) if settings.get("labels") else None,
+                cache_dir=staging,
+            ),
             progress=progress,
         )
         if fingerprint(data) != about["fingerprint"]:

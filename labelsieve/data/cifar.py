@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.cifar_pickle import read_dict
-from labelsieve.data.query import options_of
+from labelsieve.data.read_options import parse_query
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
@@ -194,7 +194,7 @@ def _asked(spec: str) -> tuple[str, Path, str, str]:
     folder, _, query = rest.partition("?")
     if name not in ("cifar10", "cifar100", "cifar10n") or not folder:
         raise InputError(f"cannot read {spec!r}: write cifar10:DIR, cifar100:DIR or cifar10n:DIR?labels=worse")
-    options = options_of(query)
+    options = parse_query(query)
     part = options.pop("split", "train")
     chosen = options.pop("labels", "worse") if name == "cifar10n" else ""
     if options or part not in ("train", "test"):

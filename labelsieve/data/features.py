@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +16,27 @@ from labelsieve.decisions import csv_line
 from labelsieve.errors import InputError
 from labelsieve.types import Kind
 
+if TYPE_CHECKING:
+    from labelsieve.data.read_options import ReadOptions
+
 WORDS = 4  # in the middle one of a column's cells; names of people and things have fewer
 A_NAME = 2  # words, which may be names, and are texts where nothing else is there
 
 
 def read_features(
     table: Any,
+    options: ReadOptions,
     *,
     where: str,
-    text_column: str | None = None,
-    ignored: Sequence[str] = (),
-    encoding: Encoding | None = None,
     commas: bool = False,
-    ask: bool = True,
     note: Note = silence,
     place: Place = by_row,
 ) -> tuple[Any, Kind]:
-    """The columns of a pyarrow table, less those `ignored`, as samples and their kind; with `encoding`, as an earlier
-    table was read.
+    """The feature columns of a pyarrow table as samples, and their kind.
 
-    `commas`: its numbers have decimal commas wherever that is possible, as they have where one column shows it.
-    `ask`: refuse texts beside numbers, since nobody but the user knows which of them tell the classes; else the numbers
-    are taken, as by runs of earlier versions, or by whoever looks at the labels alone.
+    `commas`: a comma in a number is a decimal comma unless the column shows otherwise.
     """
+    text_column, ignored, encoding = options.text_column, options.ignore_columns, options.encoding
     if ignored:
         table = _without(table, ignored, encoding, where)
     names = table.column_names
@@ -53,7 +51,7 @@ def read_features(
             )
     else:
         commas = commas or any(clearly_commas(column) for column in table.columns)
-        text_column, table = _find_texts(table, where, commas, note, ignored if ask else None)
+        text_column, table = _find_texts(table, where, commas, note, ignored if options.refuse_mixed else None)
     if text_column is None:
         return encode_table(table, where=where, encoding=encoding, commas=commas, note=note, place=place), "table"
     if encoding is None and len(names) > 1:

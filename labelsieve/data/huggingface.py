@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from labelsieve.data.columns import Encoding, Note, by_row, silence
+from labelsieve.data.columns import Note, by_row, silence
 from labelsieve.data.decode_cache import stamp
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
-from labelsieve.data.query import options_of
+from labelsieve.data.read_options import ReadOptions, parse_query
 from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
-if TYPE_CHECKING:
-    from labelsieve.data.pictures import Size
-
 OPTIONS = ("split", "label", "config")
 
 
-def load(
-    spec: str,
-    *,
-    labelled: bool = True,
-    judged: bool = True,
-    text_column: str | None = None,
-    id_column: str = "id",
-    ignored: Sequence[str] = (),
-    size: Size = None,
-    staging: Path | None = None,
-    encoding: Encoding | None = None,
-    ask: bool = True,
-    progress: Progress | None = None,
-) -> LabelledData:
+def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -> LabelledData:
     """The column `label` (or the one ClassLabel column), and an Image, texts or feature columns."""
     progress = progress or Progress(silent=True)
+    labelled, id_column = reading.needs_labels, reading.id_column
     where, _, query = spec.removeprefix("hf:").partition("?")
-    options = options_of(query)
+    options = parse_query(query)
     unknown = [name for name in options if name not in OPTIONS]
     if unknown or not where:
         raise InputError(f"cannot read {spec!r}: write hf:NAME_OR_DIR, with {', '.join(OPTIONS)} after a ? if needed")
@@ -58,20 +42,27 @@ def load(
     ids = unique_ids(rows[id_column] if id_column in rows.column_names else range(len(rows)), where=spec)
     name = Path(where).name
     pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
-    if pictures and text_column is None:
+    if pictures and reading.text_column is None:
         data = _pictures(
-            rows, pictures[0], y, classes, ids, where=where, name=name, size=size, staging=staging, progress=progress
+            rows,
+            pictures[0],
+            y,
+            classes,
+            ids,
+            where=where,
+            name=name,
+            size=reading.size,
+            staging=reading.cache_dir,
+            progress=progress,
         )
         return without_label(data, progress.note) if labelled else data
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
     if not plain:
         raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
     table = rows.with_format("arrow").select_columns(plain)[:]
-    x, kind = read_features(
-        table, where=spec, text_column=text_column, ignored=ignored, encoding=encoding, ask=ask, note=progress.note
-    )
+    x, kind = read_features(table, reading, where=spec, note=progress.note)
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
-    if judged:
+    if reading.labelled:
         data = without_blank(data, by_row, progress.note)
     return without_label(data, progress.note) if labelled else data
 

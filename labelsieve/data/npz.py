@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from labelsieve.data.columns import by_row, silence
 from labelsieve.data.labels import about_missing, about_stripped, decoded, encode, stripped, unique_ids, unlabelled
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, Kind, LabelledData
 
 
-def load(path: Path, *, labelled: bool = True, judged: bool = True, progress: Progress | None = None) -> LabelledData:
+def load(path: Path, options: ReadOptions | None = None, *, progress: Progress | None = None) -> LabelledData:
     """x: [n, d] numbers, [n, H, W] or [n, H, W, 1|3] bytes as pictures, or [n] texts. y: one label a sample."""
+    options = options or ReadOptions()
+    labelled = options.needs_labels
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -62,7 +65,7 @@ def load(path: Path, *, labelled: bool = True, judged: bool = True, progress: Pr
         raise InputError(f"{path}: x has {len(x)} samples but ids has {len(ids)}")
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
     note = progress.note if progress is not None else silence
-    if judged:
+    if options.labelled:
         data = without_blank(data, by_row, note)
     return without_label(data, note) if labelled else data
 

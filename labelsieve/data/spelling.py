@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.types import LabelledData
 
 RARE = 20  # a misspelling is so many times rarer than what was meant
 LONG = 5  # letters of a name in which one slip leaves no doubt about the word
 FEW = 5  # examples in one line
-USUAL = {"root": None, "label_column": "label", "text_column": None, "id_column": "id"}
+DEFAULTS = ReadOptions()
+SHOWN_OPTIONS = ("root", "label_column", "text_column", "id_column")
 COUNTED = "They count as they are"
 NO_LABELS = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", "--", ".", "tbd"))
 
@@ -58,7 +60,7 @@ def class_counts(data: LabelledData) -> dict[str, int]:
     return {str(data.classes[codes[i]]): int(counts[i]) for i in order}
 
 
-def about_spelling(counts: Mapping[str, int], source: str, **reading: object) -> str | None:
+def about_spelling(counts: Mapping[str, int], source: str, options: ReadOptions) -> str | None:
     """A word on names that may be one class; nothing is changed by it. `reading`: how the source is read, whose options
     the command that changes them needs too."""
     sure, unsure, missing = alike(counts), perhaps(counts), no_labels(counts)
@@ -74,8 +76,8 @@ def about_spelling(counts: Mapping[str, int], source: str, **reading: object) ->
         parts.append(f"classes that may be another one, misspelt or shortened: {_pairs(unsure, counts)}")
     told = "; ".join(parts)
     words = ["labelsieve", "data", "classes", source]
-    for name, usual in USUAL.items():
-        if (value := reading.get(name, usual)) != usual:
+    for name in SHOWN_OPTIONS:
+        if (value := getattr(options, name)) != getattr(DEFAULTS, name):
             words += [f"--{name.replace('_', '-')}", str(value)]
     return f"{told}. {COUNTED}: `{shlex.join(words)}` says how to change that"
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from labelsieve.data.duplicates import Same
-    from labelsieve.data.pictures import Size
+    from labelsieve.data.read_options import ReadOptions
     from labelsieve.types import IntArray
 
 # Never features: `true` would let a model see the answers.
@@ -48,31 +48,15 @@ LONGEST_CELL = 2**31 - 1  # a C long on every system
 
 
 def load(
-    path: Path,
-    *,
-    label_column: str = "label",
-    text_column: str | None = None,
-    id_column: str = "id",
-    ignored: Sequence[str] = (),
-    labelled: bool = True,
-    judged: bool = True,
-    root: Path | None = None,
-    size: Size = None,
-    staging: Path | None = None,
-    encoding: Encoding | None = None,
-    ask: bool = True,
-    progress: Progress | None = None,
-    same: Same | None = None,
-) -> LabelledData:
-    """A table as samples. `root` is where relative paths of pictures begin (default: the file's folder).
-
-    `labelled` leaves out rows without a label, `judged` those whose text is empty; a prediction has an answer for both,
-    unless nothing at all is in a row, not even the id that was asked for.
-    """
+    path: Path, options: ReadOptions, *, progress: Progress | None = None, same: Same | None = None
+) -> LabelledData:  # fmt: skip
+    """Read a table. Rows without a label and empty texts are skipped, unless the table is read for prediction."""
     progress = progress or Progress(silent=True)
     is_csv = _is_csv(path)
-    label_column, id_column = label_column.strip(), id_column.strip()  # as the names in the table are
-    text_column = text_column.strip() if text_column is not None else None
+    labelled, root = options.needs_labels, options.root
+    label_column, id_column = options.label_column.strip(), options.id_column.strip()  # as the names in the table are
+    text_column = options.text_column.strip() if options.text_column is not None else None
+    encoding = options.encoding
     if encoding is not None:
         encoding = Encoding(tuple(replace(column, name=column.name.strip()) for column in encoding.columns))
         text_column = encoding.text or text_column
@@ -134,7 +118,15 @@ def load(
         y = y[np.isin(kept, there)]
         ids = _ids(written if named is None else named, there, path, lines)
         data = read_pictures(
-            files, y, classes, ids[there], name=path.stem, size=size, staging=staging, progress=progress, same=same
+            files,
+            y,
+            classes,
+            ids[there],
+            name=path.stem,
+            size=options.size,
+            staging=options.cache_dir,
+            progress=progress,
+            same=same,
         )
         gone = (Skipped(str(ids[row]), NO_FILE) for row in lost)
         return replace(data, skipped=(*skipped(ids), *gone, *data.skipped))
@@ -146,18 +138,15 @@ def load(
 
     x, kind = read_features(
         rest,
+        replace(options, text_column=text_column, encoding=encoding),
         where=str(path),
-        text_column=text_column,
-        ignored=ignored,
-        encoding=encoding,
         commas=is_csv and delimiter_of(path) == ";",  # chosen where the comma is taken
-        ask=ask,
         note=progress.note,
         place=place,
     )
     ids = all_ids(range(everything))
     data = LabelledData(x, y, classes, ids[kept], kind, name=path.stem, skipped=skipped(ids))
-    return without_blank(data, place, progress.note) if judged else data
+    return without_blank(data, place, progress.note) if options.labelled else data
 
 
 def _picture_files(

@@ -24,7 +24,7 @@ import numpy as np
 
 from labelsieve.data.decode import CROP, SIDE, Pictures
 from labelsieve.data.pictures import Size
-from labelsieve.data.query import options_of
+from labelsieve.data.read_options import parse_query
 from labelsieve.data.readable import unreadable
 from labelsieve.data.skipped import leave_out
 from labelsieve.errors import InputError
@@ -178,7 +178,7 @@ def class_names(names: Sequence[Synset]) -> tuple[str, ...]:
 
 def _options(spec: str) -> tuple[str, dict[str, str]]:
     folder, _, query = spec.removeprefix("webvision:").partition("?")
-    options = options_of(query)
+    options = parse_query(query)
     known = ("classes", "subset", "side", "stage")
     for key in options:
         if key not in known:

@@ -217,11 +217,11 @@ class Loaded:
     def data(self) -> LabelledData:
         with self._lock:
             if self._data is None:
-                from labelsieve.data.source import as_read, load_source
+                from labelsieve.data.source import ReadOptions, load_source
 
                 if not self.source:
                     raise InputError("this run does not say where its samples came from")
-                self._data = load_source(self.source, labelled=False, **as_read(self.settings))
+                self._data = load_source(self.source, ReadOptions.of_run(self.settings, labelled=False))
                 self._place.update((id, i) for i, id in enumerate(self._data.ids.tolist()))
         return self._data
 

@@ -236,7 +236,7 @@ def _same_rows(run: RunFolder, source: str, columns: Columns, record: dict[str, 
 def _read_again(run: RunFolder, source: str, columns: Columns, record: dict[str, Any]) -> Iterator[LabelledData]:
     """The samples as the run read them: in the one or the other way that a file of labels may have been meant."""
     from labelsieve.data.labels import LabelFile
-    from labelsieve.data.source import as_read, load_source
+    from labelsieve.data.source import ReadOptions, load_source
 
     settings = record.get("settings") or {}
     files: list[LabelFile | None] = [None]
@@ -249,7 +249,7 @@ def _read_again(run: RunFolder, source: str, columns: Columns, record: dict[str,
         )
         files = [kept, LabelFile(kept.path, said, None, partial=True, dropped=kept.dropped)]
     for labels in files:
-        yield load_source(source, labels=labels, **as_read(settings))
+        yield load_source(source, ReadOptions.of_run(settings, labels=labels))
 
 
 def read_skipped(run: RunFolder) -> list[tuple[str, str]]:

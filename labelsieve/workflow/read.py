@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from labelsieve.errors import InputError
 
 if TYPE_CHECKING:
+    from labelsieve.progress import Progress
     from labelsieve.types import LabelledData
 
 Options = TypeVar("Options", bound="SourceOptions")
@@ -66,21 +67,23 @@ class SourceOptions:
                 found[name] = Path(kept) if name == "root" else kept
         return replace(self, **found)
 
-    def read(self, source: str, **how: Any) -> LabelledData:
-        """`load_source` with these options; a person is told what the features of a table are."""
+    def read(self, source: str, *, progress: Progress | None = None, **more: Any) -> LabelledData:
+        """`load_source` with these options and `more` of `ReadOptions`; notes say which columns are features."""
+        from labelsieve.data.read_options import ReadOptions
         from labelsieve.data.source import load_source
 
         ignored = self.ignored
         if ignored and not _has_columns(source):
             raise InputError(f"--ignore-columns is for tables, {source} has no columns: leave it out")
-        data = load_source(
-            source, root=self.root, label_column=self.label_column or "label", text_column=self.text_column,
-            id_column=self.id_column or "id", ignore_columns=ignored, group_column=self.group_column, **how,
+        options = ReadOptions(
+            root=self.root, label_column=self.label_column or "label", text_column=self.text_column,
+            id_column=self.id_column or "id", ignore_columns=tuple(ignored), group_column=self.group_column, **more,
         )  # fmt: skip
+        data = load_source(source, options, progress=progress)
         if ignored and data.kind == "pictures":
             raise InputError(f"--ignore-columns is for features, the samples of {data.name} are pictures: leave it out")
-        if how.get("encoding") is None and how.get("progress") is not None and (told := about_features(data)):
-            how["progress"].note(told, passing=True)
+        if options.encoding is None and progress is not None and (features := about_features(data)):
+            progress.note(features, passing=True)
         return data
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from labelsieve.cli.app import run
 from labelsieve.cli.predict import about_unknown, compare
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 from labelsieve.workflow.sample_reader import Reading
@@ -99,7 +99,7 @@ def test_a_folder_with_one_class_is_enough_to_score(tmp_path: Path) -> None:
     folder = tmp_path / "checked" / "cat"
     folder.mkdir(parents=True)
     Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8)).save(folder / "1.png")
-    assert len(load_source(str(tmp_path / "checked"), scored=True)) == 1
+    assert len(load_source(str(tmp_path / "checked"), ReadOptions(allow_one_class=True))) == 1
     with pytest.raises(InputError, match="one class only"):
         load_source(str(tmp_path / "checked"))
 

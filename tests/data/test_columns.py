@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from labelsieve.data.columns import Column, Encoding
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
@@ -19,7 +19,7 @@ from labelsieve.types import LabelledData
 def load(path: Path, rows: list[str], **options: object) -> tuple[LabelledData, str]:
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     lines = io.StringIO()
-    data = load_source(str(path), progress=Progress(stream=lines), **options)  # type: ignore[arg-type]
+    data = load_source(str(path), ReadOptions(**options), progress=Progress(stream=lines))  # type: ignore[arg-type]
     return data, lines.getvalue()
 
 

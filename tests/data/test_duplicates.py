@@ -15,13 +15,13 @@ from labelsieve.data import duplicates as conflicts
 from labelsieve.data import pictures
 from labelsieve.data.duplicates import MOST_COPIES, copies_among, same_files
 from labelsieve.data.labels import read_label_file
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.progress import Progress
 
 
 def said(source: Path, **options: object) -> str:
     lines = io.StringIO()
-    load_source(str(source), progress=Progress(stream=lines), **options)  # type: ignore[arg-type]
+    load_source(str(source), ReadOptions(**options), progress=Progress(stream=lines))  # type: ignore[arg-type]
     return "".join(line for line in lines.getvalue().splitlines(keepends=True) if "more than once" in line)
 
 
@@ -61,15 +61,15 @@ def test_a_picture_in_two_class_folders(folder: Path, tmp_path: Path) -> None:
 
 def test_what_was_seen_while_staging_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(folder / "circle" / "2.png", folder / "square" / "7.png")
-    first = said(folder, staging=tmp_path / "staged")
+    first = said(folder, cache_dir=tmp_path / "staged")
     (path,) = (tmp_path / "staged").glob("*.json")
     index = json.loads(path.read_text())
     assert len(index["same"]) == 1 and first
     with monkeypatch.context() as patch:
         patch.setattr(pictures, "same_files", None)
-        assert said(folder, staging=tmp_path / "staged") == first
+        assert said(folder, cache_dir=tmp_path / "staged") == first
     path.write_text(json.dumps({**index, "same": [5]}))
-    assert said(folder, staging=tmp_path / "staged") == first
+    assert said(folder, cache_dir=tmp_path / "staged") == first
 
 
 def test_the_labels_of_a_file_count(folder: Path, tmp_path: Path) -> None:

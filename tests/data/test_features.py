@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from labelsieve.cli.app import run
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
@@ -33,7 +33,7 @@ def load(path: Path, columns: dict[str, list[str]], **options: object) -> tuple[
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
     lines = io.StringIO()
-    data = load_source(str(path), progress=Progress(stream=lines), **options)  # type: ignore[arg-type]
+    data = load_source(str(path), ReadOptions(**options), progress=Progress(stream=lines))  # type: ignore[arg-type]
     return data, lines.getvalue()
 
 
@@ -80,7 +80,7 @@ def test_texts_beside_numbers_are_asked_about(tmp_path: Path) -> None:
     assert load(tmp_path / "t.csv", columns, text_column="full address")[0].kind == "text"
     assert load(tmp_path / "t.csv", columns, ignore_columns=["full address"])[0].x.shape == (60, 1)
     # As runs of before that were read, and whoever looks at labels alone.
-    data, said = load(tmp_path / "t.csv", columns, ask=False)
+    data, said = load(tmp_path / "t.csv", columns, refuse_mixed=False)
     assert data.kind == "table" and data.x.shape == (60, 1)
     assert "column 'full address' reads like text and is left out; --text-column 'full address' reads it" in said
 
@@ -178,7 +178,7 @@ def test_ignored_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:
         f"{tmp_path / 't.csv'} has no column 'nix' and no column 'nada' for --ignore-columns: "
         "those to choose from are a, b, note"
     )
-    with pytest.raises(InputError, match="--ignore-columns label,note: labels and texts are read from there"):
+    with pytest.raises(InputError, match="--ignore-columns label,note"):
         load(tmp_path / "t.csv", columns, text_column="note", ignore_columns=["note", "label"])
     with pytest.raises(InputError, match="--ignore-columns leaves no column of features"):
         load(tmp_path / "t.csv", columns, ignore_columns=["a", "b", "note"])
@@ -192,7 +192,7 @@ def test_hugging_face_columns_are_ignored_too(tmp_path: Path) -> None:
 
     rows = {"a": [1.5, 2.5] * 10, "b": [1.0, 2.0] * 10, "label": ["x", "y"] * 10}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
-    assert load_source(f"hf:{tmp_path / 'saved'}", ignore_columns=["b"]).x.shape == (20, 1)
+    assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(ignore_columns=("b",))).x.shape == (20, 1)
 
 
 def test_hugging_face_texts_beside_numbers(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_hugging_face_texts_beside_numbers(tmp_path: Path) -> None:
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
     with pytest.raises(InputError, match="column title reads like text beside other features"):
         load_source(f"hf:{tmp_path / 'saved'}")
-    assert load_source(f"hf:{tmp_path / 'saved'}", ask=False).kind == "table"
-    assert load_source(f"hf:{tmp_path / 'saved'}", text_column="title").kind == "text"
+    assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(refuse_mixed=False)).kind == "table"
+    assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(text_column="title")).kind == "text"
 
 
 def test_hugging_face_texts_by_another_name(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.pictures import common_size, safe_path
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 
@@ -84,9 +84,9 @@ def test_sizes_are_made_common(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "small.png", size=(20, 10))
     picture(tmp_path / "b" / "large.jpg", size=(300, 200))
     assert load_source(str(tmp_path)).x.shape == (2, 64, 64, 3)
-    assert load_source(str(tmp_path), size=32).x.shape == (2, 32, 32, 3)
+    assert load_source(str(tmp_path), ReadOptions(size=32)).x.shape == (2, 32, 32, 3)
     with pytest.raises(InputError, match=r"--size 5000 is outside 8\.\.1024"):
-        load_source(str(tmp_path), size=5000)
+        load_source(str(tmp_path), ReadOptions(size=5000))
     assert common_size([(28, 28), (28, 28)], None) == (28, 28)
     assert common_size([(28, 28), (20, 30)], None) == (28, 28)
     assert common_size([(500, 400)], None) == (64, 64)
@@ -179,7 +179,9 @@ def test_pictures_beside_the_class_folders_are_left_out_with_a_word(tmp_path: Pa
     assert "2 pictures lie in no class folder and are left out, such as one.png\n" in lines.getvalue()
     assert dict(data.skipped).keys() == {"black/notes.txt", "black/empty.png", "one.png", "two.HEIC"}
     assert dict(data.skipped)["one.png"] == "in no class folder" and len(data) == 2
-    assert {"one.png", "black/a.png"} < set(load_source(str(root), labelled=False).ids.tolist())  # to be predicted
+    assert {"one.png", "black/a.png"} < set(
+        load_source(str(root), ReadOptions(labelled=False)).ids.tolist()
+    )  # to be predicted
 
 
 def test_labels_of_what_lies_in_class_folders_are_enough(tmp_path: Path) -> None:
@@ -190,12 +192,12 @@ def test_labels_of_what_lies_in_class_folders_are_enough(tmp_path: Path) -> None
     picture(root / "one.png")
     lines = io.StringIO()
     file = read_label_file(tmp_path / "labels.csv")
-    data = load_source(str(root), labels=file, progress=Progress(stream=lines))
+    data = load_source(str(root), ReadOptions(labels=file), progress=Progress(stream=lines))
     assert len(data) == 2 and dict(data.skipped) == {"one.png": "in no class folder"}
     assert "1 picture lies in no class folder and is left out: one.png\n" in lines.getvalue()
     (tmp_path / "labels.csv").write_text("id,label\n" + labels.splitlines()[0])
     with pytest.raises(InputError, match="no label of the sample"):  # one in a class folder
-        load_source(str(root), labels=read_label_file(tmp_path / "labels.csv"))
+        load_source(str(root), ReadOptions(labels=read_label_file(tmp_path / "labels.csv")))
 
 
 def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
@@ -224,19 +226,19 @@ def test_no_samples(tmp_path: Path) -> None:
 def test_a_second_start_uses_the_staged_copy(tmp_path: Path) -> None:
     root = two_classes(tmp_path / "data")
     (root / "black" / "bad.png").write_text("no")
-    first = load_source(str(root), staging=tmp_path / "staged")
+    first = load_source(str(root), ReadOptions(cache_dir=tmp_path / "staged"))
     assert isinstance(first.x, np.memmap)
     lines = io.StringIO()
-    second = load_source(str(root), staging=tmp_path / "staged", progress=Progress(stream=lines))
+    second = load_source(str(root), ReadOptions(cache_dir=tmp_path / "staged"), progress=Progress(stream=lines))
     assert "using the pictures staged" in lines.getvalue() and "decoding" not in lines.getvalue()
     assert np.array_equal(first.x, second.x) and first.skipped == second.skipped
     assert first.ids.tolist() == second.ids.tolist() == ["black/a.png", "white/b.png"]
     picture(root / "black" / "a.png", colour=(9, 9, 9))
     os.utime(root / "black" / "a.png", ns=(1, 1))
-    assert load_source(str(root), staging=tmp_path / "staged").x[0, 0, 0].tolist() == [9, 9, 9]
+    assert load_source(str(root), ReadOptions(cache_dir=tmp_path / "staged")).x[0, 0, 0].tolist() == [9, 9, 9]
     for path in (tmp_path / "staged").glob("*.npy"):
         path.write_bytes(b"half")
-    assert len(load_source(str(root), staging=tmp_path / "staged")) == 2
+    assert len(load_source(str(root), ReadOptions(cache_dir=tmp_path / "staged"))) == 2
 
 
 def test_a_csv_of_paths(tmp_path: Path) -> None:
@@ -246,12 +248,12 @@ def test_a_csv_of_paths(tmp_path: Path) -> None:
     assert data.kind == "pictures" and data.classes == ("dark", "light") and data.ids[1] == "white/b.png"
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "t.csv").write_text("path,label\nblack/a.png,dark\nwhite/b.png,light\n")
-    assert len(load_source(str(tmp_path / "sub" / "t.csv"), root=tmp_path)) == 2
+    assert len(load_source(str(tmp_path / "sub" / "t.csv"), ReadOptions(root=tmp_path))) == 2
 
 
 def test_flat_folders_can_be_predicted_on(tmp_path: Path) -> None:
     picture(tmp_path / "a.png")
-    data = load_source(str(tmp_path), labelled=False)
+    data = load_source(str(tmp_path), ReadOptions(labelled=False))
     assert data.ids.tolist() == ["a.png"] and data.y.tolist() == [-1]
 
 
@@ -276,19 +278,19 @@ def test_files_of_a_table_that_are_not_there_are_left_out(tmp_path: Path, labell
     there = ["black/a.png", "white/b.png", "black/c.png", "white/d.png"]
     lines = io.StringIO()
     source = listed(tmp_path, [*there[:2], "black/gone.png", *there[2:]])
-    data = load_source(source, labelled=labelled, progress=Progress(stream=lines))
+    data = load_source(source, ReadOptions(labelled=labelled), progress=Progress(stream=lines))
     assert data.ids.tolist() == there and data.skipped == (("black/gone.png", "the file is not there"),)
     assert "1 of 5 files is not there and is left out: line 4: 'black/gone.png'\n" in lines.getvalue()
     assert [data.classes[code] for code in data.y.tolist()] == ["dark", "light", "light", "dark"]
     (tmp_path / "black" / "broken.png").write_bytes(b"")
     source = listed(tmp_path, ["", *there, "black", "black/broken.png", ""])  # a folder, and rows without a path
-    data = load_source(source, labelled=labelled, progress=Progress(stream=lines))
+    data = load_source(source, ReadOptions(labelled=labelled), progress=Progress(stream=lines))
     assert "3 of 8 files are not there and are left out, the first in line 2: ''\n" in lines.getvalue()
     assert data.ids.tolist() == there and [skipped.id for skipped in data.skipped] == [
         "", "black", "", "black/broken.png",
     ]  # fmt: skip
     with pytest.raises(InputError, match=r"line 3: '\.\./x\.png' leads outside"):
-        load_source(listed(tmp_path, ["black/gone.png", "../x.png", *there]), labelled=labelled)
+        load_source(listed(tmp_path, ["black/gone.png", "../x.png", *there]), ReadOptions(labelled=labelled))
 
 
 def test_where_most_files_are_not_there_the_way_to_them_is_asked_for(tmp_path: Path) -> None:
@@ -300,7 +302,7 @@ def test_where_most_files_are_not_there_the_way_to_them_is_asked_for(tmp_path: P
     with pytest.raises(InputError, match=told):
         load_source(source)
     with pytest.raises(InputError, match=r"line 2: the file 'data/black/a\.png' is not there; give another --root"):
-        load_source(listed(tmp_path, ["data/black/a.png", "a.png"]), root=tmp_path / "data" / "black")
+        load_source(listed(tmp_path, ["data/black/a.png", "a.png"]), ReadOptions(root=tmp_path / "data" / "black"))
     source = listed(tmp_path, ["data\\black\\a.png", "data\\white\\b.png"])
     with pytest.raises(InputError, match=r"2 of 2 in all; with slashes in the place of its backslashes it would be"):
-        load_source(source, labelled=False)
+        load_source(source, ReadOptions(labelled=False))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.spelling import about_spelling, alike, bare, no_labels, perhaps
 
 
@@ -43,17 +44,17 @@ def test_first_letters_where_each_begins_one_class() -> None:
 def test_names_that_say_that_there_is_no_label() -> None:
     counts = {"yes": 9, "N/A": 3, "?": 2, "-": 1, "NULL": 1, "-1": 4}
     assert no_labels(counts) == ["N/A", "?", "-", "NULL"]
-    told = about_spelling(counts, "t.csv")
+    told = about_spelling(counts, "t.csv", ReadOptions())
     assert told is not None and told.startswith("classes that look like missing labels: 'N/A' (3), '?' (2), ")
 
 
 def test_what_is_told_names_a_few_and_counts_the_rest() -> None:
-    assert about_spelling({"a": 1, "b": 2}, "t.csv") is None
+    assert about_spelling({"a": 1, "b": 2}, "t.csv", ReadOptions()) is None
     counts = {f"word{letter} x": 9 for letter in "abcdefg"} | {f"Word{letter} X": 1 for letter in "abcdefg"}
-    told = about_spelling(counts, "my t.csv")
+    told = about_spelling(counts, "my t.csv", ReadOptions())
     assert told is not None
     assert "'Worda X' (1) and 'worda x' (9)" in told and "wordf x" not in told and "and 2 more." in told
     assert told.endswith("`labelsieve data classes 'my t.csv'` says how to change that")
-    told = about_spelling(counts, "t.csv", root=None, label_column="Diagnose 2", text_column=None, id_column="id")
+    told = about_spelling(counts, "t.csv", ReadOptions(label_column="Diagnose 2"))
     assert told is not None
     assert told.endswith("`labelsieve data classes t.csv --label-column 'Diagnose 2'` says how to change that")

@@ -14,7 +14,7 @@ import pytest
 from labelsieve.data import textfile
 from labelsieve.data.columns import Encoding
 from labelsieve.data.labels import read_label_file
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.data.textfile import Code, code_of, delimiter_of, top_of
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -47,7 +47,7 @@ def test_so_is_a_file_of_labels(tmp_path: Path, name: str) -> None:
     source = write(tmp_path / "t.csv", ROWS.encode())
     labels = write(tmp_path / "labels.csv", "id;label\r\nä1;Grün\r\nb2;Süß\r\nc3;Süß\r\n".encode(name))
     lines = io.StringIO()
-    data = load_source(str(source), labels=read_label_file(labels), progress=Progress(stream=lines))
+    data = load_source(str(source), ReadOptions(labels=read_label_file(labels)), progress=Progress(stream=lines))
     assert [data.classes[code] for code in data.y] == ["Grün", "Süß", "Süß"]
     assert (f"{labels} is read as Windows-1252" in lines.getvalue()) == (name == "cp1252")
 
@@ -157,8 +157,11 @@ def test_names_of_columns_with_blanks_and_in_another_case(tmp_path: Path) -> Non
     data = load_source(str(path))
     assert [column.name for column in data.x.encoding.columns] == ["a", "b"] and data.ids.tolist() == ["p", "q"]
     old = Encoding(tuple(replace(column, name=f" {column.name}") for column in data.x.encoding.columns))
-    assert load_source(str(path), labelled=False, encoding=old).x.shape == (2, 2)  # of a model of earlier versions
-    assert load_source(str(path), label_column="label ").y.tolist() == [0, 1]
+    assert load_source(str(path), ReadOptions(labelled=False, encoding=old)).x.shape == (
+        2,
+        2,
+    )  # of a model of earlier versions
+    assert load_source(str(path), ReadOptions(label_column="label ")).y.tolist() == [0, 1]
     path.write_text("a,LABEL\n1,01\n2,1\n")
     data = load_source(str(path))
     assert data.classes == ("01", "1") and "the labels are in column LABEL; --label-column names another" in data.notes

@@ -12,7 +12,7 @@ import pytest
 
 from labelsieve.data.cells import clearly_commas, read_numbers
 from labelsieve.data.columns import Encoding
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.data.units import FAMILIES, unit
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -22,7 +22,7 @@ from labelsieve.types import LabelledData
 def load(path: Path, rows: list[str], **options: object) -> tuple[LabelledData, str]:
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     lines = io.StringIO()
-    data = load_source(str(path), progress=Progress(stream=lines), **options)  # type: ignore[arg-type]
+    data = load_source(str(path), ReadOptions(**options), progress=Progress(stream=lines))  # type: ignore[arg-type]
     return data, lines.getvalue()
 
 

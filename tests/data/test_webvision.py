@@ -13,7 +13,7 @@ import pytest
 from labelsieve.data import readable, webvision
 from labelsieve.data.decode import Pictures
 from labelsieve.data.make_webvision import SYNSETS, draw, make
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.data.stage import Staged
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -63,11 +63,11 @@ def test_a_hand_written_folder(tmp_path: Path) -> None:
     assert webvision.load(f"{tmp_path}?subset=all").ids[-1] == "flickr/q0001/e.jpg"
     # --size, and the window of a network that was trained: 227 pixels are cut from pictures of 256
     source = f"webvision:{tmp_path}"
-    sides = [load_source(source, size=size).x.side for size in (None, 32, (32, 32), (227, 227))]
+    sides = [load_source(source, ReadOptions(size=size)).x.side for size in (None, 32, (32, 32), (227, 227))]
     assert sides == [256, 32, 32, 256]
-    assert load_source(f"{source}?side=20", size=(16, 16)).x.side == 20
+    assert load_source(f"{source}?side=20", ReadOptions(size=(16, 16))).x.side == 20
     with pytest.raises(InputError, match="side=20 is not of size 32: give one of the two"):
-        load_source(f"{source}?side=20", size=32)
+        load_source(f"{source}?side=20", ReadOptions(size=32))
 
 
 # -- the made folder -----------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_it_says_how_far_it_is(made: Path, tmp_path: Path, monkeypatch: pytest.M
         (f"?stage={tmp_path / 'stage'}", ["using the pictures staged in"]),
     ):
         lines = io.StringIO()
-        load_source(f"webvision:{made}{query}", size=20, progress=Progress(stream=lines, every=0.0))
+        load_source(f"webvision:{made}{query}", ReadOptions(size=20), progress=Progress(stream=lines, every=0.0))
         for line in told:
             assert line in lines.getvalue(), (query, lines.getvalue())
 

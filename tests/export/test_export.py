@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from labelsieve.data.labels import read_label_file
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
 
@@ -305,7 +305,7 @@ def test_a_folder_called_like_a_formula_can_be_looked_at_again(tmp_path):
     run = runs.pictures(tmp_path, n=8, classes=("+plus", "=same"))
     export(run, to=tmp_path / "cleaned.csv", undecided="keep")
     assert {row["id"][:2] for row in rows_of(tmp_path / "cleaned.csv")} == {"'+", "'="}
-    again = load_source(str(tmp_path / "shapes"), labels=read_label_file(tmp_path / "cleaned.csv"))
+    again = load_source(str(tmp_path / "shapes"), ReadOptions(labels=read_label_file(tmp_path / "cleaned.csv")))
     assert again.classes == ("+plus", "=same")
     assert [again.classes[code] for code in again.y] == [id.partition("/")[0] for id in again.ids.tolist()]
 
@@ -361,7 +361,7 @@ def test_labels_from_a_file_that_is_gone_do_not_make_another_source(tmp_path):
     (tmp_path / "given.csv").write_text("id,label\n" + "".join(f"{id},{label}\n" for id, label in given.items()))
     source.write_text(source.read_text().replace(",payment,", ",other,"))  # the source's own labels do not count
     record = run.record()
-    about = load_source(str(source), labels=read_label_file(tmp_path / "given.csv"))
+    about = load_source(str(source), ReadOptions(labels=read_label_file(tmp_path / "given.csv")))
     run.update(
         settings={**record["settings"], "labels": str(tmp_path / "given.csv")},
         data={**record["data"], "fingerprint": runs.fingerprint(about)},
@@ -381,7 +381,7 @@ def test_labels_beside_their_source_say_how_many_were_dropped(tmp_path):
     assert (done.rows, done.dropped) == (47, 1)
     cleaned = {row["id"]: (row["label"], row["others_dropped"]) for row in rows_of(tmp_path / "c.csv")}
     assert len(cleaned) == 47 and first[3].id not in cleaned and cleaned[first[1].id] == (first[1].suggested, "1")
-    data = load_source(str(tmp_path / "shapes"), labels=read_label_file(tmp_path / "c.csv"))
+    data = load_source(str(tmp_path / "shapes"), ReadOptions(labels=read_label_file(tmp_path / "c.csv")))
     assert len(data) == 47 and (first[3].id, "dropped") in [tuple(one) for one in data.skipped]
     named = dict(zip(data.ids.tolist(), (data.classes[code] for code in data.y), strict=True))
     assert named[first[1].id] == first[1].suggested

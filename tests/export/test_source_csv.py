@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelsieve.data.skipped import NO_LABEL
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
 from labelsieve.export.source_csv import Dialect, write_csv
@@ -106,7 +106,7 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     rows = "".join(f"{t + i / 100};x{i:02};{cell}\r\n" for i, (t, cell) in enumerate(zip(true, cells, strict=True)))
     source = tmp_path / "t.csv"
     source.write_bytes(f"{first} a ;Nr. ;Label \r\n{rows}".encode())
-    data = load_source(str(source), id_column="Nr.")
+    data = load_source(str(source), ReadOptions(id_column="Nr."))
     assert data.classes == (0, 1, 2) and len(data) == 59
     settings = {"label_column": "label", "id_column": "Nr."}
     run = runs.write_run(tmp_path / "run", data, np.delete(true, 7), str(source), **settings)

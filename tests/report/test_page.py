@@ -167,7 +167,7 @@ def test_the_commands_of_a_second_look_work_after_a_drop(runs, tmp_path):
     import shlex
 
     from labelsieve.data.labels import read_label_file
-    from labelsieve.data.source import load_source
+    from labelsieve.data.source import ReadOptions, load_source
     from labelsieve.export import export
 
     run = runs.pictures(tmp_path)
@@ -176,7 +176,7 @@ def test_the_commands_of_a_second_look_work_after_a_drop(runs, tmp_path):
     command = next(c for c in re.findall(r"<code>(labelsieve [^<]+)</code>", html) if "--labels" in c)
     words = shlex.split(command)
     export(run, what="cleaned", to=tmp_path / "cleaned.csv")
-    data = load_source(words[2], labels=read_label_file(tmp_path / words[words.index("--labels") + 1]))
+    data = load_source(words[2], ReadOptions(labels=read_label_file(tmp_path / words[words.index("--labels") + 1])))
     assert len(data) == 47 and len(data.skipped) == 1
 
 

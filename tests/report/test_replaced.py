@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.report import replaced
@@ -36,7 +36,7 @@ def a_folder(folder, n=6, suffix="png"):
 
 
 def a_run(runs, folder, source, **settings):
-    data = load_source(str(source), staging=folder / "run" / "staged")
+    data = load_source(str(source), ReadOptions(cache_dir=folder / "run" / "staged"))
     return runs.write_run(folder / "run", data, data.y, str(source), **settings)
 
 

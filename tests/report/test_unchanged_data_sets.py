@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from labelsieve.data.make_webvision import make
-from labelsieve.data.source import files_of, load_source
+from labelsieve.data.source import ReadOptions, files_of, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.report.columns import read_columns
@@ -22,7 +22,7 @@ def found(run):
 
 
 def a_run(runs, folder, source, **settings):
-    data = load_source(source, size=settings.get("size"))
+    data = load_source(source, ReadOptions(size=settings.get("size")))
     return runs.write_run(folder / "run", data, data.y, source, **settings)
 
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from labelsieve.data.pictures import EXTENSIONS
-from labelsieve.data.source import load_source
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.report.columns import read_columns
@@ -123,7 +123,7 @@ def test_loose_pictures_count_where_the_run_had_some(runs, tmp_path):
     root = tmp_path / "set"
     for name in ("1.png", "2.png", "a/3.png", "a/4.png"):
         a_picture(root / name)
-    data = load_source(str(root), labelled=False)
+    data = load_source(str(root), ReadOptions(labelled=False))
     data = type(data)(data.x, [0, 1, 0, 1], ("x", "y"), data.ids, "pictures", name="set")
     run = runs.write_run(tmp_path / "run", data, data.y, str(root), labels="labels.csv")
     assert found(run) is None

@@ -184,8 +184,9 @@ def _parquet() -> list[bytes]:
 
 def _parse_table(path: Path) -> object:
     from labelsieve.data import table
+    from labelsieve.data.read_options import ReadOptions
 
-    return table.load(path)
+    return table.load(path, ReadOptions())
 
 
 def _parse_labels(path: Path) -> object:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from labelsieve.cli.app import make_app, run
 from labelsieve.data.make_webvision import make
-from labelsieve.data.source import as_read
+from labelsieve.data.source import ReadOptions
 from labelsieve.errors import InputError
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import LabelledData
@@ -133,8 +133,8 @@ def test_a_run_of_before_there_were_ignored_columns_goes_on(here: Path, capsys: 
 
 @pytest.mark.parametrize("settings", [{}, {"ignore_columns": None}, {"ignore_columns": 3}, {"ignore_columns": "ab"}])
 def test_a_record_that_names_no_columns_ignores_none(settings: dict[str, object]) -> None:
-    assert as_read(settings)["ignore_columns"] == ()
-    assert as_read({"ignore_columns": ["b", 3]})["ignore_columns"] == ("b", "3")
+    assert ReadOptions.of_run(settings).ignore_columns == ()
+    assert ReadOptions.of_run({"ignore_columns": ["b", 3]}).ignore_columns == ("b", "3")
 
 
 def test_ignored_columns_of_what_has_none_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

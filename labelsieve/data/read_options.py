@@ -1,0 +1,89 @@
+"""Options for reading a source, from the command line, from Python or from the settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+if TYPE_CHECKING:
+    from labelsieve.data.columns import Encoding
+    from labelsieve.data.labels import LabelFile
+    from labelsieve.data.pictures import Size
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How `load_source` reads a source.
+
+    Parameters
+    ----------
+    labels
+        Labels from a file. They replace the labels of the source, or change some of them.
+    label_column, text_column, id_column
+        Names of columns. By default the samples of a table are found by a rule (see `features.py`).
+    ignore_columns
+        Columns that are not features.
+    group_column
+        Samples with the same value in this column stay on one side of every split. It is not a feature.
+    labelled
+        If false, the samples are read for prediction: labels are optional, and no sample is skipped without need.
+    allow_one_class
+        Labels of a single class are accepted, because they are only compared with predictions.
+    root
+        The folder that relative paths in a table start from. Default: the folder of the table.
+    size
+        Side of the decoded images in pixels.
+    cache_dir
+        Decoded images are stored in this folder and reused.
+    encoding
+        How the columns of an earlier table were read. This table is read in the same way.
+    refuse_mixed
+        Raise an error if a table has text columns and other features, so that the user chooses between them.
+        If false, the text columns are dropped with a note.
+    note_spelling
+        Add a note if class names look like different spellings of one class.
+    """
+
+    labels: LabelFile | None = None
+    label_column: str = "label"
+    text_column: str | None = None
+    id_column: str = "id"
+    ignore_columns: tuple[str, ...] = ()
+    group_column: str | None = None
+    labelled: bool = True
+    allow_one_class: bool = False
+    root: Path | None = None
+    size: Size = None
+    cache_dir: Path | None = None
+    encoding: Encoding | None = None
+    refuse_mixed: bool = True
+    note_spelling: bool = True
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the source must have labels: not for prediction, and not if a file has the labels of all samples."""
+        return self.labelled and (self.labels is None or self.labels.partial)
+
+    @classmethod
+    def of_run(cls, settings: Mapping[str, Any], **more: Any) -> ReadOptions:
+        """The options that a run was started with, from its settings in `run.json`, and `more` options."""
+        root, ignored = settings.get("root"), settings.get("ignore_columns")
+        return cls(
+            label_column=str(settings.get("label_column") or "label"),
+            text_column=settings.get("text_column"),
+            id_column=str(settings.get("id_column") or "id"),
+            ignore_columns=tuple(map(str, ignored)) if isinstance(ignored, list) else (),
+            group_column=settings.get("group_column"),
+            root=Path(root) if root else None,
+            size=settings.get("size"),
+            refuse_mixed=False,  # the run has made this choice
+            **more,
+        )
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """Parse `name=value&name=value` after the `?` of a source. A plus sign is not a space here."""
+    return dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))
