@@ -8,8 +8,8 @@ WebVision's sizes that lie on the device. Each row is a process of its own with 
 its row alone; what is measured is written after every row, as a page and beside it as JSON, which
 `scripts/scaling_page.py` reads. Needs torch and numpy alone. Most of the time is starting processes and compiling
 kernels once: about a minute and a half on one GPU, with `--all` some minutes. The goal is 4 times the eager fp32 loop.
-`--profile` instead names the kernels of one network's step; the environment variables that switch parts of it off
-(labelsieve/models/kernels/switches.py, LABELSIEVE_FUSED) hold there, too.
+`--compare` measures the network's own kernels against plain layers, compiled and not, in one run. `--profile` instead
+names the kernels of one network's step.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from labelsieve.engine.device import choose_device, fastest_convolutions
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.methods import create
+from labelsieve.models import kernels
 from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Residuals, Unit, Units
-from labelsieve.models.kernels.switches import PARTS
 from labelsieve.models.layers import BatchNorm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -60,25 +60,27 @@ FIRST: dict[str, dict[str, Any]] = {
 ROWS: dict[str, dict[str, Any]] = {
     **FIRST,
     "eager, bf16, channels last, cuDNN by trial": {"loop": "eager", "half": True, "trial": True},
-    "engine, 1 network, none of switches.py": {"loop": "engine", "networks": 1, "with": dict.fromkeys(PARTS, 0)},
-    "engine, 1 network, weight gradients not aside": {"loop": "engine", "networks": 1, "with": {"ASIDE": 0}},
-    "engine, 1 network, no matrix products": {"loop": "engine", "networks": 1, "with": {"PRODUCTS": 0}},
-    "engine, 1 network, small work not in groups": {"loop": "engine", "networks": 1, "with": {"GROUPS": 0}},
-    "engine, 1 network, layer by layer": {"loop": "engine", "networks": 1, "fused": False},
     "engine, 1 network, cuDNN deterministic": {"loop": "engine", "networks": 1, "exact": True},
     "engine, 2 networks, one after the other": {"loop": "engine", "networks": 2, "together": False},
     "eager, fp32, cuDNN by trial": {"loop": "eager", "trial": True},
     "eager, fp32 without tf32": {"loop": "eager", "tf32": False},
     "eager, bf16, channels last, torch.compile": {"loop": "eager", "half": True, "trial": True, "compile": True},
 }
+# The network's own kernels against plain layers in the same captured step: `--compare`.
+COMPARED: dict[str, dict[str, Any]] = {
+    "engine, 1 network": {"loop": "engine", "networks": 1},
+    "engine, plain layers, captured": {"loop": "engine", "networks": 1, "layers": "plain"},
+    "engine, torch layers without any kernel of ours, captured": {"loop": "engine", "networks": 1, "layers": "torch"},
+    "engine, torch layers, compiled and captured": {"loop": "engine", "networks": 1, "layers": "compiled"},
+}
+ROWS |= COMPARED
 GPU_ALONE = (
     "half",
     "tf32",
     "trial",
     "compile",
-    "fused",
     "exact",
-    "with",
+    "layers",
 )  # rows with these say nothing on a CPU
 
 
@@ -95,6 +97,16 @@ class Noise(PictureSequence):
     def picture(self, i: int) -> Pixels:
         rng = np.random.default_rng(i)
         return rng.integers(0, 256, (self.side, round(self.side * rng.uniform(1, 1.6)), 3), dtype=np.uint8)
+
+
+def use_layers(kind: str) -> None:
+    """Replace the network's kernels: `plain` keeps the batch-norm kernel, `torch` and `compiled` keep none."""
+    os.environ["LABELSIEVE_FUSED"] = "0"
+    kernels.max_pool3 = lambda x: nn.functional.max_pool2d(x, 3, 2)
+    if kind in ("torch", "compiled"):
+        kernels.usable = lambda x: False
+    if kind == "compiled":
+        InceptionResNetV2.one = torch.compile(InceptionResNetV2.one)  # type: ignore[method-assign]
 
 
 def plain(module: nn.Module) -> nn.Module:
@@ -244,8 +256,8 @@ def measure(row: dict[str, Any], options: argparse.Namespace) -> dict[str, float
     device = choose_device(options.device)
     torch.backends.cudnn.benchmark = row.get("trial", False)
     torch.backends.cudnn.deterministic = row.get("exact", False)
-    os.environ["LABELSIEVE_FUSED"] = "1" if row.get("fused", True) else "0"
-    os.environ.update({f"LABELSIEVE_{part}": str(value) for part, value in row.get("with", {}).items()})
+    if "layers" in row:
+        use_layers(row["layers"])
     if row["loop"] == "eager":
         os.environ["LABELSIEVE_KERNELS"] = "0"  # torch's own layers, pooling and all
     torch.backends.cudnn.allow_tf32 = row.get("tf32", True)  # True is torch's default for convolutions
@@ -324,6 +336,9 @@ def page(rows: dict[str, dict[str, Any]], device: str, command: str, options: ar
         rate = row["images_per_second"]
         share = f"{rate / base:.2f}" if base and name != SCORING else ""
         lines.append(f"| {name} | {rate:,.0f} | {share} | {row['peak_gib']:.1f} | {row['seconds']:.0f} |")
+    kernel_rate = rows.get("engine, 1 network", {}).get("images_per_second")
+    compared = [name for name in COMPARED if kernel_rate and "images_per_second" in rows.get(name, {})]
+    lines += [f"\n{name}: kernels / this = {kernel_rate / rows[name]['images_per_second']:.2f}" for name in compared]
     best = max((r["images_per_second"] for n, r in rows.items() if is_training(n) and "failed" not in r), default=0.0)
     if base and best:
         said = "reached" if best >= GOAL * base else "missed"
@@ -345,6 +360,7 @@ def page(rows: dict[str, dict[str, Any]], device: str, command: str, options: ar
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="the rows that explain the others, too")
+    parser.add_argument("--compare", action="store_true", help="only the network's kernels against plain layers")
     parser.add_argument("--seconds", type=float, default=3.0, help="of measuring, a row")
     parser.add_argument("--timeout", type=float, default=80.0, help="seconds a row may take with its start")
     parser.add_argument("--budget", type=float, default=90.0, help="seconds after which no further row begins")
@@ -374,7 +390,7 @@ def main() -> None:
     command = "python benchmarks/inception.py" + " --all" * options.all + "".join(changed)
     rows: dict[str, dict[str, Any]] = {}
     began = time.monotonic()
-    for name, row in (ROWS if options.all else FIRST).items():
+    for name, row in (COMPARED if options.compare else ROWS if options.all else FIRST).items():
         if device.type != "cuda" and any(key in row for key in GPU_ALONE):
             continue
         if time.monotonic() - began >= options.budget:
