@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -178,6 +179,76 @@ class Store(ABC):
             self.mirrors = False
 
 
+class Trust(StrEnum):
+    """How far to trust a noise estimate. Each level is defined by a measured error (benchmarks/real-noise.md)."""
+
+    TRUSTWORTHY = "trustworthy"  # the ratio is off by less than 0.03 in at least 95 % of the measured cases
+    FAIR = "fair"  # read the interval, not the ratio alone
+    ROUGH = "rough"  # the interval is wide: noise and the classifier's own errors cannot be told apart
+    UNKNOWN = "unknown"  # the predictions say nothing about the labels; `why_unknown` says why
+
+
+class WhyUnknown(StrEnum):
+    """Why a noise estimate says nothing."""
+
+    RANDOM = "random"  # predictions agree with the labels no more often than by chance
+    WEAK = "weak"  # the classifier is too weak to separate wrong labels from its own errors
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """How many labels are wrong and which classes are confused: the result of `selection/noise_model.py`."""
+
+    ratio: float  # share of wrong labels
+    low: float  # 95 % interval of `ratio`
+    high: float
+    trust: Trust
+    why_unknown: WhyUnknown | None = None
+    explanation: str = ""  # one sentence for people; code must not depend on its wording
+    classifier_error: float = float("nan")  # share of samples that the held-out predictions get wrong
+    transition: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # rows: true classes, sum to 1
+    prior: FloatArray = field(default_factory=lambda: np.empty(0))  # share of each true class
+
+    @property
+    def known(self) -> bool:
+        """Whether the ratio and the interval say anything."""
+        return self.trust is not Trust.UNKNOWN
+
+    def record(self) -> dict[str, Any]:
+        """The scalar fields, for JSON."""
+        error = None if np.isnan(self.classifier_error) else self.classifier_error
+        return {
+            "ratio": self.ratio,
+            "low": self.low,
+            "high": self.high,
+            "trust": str(self.trust),
+            "why_unknown": None if self.why_unknown is None else str(self.why_unknown),
+            "explanation": self.explanation,
+            "classifier_error": error,
+            "known": self.known,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> NoiseEstimate:
+        """Read `record()` back, or the record of an earlier version, whose `trust` is a sentence."""
+        text = str(record.get("trust", ""))
+        trust, why = next((level for start, level in EARLIER_TRUST.items() if text.startswith(start)), (None, None))
+        if trust is None:
+            trust = next((level for level in Trust if text.startswith(level)), Trust.ROUGH)
+            why = None if record.get("why_unknown") is None else WhyUnknown(record["why_unknown"])
+        numbers = (record.get(key) for key in ("ratio", "low", "high", "classifier_error"))
+        ratio, low, high, error = (float("nan") if value is None else float(value) for value in numbers)
+        return cls(ratio, low, high, trust, why, str(record.get("explanation", text)), error)
+
+
+# How the trust sentence of runs of version 0.2 and earlier begins.
+EARLIER_TRUST: dict[str, tuple[Trust, WhyUnknown | None]] = {
+    "not distinguishable from random": (Trust.UNKNOWN, WhyUnknown.RANDOM),
+    "the classifier is weak": (Trust.UNKNOWN, WhyUnknown.WEAK),
+    "the classifier gives its highest confidence to": (Trust.UNKNOWN, WhyUnknown.WEAK),
+}
+
+
 @dataclass(frozen=True)
 class Selection:
     """What selection found, one entry a sample in input order.
@@ -213,11 +284,15 @@ class Selection:
         return np.asarray(self.verdict == REMOVED)
 
     @property
+    def noise(self) -> NoiseEstimate | None:
+        """The noise estimate without its matrices; None if the selection made none (protocol "paper")."""
+        record = self.history[0].get("estimate") if self.history else None
+        return None if record is None else NoiseEstimate.from_record(record)
+
+    @property
     def noise_known(self) -> bool:
-        """Whether the noise ratio, and what is expected of the selected, say anything; a ratio there is in any case,
-        for whoever must reckon with one."""
-        estimate = self.history[0].get("estimate", {}) if self.history else {}
-        return bool(estimate.get("known", True))
+        """Whether the noise ratio and the expected precision say anything; a ratio is always given."""
+        return self.noise is None or self.noise.known
 
     def doubted(self, given: IntArray) -> BoolArray:
         """Samples with another label to consider, the predicted one: the suspects."""

@@ -57,10 +57,9 @@ from labelsieve.selection.inputs import (
     only_own_networks,
     without_torch,
 )
-from labelsieve.types import BoolArray, FloatArray, IntArray
+from labelsieve.types import BoolArray, FloatArray, IntArray, NoiseEstimate, Trust
 
-TRUSTED = ("trustworthy", "fair")  # how the sentence on an estimate begins that can be relied on
-FEW, MATTERS = "too few samples", 0.05  # few samples are told on so often that it is said only of a ratio that matters
+MATTERS = 0.05  # a lower noise ratio changes little, so an unreliable one is not worth a warning
 ROWS_AT_ONCE = 256  # predictions go through the network in blocks of one size, so that no row depends on its company
 
 
@@ -317,13 +316,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rare = self.classes_[rare_classes(selection)].tolist()
         if rare:
             warnings.warn(about_rare(rare), RareClassWarning, stacklevel=3)
-        little = self.trust_.startswith(FEW) and selection.noise_ratio < MATTERS
-        if not little and not self.trust_.startswith(TRUSTED):
-            known, ratio = selection.noise_known, f"{100 * selection.noise_ratio:.1f} %"
+        if self.trust_ in (Trust.ROUGH, Trust.UNKNOWN) and selection.noise_ratio >= MATTERS:
+            noise = NoiseEstimate.from_record(selection.history[0]["estimate"])
+            known, ratio = noise.known, f"{100 * selection.noise_ratio:.1f} %"
             measured = f"the noise ratio, {ratio}, is not to be relied on" if known else "the noise ratio is not known"
             told = (
-                f"{measured}: {self.trust_}; right labels of hard samples may have been taken for wrong ones: compare"
-                ' with method="standard" by cross-validation, or try another network'
+                f"{measured}: {noise.explanation}; right labels of hard samples may have been taken for wrong ones:"
+                ' compare with method="standard" by cross-validation, or try another network'
             )
             warnings.warn(told, WeakTrainingWarning, stacklevel=3)
 
@@ -340,7 +339,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.transition_matrix_ = selection.transition_matrix
         estimate = selection.history[0]["estimate"]
         self.noise_interval_: tuple[float, float] = (estimate["low"], estimate["high"])
-        self.trust_: str = estimate["trust"]
+        self.trust_ = NoiseEstimate.from_record(estimate).trust
         self.expected_precision_ = selection.expected_precision
         self.expected_recall_ = selection.expected_recall
         self.notes_ = list(selection.notes)

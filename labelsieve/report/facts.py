@@ -12,10 +12,10 @@ import numpy as np
 from labelsieve.report.columns import Columns, pair_counts, read_columns
 from labelsieve.report.html import percent, plural
 from labelsieve.runfolder import RunFolder
-from labelsieve.selection.estimate import OVERLAP, RANDOM, TIED, WEAK
+from labelsieve.selection.estimate import OVERLAP, WEAK
 from labelsieve.selection.state import NOT_JUDGED
 from labelsieve.selection.suggestions import NAME, read_suggestions
-from labelsieve.types import SELECTED, FloatArray, IntArray
+from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, WhyUnknown
 
 UNGRADED = "the classifier's own mistakes cannot be told from wrong labels"
 WORSE = "the classifier seems to be wrong more often than the labels are"
@@ -132,19 +132,26 @@ class Facts:
         )
 
 
+def noise_of(summary: Mapping[str, Any]) -> NoiseEstimate | None:
+    """The noise estimate of a run; None if it has none."""
+    record = first_iteration(summary).get("estimate")
+    return NoiseEstimate.from_record(record) if isinstance(record, Mapping) else None
+
+
 def trust_of(summary: Mapping[str, Any]) -> str | None:
-    return next((entry["trust"] for entry in nested(summary) if isinstance(entry.get("trust"), str)), None)
+    """The sentence that says how far to believe the estimate."""
+    noise = noise_of(summary)
+    return None if noise is None else noise.explanation
 
 
 def ignorance(summary: Mapping[str, Any]) -> str:
     """Why a selection's numbers say nothing, where it said so itself: it cannot tell the labels from random ones,
     misses whole classes, or is equally sure of most. Empty where they do."""
-    trust = trust_of(summary) or ""
-    if RANDOM in trust:
+    noise = noise_of(summary)
+    why = None if noise is None else noise.why_unknown
+    if why is WhyUnknown.RANDOM:
         return "the labels cannot be told from random ones"
-    if trust.startswith(TIED):
-        return UNGRADED
-    return WEAK if trust.startswith(WEAK) else ""
+    return WEAK if why is WhyUnknown.WEAK else ""
 
 
 def first_iteration(summary: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve import theory
+from labelsieve import theory, types
 from labelsieve.selection.confidence_ties import Confident, Ties, surest, ties_among
 from labelsieve.selection.repeats import Split, over_first_split
 from labelsieve.selection.settings import authors_remove_ratio
 from labelsieve.selection.shrink_transition import transition_from_counts, uneven
 from labelsieve.selection.within_half_folds import agreeing, fold_jobs
-from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores
+from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores, Trust, WhyUnknown
 
 CONFIDENT_SHARE = 0.1
 CONFIDENT_LEAST = 20
@@ -63,7 +63,7 @@ class NoiseEstimate:
     uneven: bool  # mistakes prefer some classes, by more than chance
     counts: FloatArray  # labels that were counted for each row of T-hat
     method: str
-    trust: str  # one plain sentence
+    explanation: str  # one plain sentence
     judged_ratio: float  # of the labels that were judged: what `transition` says
     unjudged: float = 0.0  # share of all labels that were not, for classes that are hardly ever predicted
     unjudged_ratio: float = float("nan")  # how much of these `ratio` takes for wrong; nan where all were judged
@@ -71,14 +71,24 @@ class NoiseEstimate:
     @property
     def known(self) -> bool:
         """Whether the numbers say anything."""
-        return says_something(self.trust)
+        return says_something(self.explanation)
+
+    @property
+    def trust(self) -> Trust:
+        return types.NoiseEstimate.from_record({"trust": self.explanation}).trust
+
+    @property
+    def why_unknown(self) -> WhyUnknown | None:
+        return types.NoiseEstimate.from_record({"trust": self.explanation}).why_unknown
 
     def summary(self) -> dict[str, Any]:
         """Everything but the arrays, for the history."""
         kept = {key: value for key, value in asdict(self).items() if not isinstance(value, np.ndarray)}
         if not self.unjudged:
             del kept["unjudged_ratio"]  # JSON has no NaN
-        return kept | {"counted": int(self.counts.sum()), "known": self.known}
+        why = None if self.why_unknown is None else str(self.why_unknown)
+        told = {"counted": int(self.counts.sum()), "known": self.known, "trust": str(self.trust), "why_unknown": why}
+        return kept | told
 
 
 def says_something(trust: str) -> bool:
@@ -351,7 +361,7 @@ def estimate_from_scores(
         uneven=prefers,
         counts=counts.sum(axis=1),
         method=method,
-        trust=about_unjudged(trust, unjudged, wrong),
+        explanation=about_unjudged(trust, unjudged, wrong),
         judged_ratio=ratio,
         unjudged=unjudged,
         unjudged_ratio=wrong,

@@ -25,8 +25,6 @@ from labelsieve.errors import InputError
 from labelsieve.scoring import suspicion_of
 from labelsieve.selection.calibrate import judge
 from labelsieve.selection.estimate import (
-    RANDOM,
-    TIED,
     NoiseEstimate,
     cross_fitted_steps,
     estimate_from_scores,
@@ -361,16 +359,14 @@ def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INC
         h = 1.0 if settings.asymmetric else 1 / (classes - 1)
     r = remove_ratio(estimate.judged_ratio, h, classes)  # labels that were not judged are not removed either
     source = f"from the noise ratio and concentration {h:.2f}"
-    if estimate.trust.startswith((RANDOM, TIED)):
-        r, source = 0.0, "because nothing tells a wrong label"
-    elif not estimate.known:
-        source = f"as if {100 * eps:.0f} % of the labels were wrong"
+    if not estimate.known:
+        r, source = 0.0, "because the noise ratio is unknown"
     if settings.remove_ratio != "auto":
         r, source = float(settings.remove_ratio), "as given"
     low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))
     interval = f"95 % interval {low} to {high} %, {most} % with the classifier's own mistakes"
     measured = f"{100 * eps:.1f} % ({interval}) by {estimate.method}" if estimate.known else "not known"
-    notes = [f"noise ratio {measured}; {estimate.trust}"]
+    notes = [f"noise ratio {measured}; {estimate.explanation}"]
     if not settings.stored:
         which = f"; {which_epoch(settings.best_until(eps))}" if settings.networks else ""
         notes.append(f"{r:.2f} samples are removed for each selected one, {source}{which}")

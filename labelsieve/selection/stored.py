@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.scoring import checked, class_names, named_columns, score_probabilities
-from labelsieve.selection.estimate import says_something
 from labelsieve.selection.ncv import ncv_settings, ncv_steps
 from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import BoolArray, FloatArray, Job, Scores, Trainer
+from labelsieve.types import BoolArray, FloatArray, Job, NoiseEstimate, Scores, Trainer, Trust
 
 ALL_PREDICTED = "every label was predicted: had the model been trained on these samples, that would say nothing"
 
@@ -58,21 +57,22 @@ class WrongLabels:
     classes: NDArray[Any]
     """The classes, in the order of the columns of `pred_probs`."""
 
-    trust: str
-    """One sentence on how far to trust the numbers."""
+    trust: Trust
+    """How far to trust the numbers; `explanation` says why in one sentence."""
+
+    explanation: str
 
     @property
     def noise_known(self) -> bool:
-        """Whether the numbers say anything; False where `trust` says that the labels cannot be told from random ones,
-        that the classifier is weak or that it gives its highest confidence to most samples."""
-        return says_something(self.trust)
+        """Whether the numbers say anything; False if `trust` is unknown."""
+        return self.trust is not Trust.UNKNOWN
 
     def __str__(self) -> str:
         low, high = self.noise_interval
         noise = "not known"
         if self.noise_known:
             noise = f"{100 * self.noise_ratio:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)"
-        return f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {noise}, {self.trust}"
+        return f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {noise}, {self.explanation}"
 
 
 @dataclass
@@ -111,11 +111,12 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
     most = np.zeros(len(given), dtype=bool)
     most[judged] = most_suspicious(found.suspicion[judged], estimate["judged_ratio"])
     wrong = (likelier_wrong | most) & found.doubted(given)
-    trust = estimate["trust"]
+    noise = NoiseEstimate.from_record(estimate)
+    explanation = noise.explanation
     if (found.predicted == given).all():
-        trust += f"; {ALL_PREDICTED}"
+        explanation += f"; {ALL_PREDICTED}"
     # As on export: predictions that say nothing of the labels may rank them, but do not replace them.
-    replaced = wrong & likelier_wrong & says_something(trust)
+    replaced = wrong & likelier_wrong & noise.known
     return WrongLabels(
         wrong=wrong,
         suspicion=found.suspicion,
@@ -125,7 +126,8 @@ def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Arra
         noise_interval=(estimate["low"], estimate["high"]),
         transition_matrix=found.transition_matrix,
         classes=names,
-        trust=trust,
+        trust=noise.trust,
+        explanation=explanation,
     )
 
 

@@ -55,7 +55,7 @@ def test_a_suggestion_that_is_less_likely_than_the_label_is_not_taken(tmp_path):
     [
         ("not distinguishable from random: ...", "random"),
         ("the classifier is weak: ...", "weak"),
-        ("the classifier gives its highest confidence to 9 of 9 samples, ...", "cannot be told from wrong labels"),
+        ("the classifier gives its highest confidence to 9 of 9 samples, ...", "weak"),
         (f"fair: what 2 columns {OVERLAP}; ...", "what so few columns cannot tell apart"),
     ],
 )

@@ -64,10 +64,7 @@ def stranger(client):
     [
         ("the classifier is weak: ...", "weak"),
         ("not distinguishable from random: ...", "random"),
-        (
-            "the classifier gives its highest confidence to 9 of 9 samples, ...",
-            "own mistakes cannot be told from wrong",
-        ),
+        ("the classifier gives its highest confidence to 9 of 9 samples, ...", "weak"),
     ],
 )
 def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_path, trust, told):

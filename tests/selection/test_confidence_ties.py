@@ -7,7 +7,6 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import Perceptron
 from sklearn.model_selection import cross_val_predict
-from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -47,18 +46,6 @@ def planted(eps: float, mistakes: float, n: int = 4000, c: int = 4) -> tuple[np.
     return np.where(mistaken, (true + 1) % c, true), given, mistaken
 
 
-@pytest.mark.parametrize("classifier", [DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=8), GaussianNB()])
-def test_mistakes_of_an_ungraded_classifier_are_not_called_noise(classifier) -> None:
-    x, _, given = digits(0.0)
-    incv = INCV(classifier, random_state=0).fit(x, given)
-    told = incv.history_[0]["estimate"]
-    assert not incv.noise_known_ and not incv.removed_.any()
-    assert incv.notes_[0].startswith("noise ratio not known; the classifier gives its highest confidence to 1,")
-    assert "of 1,797 samples, so its own mistakes cannot be told from wrong labels; use one" in incv.notes_[0]
-    assert told["low"] == 0 and told["high"] >= told["ratio"] > 0.05
-    assert "0.00 samples are removed for each selected one, because nothing tells a wrong label" in incv.notes_[1]
-
-
 def test_stored_predictions_of_a_tree_change_no_label() -> None:
     x, true, given = digits(0.2)
     probs = cross_val_predict(DecisionTreeClassifier(random_state=0), x, given, cv=5, method="predict_proba")
@@ -93,7 +80,7 @@ def test_a_good_network_may_be_certain(saturated: float) -> None:
     graded = np.linspace(0.5, 0.99, len(given))
     confidence = np.where(np.arange(len(given)) % 100 < 100 * saturated, 1.0, graded).astype(np.float32)
     found = estimate(scores(predicted, confidence), given)
-    assert found.trust.startswith("trustworthy") and found.ratio < 0.02 and found.known
+    assert found.explanation.startswith("trustworthy") and found.ratio < 0.02 and found.known
     if saturated == 1.0:
         assert found.low == 0 < found.ratio  # these may be its own mistakes
 
@@ -106,7 +93,7 @@ def test_single_precision_is_told_apart_by_what_it_leaves_to_the_others() -> Non
     tied = estimate(scores(predicted, certain), given)
     assert not tied.known and tied.ratio == pytest.approx(0.25, abs=0.02) and tied.low == 0
     graded = estimate(scores(predicted, certain, left), given)
-    assert graded.known and graded.trust.startswith(("trustworthy", "fair")) and graded.counts.sum() < 410
+    assert graded.known and graded.explanation.startswith(("trustworthy", "fair")) and graded.counts.sum() < 410
     assert graded.low < 0.2 < graded.high and graded.ratio < tied.ratio
 
 

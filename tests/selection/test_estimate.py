@@ -93,7 +93,7 @@ def test_estimate_with_a_classifier_that_is_right_where_confident(transition):
     assert found.low <= found.ratio <= found.high
     assert found.high - found.low < 0.06
     assert found.upper_bound >= eps - 0.01
-    assert found.trust.startswith("trustworthy")
+    assert found.explanation.startswith("trustworthy")
     assert "transition" not in found.summary() and found.summary()["ratio"] == found.ratio
 
 
@@ -130,7 +130,7 @@ def test_trust_is_said_plainly(case, sentence):
         hard = confidence < (0.76 if case == "instance" else 0.66)
         given = np.where(hard, (truth + 1) % 4, truth)
     found = estimate_from_scores([scores(truth, confidence)], [given], 4, seed=0, method="test")
-    assert found.trust.startswith(sentence)
+    assert found.explanation.startswith(sentence)
 
 
 @pytest.mark.parametrize("found_of_class_3", [0, 7])
@@ -140,8 +140,8 @@ def test_a_class_that_is_labelled_often_and_hardly_predicted_is_the_classifiers_
     predicted[1500 + found_of_class_3 :] = 0
     confidence = np.random.default_rng(0).uniform(0.6, 1, 2000)
     found = estimate_from_scores([scores(predicted, confidence)], [given], 4, seed=0, method="test")
-    assert found.trust.startswith("the classifier is weak")
-    assert f"for {found_of_class_3} samples where 500 are labelled so" in found.trust
+    assert found.explanation.startswith("the classifier is weak")
+    assert f"for {found_of_class_3} samples where 500 are labelled so" in found.explanation
 
 
 def test_a_class_never_predicted_is_told_where_its_samples_make_up_most_of_the_noise():
@@ -150,14 +150,16 @@ def test_a_class_never_predicted_is_told_where_its_samples_make_up_most_of_the_n
     predicted = np.concatenate([np.repeat([0, 1], [30, 10]), np.repeat([1, 0], [30, 10]), np.repeat([0, 1], 20)])
     found = estimate_from_scores([scores(predicted, np.full(120, 0.9))], [given], 3, seed=0, method="test")
     assert found.ratio == pytest.approx(0.5)
-    assert found.trust.startswith("the classifier is weak: it predicts class 2 for 0 samples where 40 are labelled")
+    assert found.explanation.startswith(
+        "the classifier is weak: it predicts class 2 for 0 samples where 40 are labelled"
+    )
 
 
 def test_a_class_with_few_labels_is_not_the_classifiers_fault():
     given = np.repeat(np.arange(4), [500, 500, 500, 15])
     confidence = np.random.default_rng(0).uniform(0.6, 1, len(given))
     found = estimate_from_scores([scores(given, confidence)], [given], 4, seed=0, method="test")
-    assert found.trust.startswith("too few samples: some class was counted from 8 labels")
+    assert found.explanation.startswith("too few samples: some class was counted from 8 labels")
 
 
 def test_of_small_classes_the_surest_half_is_counted():
@@ -201,7 +203,7 @@ def test_a_small_class_that_is_never_predicted_spoils_nothing(labels):
     left_out = labels / len(given)  # any of these may be wrong; of the others fewer than 18 % are
     assert found.unjudged == pytest.approx(left_out)
     assert found.upper_bound < 0.18 * (1 - left_out) + left_out
-    assert not found.trust.startswith(("the classifier is weak", "too few"))
+    assert not found.explanation.startswith(("the classifier is weak", "too few"))
     assert found.transition[:3, 3].max() < 0.01
 
 
@@ -231,7 +233,7 @@ def test_the_interval_and_what_is_said_hold_for_labels_that_were_not_judged(size
         share = (
             f"{100 * found.unjudged:.0f} % of the labels, of classes that the classifier does not know, were not judged"
         )
-        assert share in found.trust and not found.trust.startswith("trustworthy")
+        assert share in found.explanation and not found.explanation.startswith("trustworthy")
         assert found.unjudged_ratio == pytest.approx(np.mean((given != truth)[left_out]), abs=0.35)
     assert inside >= 19 and abs(np.mean(off)) < 0.02
 
@@ -239,7 +241,7 @@ def test_the_interval_and_what_is_said_hold_for_labels_that_were_not_judged(size
 def test_a_few_labels_that_were_not_judged_change_next_to_nothing():
     _, given, looks = rarely((400, 300, 300, 2), 0.0, 0, [3])
     found = estimate_from_scores([looks], [given], 4, seed=0, method="test")
-    assert found.trust == "trustworthy: the noise looks the same for all samples of a class"
+    assert found.explanation == "trustworthy: the noise looks the same for all samples of a class"
     assert found.unjudged == pytest.approx(2 / 1002) and 2 / 1002 < found.high < 5.1 / 1002 and found.ratio == 0
 
 

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import settings as how
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
-from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.selection.incv import halves, incv_steps, largest_losses, rare_classes
 from labelsieve.selection.joint_counts import can_invert
 from labelsieve.selection.ncv import ncv_steps
@@ -449,17 +447,3 @@ def test_many_classes_too_rare_for_both_halves_are_one_note():
         "2 classes are too rare for both halves, so their samples stay candidates in iteration 1:"
         " 'c' (1 label), 'd' (1 label)"
     )
-
-
-def test_a_class_that_is_seldom_predicted_keeps_its_right_labels() -> None:
-    """Small and beside a large one that looks like it: its samples have the largest losses, whatever their labels."""
-    rng = np.random.default_rng(0)
-    true = np.repeat([0, 1, 2, 3], [400, 400, 400, 90])
-    centres = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [0.8, 0.8]])
-    x = rng.normal(size=(len(true), 2)) + centres[true]
-    given = np.asarray(noise.corrupt(true, theory.symmetric(4, 0.3), rng))
-    steps = incv_steps(given, 4, settings=INCVSettings(networks=False), seed=0)
-    found = drive(steps, SklearnTrainer(x, LogisticRegression(), 4))
-    right = (true == 3) & (given == 3)
-    assert found.removed[right].mean() < 0.2
-    assert found.removed.sum() > 100  # of the others as before

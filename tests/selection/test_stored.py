@@ -12,6 +12,7 @@ from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
 from labelsieve.errors import InputError
 from labelsieve.selection.ncv import ncv_steps
 from labelsieve.selection.stored import StoredPredictions, most_suspicious, stored_settings
+from labelsieve.types import Trust
 
 
 def predictions(pattern: str, ratio: float, *, n: int = 4000, c: int = 5, accuracy: float = 0.9, seed: int = 0):
@@ -30,8 +31,8 @@ def test_predictions_that_know_every_label_are_asked_about() -> None:
     _, given, probs = predictions("symmetric", 0.2)
     learnt = 0.1 * probs + 0.9 * np.eye(5)[given]  # as of a model that was trained on these very labels
     found = find_wrong_labels(given, learnt)
-    assert not found.wrong.any() and "every label was predicted" in found.trust
-    assert "every label" not in find_wrong_labels(given, probs).trust
+    assert not found.wrong.any() and "every label was predicted" in found.explanation
+    assert "every label" not in find_wrong_labels(given, probs).explanation
 
 
 @pytest.mark.parametrize(("pattern", "ratio"), [("symmetric", 0.3), ("pair", 0.2), ("pair", 0.4), ("symmetric", 0.6)])
@@ -167,7 +168,7 @@ def test_the_same_answer_every_time_and_whatever_the_type() -> None:
 def test_random_labels_are_called_random() -> None:
     rng = np.random.default_rng(0)
     found = find_wrong_labels(rng.integers(0, 4, 2000), rng.dirichlet(np.ones(4), 2000))
-    assert found.trust.startswith("not distinguishable from random")
+    assert found.trust is Trust.UNKNOWN
 
 
 def test_labels_of_a_class_that_was_not_judged_are_not_called_wrong() -> None:
@@ -191,7 +192,7 @@ def test_labels_that_cannot_be_told_from_random_ones_stay() -> None:
     given, probs = rng.integers(0, 10, 4000), rng.dirichlet(np.ones(10), 4000)
     found = find_wrong_labels(given, probs)
     agrees = probs.argmax(axis=1) == given
-    assert found.trust.startswith("not distinguishable from random") and (found.suspicion > 0.5)[agrees].any()
+    assert found.trust is Trust.UNKNOWN and (found.suspicion > 0.5)[agrees].any()
     assert not found.wrong[agrees].any()
     np.testing.assert_array_equal(found.suggested, given)
 
