@@ -1,7 +1,7 @@
-"""Works out the computed part of docs/scaling.md again: `python scripts/scaling_page.py`.
+"""Update the computed part of docs/scaling.md: `python scripts/scaling_page.py`.
 
-What the numbers rest on stands here and nowhere else. Where benchmarks/inception.json is there (`python
-benchmarks/inception.py --write benchmarks/inception.md` on a GPU writes it), speeds are the measured ones.
+The assumptions are the constants below. If benchmarks/inception.json exists, its measured speeds are used
+(`python benchmarks/inception.py --write benchmarks/inception.md` on a GPU writes it).
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from labelsieve.workflow.plan import HOST_BYTES, Measured, Wanted, estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, INCEPTION = ROOT / "docs" / "scaling.md", ROOT / "benchmarks" / "inception.json"
-BEGIN, END = "<!-- worked out by scripts/scaling_page.py -->", "<!-- end -->"
+BEGIN, END = "<!-- computed by scripts/scaling_page.py -->", "<!-- end -->"
 
-ASSUMED_TRAINED, ASSUMED_SCORED = 1_000.0, 3_000.0  # pictures a second of one GPU, until they are measured
-DECODED = 82  # pictures a second of one core: benchmarks/decode.md, on a busy machine
-CORES = 64  # of a GPU's host: assumed
-NAME = 28  # characters of a file name; ids are of four bytes each, names Python strings of 57 bytes more
-PICTURE_BYTES = 253_700  # decoded, shorter side 256: the mean of the drawn ones
+ASSUMED_TRAINED, ASSUMED_SCORED = 1_000.0, 3_000.0  # pictures per second on one GPU, if not measured
+DECODED = 82  # pictures per second on one core: benchmarks/decode.md
+CORES = 64  # of the host of a GPU: assumed
+NAME = 28  # characters of a file name; an id has 4 bytes per character, a Python string 57 bytes more
+PICTURE_BYTES = 253_700  # decoded, shorter side 256: mean of the drawn pictures
 WINDOW_BYTES = 227 * 227 * 3
 PARAMETERS = 54_400_000
-HEADER = "| samples | INCV, training | INCV, scoring | robust training | in all | decode once | host memory | staged |"
+HEADER = "| samples | INCV, training | INCV, scoring | robust training | total | decode once | host memory | staged |"
 SETTINGS = ((65_944, 50, 120), (2_400_000, 50, 120), (1_000_000_000, 1, 2))
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of one GPU."""
+    """Pictures per second on one GPU."""
 
     trained: float
     scored: float
@@ -39,7 +39,7 @@ class Speed:
 
 
 def speed(path: Path = INCEPTION) -> Speed:
-    """The measured one, or what is assumed."""
+    """Return the measured speed, or the assumed one."""
     if not path.exists():
         return Speed(ASSUMED_TRAINED, ASSUMED_SCORED, "assumed, not yet measured")
     found = json.loads(path.read_text(encoding="utf-8"))
@@ -52,7 +52,7 @@ def speed(path: Path = INCEPTION) -> Speed:
 
 
 def rows(at: Speed) -> list[tuple[Wanted, dict[str, Any]]]:
-    """The estimate of each setting."""
+    """Return the estimate of each setting."""
     measured = Measured(
         at.trained, at.scored, DECODED * CORES, sample_bytes=PICTURE_BYTES, parameters=PARAMETERS, working_bytes=0,
         host_bytes=HOST_BYTES + 4 * NAME + NAME + 57,
@@ -69,7 +69,7 @@ def size(amount: float) -> str:
 
 
 def computed(at: Speed) -> str:
-    """The two sections."""
+    """Return the two computed sections."""
     found, stages = rows(at), ("selection, training", "selection, scoring", "robust training")
     trained = [sum(row["seconds"][stage] for stage in stages) / 3600 for _, row in found]  # GPU hours
     table = []
@@ -88,53 +88,59 @@ def computed(at: Speed) -> str:
     host, eight, cards = DECODED * CORES, 8 * at.trained, max(1, round(trained[2] / 24))
     return "\n".join(
         [
-            "## On paper",
+            "## Estimated cost",
             "",
-            filled(f"""Inception-ResNet-v2 with the paper's settings (INCV 2 x 50 epochs, robust training 120 epochs,
-            two networks), at {at.trained:,.0f} pictures a second trained and {at.scored:,.0f} scored on one GPU
-            ({at.source}), and {host:,} decoded a second by its host ({CORES} cores, assumed, at the {DECODED} a second
-            of one core in `benchmarks/decode.md`). Time goes with their inverse: put in what `plan` measures on your
-            machine. For a billion: one epoch for each of INCV's trainings and two for the robust one, an assumption
-            too. Hours of a GPU (of a host, to decode):"""),
+            filled(f"""The table shows GPU hours for Inception-ResNet-v2 with the settings of the paper: INCV with 2 x
+            50
+            epochs, robust training with 120 epochs, two networks. It assumes {at.trained:,.0f} pictures per second in
+            training and {at.scored:,.0f} in scoring on one GPU ({at.source}). Decoding is in hours of one host with
+            {CORES} cores (assumed) that decodes {host:,} pictures per second ({DECODED} per core,
+            `benchmarks/decode.md`).
+            The row of a billion samples assumes one epoch for each training of INCV and two for the robust training.
+            Use
+            `labelsieve plan` for the speed of your machine."""),
             "",
             HEADER,
             "|---" * HEADER.count(" | ") + "|---|",
             *table,
             "",
-            filled("""`python scripts/scaling_page.py` works this and the next section out again; what they rest on
-            stands at the top of that script."""),
+            "`python scripts/scaling_page.py` updates this section and the next one.",
             "",
-            "## What becomes the bottleneck",
+            "## Bottlenecks",
             "",
-            filled("""**65,944 pictures, one GPU.** Everything is on the card; arithmetic alone. More GPUs help by the
-            number of trainings that run at once (the two halves, then methods and seeds) before data parallel training
-            is needed."""),
+            filled("""**65,944 pictures, one GPU.** All pictures fit on the GPU, and arithmetic is the limit. More
+            GPUs run
+            several trainings at the same time (the two halves, then methods and seeds)."""),
             "",
-            filled(f"""**2.4 million, eight GPUs.** {trained[1]:,.0f} GPU hours are {trained[1] / 8 / 24:.1f} days. The
-            pictures no longer fit one card ({size(2.4e6 * PICTURE_BYTES)}), so shards are read: eight cards at
-            {at.trained:,.0f} pictures a second each touch {size(eight * PICTURE_BYTES)} a second of the mapped files
-            and take {size(eight * WINDOW_BYTES)} a second of windows. Whether a disk gives that has to be looked up for
-            yours; stage on local disks, each machine its own copy. Without staging the same {eight:,.0f} have to be
-            decoded, {eight / DECODED:,.0f} cores' work all the time. Scoring every epoch (`checkpoint="best-until-k"`)
-            costs {at.trained / at.scored:.0%} of INCV's training; `checkpoint="last"` saves it."""),
+            filled(f"""**2.4 million pictures, eight GPUs.** {trained[1]:,.0f} GPU hours are {trained[1] / 8 / 24:.1f}
+            days.
+            The pictures do not fit on one GPU ({size(2.4e6 * PICTURE_BYTES)}), so they are read from staged files.
+            Eight
+            GPUs at {at.trained:,.0f} pictures per second read {size(eight * PICTURE_BYTES)} per second from the mapped
+            files and copy crops of {size(eight * WINDOW_BYTES)} per second. Stage the pictures on a fast local disk
+            of each
+            machine. Without staging, {eight:,.0f} pictures per second must be decoded, which takes
+            {eight / DECODED:,.0f} cores. Scoring after every epoch (`checkpoint="best-until-k"`) costs
+            {at.trained / at.scored:.0%} of the training time of INCV; `checkpoint="last"` avoids it."""),
             "",
-            filled(f"""**A billion.** {trained[2]:,.0f} GPU hours are a day on {cards:,} GPUs, so arithmetic is not what
-            breaks."""),
+            filled(f"""**A billion pictures.** {trained[2]:,.0f} GPU hours are one day on {cards:,} GPUs. Arithmetic
+            is not
+            the limit:"""),
             "",
-            item(f"""Staged pixels ({size(1e9 * PICTURE_BYTES)}) do not fit local disks: pictures stay JPEGs on shared
-            storage, in files of a gigabyte rather than one file a picture, and are decoded as they stream:
-            {cards * at.trained:,.0f} a second, {cards * at.trained / host:,.0f} hosts of the assumed kind for every
-            epoch."""),
-            item(f"""Host memory: {size(found[2][1]["host_bytes"])}, of which {size(1e9 * HOST_BYTES)} are selection's
-            own numbers at their peak and the rest ids and file names, held by every process. The ids have to become row
-            numbers into the source and the numbers have to be split by rows over the machines; selection itself is
-            counts by given and predicted class and the largest losses and confidences, which split without
-            approximation."""),
-            item("""The order of an epoch: a permutation of 10^9 int64 is 8 GB a process. Permuting shards, and samples
-            within a few shards at a time, keeps it small and reads the storage in one direction; it changes the order,
-            not the expectation."""),
-            item("""One text file with a row a sample (`labels.csv`) no longer is what anyone opens: it has to become
-            Parquet in parts."""),
+            item(f"""Staged pictures ({size(1e9 * PICTURE_BYTES)}) do not fit on local disks. They stay as JPEG in large
+            files on shared storage and are decoded while streaming: {cards * at.trained:,.0f} pictures per second need
+            {cards * at.trained / host:,.0f} hosts of the assumed kind in every epoch."""),
+            item(f"""Host memory is {size(found[2][1]["host_bytes"])} per process. {size(1e9 * HOST_BYTES)} of it is
+            the peak
+            of the selection, the rest is ids and file names. The rows must be distributed over machines. Selection uses
+            counts per class and the largest losses and confidences, which can be merged exactly."""),
+            item("""The order of an epoch, a permutation of 10^9 int64, takes 8 GB per process. Permuting files, and
+            samples
+            within a few files at a time, avoids this."""),
+            item(
+                """`labels.csv` with a row per sample is too large for one text file. It must become Parquet in
+            parts."""
+            ),
         ]
     )
 
@@ -150,7 +156,7 @@ def item(text: str) -> str:
 
 
 def renewed(page: str, at: Speed) -> str:
-    """The page with its computed part worked out again."""
+    """Return the page with an updated computed part."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{computed(at)}\n\n{END}{after}"
