@@ -1,11 +1,11 @@
-"""Kills, refused writes, hostile files and fuzzing at length; the table in docs/trust.md comes from here.
+"""Run the long tests of kills, failed writes, hostile files and fuzzing, and write docs/trust.md.
 
-    python scripts/trust.py                     everything: 210 kills, 10,000 inputs a parser (15 minutes)
-    python scripts/trust.py --only fuzz         some parts of it; the others keep the numbers of their last run
-    python scripts/trust.py --only none         write the table again
-    python scripts/trust.py --fuzz              only the parsers, without touching the table (`make fuzz`)
+    python scripts/trust.py                     all tests: 210 kills, 10,000 inputs per parser (15 minutes)
+    python scripts/trust.py --only fuzz         some tests; the others keep their last numbers
+    python scripts/trust.py --only none         write the page again
+    python scripts/trust.py --fuzz              only the parsers, without writing the page (`make fuzz`)
 
-Whatever breaks a promise ends the script with 1. Inputs that did are kept under tests/fuzz/, where a test replays them.
+The script exits with 1 if a test fails. Failing inputs are stored in tests/fuzz/, and a test replays them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def stops(wanted: int) -> dict[str, Any]:
 
 
 def hostile() -> dict[str, Any]:
-    """Each case in a process of its own, so that one cannot spoil the next."""
+    """Run each case in its own process."""
     import trust_hostile
 
     import labelsieve.cli.app  # noqa: F401
@@ -139,7 +139,7 @@ def fuzz(inputs: int, names: list[str] | None = None) -> dict[str, Any]:
 
 
 def audit() -> dict[str, Any]:
-    """pip-audit on the constraints; what it says where its database cannot be reached is said in the table."""
+    """Run pip-audit on the constraints."""
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(ROOT / "constraints.txt"), "--no-deps",
                "--disable-pip", "--progress-spinner", "off", "--format", "json"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
@@ -157,26 +157,26 @@ def audit() -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}; none")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"comma-separated list of {', '.join(PARTS)}, or none")
     parser.add_argument("--kills", type=int, default=210)
     parser.add_argument("--writes", type=int, default=120)
     parser.add_argument("--stops", type=int, default=40)
     parser.add_argument("--inputs", type=int, default=10_000)
-    parser.add_argument("--parsers", default="", help="only these of the parsers; the others keep their numbers")
-    parser.add_argument("--fuzz", action="store_true", help="only the parsers; the table stays as it is")
-    asked = parser.parse_args()
-    if asked.fuzz:
-        return 1 if any(tally["problems"] for tally in fuzz(asked.inputs).values()) else 0
+    parser.add_argument("--parsers", default="", help="parsers to fuzz; the others keep their numbers")
+    parser.add_argument("--fuzz", action="store_true", help="only the parsers; do not write the page")
+    args = parser.parse_args()
+    if args.fuzz:
+        return 1 if any(tally["problems"] for tally in fuzz(args.inputs).values()) else 0
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     work = {
-        "kills": lambda: kills(asked.kills),
-        "writes": lambda: writes(asked.writes),
-        "stops": lambda: stops(asked.stops),
+        "kills": lambda: kills(args.kills),
+        "writes": lambda: writes(args.writes),
+        "stops": lambda: stops(args.stops),
         "hostile": hostile,
-        "fuzz": lambda: {**record.get("fuzz", {}), **fuzz(asked.inputs, list(filter(None, asked.parsers.split(","))))},
+        "fuzz": lambda: {**record.get("fuzz", {}), **fuzz(args.inputs, list(filter(None, args.parsers.split(","))))},
         "audit": audit,
     }
-    for part in asked.only.split(","):
+    for part in args.only.split(","):
         if part != "none":
             record[part] = work[part]()
             record["machine"] = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
@@ -184,7 +184,7 @@ def main() -> int:
     from trust_page import page
 
     PAGE.write_text(page(record))
-    say(f"{PAGE.relative_to(ROOT)} is written")
+    say(f"{PAGE.relative_to(ROOT)} written")
     broken = [name for name, tally in record.get("fuzz", {}).items() if tally["problems"]]
     return 1 if broken else 0
 
