@@ -1,15 +1,13 @@
-"""Inception-ResNet-v2 at 227 x 227 on the engine, against the eager fp32 loop, in one run; and what table 2 then takes.
+"""Inception-ResNet-v2 at 227 x 227: the engine against the usual eager loop, and the time that table 2 takes.
 
     python benchmarks/inception.py [--all] [--seconds 3] [--budget 90] [--write benchmarks/inception.md]
     python benchmarks/inception.py --profile [--top 25]
 
-The eager network is of torch's own layers, weight for weight the engine's; its data, like the engine's, are noise of
-WebVision's sizes that lie on the device. Each row is a process of its own with a time limit, so that a failure costs
-its row alone; what is measured is written after every row, as a page and beside it as JSON, which
-`scripts/scaling_page.py` reads. Needs torch and numpy alone. Most of the time is starting processes and compiling
-kernels once: about a minute and a half on one GPU, with `--all` some minutes. The goal is 4 times the eager fp32 loop.
-`--compare` measures the network's own kernels against plain layers, compiled and not, in one run. `--profile` instead
-names the kernels of one network's step.
+The eager network consists of torch's own layers with the same weights. Both read random pictures that are on the
+device. Every row runs in its own process with a time limit, so that a failure costs one row. The page, and a JSON file
+next to it that `scripts/scaling_page.py` reads, are written after every row. Needs only torch and numpy. One GPU takes
+about 90 seconds, with `--all` some minutes. The goal is 4 times the eager fp32 loop. `--profile` lists the kernels of
+one step instead.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -32,16 +31,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from labelsieve.data.decode import PictureSequence, Pixels
-from labelsieve.data.device_pictures import DevicePictures
-from labelsieve.engine import OutOfTime, Plan, Schedule, train
+from labelsieve.engine import OutOfTime, PictureStore, Plan, Schedule, train
 from labelsieve.engine.bundle import Bundle, initial_state
 from labelsieve.engine.device import choose_device, fastest_convolutions
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.methods import create
 from labelsieve.models import kernels
-from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Residuals, Unit, Units
+from labelsieve.models.inception_resnet_v2 import Branches, Conv, InceptionResNetV2, Unit
 from labelsieve.models.layers import BatchNorm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -50,7 +47,7 @@ from step_profile import profile, rate, wait
 SAMPLES, CLASSES, GOAL = 65_944, 50, 4.0
 METHODS = ("f-correction", "decoupling", "coteaching", "mentornet", "d2l", "incv-coteaching")
 BASE, SCORING = "eager, fp32", "engine, scoring"
-# The most telling first: what the time does not suffice for is left out. The engine lets cuDNN choose by trial.
+# The most important rows come first: the rows that the budget does not cover are left out.
 FIRST: dict[str, dict[str, Any]] = {
     BASE: {"loop": "eager"},
     "engine, 1 network": {"loop": "engine", "networks": 1},
@@ -60,57 +57,39 @@ FIRST: dict[str, dict[str, Any]] = {
 ROWS: dict[str, dict[str, Any]] = {
     **FIRST,
     "eager, bf16, channels last, cuDNN by trial": {"loop": "eager", "half": True, "trial": True},
+    "engine, 1 network, compiled": {"loop": "engine", "networks": 1, "compile": True},
     "engine, 1 network, cuDNN deterministic": {"loop": "engine", "networks": 1, "exact": True},
     "engine, 2 networks, one after the other": {"loop": "engine", "networks": 2, "together": False},
     "eager, fp32, cuDNN by trial": {"loop": "eager", "trial": True},
     "eager, fp32 without tf32": {"loop": "eager", "tf32": False},
     "eager, bf16, channels last, torch.compile": {"loop": "eager", "half": True, "trial": True, "compile": True},
 }
-# The network's own kernels against plain layers in the same captured step: `--compare`.
-COMPARED: dict[str, dict[str, Any]] = {
-    "engine, 1 network": {"loop": "engine", "networks": 1},
-    "engine, plain layers, captured": {"loop": "engine", "networks": 1, "layers": "plain"},
-    "engine, torch layers without any kernel of ours, captured": {"loop": "engine", "networks": 1, "layers": "torch"},
-    "engine, torch layers, compiled and captured": {"loop": "engine", "networks": 1, "layers": "compiled"},
-}
-ROWS |= COMPARED
-GPU_ALONE = (
-    "half",
-    "tf32",
-    "trial",
-    "compile",
-    "exact",
-    "layers",
-)  # rows with these say nothing on a CPU
+GPU_ONLY = ("half", "tf32", "trial", "compile", "exact")  # rows with these settings need a GPU
 
 
-class Noise(PictureSequence):
-    """Pictures with a shorter side of `side`, up to 1.6 times as wide."""
+@dataclass(frozen=True)
+class Pictures:
+    """Random pictures on the device, the labels that training reads, and how long to measure."""
 
-    def __init__(self, count: int, side: int) -> None:
-        self.count, self.side = count, side
-        self.unreadable: dict[int, str] = {}
-
-    def __len__(self) -> int:
-        return self.count
-
-    def picture(self, i: int) -> Pixels:
-        rng = np.random.default_rng(i)
-        return rng.integers(0, 256, (self.side, round(self.side * rng.uniform(1, 1.6)), 3), dtype=np.uint8)
+    store: PictureStore
+    labels: np.ndarray
+    batch: int
+    seconds: float
 
 
-def use_layers(kind: str) -> None:
-    """Replace the network's kernels: `plain` keeps the batch-norm kernel, `torch` and `compiled` keep none."""
-    os.environ["LABELSIEVE_FUSED"] = "0"
-    kernels.max_pool3 = lambda x: nn.functional.max_pool2d(x, 3, 2)
-    if kind in ("torch", "compiled"):
-        kernels.usable = lambda x: False
-    if kind == "compiled":
-        InceptionResNetV2.one = torch.compile(InceptionResNetV2.one)  # type: ignore[method-assign]
+def random_pictures(options: argparse.Namespace) -> Pictures:
+    device = choose_device(options.device)
+    pixels = np.random.default_rng(0).integers(0, 256, (options.samples, options.crop, options.crop, 3), dtype=np.uint8)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    labels = np.arange(options.samples) % CLASSES
+    return Pictures(PictureStore(pixels, device, dtype=dtype), labels, options.batch, options.seconds)
+
+
+# -- the usual network and loop
 
 
 def plain(module: nn.Module) -> nn.Module:
-    """The same network as it is usually written, in place: torch's own layers, every branch by itself."""
+    """Replace our layers by torch's, in place, and give every branch a first layer of its own."""
     for name, child in module.named_children():
         setattr(module, name, usual(child))
     return module
@@ -127,13 +106,11 @@ def usual(layer: nn.Module) -> nn.Module:
         norm = nn.BatchNorm2d(len(layer.weight), eps=layer.eps, momentum=layer.momentum)
         norm.load_state_dict(layer.state_dict(), strict=False)
         return nn.Sequential(norm, nn.ReLU(inplace=True))
-    if isinstance(layer, Residuals | Units):
-        return nn.Sequential(*(plain(block) for block in layer))
     return Apart(layer) if isinstance(layer, Branches) else plain(layer)
 
 
 class Apart(nn.Module):
-    """Branches, each with a first layer of its own."""
+    """Branches, each with its own first layer."""
 
     def __init__(self, joined: Branches) -> None:
         super().__init__()
@@ -148,64 +125,58 @@ class Apart(nn.Module):
         return [branch(x) for branch in self.branches]
 
 
-def eager(
-    store: DevicePictures, labels: np.ndarray, batch: int, seconds: float, *, half: bool, compiled: bool
-) -> float:
-    """The usual loop, its data for free: one network, torch's SGD, fp32, or autocast to bf16 in channels last."""
-    device = store.device
-    network: nn.Module = plain(InceptionResNetV2(CLASSES)).to(device)
+def eager(pictures: Pictures, *, half: bool, compiled: bool) -> float:
+    """Training pictures per second of one network with torch's SGD, in fp32 or in bf16 and channels last."""
+    store, batch = pictures.store, pictures.batch
+    network: nn.Module = plain(InceptionResNetV2(CLASSES)).to(store.device)
     if half:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4)
     answer: Callable[..., torch.Tensor] = torch.compile(network) if compiled else network
-    given = torch.as_tensor(labels, device=device)
-    index = torch.arange(batch, device=device)[None] % len(store)
+    given = torch.as_tensor(pictures.labels, device=store.device)
+    index = torch.arange(batch, device=store.device)[None] % len(store)
     code = torch.full_like(index, store.plain)
 
     def step() -> None:
         x = store.batch(index, code)
         x = x if half else x.float().contiguous()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
+        with torch.autocast(store.device.type, dtype=torch.bfloat16, enabled=half):
             loss = nn.functional.cross_entropy(answer(x), given[index[0]])
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         optimizer.step()
 
-    return timed(step, batch, seconds, device)
+    return timed(step, batch, pictures.seconds, store.device)
 
 
-def engine(
-    store: DevicePictures, labels: np.ndarray, batch: int, seconds: float, *, networks: int, together: bool | None
-) -> float:
-    """Samples a second over all networks, the first epoch (in which a step is captured) left out."""
-    marks: list[tuple[int, float]] = []
-    plans = [Plan(f"network {i}", labels, np.arange(len(store)), seed=i) for i in range(networks)]
+# -- the engine
+
+
+def engine(pictures: Pictures, *, networks: int, together: bool | None) -> float:
+    """Training pictures per second of all networks; the first epoch, which captures a step, does not count."""
+    store, marks = pictures.store, list[tuple[int, float]]()
+    plans = [Plan(f"network {i}", pictures.labels, np.arange(len(store)), seed=i) for i in range(networks)]
     with suppress(OutOfTime):
         train(
-            store,
-            partial(InceptionResNetV2, CLASSES),
-            create("standard"),
-            plans,
-            schedule=training_schedule(),
-            batch_size=batch,
-            together=together,
+            store, partial(InceptionResNetV2, CLASSES), create("standard"), plans, schedule=training_schedule(),
+            batch_size=pictures.batch, together=together,
             progress=lambda at: marks.append((at["epoch"], time.perf_counter())),
-            stop=lambda: len(marks) >= 3 and marks[-1][1] - marks[0][1] >= seconds,
-        )
+            stop=lambda: len(marks) >= 2 and marks[-1][1] - marks[0][1] >= pictures.seconds,
+        )  # fmt: skip
     return networks * len(store) * (marks[-1][0] - marks[0][0]) / (marks[-1][1] - marks[0][1])
 
 
-def scoring(store: DevicePictures, seconds: float) -> float:
-    """Samples a second through one network, forward alone."""
-    factory = partial(InceptionResNetV2, CLASSES)
-    bundle = Bundle(factory, [initial_state(factory, 0)], Schedule.webvision_120(), store.device)
-    every = np.arange(len(store))
-    return timed(lambda: probabilities(bundle, store, every, 0).cpu(), len(store), seconds, store.device, warm=1)
+def scoring(pictures: Pictures) -> float:
+    """Pictures per second through one network, forward only."""
+    store, factory = pictures.store, partial(InceptionResNetV2, CLASSES)
+    bundle = Bundle(factory, [initial_state(factory, 0)], training_schedule(), store.device)
+    everything = np.arange(len(store))
+    return timed(lambda: probabilities(bundle, store, everything, 0), len(store), pictures.seconds, store.device)
 
 
-def timed(step: Callable[[], object], samples: int, seconds: float, device: torch.device, *, warm: int = 3) -> float:
-    """Samples a second of repeated steps, after some to warm up."""
-    for _ in range(warm):
+def timed(step: Callable[[], Any], samples: int, seconds: float, device: torch.device) -> float:
+    """Samples per second of repeated steps, after three to warm up."""
+    for _ in range(3):
         step()
     wait(device)
     began, steps = time.perf_counter(), 0
@@ -216,66 +187,60 @@ def timed(step: Callable[[], object], samples: int, seconds: float, device: torc
     return steps * samples / (time.perf_counter() - began)
 
 
-def noise_store(options: argparse.Namespace, device: torch.device) -> tuple[DevicePictures, np.ndarray]:
-    pictures = Noise(options.samples, round(options.crop * 256 / 227))
-    return DevicePictures(pictures, device, crop=options.crop, workers=0), np.arange(options.samples) % CLASSES
-
-
-def profiled(options: argparse.Namespace) -> list[str]:
-    """One network's step on the engine: its wall time, and on a GPU its kernels."""
-    device = choose_device(options.device)
-    store, labels = noise_store(options, device)
-    work = [(create("standard"), Plan("network", labels, np.arange(len(store)), seed=0))]
-    factory = partial(InceptionResNetV2, CLASSES)
-    made = Lockstep(store, factory, work, training_schedule(), Options(batch_size=options.batch))
-    made._begin_epoch(0)
-    with fastest_convolutions(device):
-        found = rate(made, 1, options.batch, options.seconds)
-        lines = [f"{found:,.0f} img/s, {1000 * options.batch / found:.3f} ms a step"]
-        if device.type == "cuda":
-            lines += profile(made, options.batch, options.top)
-            lines += choices()
-    return lines
-
-
-def choices() -> list[str]:
-    """Which way each 1 x 1 convolution took: of those to y, dx and dw the last is cuDNN's."""
-    from labelsieve.models.kernels import pointwise
-
-    return [f"way {way} of {key}" for key, way in pointwise.chosen.items()]
-
-
 def training_schedule() -> Schedule:
-    """The rate of learning changes no speed; the paper's 0.1 might let noise pictures diverge."""
+    """A small rate, so that random pictures do not diverge; it does not change the speed."""
     return Schedule(100_000, ((0, 1e-4),), optimizer="sgd", weight_decay=1e-4)
 
 
+def compile_network() -> None:
+    """Compile the network's forward pass; torch can only fuse batch norm if it does not see our kernel."""
+    kernels.usable = lambda x: False
+    InceptionResNetV2.one = torch.compile(InceptionResNetV2.one)  # type: ignore[method-assign]
+
+
+def profiled(options: argparse.Namespace) -> list[str]:
+    """The time of one network's step on the engine, and on a GPU its kernels."""
+    pictures = random_pictures(options)
+    store = pictures.store
+    work = [(create("standard"), Plan("network", pictures.labels, np.arange(len(store)), seed=0))]
+    lockstep = Lockstep(
+        store, partial(InceptionResNetV2, CLASSES), work, training_schedule(), Options(batch_size=options.batch)
+    )
+    lockstep._begin_epoch(0)
+    with fastest_convolutions(store.device):
+        found = rate(lockstep, 1, options.batch, options.seconds)
+        lines = [f"{found:,.0f} img/s, {1000 * options.batch / found:.3f} ms a step"]
+        if store.device.type == "cuda":
+            lines += profile(lockstep, options.batch, options.top)
+    return lines
+
+
+# -- rows and pages
+
+
 def measure(row: dict[str, Any], options: argparse.Namespace) -> dict[str, float]:
-    """One row, in a process of its own."""
+    """Measure one row in this process."""
     began = time.perf_counter()
-    device = choose_device(options.device)
     torch.backends.cudnn.benchmark = row.get("trial", False)
     torch.backends.cudnn.deterministic = row.get("exact", False)
-    if "layers" in row:
-        use_layers(row["layers"])
+    torch.backends.cudnn.allow_tf32 = row.get("tf32", True)  # torch's default for convolutions is True
     if row["loop"] == "eager":
-        os.environ["LABELSIEVE_KERNELS"] = "0"  # torch's own layers, pooling and all
-    torch.backends.cudnn.allow_tf32 = row.get("tf32", True)  # True is torch's default for convolutions
-    store, labels = noise_store(options, device)
+        os.environ["LABELSIEVE_KERNELS"] = "0"
+    pictures = random_pictures(options)
     if row["loop"] == "eager":
-        half, compiled = row.get("half", False), row.get("compile", False)
-        rate = eager(store, labels, options.batch, options.seconds, half=half, compiled=compiled)
+        found = eager(pictures, half=row.get("half", False), compiled=row.get("compile", False))
     elif row["loop"] == "scoring":
-        rate = scoring(store, options.seconds)
+        found = scoring(pictures)
     else:
-        together = row.get("together")
-        rate = engine(store, labels, options.batch, options.seconds, networks=row["networks"], together=together)
-    peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
-    return {"images_per_second": rate, "peak_gib": peak, "seconds": time.perf_counter() - began}
+        if row.get("compile"):
+            compile_network()
+        found = engine(pictures, networks=row["networks"], together=row.get("together"))
+    peak = torch.cuda.max_memory_allocated() / 2**30 if pictures.store.device.type == "cuda" else 0.0
+    return {"images_per_second": found, "peak_gib": peak, "seconds": time.perf_counter() - began}
 
 
 def measured(name: str, arguments: list[str], timeout: float) -> dict[str, Any]:
-    """The row's numbers, or why there are none."""
+    """Measure a row in a process of its own; return the numbers, or the reason for the failure."""
     command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--row", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=dict(os.environ))
@@ -285,35 +250,39 @@ def measured(name: str, arguments: list[str], timeout: float) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
         return found
     except (ValueError, IndexError):
-        said = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-        return {"failed": said[:200]}
-
-
-def table_2_hours(rows: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Hours of each method of the paper's table 2 on one such device, at most; by the engine's best rates."""
-    trained = [row["images_per_second"] for name, row in rows.items() if is_training(name) and "failed" not in row]
-    if not trained:
-        return {}
-    best = max(trained)
-    hours = {name: passes / best / 3600 for name, passes in table_2_passes().items()}
-    score = rows.get(SCORING, {}).get("images_per_second")
-    if score:  # the best epoch selects, so that every one scores
-        hours["incv-coteaching"] += 2 * 50 * SAMPLES / score / 3600
-    return hours
+        reason = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+        return {"failed": reason[:200]}
 
 
 def is_training(name: str) -> bool:
     return name.startswith("engine") and name != SCORING
 
 
+def best_rate(rows: dict[str, dict[str, Any]]) -> float:
+    """The engine's best training rate, or 0."""
+    return max((r["images_per_second"] for n, r in rows.items() if is_training(n) and "failed" not in r), default=0.0)
+
+
 def table_2_passes() -> dict[str, int]:
-    """Samples trained by each method of the paper's table 2, times the networks that see them; at most."""
+    """Samples that each method of the paper's table 2 trains on, summed over its networks; at most."""
     found = {}
     for name in METHODS:
         method = create(name)
         found[name] = method.networks * method.epochs(120) * SAMPLES
-    found["incv-coteaching"] += 2 * 50 * SAMPLES  # INCV: two iterations of 50 epochs, the halves together
+    found["incv-coteaching"] += 2 * 50 * SAMPLES  # INCV: two iterations of 50 epochs, both halves together
     return found
+
+
+def table_2_hours(rows: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Hours of each method of the paper's table 2 on one such device, at most, at the engine's best rates."""
+    best = best_rate(rows)
+    if not best:
+        return {}
+    hours = {name: passes / best / 3600 for name, passes in table_2_passes().items()}
+    score = rows.get(SCORING, {}).get("images_per_second")
+    if score:  # the best epoch selects, so every epoch scores
+        hours["incv-coteaching"] += 2 * 50 * SAMPLES / score / 3600
+    return hours
 
 
 def page(rows: dict[str, dict[str, Any]], device: str, command: str, options: argparse.Namespace) -> str:
@@ -322,9 +291,9 @@ def page(rows: dict[str, dict[str, Any]], device: str, command: str, options: ar
         f"# Inception-ResNet-v2 at {options.crop} x {options.crop}",
         "",
         f"`{command}`, {date.today().isoformat()}:",
-        f"{device}, torch {torch.__version__}; batch {options.batch} a network (supplement A.2: 128).",
-        "*eager* is a network of torch's own layers in a plain loop; its convolutions may use TF32, which is torch's",
-        "default. Every row is a process of its own and has its data on the device.",
+        f"{device}, torch {torch.__version__}; batch {options.batch} per network (supplement A.2: 128).",
+        "*eager* is a network of torch's own layers in a plain loop; its convolutions may use TF32, torch's default.",
+        "Every row runs in its own process with its data on the device.",
         "",
         "| loop | img/s | of eager fp32 | peak GiB | seconds with start |",
         "|---|---|---|---|---|",
@@ -333,18 +302,14 @@ def page(rows: dict[str, dict[str, Any]], device: str, command: str, options: ar
         if "failed" in row:
             lines.append(f"| {name} | failed: {row['failed'].replace('|', '/')} | | | |")
             continue
-        rate = row["images_per_second"]
-        share = f"{rate / base:.2f}" if base and name != SCORING else ""
-        lines.append(f"| {name} | {rate:,.0f} | {share} | {row['peak_gib']:.1f} | {row['seconds']:.0f} |")
-    kernel_rate = rows.get("engine, 1 network", {}).get("images_per_second")
-    compared = [name for name in COMPARED if kernel_rate and "images_per_second" in rows.get(name, {})]
-    lines += [f"\n{name}: kernels / this = {kernel_rate / rows[name]['images_per_second']:.2f}" for name in compared]
-    best = max((r["images_per_second"] for n, r in rows.items() if is_training(n) and "failed" not in r), default=0.0)
+        share = f"{row['images_per_second'] / base:.2f}" if base and name != SCORING else ""
+        numbers = f"{row['images_per_second']:,.0f} | {share} | {row['peak_gib']:.1f} | {row['seconds']:.0f}"
+        lines.append(f"| {name} | {numbers} |")
+    best = best_rate(rows)
     if base and best:
-        said = "reached" if best >= GOAL * base else "missed"
-        lines += ["", f"Goal {GOAL:g} x the eager fp32 loop: {said}, {best / base:.2f} x."]
-    hours = table_2_hours(rows)
-    if hours:
+        result = "reached" if best >= GOAL * base else "missed"
+        lines += ["", f"Goal {GOAL:g} x the eager fp32 loop: {result}, {best / base:.2f} x."]
+    if hours := table_2_hours(rows):
         lines += [
             "",
             f"Table 2 with {SAMPLES:,} pictures at the engine's best rate, one seed, on one such device, at most:",
@@ -359,20 +324,19 @@ def page(rows: dict[str, dict[str, Any]], device: str, command: str, options: ar
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="the rows that explain the others, too")
-    parser.add_argument("--compare", action="store_true", help="only the network's kernels against plain layers")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of measuring, a row")
-    parser.add_argument("--timeout", type=float, default=80.0, help="seconds a row may take with its start")
-    parser.add_argument("--budget", type=float, default=90.0, help="seconds after which no further row begins")
+    parser.add_argument("--all", action="store_true", help="measure the explanatory rows too")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of measurement per row")
+    parser.add_argument("--timeout", type=float, default=80.0, help="seconds that a row may take, with its start")
+    parser.add_argument("--budget", type=float, default=90.0, help="seconds after which no further row starts")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--crop", type=int, default=227)
-    parser.add_argument("--samples", type=int, default=2048, help="pictures held; an epoch of the measurement")
+    parser.add_argument("--samples", type=int, default=2048, help="pictures on the device")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--write", type=Path, help="the page; the JSON is written beside it")
+    parser.add_argument("--write", type=Path, help="write the page here, and the JSON file next to it")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--row", choices=list(ROWS), help="measure this row alone, here")
-    parser.add_argument("--profile", action="store_true", help="the kernels of one network's step, and nothing else")
-    parser.add_argument("--top", type=int, default=25, help="kernels to name")
+    parser.add_argument("--row", choices=list(ROWS), help="measure only this row, in this process")
+    parser.add_argument("--profile", action="store_true", help="list the kernels of one network's step")
+    parser.add_argument("--top", type=int, default=25, help="number of kernels to list")
     options = parser.parse_args()
     if options.profile:
         print(*profiled(options), sep="\n")
@@ -390,8 +354,8 @@ def main() -> None:
     command = "python benchmarks/inception.py" + " --all" * options.all + "".join(changed)
     rows: dict[str, dict[str, Any]] = {}
     began = time.monotonic()
-    for name, row in (COMPARED if options.compare else ROWS if options.all else FIRST).items():
-        if device.type != "cuda" and any(key in row for key in GPU_ALONE):
+    for name, row in (ROWS if options.all else FIRST).items():
+        if device.type != "cuda" and any(key in row for key in GPU_ONLY):
             continue
         if time.monotonic() - began >= options.budget:
             break

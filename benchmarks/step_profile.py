@@ -1,4 +1,4 @@
-"""Which kernels a training step is made of: shared by the benchmarks of single networks."""
+"""Time and kernels of a training step, for the benchmarks of single networks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ def wait(device: torch.device) -> None:
 
 
 def rate(made: Lockstep, networks: int, batch: int, seconds: float) -> float:
-    """Pictures a second, of all networks."""
+    """Training pictures per second of all networks."""
     device = made.store.device
-    made.stepper.run(3, batch)
+    at_a_time = 5 if device.type == "cuda" else 1
+    made.stepper.run(3 if device.type == "cuda" else 1, batch)
     wait(device)
     began, steps = time.perf_counter(), 0
     while (spent := time.perf_counter() - began) < seconds or steps == 0:
-        made.stepper.run(5, batch)
+        made.stepper.run(at_a_time, batch)
         wait(device)
-        steps += 5
+        steps += at_a_time
     return steps * batch * networks / spent if spent else 0.0
 
 
 def profile(made: Lockstep, batch: int, top: int) -> list[str]:
-    """Kernel time by kernel, the longest first. Streams run side by side: the sum may be more than a step takes."""
+    """The kernels of one step, those that take longest first."""
     activity = torch.profiler.ProfilerActivity.CUDA
     with torch.profiler.profile(activities=[activity]) as record:
         made.stepper.run(PROFILED, batch)

@@ -1,4 +1,4 @@
-"""Inception-ResNet-v2: Szegedy, Ioffe, Vanhoucke, Alemi 2017, section 3.2, with the released model's widths.
+"""Inception-ResNet-v2: Szegedy, Ioffe, Vanhoucke, Alemi 2017, section 3.2, with the widths of the released model.
 
     picture 299 (227)   stem        3 -> 192     35 x 35  (26 x 26)
                         mixed_5b  192 -> 320
@@ -9,11 +9,11 @@
                         10 x C   2080            scale 0.20, the last one 1.0 and without relu
                         last     2080 -> 1536    averaged: the features
 
-Convolutions are followed by batch norm (eps 1e-3) and relu, but for the projection that closes a residual block, which
-has a bias. 55.84 M parameters at 1000 classes (55.81 M without batch norm's scale, as first released).
+Every convolution is followed by batch norm (eps 1e-3) and relu, except the projection that closes a residual block,
+which has a bias. 55.84 M parameters with 1000 classes (55.81 M without the scale of batch norm, as first released).
 
-Branches on the same input whose first layers are all 1 x 1 share one convolution, filter for filter the same: the input
-is read once instead of up to three times, and its gradient is written once instead of written and added up.
+Branches whose first layers are all 1 x 1 share one convolution: the input is read once instead of three times. On a GPU
+the layers run in bfloat16 and channels-last, and the engine captures the whole step (benchmarks/inception.md).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from labelsieve.models.layers import BatchNorm, Linear
 from labelsieve.models.sequential import InTurn
 
 Size = int | tuple[int, int]
-Steps = Sequence[tuple[int, Size]]  # layers one after the other, as (outputs, window)
-SMALLEST = 75  # pixels: below it the last stage has nothing left to look at
+Steps = Sequence[tuple[int, Size]]  # consecutive layers, as (outputs, window)
+SMALLEST = 75  # pixels per side: the last stage has an empty output for smaller pictures
 
 
 class Conv(nn.Module):
-    """A convolution of any window, `same` or `valid` at the border."""
+    """A convolution with any window, and `same` or `valid` padding."""
 
     def __init__(
         self, inputs: int, outputs: int, size: Size, *, stride: int = 1, same: bool = True, bias: bool = False
@@ -66,40 +66,21 @@ class Unit(nn.Module):
         self.norm = BatchNorm(1, outputs, eps=1e-3)
 
     def forward(self, x: Tensor) -> Tensor:
-        fused = in_turn((self,), x)
-        return cast("Tensor", self.norm(self.conv(x))) if fused is None else fused
+        return cast("Tensor", self.norm(self.conv(x)))
 
 
-class Units(nn.Sequential):
-    """Units one after the other: on a GPU one function."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        fused = in_turn(tuple(self), x)
-        return cast("Tensor", super().forward(x)) if fused is None else fused  # type: ignore[no-untyped-call]
-
-
-def in_turn(units: Sequence[nn.Module], x: Tensor) -> Tensor | None:
-    """x through all units by kernels/units.py, where that can be."""
-    if kernels.usable(x):
-        from labelsieve.models.kernels import units as fused
-
-        if fused.supported(units):
-            return fused.units_in_turn(units, x)
-    return None
-
-
-def chain(inputs: int, steps: Steps, *, halve: bool = False) -> Units:
-    """Units one after the other; with `halve` the last one has stride 2 and no border."""
+def chain(inputs: int, steps: Steps, *, halve: bool = False) -> nn.Sequential:
+    """Consecutive units; with `halve` the last one has stride 2 and no padding."""
     units = []
     for i, (outputs, size) in enumerate(steps):
         last = halve and i == len(steps) - 1
         units.append(Unit(inputs, outputs, size, stride=2 if last else 1, same=not last))
         inputs = outputs
-    return Units(*units)
+    return nn.Sequential(*units)
 
 
 class Branches(nn.Module):
-    """Chains on the same input, each beginning with a 1 x 1 layer: those are one unit, `first`. A list of outputs."""
+    """Chains on the same input whose 1 x 1 first layers are one unit, `first`. Returns a list of outputs."""
 
     def __init__(self, inputs: int, *chains: Steps, halve: bool = False) -> None:
         super().__init__()
@@ -115,7 +96,7 @@ class Branches(nn.Module):
 
 
 class Entrance(nn.Module):
-    """mixed_5b: 192 -> 320; its last branch is a 3 x 3 mean that leaves the border out, then a unit."""
+    """mixed_5b: 192 -> 320. Its last branch is a 3 x 3 mean, without padding in the mean, and a unit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +109,7 @@ class Entrance(nn.Module):
 
 
 class Reduction(nn.Module):
-    """Half the side: branches that end with stride 2 (`straight`: one of a single unit), and the largest of 3 x 3."""
+    """Halves the side: branches that end with stride 2 (`straight`: one of a single unit), and max pooling."""
 
     def __init__(self, inputs: int, *chains: Steps, straight: int = 0) -> None:
         super().__init__()
@@ -137,11 +118,11 @@ class Reduction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         straight = [] if self.straight is None else [self.straight(x)]
-        return torch.cat([*straight, *self.branches(x), kernels.max_pool3(x)], 1)
+        return torch.cat([*straight, *self.branches(x), F.max_pool2d(x, 3, 2)], 1)
 
 
 class Residual(nn.Module):
-    """relu(x + scale * projection(branches(x))). The scale keeps wide residual networks from dying early."""
+    """relu(x + scale * projection(branches(x))). The small scale keeps wide residual networks stable."""
 
     def __init__(self, channels: int, *chains: Steps, scale: float, relu: bool = True) -> None:
         super().__init__()
@@ -152,20 +133,6 @@ class Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.add(x, self.project(torch.cat(self.branches(x), 1)), alpha=self.scale)
         return F.relu(y) if self.relu else y
-
-
-class Residuals(nn.Sequential):
-    """Residual blocks one after the other: on a GPU one function."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if kernels.usable(x):
-            from labelsieve.models.kernels import branches
-
-            if branches.supported(self, x):
-                return branches.residual_blocks(self, x)
-        for block in self:
-            x = block(x)
-        return x
 
 
 def block_a() -> Residual:
@@ -185,22 +152,24 @@ def block_c(*, last: bool = False) -> Residual:
 
 
 class InceptionResNetV2(InTurn):
-    """n networks; pictures come as [B, n*3, H, W] with sides of at least 75 pixels, 299 or the paper's 227.
+    """n networks for pictures [B, n*3, H, W] of at least 75 x 75 pixels; published with 299, the INCV paper uses 227.
 
-    `dropout` acts on the features before the head, in training only (the released model's 0.2; the paper names none).
+    `dropout` acts on the features in training (0.2 in the released model; the paper does not mention it).
     """
 
     def __init__(self, classes: int = 1000, *, channels: int = 3, n: int = 1, dropout: float = 0.0) -> None:
         super().__init__(n)
         self.dropout = dropout
-        self.stem1 = Units(Unit(channels, 32, 3, stride=2, same=False), Unit(32, 32, 3, same=False), Unit(32, 64, 3))
-        self.stem2 = Units(Unit(64, 80, 1), Unit(80, 192, 3, same=False))
+        self.stem1 = nn.Sequential(
+            Unit(channels, 32, 3, stride=2, same=False), Unit(32, 32, 3, same=False), Unit(32, 64, 3)
+        )
+        self.stem2 = nn.Sequential(Unit(64, 80, 1), Unit(80, 192, 3, same=False))
         self.mixed_5b = Entrance()
-        self.blocks_a = Residuals(*(block_a() for _ in range(10)))
+        self.blocks_a = nn.Sequential(*(block_a() for _ in range(10)))
         self.reduce_a = Reduction(320, [(256, 1), (256, 3), (384, 3)], straight=384)
-        self.blocks_b = Residuals(*(block_b() for _ in range(20)))
+        self.blocks_b = nn.Sequential(*(block_b() for _ in range(20)))
         self.reduce_b = Reduction(1088, [(256, 1), (384, 3)], [(256, 1), (288, 3)], [(256, 1), (288, 3), (320, 3)])
-        self.blocks_c = Residuals(*(block_c() for _ in range(9)), block_c(last=True))
+        self.blocks_c = nn.Sequential(*(block_c() for _ in range(9)), block_c(last=True))
         self.last = Unit(2080, 1536, 1)
         self.head = Linear(n, 1536, classes)
         self.multiply()
@@ -208,11 +177,11 @@ class InceptionResNetV2(InTurn):
     def one(self, x: Tensor) -> Tensor:
         if min(x.shape[-2:]) < SMALLEST:
             raise InputError(
-                f"pictures of {x.shape[-1]} x {x.shape[-2]} pixels: Inception-ResNet-v2 needs at least "
-                f"{SMALLEST} a side; choose a smaller model or load the pictures larger"
+                f"pictures have {x.shape[-1]} x {x.shape[-2]} pixels: Inception-ResNet-v2 needs at least "
+                f"{SMALLEST} x {SMALLEST}; choose another model or larger pictures"
             )
-        y = kernels.max_pool3(self.stem1(x))
-        y = kernels.max_pool3(self.stem2(y))
+        y = F.max_pool2d(self.stem1(x), 3, 2)
+        y = F.max_pool2d(self.stem2(y), 3, 2)
         y = self.blocks_a(self.mixed_5b(y))
         y = self.blocks_b(self.reduce_a(y))
         y = self.last(self.blocks_c(self.reduce_b(y)))

@@ -8,7 +8,6 @@ from torch import nn
 
 from labelsieve.errors import InputError
 from labelsieve.models.inception_resnet_v2 import Branches, InceptionResNetV2, Residual, Unit, block_b
-from labelsieve.models.kernels.switches import PARTS, switched_on
 from labelsieve.models.layers import BatchNorm, stack_states
 
 
@@ -140,10 +139,3 @@ def test_dropout_acts_in_training_alone() -> None:
 def test_too_small_pictures_are_named(network: InceptionResNetV2) -> None:
     with pytest.raises(InputError, match="at least 75"):
         network(torch.zeros(1, 3, 64, 64))
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_each_part_is_on_until_it_is_switched_off(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(switched_on(each) for each in PARTS)
-    monkeypatch.setenv(f"LABELSIEVE_{part}", "0")
-    assert [each for each in PARTS if not switched_on(each)] == [part]

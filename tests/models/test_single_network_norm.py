@@ -115,27 +115,6 @@ if find_spec("triton") is not None:
         assert one.supported(torch.zeros(1, 1, 3, 4)) and one.supported(torch.zeros(1, 1, 2, 4), pool=True)
         assert not one.supported(torch.zeros(1, 1, 3, 4), pool=True)
 
-    @pytest.mark.parametrize("size", [(7, 9), (8, 6), (3, 3), (12, 11)], ids=str)
-    def test_pooling_of_three_by_three(size: tuple[int, int]) -> None:
-        from labelsieve.models.kernels import pool
-
-        rng = torch.Generator().manual_seed(0)
-        x = torch.randint(0, 6, (3, 70, *size), generator=rng).float().to(DEVICE)  # many ties: the first one counts
-        mine, torchs = x.clone().requires_grad_(), x.clone().requires_grad_()
-        got, want = pool.max_pool3(mine), F.max_pool2d(torchs, 3, 2)
-        assert torch.equal(got, want)
-        g = torch.randn(want.shape, generator=rng).to(DEVICE)
-        got.backward(g)
-        want.backward(g)
-        torch.testing.assert_close(mine.grad, torchs.grad)
-
-    def test_pooling_hides_nothing_that_is_not_a_number() -> None:
-        from labelsieve.models.kernels import pool
-
-        x = torch.zeros(1, 4, 5, 5, device=DEVICE)
-        x[0, :, 1, 2] = torch.nan
-        assert torch.equal(pool.max_pool3(x).isnan(), F.max_pool2d(x, 3, 2).isnan())
-
     @pytest.mark.parametrize("nesterov", [False, True])
     def test_sgd_by_one_kernel(nesterov: bool) -> None:
         from labelsieve.engine.bundle import Bundle, initial_state
@@ -162,7 +141,7 @@ if find_spec("triton") is not None:
 
     @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA card: the interpreter takes minutes and has no limit")
     def test_more_tiles_than_the_second_axis_of_a_grid_holds() -> None:
-        from labelsieve.models.kernels import norm, pool
+        from labelsieve.models.kernels import norm
         from labelsieve.models.kernels import single_network_norm as one
 
         x = torch.randn(4100, 8, 32, 64, device=DEVICE, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
@@ -173,7 +152,6 @@ if find_spec("triton") is not None:
         assert torch.equal(torch.autograd.grad(y.sum(), x)[0], (x > 0).to(x.dtype))
         y = norm.batch_norm_act(x, ones, zeros, zeros.clone(), ones.clone(), 1, training=False, eps=0.0)
         assert torch.equal(y, F.relu(x))
-        assert torch.equal(pool.max_pool3(x), F.max_pool2d(x, 3, 2))
 
 
 @pytest.mark.parametrize("pool", [False, True])

@@ -4,8 +4,7 @@
     y, sums = grouped_conv3x3_sums(x, w, n)            the same; sums for the batch normalisation behind it
     z = batch_norm_act(y, gamma, beta, running_mean, running_var, n, residual=r, sums=sums)
 
-`LABELSIEVE_KERNELS=0` switches all kernels off; `LABELSIEVE_FUSED=0` those of many layers, resnet.py, branches.py and
-units.py. switches.py names parts of the last two that can be switched off alone.
+`LABELSIEVE_KERNELS=0` switches all kernels off, `LABELSIEVE_FUSED=0` the one that computes a whole ResNet (resnet.py).
 """
 
 from __future__ import annotations
@@ -42,15 +41,6 @@ def usable(x: Tensor) -> bool:
 def aligned(x: Tensor) -> Tensor:
     """Zero channels added up to eight, of inputs and weights alike: dense kernels load eight at a time, or slowly."""
     return F.pad(x, (0, 0, 0, 0, 0, 8 - x.shape[1])) if x.shape[1] < 8 else x
-
-
-def max_pool3(x: Tensor) -> Tensor:
-    """The largest of 3 x 3 pixels, two apart, without a border."""
-    if usable(x):
-        from labelsieve.models.kernels import pool
-
-        return pool.max_pool3(x)
-    return F.max_pool2d(x, 3, 2)
 
 
 def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1) -> Tensor:
