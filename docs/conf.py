@@ -51,7 +51,7 @@ def command_line(app: Any, docname: str, source: list[str]) -> None:
     from labelsieve.cli.app import COMMANDS, make_app
 
     commands = make_app()
-    pages = [commands[name].generate_docs(usage_name=f"labelsieve {name}", heading_level=2) for name in COMMANDS]
+    pages = [commands[name].generate_docs(usage_name=f"labelsieve {name}", heading_level=3) for name in COMMANDS]
     said = "\n\n".join(pages)
     # cyclopts inserts the name of the running program.
     said = said.replace(" -m sphinx", "")
