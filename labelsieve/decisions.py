@@ -1,17 +1,51 @@
-"""Lines of decisions.csv, as labelsieve writes them and as a spreadsheet saves them.
+"""decisions.csv of a run: the decisions made in the review, one line per decision, the last line of a sample counts.
 
-A spreadsheet may put semicolons or tabs between cells, a mark before the first and blanks around them; somebody who
-writes the file by hand may leave out the time, and the line break at the end. What is a decision is read as one; a line
-that is none is known by its number, so that nobody's decision is lost without a word.
+labelsieve appends and syncs single decisions. Several decisions at once (and their undo) replace the file atomically:
+a crash leaves all of them or none. Spreadsheets and editors may save the file in another form: with semicolons or
+tabs, without times, with columns in another order, or without the last line break.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import threading
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import IntEnum
+from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.errors import InputError
+from labelsieve.files import append_line, atomic_writer, open_file, read_lines
+from labelsieve.labels_csv import LabelColumns, index_in
+from labelsieve.types import BoolArray, IntArray
+
+MAX_UNDO = 1000  # actions per window that can be undone
+MAX_WINDOWS = 64
+MICROSECONDS = len("2020-01-01T00:00:00.000000+00:00")
+
+
+class Choice(IntEnum):
+    """Decision on a sample; the values are the codes in `DecisionLog.state`."""
+
+    UNDECIDED = 0
+    KEEP = 1
+    RELABEL = 2
+    DROP = 3
+
+    @property
+    def word(self) -> str:
+        """The word in decisions.csv; "undo" takes a decision back."""
+        return "undo" if self is Choice.UNDECIDED else self.name.lower()
+
+
+CHOICES = {choice.word: choice for choice in Choice}
 
 
 class Decision(NamedTuple):
@@ -19,80 +53,23 @@ class Decision(NamedTuple):
 
     id: str
     decision: str  # keep, relabel, drop or undo
-    label: str  # the label decided on; empty for drop and undo
+    label: str  # new label; empty for drop and undo
     time: str
 
 
-class Line(NamedTuple):
-    number: int  # from 1, as an editor counts
-    made: Decision | None  # None: its cells are not those of a decision
+class Resolution(NamedTuple):
+    """The decision in force for a sample: the choice and the class code (-1: no label)."""
+
+    choice: Choice
+    label: int
 
 
-def read_lines(lines: Sequence[str]) -> list[Line]:
-    """Every line that is filled, but the one with the names of the columns."""
-    delimiter = ","
-    columns: tuple[str, ...] = Decision._fields
-    found = []
-    for number, line in enumerate(lines, start=1):
-        text = line.rstrip("\r")
-        if number == 1 and (names := _names(text.removeprefix("\ufeff"))) is not None:
-            delimiter, columns = names
-        elif text.strip(",;\t "):
-            found.append(Line(number, _decision(text, delimiter, columns)))
-    return found
-
-
-def is_whole(lines: Sequence[str], last: str) -> bool:
-    """Is `last`, which no line break ends, a decision nevertheless?
-
-    It is where its time is there to the end, or where the lines before it were written by hand, without times. Else it
-    may be the first half of "relabel, catfish" when it says "relabel, cat".
-    """
-    *before, made = [line.made for line in read_lines([*lines, last])] or [None]
-    if made is None or not lines:
-        return False
-    by_hand = own_form(lines) != list(lines) or any(other is not None and not other.time for other in before)
-    return by_hand or _is_time(made.time)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def own_form(lines: Sequence[str]) -> list[str]:
-    """The same lines as labelsieve writes them, so that it can add to them. What is no decision stays as it is."""
-    names = _names(lines[0].rstrip("\r").removeprefix("\ufeff")) if lines else None
-    if names is None or (lines[0], names) == (",".join(Decision._fields), (",", Decision._fields)):
-        return list(lines)
-    made = {line.number: line.made for line in read_lines(lines)}
-    rest = [csv_line(found) if (found := made.get(i)) else line for i, line in enumerate(lines[1:], start=2)]
-    return [",".join(Decision._fields), *rest]
-
-
-def _names(text: str) -> tuple[str, tuple[str, ...]] | None:
-    """What stands between the cells, and their names, where this line has them."""
-    for delimiter in ",;\t":
-        names = tuple(name.strip().lower() for name in _cells(text, delimiter))
-        if {"id", "decision"} <= set(names):
-            return delimiter, names
-    return None
-
-
-def _decision(text: str, delimiter: str, columns: tuple[str, ...]) -> Decision | None:
-    cells = _cells(text, delimiter)
-    needed = 1 + max(columns.index("id"), columns.index("decision"))
-    if not needed <= len(cells) <= len(columns):
-        return None
-    told = dict(zip(columns, cells, strict=False))
-    made = told["decision"].strip().lower()
-    return Decision(told["id"], made, told.get("label", ""), told.get("time", ""))
+NO_DECISION = Resolution(Choice.UNDECIDED, -1)
+HEADER = ",".join(Decision._fields)
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """One decision stays one line of the file, whatever a class or a file is called."""
+    """Cells as one CSV line; line breaks in cells become spaces."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(one_line(cell) for cell in cells)
     return line.getvalue()
@@ -102,8 +79,324 @@ def one_line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ")
 
 
+@dataclass(frozen=True)
+class DecisionFile:
+    """decisions.csv as it was read."""
+
+    lines: list[str]
+    decisions: list[tuple[int, Decision | None]]  # line number, and None if the line is not a decision
+    unfinished: str = ""  # text after the last line break that may be a part of a decision
+    foreign: bool = False  # saved by another program: to be rewritten before anything is appended
+
+    @classmethod
+    def read(cls, path: Path) -> DecisionFile:
+        lines, rest = read_lines(path)
+        named = Columns.of(lines[0]) if lines else None
+        columns, foreign = named or Columns(), named is not None and lines[0] != HEADER
+        decisions = columns.parse(lines, header=named is not None)
+        if rest and lines:
+            (_, last), *_ = columns.parse([rest]) or [(0, None)]
+            by_hand = foreign or any(made is not None and not made.time for _, made in decisions)
+            # Without a complete time, "relabel, cat" may be the first half of "relabel, catfish".
+            if last is not None and (by_hand or _is_time(last.time)):
+                decisions.append((len(lines) + 1, last))
+                lines, rest, foreign = [*lines, rest], "", True
+        return cls(lines, decisions, rest, foreign)
+
+    def native_lines(self) -> list[str]:
+        """The same lines in the form that labelsieve writes. Lines that are not decisions stay as they are."""
+        if not self.foreign:
+            return list(self.lines) or [HEADER]
+        made = dict(self.decisions)
+        first = 2 if Columns.of(self.lines[0]) else 1
+        rest = enumerate(self.lines[first - 1 :], start=first)
+        return [HEADER, *(csv_line(found) if (found := made.get(i)) else line for i, line in rest)]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Delimiter and column names of a decisions.csv."""
+
+    delimiter: str = ","
+    names: tuple[str, ...] = Decision._fields
+
+    @classmethod
+    def of(cls, header: str) -> Columns | None:
+        """From the first line; None if it does not name the columns."""
+        text = header.rstrip("\r").removeprefix("\ufeff")
+        for delimiter in ",;\t":
+            names = tuple(name.strip().lower() for name in _cells(text, delimiter))
+            if {"id", "decision"} <= set(names):
+                return cls(delimiter, names)
+        return None
+
+    def parse(self, lines: Sequence[str], *, header: bool = False) -> list[tuple[int, Decision | None]]:
+        """Every line with content, by its number."""
+        numbered = enumerate((line.rstrip("\r") for line in lines), start=1)
+        return [
+            (number, self._decision(line))
+            for number, line in numbered
+            if line.strip(",;\t ") and not (header and number == 1)
+        ]
+
+    def _decision(self, line: str) -> Decision | None:
+        cells = _cells(line, self.delimiter)
+        required = 1 + max(self.names.index("id"), self.names.index("decision"))
+        if not required <= len(cells) <= len(self.names):
+            return None
+        named = dict(zip(self.names, cells, strict=False))
+        return Decision(named["id"], named["decision"].strip().lower(), named.get("label", ""), named.get("time", ""))
+
+
 def _cells(text: str, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([text], delimiter=delimiter), [])
-    except csv.Error:  # a cell longer than any id
+    except csv.Error:  # a cell that is longer than any id
         return []
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def read_decisions(path: Path) -> list[Decision]:
+    """Every decision in the order it was made."""
+    return [made for _, made in DecisionFile.read(path).decisions if made is not None]
+
+
+def decided_ids(path: Path) -> set[str]:
+    """Ids of the samples that have a decision."""
+    last = {made.id: made.decision for made in read_decisions(path)}
+    return {id for id, decision in last.items() if decision != Choice.UNDECIDED.word}
+
+
+def append_decision(path: Path, id: str, decision: str, label: str = "") -> Decision:
+    made = Decision(id, decision, label, datetime.now(UTC).isoformat(timespec="milliseconds"))
+    if not _has_header(path):  # no file yet, or a full disk accepted only its name
+        append_line(path, HEADER)
+    append_line(path, csv_line(made))
+    return made
+
+
+def _has_header(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with open_file(path) as file:
+        return file.readline().endswith(b"\n")
+
+
+class Change(NamedTuple):
+    row: int
+    before: Resolution
+    after: Resolution
+
+    def reversed(self) -> Change:
+        return Change(self.row, self.after, self.before)
+
+
+Action = list[Change]  # the changes that one key press made
+
+
+@dataclass
+class UndoHistory:
+    """What one window did, to undo and redo."""
+
+    done: list[Action] = field(default_factory=list)
+    undone: list[Action] = field(default_factory=list)
+
+
+class ConflictError(Exception):
+    """Another window decided on the sample in the meantime."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__("another window has decided on this sample in the meantime")
+        self.row = row
+
+
+class DecisionLog:
+    """The decisions on the samples of a run, in memory and in decisions.csv."""
+
+    def __init__(self, path: Path, columns: LabelColumns) -> None:
+        self.path, self.columns = path, columns
+        self.state: NDArray[np.int8] = np.zeros(len(columns), dtype=np.int8)
+        self.label: NDArray[np.int32] = np.full(len(columns), -1, dtype=np.int32)
+        self.decided: BoolArray = np.zeros(len(columns), dtype=bool)
+        self.times: dict[int, str] = {}
+        self.versions: dict[int, int] = {}
+        self.windows: dict[str, UndoHistory] = {}
+        self.not_understood: list[str] = []  # reasons, with the number of the line
+        self._foreign = False
+        self._before_restart: list[Action] = []
+        self._lock = threading.RLock()
+        self._read()
+
+    def problem(self) -> str:
+        """The first line that is not a valid decision, and the number of others; empty if all are valid."""
+        first, *more = self.not_understood or [""]
+        return first + (f" (and {len(more):,} more line{'s' * (len(more) > 1)})" if more else "")
+
+    def check(self) -> None:
+        """Raise InputError if a line cannot be applied: exporting without it would lose a decision."""
+        if self.not_understood:
+            raise InputError(f"{self.path}, {self.problem()}; correct or remove these lines")
+
+    def resolution(self, row: int) -> Resolution:
+        return Resolution(Choice(int(self.state[row])), int(self.label[row]))
+
+    def version(self, row: int) -> int:
+        return self.versions.get(row, 0)
+
+    def decide(self, row: int, resolution: Resolution, *, seen: int, window: str) -> None:
+        """Save one decision. `seen` is the version of the sample that the window showed."""
+        with self._lock:
+            self._check(row, resolution)
+            if self.version(row) != seen:
+                raise ConflictError(row)
+            self._act([Change(row, self.resolution(row), resolution)], window)
+
+    def accept(self, rows: IntArray, *, window: str) -> list[int]:
+        """Accept the suggestion for all undecided `rows` that have one. All of them are saved, or none."""
+        with self._lock:
+            chosen = rows[~self.decided[rows] & self.columns.with_suggestion(rows)].tolist()
+            suggested = self.columns.suggested
+            action = [Change(row, NO_DECISION, Resolution(Choice.RELABEL, int(suggested[row]))) for row in chosen]
+            if action:
+                self._act(action, window)
+            return [change.row for change in action]
+
+    def undo(self, window: str) -> list[int]:
+        """Undo the last action of this window, or the last one before a restart. Returns the rows."""
+        with self._lock:
+            mine = self._history(window)
+            return self._move(mine.done or self._before_restart, mine.undone)
+
+    def redo(self, window: str) -> list[int]:
+        with self._lock:
+            mine = self._history(window)
+            return self._move(mine.undone, mine.done)
+
+    def _act(self, action: Action, window: str) -> None:
+        self._save(action)
+        mine = self._history(window)
+        mine.done.append(action)
+        mine.undone.clear()
+        del mine.done[:-MAX_UNDO]
+
+    def _move(self, source: list[Action], target: list[Action]) -> list[int]:
+        """Reverse the last action of one stack and push it on the other. If saving fails it stays where it was."""
+        if not source:
+            return []
+        # Decisions that another window changed since then stay.
+        reverse = [change.reversed() for change in source[-1] if self.resolution(change.row) == change.after]
+        if not reverse:
+            raise ConflictError(source.pop()[0].row)
+        self._save(reverse)
+        source.pop()
+        target.append(reverse)
+        return [change.row for change in reverse]
+
+    def _save(self, action: Action) -> None:
+        """Write to the disk first, then to memory."""
+        if self._foreign:
+            self._rewrite(())
+            self._foreign = False
+        if len(action) == 1:
+            append_decision(self.path, *self._cells(action[0]))
+        else:
+            now = datetime.now(UTC).isoformat(timespec="microseconds")  # marks one action, see _read
+            self._rewrite([csv_line((*self._cells(change), now)) for change in action])
+        for change in action:
+            self._set(change.row, change.after)
+
+    def _rewrite(self, more: Iterable[str]) -> None:
+        lines = DecisionFile.read(self.path).native_lines()
+        with atomic_writer(self.path) as file:
+            file.writelines(f"{line}\n" for line in (*lines, *more))
+
+    def _cells(self, change: Change) -> tuple[str, str, str]:
+        choice, label = change.after
+        return self.columns.id(change.row), choice.word, self.columns.name(label) or ""
+
+    def _set(self, row: int, resolution: Resolution, time: str = "") -> None:
+        self.state[row], self.label[row] = resolution
+        self.decided[row] = resolution.choice != Choice.UNDECIDED
+        self.times[row] = time
+        self.versions[row] = self.version(row) + 1
+
+    def _check(self, row: int, resolution: Resolution) -> None:
+        if not 0 <= row < len(self.columns):
+            raise InputError(f"there is no sample {row}")
+        needs_label = resolution.choice in (Choice.KEEP, Choice.RELABEL)
+        if needs_label != (0 <= resolution.label < len(self.columns.classes)):
+            raise InputError("this is not a valid decision")
+        if resolution.choice == Choice.KEEP and resolution.label != self.columns.label[row]:
+            raise InputError("keep is only possible with the given label")
+
+    def _history(self, window: str) -> UndoHistory:
+        if window not in self.windows and len(self.windows) >= MAX_WINDOWS:
+            del self.windows[next(iter(self.windows))]
+        return self.windows.setdefault(window, UndoHistory())
+
+    def _read(self) -> None:
+        """Read decisions.csv and what can be undone."""
+        file = DecisionFile.read(self.path)
+        self._foreign = file.foreign
+        rows = self._rows(["" if made is None else made.id for _, made in file.decisions])
+        code = {one_line(name): i for i, name in enumerate(self.columns.classes)}
+        entries: list[tuple[str, int, Resolution]] = []
+        for (number, made), row in zip(file.decisions, rows.tolist(), strict=True):
+            resolution = self._understand(made, row, code)
+            if isinstance(resolution, Resolution) and made is not None:
+                entries.append((made.time, row, resolution))
+            else:
+                self.not_understood.append(f"line {number}: {resolution}")
+        if file.unfinished and not HEADER.startswith(file.unfinished):
+            self.not_understood.append(f"line {len(file.lines) + 1}: incomplete, it does not end with a line break")
+
+        def action_of(entry: tuple[int, tuple[str, int, Resolution]]) -> str:
+            number, (time, _, _) = entry
+            return time if len(time) == MICROSECONDS else str(number)  # single decisions have milliseconds
+
+        for _, group in groupby(enumerate(entries), key=action_of):
+            action = []
+            for _, (time, row, resolution) in group:
+                action.append(Change(row, self.resolution(row), resolution))
+                self._set(row, resolution, time)
+            last = self._before_restart[-1] if self._before_restart else []
+            if last == [change.reversed() for change in action]:
+                self._before_restart.pop()  # this action undid the last one
+            else:
+                self._before_restart.append(action)
+        del self._before_restart[:-MAX_UNDO]
+
+    def _understand(self, line: Decision | None, row: int, code: dict[str, int]) -> Resolution | str:
+        """The decision, or why it is not one."""
+        if line is None:
+            return f"expected {', '.join(Decision._fields)}"
+        if row < 0:
+            return f"the run has no sample {line.id!r}"
+        choice = CHOICES.get(line.decision)
+        if choice is None:
+            return f"{line.decision!r} is not one of {', '.join(CHOICES)}"
+        if choice in (Choice.UNDECIDED, Choice.DROP):
+            return Resolution(choice, -1)
+        label, given = code.get(line.label, code.get(line.label.strip(), -1)), int(self.columns.label[row])
+        if choice == Choice.RELABEL and label < 0:
+            return f"the run has no class {line.label!r}"
+        if choice == Choice.KEEP and line.label.strip() and label != given:
+            return f"keep with the label {line.label!r}, but the given label is {self.columns.name(given)!r}"
+        return Resolution(choice, label if choice == Choice.RELABEL else given)
+
+    def _rows(self, ids: list[str]) -> IntArray:
+        """Row of each id, -1 if there is none. An id with a line break is found by its one-line form."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found = self.columns.find(ids)
+        if (found < 0).any():
+            flat = pc.replace_substring_regex(self.columns.ids, pattern="[\r\n]", replacement=" ")
+            found = np.where(found < 0, index_in(pa.array(ids, pa.string()), flat), found)
+        return found

@@ -1,4 +1,8 @@
-"""Files that are old or new but never half, and a lock that its owner's death releases."""
+"""Reading and writing files safely: regular files only, atomic replacement, synced appends and a lock.
+
+A file written here is either the old one or the new one, never a part of it. `open_file` is the way to open a file that
+a user, or the author of a run folder, may have put there.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,88 @@ import json
 import os
 import shutil
 import socket
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from labelsieve.errors import InputError
 
-LET_GO = 5.0  # seconds in which a dead owner's lock should be free
-WAIT = "wait for it, stop it or give another --out"
-# A run folder may come from somebody else: a link in it must not lead our writing to another file.
-NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what was begun could not be written to its end
+RELEASE_SECONDS = 5.0  # the lock of a process that died is free by then
+WAIT_OR_STOP = "wait for it, stop it or give another --out"
+# A run folder may come from another person: opening a link in it must not write to another file.
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_BLOCK = getattr(os, "O_NONBLOCK", 0)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk took only a part of the file
+SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # Windows writes them into folders that were viewed
+MAX_NAMES = 3  # file names in one message
+OWN_LINKS: set[Path] = set()  # links that this process made in a scratch run folder
 
 
 class WriteError(OSError):
-    """What the system refused to write, by the name that somebody asked for."""
+    """The system refused to write a file; its name is the one that the user knows."""
+
+
+class SpecialFileError(InputError):
+    """A pipe, socket, device or folder was given as a file."""
+
+
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading. A pipe or device is refused instead of waiting for its other end."""
+    descriptor = os.open(path, os.O_RDONLY | NO_BLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise SpecialFileError("not a regular file: pipes, sockets, devices and folders cannot be read")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: Path) -> bytes:
+    with open_file(path) as file:
+        return file.read()
+
+
+def visible_names(folder: Path) -> list[str]:
+    """Names in a folder, without hidden files (.DS_Store, .gitkeep); empty if the folder does not exist."""
+    if not folder.is_dir():
+        return []
+    names = (entry.name for entry in folder.iterdir())
+    return sorted(name for name in names if not name.startswith(".") and name.lower() not in SYSTEM_FILES)
+
+
+def check_free(folder: Path, option: str, *, missing: str = "", own: Collection[str] = ()) -> None:
+    """Raise InputError if a folder holds other files than `own`; `missing` is the file that would make it ours."""
+    others = [name for name in visible_names(folder) if name not in own]
+    if others:
+        listed = ", ".join(others[:MAX_NAMES])
+        listed += f" and {len(others) - MAX_NAMES:,} more" if len(others) > MAX_NAMES else ""
+        listed += f" but no {missing}" if missing else ""
+        raise InputError(f"{folder} contains {listed}: give {option} a new or empty folder")
+
+
+def linked_folder(root: Path) -> Path | None:
+    """The first folder below `root` that is a symbolic link; None if there is none."""
+    for parent, folders, _ in os.walk(root):
+        for name in folders:
+            path = Path(parent, name)
+            if path.is_symlink() and path not in OWN_LINKS:
+                return path
+    return None
 
 
 @contextmanager
 def written_as(partial: Path, path: Path) -> Iterator[None]:
-    """Whatever fails with `partial`, a name that nobody gave, is told of `path`; other failures stay as they are."""
+    """Report a failure to write the temporary file `partial` with the name `path`."""
     try:
         yield
     except OSError as problem:
-        named = (problem.filename, problem.filename2, problem)  # Arrow says it in words alone
-        nameless = problem.filename is None and problem.errno in FULL  # as the system tells it of an open file
-        if not nameless and not any(partial.name in str(name) for name in named):
+        names = (problem.filename, problem.filename2, problem)  # Arrow has the name in its message only
+        unnamed = problem.filename is None and problem.errno in FULL  # as for an open file
+        if not unnamed and not any(partial.name in str(name) for name in names):
             raise
         reason = os.strerror(problem.errno) if problem.errno else problem.strerror
         raise WriteError(problem.errno, reason, str(path)) from problem
@@ -45,11 +101,11 @@ def written_as(partial: Path, path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; on success it is synced and renamed over `path`, otherwise removed."""
+    """Yield a temporary name beside `path`. On success the file is synced and renamed to `path`, else removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with written_as(partial, path):
-        partial.unlink(missing_ok=True)  # a link of that name would lead our writing elsewhere
+        partial.unlink(missing_ok=True)  # it could be a link to another file
         try:
             yield partial
             with partial.open("r+b") as written:
@@ -62,31 +118,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[str]]:
-    """A text file that takes its name only when it is whole."""
+    """A UTF-8 text file that replaces `path` when it is complete."""
     with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         yield file
-
-
-def sweep(folder: Path, pattern: str) -> None:
-    """Remove what writers left that were killed: files, or folders that were being filled."""
-    for partial in folder.glob(pattern):
-        if not _left_by_a_crash(partial):
-            continue
-        if partial.is_dir() and not partial.is_symlink():
-            shutil.rmtree(partial, ignore_errors=True)
-        else:
-            partial.unlink(missing_ok=True)
-
-
-def _left_by_a_crash(partial: Path) -> bool:
-    """Whether nobody writes this any more: its name ends in its writer's number (`atomic_path`).
-
-    Our own number is one that a process before us had, as happens in containers: we have only just come.
-    """
-    number = partial.stem.rpartition(".")[2]
-    if not number.isdecimal() or len(number) > 9:
-        return True
-    return int(number) == os.getpid() or not alive(int(number))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -98,8 +132,28 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def sweep(folder: Path, pattern: str) -> None:
+    """Remove temporary files and folders of processes that were killed."""
+    for partial in folder.glob(pattern):
+        if _writer_alive(partial):
+            continue
+        if partial.is_dir() and not partial.is_symlink():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
+
+
+def _writer_alive(partial: Path) -> bool:
+    """Whether the process whose number ends the name still runs.
+
+    Our own number belonged to an earlier process, as happens in containers: this process has only just started.
+    """
+    number = partial.stem.rpartition(".")[2]
+    return number.isdecimal() and len(number) <= 9 and int(number) != os.getpid() and alive(int(number))
+
+
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` survive a power cut; not every system lets a folder be synced."""
+    """Make a rename in `folder` survive a power failure; some systems cannot sync a folder."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -109,18 +163,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line, synced, or nothing. Half a line left by a crash is cut off first."""
+    """Append one line and sync it, or change nothing. An incomplete last line of a crash is removed first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NO_LINKS, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NO_FOLLOW | NO_BLOCK, 0o644)
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            size = len(_whole_lines(path.read_bytes()))
+            size = len(_complete_lines(path.read_bytes()))
             os.ftruncate(descriptor, size)
-        left = line.encode() + b"\n"
+        rest = line.encode() + b"\n"
         try:
-            while left:  # a disk that fills up takes a part and refuses the rest only when asked again
-                left = left[os.write(descriptor, left) :]
+            while rest:  # a disk that fills up accepts a part and refuses only the next write
+                rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
         except OSError as problem:
             os.ftruncate(descriptor, size)
@@ -130,41 +184,33 @@ def append_line(path: Path, line: str) -> None:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The whole lines of a file that grows, without half a line at its end; none where it is not there."""
-    if not path.is_file():
-        return []
-    # Only \n ends a line here: a class name may hold any of the characters str.splitlines would cut at.
-    return _whole_lines(path.read_bytes()).decode("utf-8", "replace").split("\n")[:-1]
+    """The complete lines of a file that grows; none if it does not exist."""
+    return read_lines(path)[0]
 
 
-def unended_line(path: Path) -> str:
-    """What stands after the last line break: half a line that a crash left, or one that an editor did not end."""
-    if not path.is_file():
-        return ""
-    content = path.read_bytes()
-    return content[len(_whole_lines(content)) :].decode("utf-8", "replace")
+def read_lines(path: Path) -> tuple[list[str], str]:
+    """The complete lines of a file that grows, and the text after the last line break."""
+    if not path.exists():
+        return [], ""
+    content = read_bytes(path)
+    if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in content[:2]:
+        raise InputError(f"{path} is in UTF-16: save it as UTF-8")
+    # Only \n ends a line: a class name may contain other characters at which str.splitlines splits.
+    *lines, rest = content.decode("utf-8", "replace").split("\n")
+    return lines, rest
 
 
-def is_wide(path: Path) -> bool:
-    """Is this text in UTF-16, as some programs save it, with its mark or without?"""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        first = file.read(2)
-    return first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in first
-
-
-def _whole_lines(content: bytes) -> bytes:
+def _complete_lines(content: bytes) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
 @contextmanager
-def locked(path: Path, *, what: str, used: str = "in use", way: str = WAIT) -> Iterator[None]:
+def locked(path: Path, *, what: str, used: str = "in use", hint: str = WAIT_OR_STOP) -> Iterator[None]:
     """Hold the lock file `path`, which names its owner. The operating system releases it when the owner dies.
 
-    Who comes second is told that `what` is `used` by the owner, and the `way` out.
+    A second process gets the error "`what` is `used` by OWNER: `hint`".
     """
-    descriptor = _acquire(path, f"{what} is {used}", way)
+    descriptor = _acquire(path, f"{what} is {used}", hint)
     try:
         yield
     finally:
@@ -172,28 +218,28 @@ def locked(path: Path, *, what: str, used: str = "in use", way: str = WAIT) -> I
         os.close(descriptor)
 
 
-def _acquire(path: Path, taken: str, way: str) -> int:
+def _acquire(path: Path, taken: str, hint: str) -> int:
     me = {"pid": os.getpid(), "host": socket.gethostname()}
-    patience = time.monotonic() + LET_GO
+    deadline = time.monotonic() + RELEASE_SECONDS
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW | NO_BLOCK, 0o644)
         owner = _owner(descriptor)
-        # On another machine the system's lock may not reach us, so a lock that names one is believed.
+        # The system's lock may not work across machines, so the name of another machine in the file counts.
         elsewhere = owner is not None and owner["host"] != me["host"]
         if elsewhere or not _try_lock(descriptor):
             os.close(descriptor)
-            # A process that was killed while it started another leaves its lock to that one for a moment.
-            if not elsewhere and owner and not alive(owner["pid"]) and time.monotonic() < patience:
+            # The children of a process that was killed hold its lock for a moment.
+            if not elsewhere and owner and not alive(owner["pid"]) and time.monotonic() < deadline:
                 time.sleep(0.02)
                 continue
             who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
-            hint = f"; if that process is gone, delete {path}" if elsewhere else ""
-            raise InputError(f"{taken} by {who}: {way}{hint}")
+            delete = f"; if that process is gone, delete {path}" if elsewhere else ""
+            raise InputError(f"{taken} by {who}: {hint}{delete}")
         try:
-            still_there = path.stat().st_ino == os.fstat(descriptor).st_ino
+            current = path.stat().st_ino == os.fstat(descriptor).st_ino
         except FileNotFoundError:
-            still_there = False
-        if still_there:
+            current = False
+        if current:
             try:
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, json.dumps(me).encode(), 0)
@@ -202,14 +248,14 @@ def _acquire(path: Path, taken: str, way: str) -> int:
                 os.close(descriptor)
                 raise WriteError(problem.errno, problem.strerror, str(path)) from problem
             return descriptor
-        os.close(descriptor)  # its owner let go and removed it between our open and our lock: begin again
+        os.close(descriptor)  # the owner removed the file between our open and our lock: start again
 
 
 def _owner(descriptor: int) -> dict[str, Any] | None:
     try:
         owner = json.loads(os.pread(descriptor, 4096, 0))
         return {"pid": int(owner["pid"]), "host": str(owner["host"])}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OSError):
         return None
 
 
@@ -224,7 +270,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Is there a process of this number on this machine?"""
+    """Whether a process with this number runs on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,63 +1,75 @@
-"""The files of a run: read, written atomically, locked against a second process.
+"""The files of a run: written atomically, and locked against a second process.
 
-    run.json        every setting used, versions, seed, data fingerprint, state of each stage
-    labels.csv      one row a sample, in input order; the columns are those of `LabelRow`
-    skipped.csv     samples that could not be read, and why
+    run.json        every setting, versions, seed, data fingerprint, state of each stage
+    labels.csv      one row per sample in input order; the columns are those of `LabelRow`
+    skipped.csv     samples that could not be used, and why
     summary.json    samples, classes, noise ratio, transition matrix, expected precision and recall, counts by verdict
-    history.jsonl   one line an epoch (or an iteration of selection)
-    decisions.csv   what a person decided, one line a decision, the last one of a sample counts
-    checkpoints/    what an unfinished stage goes on from
+    history.jsonl   one line per epoch (or per iteration of the selection)
+    decisions.csv   decisions of the review, one line per decision, the last one of a sample counts
+    checkpoints/    from which an unfinished stage resumes
 
-Whole files are written beside their place, synced and renamed, so that a reader or a crash sees the old file or the new
-one. Files that grow are appended a whole line at a time; half a line at the end (a crash) is ignored and repaired.
+`run / name` is the way to a file of a run. It refuses links: a run folder may come from another person, and nothing
+outside it is written. Files that grow are appended one complete line at a time; an incomplete last line is repaired.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from labelsieve.decisions import Decision, csv_line, is_whole, read_lines
+from labelsieve.decisions import Decision, append_decision, decided_ids, read_decisions
 from labelsieve.errors import InputError
-from labelsieve.files import append_line, atomic_writer, is_wide, lines_of, locked, sweep, unended_line, write_json
-from labelsieve.folders import check_free, contents
-from labelsieve.types import VERDICTS, LabelledData, Selection
+from labelsieve.files import (
+    OWN_LINKS,
+    append_line,
+    atomic_writer,
+    check_free,
+    lines_of,
+    linked_folder,
+    locked,
+    read_bytes,
+    sweep,
+    visible_names,
+    write_json,
+)
+from labelsieve.labels_csv import LabelColumns, LabelRow, number_cell, read_labels
+from labelsieve.types import VERDICTS, LabelledData, Selection, Skipped
 
 FORMAT = 1
-LOCK, STAGED = "run.lock", "staged"
-Progressed = Literal["new", "resumed", "done"]
-MOST_WHOLE = 1000  # classes whose transition matrix is written whole
-READ_WHOLE = 2**28  # bytes of samples that a fingerprint takes in; a quarter of a second
-# A resumed stage goes on with the numbers an earlier process computed, so these must not have changed under it.
+LOCK, STAGED, DECISIONS = "run.lock", "staged", "decisions.csv"
+StageStart = Literal["new", "resumed", "done"]
+MAX_DENSE_CLASSES = 1000  # up to here summary.json holds the whole transition matrix
+MAX_FINGERPRINT_BYTES = 2**28  # of samples that are hashed completely; takes a quarter of a second
+# A resumed stage continues from numbers of an earlier process, so these versions must be the same.
 VERSIONED = ("labelsieve", "numpy", "scikit-learn", "torch")
-
-
-class LabelRow(NamedTuple):
-    """One row of labels.csv. Class names are the users' own; a value that was never computed is an empty cell."""
-
-    id: str  # of the sample, unique: a file's path, a row's id or its number
-    label: str  # the given label
-    predicted: str  # by a network that did not train on this sample
-    probability: float  # of the given label, by that network
-    loss: float  # cross-entropy of the given label
-    verdict: str  # selected, candidate or removed
-    iteration: int  # in which the verdict fell; 0: still a candidate
-    suspicion: float  # 0..1, higher is more likely mislabelled
-    suggested: str  # another label to consider; empty where the given one is not doubted
+TEXT = str | None
+# Types of the entries of run.json that other parts use as names of files and columns.
+SETTING_TYPES: dict[str, Any] = {
+    "root": TEXT,
+    "labels": TEXT,
+    "label_column": TEXT,
+    "text_column": TEXT,
+    "id_column": TEXT,
+    "group_column": TEXT,
+    "ignore_columns": list | tuple | str | None,
+    "size": int | list | None,
+}
+DATA_TYPES: dict[str, Any] = {"source": TEXT, "name": TEXT, "kind": TEXT, "fingerprint": TEXT, "skipped": int | None}
 
 
 class RunFolder:
-    """A run folder. Making the object touches nothing; `start` and the writers create what they need."""
+    """A run folder. Creating the object writes nothing; `start` and the writers create the files."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -66,9 +78,9 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """The run folder at `path`, which must hold a run."""
+        """The run folder at `path`, which must contain a run."""
         if Path(path).is_file():
-            raise InputError(f"{path} is a file, not a run folder: name the folder that `select` or `run` made")
+            raise InputError(f"{path} is a file, not a run folder: give the folder that `select` or `run` made")
         run = cls(path)
         if not run.exists():
             raise InputError(
@@ -78,44 +90,59 @@ class RunFolder:
 
     @classmethod
     def to_write(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """The run folder at `path`, to begin a run or go on with one; refused where somebody's own files lie there."""
+        """The run folder at `path`, to start a run or resume one; refused if the folder contains other files."""
         run = cls(path)
         run.check_own()
         return run
 
     def check_own(self) -> None:
-        """A run is begun in a folder of its own: files of its names may be somebody's, maybe the source."""
+        """A new run needs a folder of its own: existing files may be the user's, or even the source."""
         if not self.exists():
-            staged = contents(self.path / STAGED)  # a command that was stopped before it began leaves no more than that
+            staged = visible_names(self.path / STAGED)  # left by a command that was stopped while decoding
             own = (LOCK, STAGED) if all(name.startswith("pictures-") for name in staged) else (LOCK,)
-            check_free(self.path, "--out", lacking="run", own=own)
+            check_free(self.path, "--out", missing="run.json", own=own)
 
     def exists(self) -> bool:
         return (self.path / "run.json").is_file()
 
     def __truediv__(self, name: str) -> Path:
-        return self.path / name
+        """The path of a file of this run. Folders on the way to it must not be links."""
+        path = self.path / name
+        for folder in path.relative_to(self.path).parents[:-1]:
+            self._refuse_link(self.path / folder)
+        return path
+
+    def folder(self, name: str) -> Path:
+        """The path of a folder of this run, which must not be a link."""
+        self._refuse_link(self / name)
+        return self / name
+
+    def _refuse_link(self, folder: Path) -> None:
+        if folder.is_symlink() and folder not in OWN_LINKS:
+            raise InputError(f"{folder} is a link: labelsieve does not follow links in a run folder, remove it")
 
     @property
     def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
+        return self.folder("checkpoints")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder; a second process is refused, a lock whose process is gone is taken over."""
+        """Hold the folder. A second process is refused; the lock of a process that died is taken over."""
         if self.exists() and not os.access(self.path, os.W_OK):
             stages = self.record().get("stages", {}).values()
             if stages and all(stage["state"] == "done" for stage in stages):
-                yield  # all is done, and nobody can do anything to it
+                yield  # everything is done and nothing can be written
                 return
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             with locked(self.path / LOCK, what=f"run folder {self.path}"):
+                if (link := linked_folder(self.path)) is not None:
+                    self._refuse_link(link)
                 sweep(self.path, "**/.*.partial")
                 yield
         finally:
-            with suppress(OSError):  # a source that could not be read leaves no empty folders behind
+            with suppress(OSError):  # a source that could not be read leaves no empty folders
                 for folder in made:
                     folder.rmdir()
 
@@ -125,10 +152,10 @@ class RunFolder:
         """run.json, or an empty record."""
         if not self.exists():
             return {}
-        record = _read_json(self.path / "run.json")
+        record = _read_json(self / "run.json")
         if record.get("format") != FORMAT:
             raise InputError(f"{self.path}/run.json has format {record.get('format')!r}, this version reads {FORMAT}")
-        _check_record(record, self.path / "run.json")
+        _check_record(record, self / "run.json")
         return record
 
     def update(self, **entries: Any) -> None:
@@ -137,8 +164,8 @@ class RunFolder:
 
     def start(
         self, stage: str, *, settings: Mapping[str, Any], data: LabelledData | None = None, source: str | None = None
-    ) -> Progressed:
-        """Begin a stage, go on with it, or learn that it is done. What changed since it began is refused aloud."""
+    ) -> StageStart:
+        """Start a stage, resume it, or report that it is done. Changed settings, versions or data are an error."""
         record = self.record()
         self.check_own()
         asked = _as_written(settings)
@@ -150,9 +177,9 @@ class RunFolder:
                 changed += _differences(before["versions"], versions(), only=VERSIONED, prefix="version of ")
             other = _other_data(record.get("data"), about)
             if changed or other:
-                raise self._begun_differently(changed, other)
+                raise self._started_differently(changed, other)
         elif data is not None and (other := _other_data(record.get("data"), about)):
-            raise InputError(f"{self.path} holds other data: {'; '.join(other)}. {self._another_out()}")
+            raise InputError(f"{self.path} contains a run of other data: {'; '.join(other)}. {self._another_out()}")
         if before is not None and before["state"] == "done":
             return "done"
         began = before["started"] if before is not None else _now()
@@ -169,32 +196,32 @@ class RunFolder:
         return "new" if before is None else "resumed"
 
     def check_settings(self, stage: str, settings: Mapping[str, Any]) -> None:
-        """Refuse what `start` would refuse, as far as it is known before the samples are read: nothing is touched."""
+        """Raise the errors of `start` that are known before the samples are read; writes nothing."""
         before = self.record().get("stages", {}).get(stage)
         asked = _as_written(settings)
         if before is not None and (changed := _differences(before["settings"], asked, only=tuple(sorted(asked)))):
-            raise self._begun_differently(changed)
+            raise self._started_differently(changed)
 
-    def _begun_differently(self, settings: list[str], data: Sequence[str] = ()) -> InputError:
-        way = "Give the same settings, or another --out" if settings else self._another_out()
-        return InputError(f"{self.path} was begun differently: {'; '.join([*settings, *data])}. {way}")
+    def _started_differently(self, settings: list[str], data: Sequence[str] = ()) -> InputError:
+        hint = "Give the same settings, or another --out" if settings else self._another_out()
+        return InputError(f"{self.path} was started differently: {'; '.join([*settings, *data])}. {hint}")
 
     def _another_out(self) -> str:
-        way = f"copy {self.path / 'decisions.csv'} there when it is done"
-        return "Give another --out" + f"; samples that keep their ids keep their decisions: {way}" * bool(
-            self.decided()
-        )
+        hint = "Give another --out"
+        if self.decided():
+            hint += f"; to keep the decisions, copy {self / DECISIONS} into the new run folder when it is done"
+        return hint
 
     def finish(self, stage: str, **facts: Any) -> None:
-        """Mark a stage done, with what is worth knowing about it (seconds, devices, files)."""
+        """Mark a stage as done, with facts about it (seconds, devices, files)."""
         self._end(stage, "done", facts)
 
     def fail(self, stage: str, reason: str) -> None:
-        """Mark a stage failed; the next start goes on from its checkpoints."""
+        """Mark a stage as failed; the next start resumes from its checkpoints."""
         self._end(stage, "failed", {"reason": reason})
 
     def state(self, stage: str) -> str | None:
-        """running, failed, done, or None where the stage never began."""
+        """running, failed, done, or None if the stage has not started."""
         entry = self.record().get("stages", {}).get(stage)
         return None if entry is None else str(entry["state"])
 
@@ -208,36 +235,43 @@ class RunFolder:
     def write_selection(
         self, data: LabelledData, selection: Selection, *, measured: Mapping[str, float] | None = None
     ) -> None:
-        """labels.csv and summary.json. `measured` is what `metrics` found where the true labels are known."""
-        with atomic_writer(self.path / "labels.csv") as file:
+        """Write labels.csv and summary.json. `measured` holds metrics computed with known true labels."""
+        with atomic_writer(self / "labels.csv") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(LabelRow._fields)
             writer.writerows(_label_cells(data, selection))
         self.write_summary(summarise(data, selection, measured=measured))
 
+    def columns(self, classes: object = None) -> LabelColumns:
+        """labels.csv as columns; class codes follow summary.json."""
+        return read_labels(self / "labels.csv", classes or self.read_summary().get("classes"))
+
     def read_labels(self) -> Iterator[LabelRow]:
-        """The rows of labels.csv, one at a time."""
-        path = self.path / "labels.csv"
-        if not path.is_file():
-            raise InputError(f"{self.path} has no labels.csv: run `labelsieve select` first")
-        with path.open(newline="", encoding="utf-8") as file:
-            try:
-                yield from _parse_labels(file, path)
-            except (UnicodeDecodeError, csv.Error) as error:
-                raise InputError(f"{path} is not a CSV file in UTF-8 ({error})") from None
+        """The rows of labels.csv."""
+        return read_labels(self / "labels.csv").rows()
 
     def write_skipped(self, data: LabelledData) -> None:
-        """skipped.csv: what could not be read, and why."""
-        with atomic_writer(self.path / "skipped.csv") as file:
+        """skipped.csv: samples that could not be used, and why."""
+        with atomic_writer(self / "skipped.csv") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("id", "reason"))
             writer.writerows(data.skipped)
+
+    def read_skipped(self) -> list[Skipped]:
+        path = self / "skipped.csv"
+        if not path.exists():
+            return []
+        try:
+            rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8"), newline="")))
+            return [Skipped(*row) for row in rows[1:] if len(row) == 2]
+        except (ValueError, csv.Error) as problem:
+            raise InputError(f"{path} is damaged: {problem}") from None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         self._write("summary.json", summary)
 
     def read_summary(self) -> dict[str, Any]:
-        path = self.path / "summary.json"
+        path = self / "summary.json"
         if not path.is_file():
             raise InputError(f"{self.path} has no summary.json: run `labelsieve select` first")
         return _read_json(path)
@@ -245,75 +279,61 @@ class RunFolder:
     # files that grow
 
     def append_history(self, entry: Mapping[str, Any]) -> None:
-        append_line(self.path / "history.jsonl", json.dumps(_finite(entry)))
+        append_line(self / "history.jsonl", json.dumps(_finite(entry)))
 
     def read_history(self) -> list[dict[str, Any]]:
-        path = self.path / "history.jsonl"
+        path = self / "history.jsonl"
         try:
             entries = [json.loads(line) for line in lines_of(path)]
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} holds a line that is not JSON ({error})") from None
+            raise InputError(f"{path} has a line that is not JSON ({error})") from None
         return [entry for entry in entries if isinstance(entry, dict)]
 
     def rewind_history(self, keep: Callable[[dict[str, Any]], bool]) -> None:
-        """Forget the lines that a resumed stage will write again."""
-        kept = [entry for entry in self.read_history() if keep(entry)]
-        if (self.path / "history.jsonl").exists():
-            with atomic_writer(self.path / "history.jsonl") as file:
+        """Remove the lines that a resumed stage will write again."""
+        path = self / "history.jsonl"
+        if path.exists():
+            kept = [entry for entry in self.read_history() if keep(entry)]
+            with atomic_writer(path) as file:
                 file.writelines(json.dumps(entry) + "\n" for entry in kept)
 
     def append_decision(self, id: str, decision: str, label: str = "") -> Decision:
-        made = Decision(id, decision, label, _now())
-        path = self.path / "decisions.csv"
-        if not _has_a_line(path):  # not there, or a full disk took no more than its name
-            append_line(path, csv_line(Decision._fields))
-        append_line(path, csv_line(made))
-        return made
-
-    def decision_lines(self) -> tuple[list[str], str]:
-        """The lines of decisions.csv, and what follows them where it may be half a decision."""
-        path = self.path / "decisions.csv"
-        if is_wide(path):  # nothing could be added to it, so nobody may begin
-            raise InputError(f"{path} is in UTF-16: save it as UTF-8")
-        lines, last = lines_of(path), unended_line(path)
-        return ([*lines, last], "") if is_whole(lines, last) else (lines, last)
+        return append_decision(self / DECISIONS, id, decision, label)
 
     def read_decisions(self) -> list[Decision]:
         """Every decision in the order it was made."""
-        return [line.made for line in read_lines(self.decision_lines()[0]) if line.made is not None]
+        return read_decisions(self / DECISIONS)
 
     def decided(self) -> int:
-        """How many samples have a decision."""
-        last = {made.id: made.decision for made in self.read_decisions()}
-        return sum(decision != "undo" for decision in last.values())
+        """Number of samples that have a decision."""
+        return len(decided_ids(self / DECISIONS))
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / name, _finite(content))
+        write_json(self / name, _finite(content))
 
 
-def fingerprint(data: LabelledData, *, looked_at: int = 256) -> str:
-    """A hash of all ids, labels and contents; of what is too much to read, of some samples' contents, evenly spread."""
+def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
+    """Hash of all ids, labels and contents; of large data, the contents of `sampled` samples, evenly spread."""
     import hashlib
 
     digest = hashlib.sha256(json.dumps([str(name) for name in data.classes]).encode())
     for start in range(0, len(data), 100_000):
         digest.update("\n".join(data.ids[start : start + 100_000].tolist()).encode())
     digest.update(np.ascontiguousarray(data.y, dtype="<i8").tobytes())
-    whole = getattr(data.x, "matrix", data.x)  # of a table, the numbers
-    if isinstance(whole, np.ndarray) and whole.nbytes <= READ_WHOLE:
+    whole = np.asarray(data.x) if data.kind == "table" else data.x
+    if isinstance(whole, np.ndarray) and whole.nbytes <= MAX_FINGERPRINT_BYTES:
         if not whole.dtype.hasobject:
             digest.update(np.ascontiguousarray(whole).tobytes())
             return digest.hexdigest()[:32]
-        looked_at = len(data)
-    for i in np.unique(np.linspace(0, max(len(data) - 1, 0), min(looked_at, len(data))).astype(int)):
+        sampled = len(data)
+    for i in np.unique(np.linspace(0, max(len(data) - 1, 0), min(sampled, len(data))).astype(int)):
         sample = data.x[int(i)]
         digest.update(sample.tobytes() if isinstance(sample, np.ndarray) else repr(sample).encode())
     return digest.hexdigest()[:32]
 
 
 def describe(data: LabelledData, source: str | None) -> dict[str, Any]:
-    """What run.json says of the data."""
+    """The entry `data` of run.json."""
     return {
         "source": source,
         "name": data.name,
@@ -354,9 +374,9 @@ def summarise(
 
 
 def _matrix(transition: Any) -> dict[str, Any]:
-    """T whole, or with very many classes its entries alone: nearly all of it is nothing."""
+    """The whole transition matrix, or only its nonzero entries if there are many classes."""
     matrix = np.asarray(transition)
-    if len(matrix) <= MOST_WHOLE:
+    if len(matrix) <= MAX_DENSE_CLASSES:
         return {"transition_matrix": matrix.tolist()}
     rows, columns = np.nonzero(matrix)
     entries = zip(rows.tolist(), columns.tolist(), matrix[rows, columns].tolist(), strict=True)
@@ -364,10 +384,10 @@ def _matrix(transition: Any) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on, without importing any of it."""
+    """Versions of the packages that the results depend on, without importing them."""
     from importlib.metadata import PackageNotFoundError, version
 
-    # Not platform.platform(), which starts a process to ask.
+    # platform.platform() would start a process.
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     found = {"python": platform.python_version(), "platform": system}
     for name in VERSIONED:
@@ -386,28 +406,13 @@ def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any
             data.ids[i],
             names[given],
             names[predicted] if predicted >= 0 else "",
-            _number(selection.probability[i]),
-            _number(selection.loss[i]),
+            number_cell(selection.probability[i]),
+            number_cell(selection.loss[i]),
             VERDICTS[selection.verdict[i]],
             int(selection.iteration[i]),
-            _number(selection.suspicion[i]),
+            number_cell(selection.suspicion[i]),
             names[predicted] if doubted[i] else "",
         )
-
-
-def _parse_labels(file: Iterable[str], path: Path) -> Iterator[LabelRow]:
-    rows = csv.reader(file)
-    if tuple(next(rows, ())) != LabelRow._fields:
-        raise InputError(f"{path}: the first line must be {','.join(LabelRow._fields)}")
-    for number, row in enumerate(rows, start=2):
-        try:
-            id, label, predicted, probability, loss, verdict, iteration, suspicion, suggested = row
-            yield LabelRow(
-                id, label, predicted, _float(probability), _float(loss), verdict, int(iteration), _float(suspicion),
-                suggested,
-            )  # fmt: skip
-        except ValueError:
-            raise InputError(f"{path}, line {number}: not a row of a labels.csv") from None
 
 
 def _differences(
@@ -415,7 +420,7 @@ def _differences(
 ) -> list[str]:
     names = only if only is not None else sorted({*before, *now})
     changed = [name for name in names if before.get(name) != now.get(name)]
-    # What holds settings of its own (a schedule) mostly follows from another one, which says it in a word.
+    # A group of settings (a schedule) usually follows from a plain one, which is enough to name.
     plain = [name for name in changed if not isinstance(now.get(name), dict)]
     return [f"{prefix}{name} was {_shown(before.get(name))}, now {_shown(now.get(name))}" for name in plain or changed]
 
@@ -423,12 +428,12 @@ def _differences(
 def _other_data(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[str]:
     if before is None or now is None or before.get("fingerprint") == now.get("fingerprint"):
         return []
-    many = _differences(before, now, only=("samples",), prefix="the number of ")
-    return many or ["the samples, or their labels, are not what they were"]
+    counts = _differences(before, now, only=("samples",), prefix="the number of ")
+    return counts or ["the samples or their labels have changed"]
 
 
 def _as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """As run.json gives them back."""
+    """Settings after a round trip through JSON."""
     return dict(json.loads(json.dumps(dict(settings), default=str)))
 
 
@@ -436,23 +441,14 @@ def _shown(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 
-def _number(value: Any) -> str:
-    return "" if math.isnan(value) else f"{float(value):.6g}"
-
-
-def _float(cell: str) -> float:
-    return float(cell) if cell else math.nan
-
-
 def _plain(value: Any) -> Any:
-    """A class name as JSON can hold it."""
-    return (
-        value.item() if isinstance(value, np.generic) else value if isinstance(value, str | int | bool) else str(value)
-    )
+    """A class name as a JSON value."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | int | bool) else str(value)
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no nan: null instead. Numpy's numbers and arrays become plain ones."""
+    """A value for JSON: null instead of nan, plain numbers and lists instead of numpy's."""
     if isinstance(value, np.ndarray | np.generic):
         return _finite(value.tolist())
     if isinstance(value, float):
@@ -465,34 +461,33 @@ def _finite(value: Any) -> Any:
 
 
 def _check_record(record: Mapping[str, Any], path: Path) -> None:
-    """A run.json that somebody wrote by hand, or with ill will, is refused where it is read."""
-    stages = record.get("stages", {})
-    whole = all(isinstance(record.get(name, {}), dict) for name in ("settings", "versions", "stages"))
-    whole &= isinstance(record.get("data"), dict | None)
-    for stage in stages.values() if isinstance(stages, dict) else ():
-        whole &= isinstance(stage, dict) and isinstance(stage.get("state"), str)
-        whole = whole and all(isinstance(stage.get(name), dict) for name in ("settings", "versions"))
-        whole = whole and isinstance(stage.get("started"), str)
-    if not whole or not isinstance(stages, dict):
-        raise InputError(f"{path} is damaged: it does not say what a run's does")
+    """Raise InputError for a damaged or hostile run.json, here rather than where an entry is used."""
+
+    def check(entries: Any, types: Mapping[str, Any], where: str) -> None:
+        if not isinstance(entries, dict):
+            raise InputError(f"{path} is damaged: {where} must be an object")
+        for name, expected in types.items():
+            if not isinstance(entries.get(name), expected):
+                raise InputError(f"{path} is damaged: {where}.{name} has a wrong type")
+
+    check(record.get("settings", {}), SETTING_TYPES, "settings")
+    check(record.get("versions", {}), {}, "versions")
+    data = record.get("data")
+    check({} if data is None else data, DATA_TYPES, "data")
+    check(record.get("stages", {}), {}, "stages")
+    for name, stage in record.get("stages", {}).items():
+        check(stage, {"state": str, "started": str, "settings": dict, "versions": dict}, f"stages.{name}")
+        check(stage["settings"], SETTING_TYPES, f"stages.{name}.settings")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON ({error})") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path} does not hold a JSON object")
+        raise InputError(f"{path} is not a JSON object")
     return content
-
-
-def _has_a_line(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.readline().endswith(b"\n")
-    except FileNotFoundError:
-        return False
 
 
 def _now() -> str:

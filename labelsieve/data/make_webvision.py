@@ -20,7 +20,7 @@ import numpy as np
 
 from labelsieve.data.decode import Pixels
 from labelsieve.errors import InputError
-from labelsieve.folders import check_free
+from labelsieve.files import check_free
 
 # ILSVRC12's first fifty, which are WebVision's
 SYNSETS = """\

@@ -38,8 +38,7 @@ from labelsieve.data.decode import (
 from labelsieve.data.decode_cache import stamp
 from labelsieve.data.workers import processes, usable_cores
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path, sweep, write_text
-from labelsieve.folders import check_free
+from labelsieve.files import atomic_path, check_free, sweep, write_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray
 
@@ -62,7 +61,7 @@ def stage(
     """Decode all pictures into shards under `to`; shards that are there already are kept."""
     folder, progress = Path(to), progress or Progress(silent=True)
     if not (folder / "stage.json").exists():
-        check_free(folder, "stage=", lacking="staged pictures")
+        check_free(folder, "stage=", missing="staged pictures")
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder, ".shard-*.partial")  # a killed writer's, up to a gigabyte each
     size = shard_size or default_shard_size(len(pictures))

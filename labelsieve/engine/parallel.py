@@ -41,6 +41,7 @@ from torch.nn import functional as F
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.store import Store
 from labelsieve.errors import InputError
+from labelsieve.files import OWN_LINKS
 from labelsieve.models.kernels import reference
 from labelsieve.models.layers import BatchNorm
 
@@ -155,6 +156,7 @@ class World:
             (own / name).write_bytes(content)
         if self.local_rank == 0:  # on a machine that may not share the first one's disk
             (run / "staged").mkdir(parents=True, exist_ok=True)
+        OWN_LINKS.add(own / "staged")
         (own / "staged").symlink_to((run / "staged").absolute(), target_is_directory=True)
         return own
 

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 from labelsieve.data.skipped import DROPPED, NO_CLASS, NO_LABEL
 from labelsieve.data.source import TABLES
+from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.class_folders import safe_name, write_folder
 from labelsieve.export.source_csv import Dialect, write_csv
 from labelsieve.export.tables import Judged, corrected_table, decisions, is_table, suspects
 from labelsieve.files import atomic_path
-from labelsieve.report.columns import Columns
+from labelsieve.labels_csv import LabelColumns
 from labelsieve.report.facts import ignorance, outdone
 from labelsieve.report.samples import open_samples
 from labelsieve.report.source_table import find_source
-from labelsieve.report.unchanged import read_skipped, trouble
-from labelsieve.review.decision_log import DROP, KEEP, RELABEL, UNDECIDED
+from labelsieve.report.unchanged import trouble
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import SELECTED, IntArray
 
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def corrected(
-    columns: Columns,
+    columns: LabelColumns,
     state: Any,
     decided_label: Any,
     undecided: Undecided = "auto",
@@ -71,10 +71,10 @@ def corrected(
     ("likely": unless the given label is clearly likelier right; `suggestions` knows how likely, by id) or drop the
     sample. "auto" is "likely" until the first decision is made; from then on a person has looked, and only what was
     decided changes."""
-    open_suspects = columns.suspect() & (state == UNDECIDED)
+    open_suspects = columns.suspect() & (state == Choice.UNDECIDED)
     rule, taken, hint = undecided, open_suspects, ""
     if rule == "auto":
-        rule = "keep" if (state != UNDECIDED).any() else "likely"
+        rule = "keep" if (state != Choice.UNDECIDED).any() else "likely"
         hint = " (--undecided likely takes what the run takes for likelier)" if rule == "keep" else ""
     if rule == "likely":
         rule = "suggested"
@@ -84,7 +84,7 @@ def corrected(
             taken = np.zeros(len(open_suspects), dtype=bool)
             taken[rows] = likely > NEARLY * (1 - np.nan_to_num(columns.suspicion[rows], nan=1.0))
     label = np.where(decided_label >= 0, decided_label, columns.label).astype(np.int32)
-    stays = state != DROP
+    stays = state != Choice.DROP
     if rule == "suggested":
         label = np.where(taken, columns.suggested, label).astype(np.int32)
     elif rule == "drop":
@@ -138,7 +138,7 @@ def export(
     left: list[str] = []  # why a folder lacks what the run did not judge
     if kind == "folder":
         labels = columns.label if what == "suspects" else outcome.label
-        left = [reason for _, reason in read_skipped(folder)] if what == "cleaned" else []
+        left = [reason for _, reason in folder.read_skipped()] if what == "cleaned" else []
         nested = source is not None and source.is_dir()
         samples = open_samples(folder, columns)
         renamed = write_folder(target, samples, columns, rows, labels, nested=nested, link=link, force=force)
@@ -168,21 +168,21 @@ def _outcome(judged: Judged, summary: Mapping[str, Any], undecided: Undecided) -
         undecided = "keep"  # a model that knows less than the labels suggests nothing
         if not judged.any_decision():  # else they are kept because somebody decides
             reason = f", because {why} (--undecided likely takes suggestions all the same)"
-    found = corrected(judged.columns, judged.state, judged.decided_label, undecided, judged.suggestions)
+    found = corrected(judged.columns, judged.log.state, judged.log.label, undecided, judged.suggestions)
     return replace(found, note=found.note + reason) if found.note else found
 
 
 def _rows(what: What, judged: Judged, outcome: Outcome) -> IntArray:
     """Which samples are written, in the order of the source; of the suspects the most suspicious first."""
-    columns, state = judged.columns, judged.state
+    columns, state = judged.columns, judged.log.state
     if what == "cleaned":
         return np.flatnonzero(outcome.stays)
     if what == "selected":  # by the run, or by a person, who knows better
-        trusted = (columns.verdict == SELECTED) | (state == KEEP) | (state == RELABEL)
+        trusted = (columns.verdict == SELECTED) | (state == Choice.KEEP) | (state == Choice.RELABEL)
         return np.flatnonzero(outcome.stays & trusted)
     if what == "suspects":
         return columns.ranked(np.flatnonzero(columns.suspect()))
-    return np.flatnonzero(state != UNDECIDED)
+    return np.flatnonzero(state != Choice.UNDECIDED)
 
 
 def _table(what: What, judged: Judged, outcome: Outcome, rows: IntArray, *, typed: bool) -> Any:
@@ -200,11 +200,11 @@ def _table(what: What, judged: Judged, outcome: Outcome, rows: IntArray, *, type
 
 def _not_judged(run: RunFolder) -> list[str]:
     """Rows that the run left out because there was nothing to judge, or to see: they are still the user's."""
-    return [id for id, reason in read_skipped(run) if reason != DROPPED]
+    return [id for id, reason in run.read_skipped() if reason != DROPPED]
 
 
 def _notes(
-    what: What, columns: Columns, outcome: Outcome, rows: IntArray, *, unjudged: int, left: list[str]
+    what: What, columns: LabelColumns, outcome: Outcome, rows: IntArray, *, unjudged: int, left: list[str]
 ) -> list[str]:
     notes = []
     if what == "cleaned":
@@ -259,7 +259,7 @@ def default_target(record: Mapping[str, Any], source: Path | None, what: What) -
     return Path(f"{name}-{what}{suffix}")
 
 
-def _check_unchanged(run: RunFolder, columns: Columns) -> str:
+def _check_unchanged(run: RunFolder, columns: LabelColumns) -> str:
     """A word on samples that came since; whatever else changed is refused."""
     found = trouble(run, columns)
     if found is None or found.gone:  # what needs a source that is gone says so itself

@@ -12,9 +12,8 @@ from typing import Any
 
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
-from labelsieve.files import sweep, sync_folder, written_as
-from labelsieve.folders import contents
-from labelsieve.report.columns import Columns
+from labelsieve.files import sweep, sync_folder, visible_names, written_as
+from labelsieve.labels_csv import LabelColumns
 from labelsieve.report.samples import Samples, upright
 from labelsieve.types import IntArray
 
@@ -79,7 +78,7 @@ class Place:
 def write_folder(
     target: Path,
     samples: Samples,
-    columns: Columns,
+    columns: LabelColumns,
     rows: IntArray,
     label: Any,
     *,
@@ -117,7 +116,7 @@ def _fill(
     partial: Path,
     target: Path,
     samples: Samples,
-    columns: Columns,
+    columns: LabelColumns,
     rows: IntArray,
     label: Any,
     *,
@@ -143,7 +142,7 @@ def _fill(
 
 def _is_free(target: Path) -> bool:
     """An empty folder, but for hidden files, which move along; a hidden folder (.git) is worth more than that."""
-    if not target.is_dir() or target.is_symlink() or contents(target):
+    if not target.is_dir() or target.is_symlink() or visible_names(target):
         return False
     return all(entry.is_file() and not entry.is_symlink() for entry in target.iterdir())
 

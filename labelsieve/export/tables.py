@@ -12,11 +12,11 @@ import numpy as np
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import OTHERS, WHOLE, whole_numbers
 from labelsieve.data.source import TABLES
+from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.errors import InputError
-from labelsieve.report.columns import Columns, read_columns
-from labelsieve.report.source_table import SourceTable, places
-from labelsieve.review.decision_log import DECISIONS, UNDECIDED, latest
-from labelsieve.runfolder import RunFolder
+from labelsieve.labels_csv import LabelColumns, index_in, read_labels
+from labelsieve.report.source_table import SourceTable
+from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import VERDICTS, IntArray
 
@@ -32,17 +32,17 @@ class Judged:
     run: RunFolder
     record: Mapping[str, Any]
     source: Path | None
-    columns: Columns
-    state: Any  # a decision a sample, of `review.book`
-    decided_label: Any  # class codes, -1 where none was decided
-    lines: Any  # of decisions.csv, the last one a sample
+    columns: LabelColumns
+    log: DecisionLog
     suggestions: Mapping[str, float] | None  # how likely right, by id
 
     @classmethod
     def read(cls, run: RunFolder, summary: Mapping[str, Any], record: Mapping[str, Any], source: Path | None) -> Judged:
         classes = summary.get("classes")
-        columns = read_columns(run / "labels.csv", classes if isinstance(classes, list) else ())
-        return cls(run, record, source, columns, *latest(run, columns), read_suggestions(run / NAME))
+        columns = read_labels(run / "labels.csv", classes if isinstance(classes, list) else ())
+        log = DecisionLog(run / DECISIONS, columns)
+        log.check()
+        return cls(run, record, source, columns, log, read_suggestions(run / NAME))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Judged:
         return is_table(self.source)
 
     def any_decision(self) -> bool:
-        return bool((self.state != UNDECIDED).any())
+        return bool((self.log.state != Choice.UNDECIDED).any())
 
 
 def corrected_table(
@@ -116,7 +116,7 @@ def _between(original: SourceTable, at: IntArray, names: list[Any], also: Sequen
     import pyarrow as pa
 
     # Several rows that were left out may have the same id, or none: each of them stays.
-    more = np.flatnonzero(places(original.row_ids(), pa.array(also, pa.string())) >= 0)
+    more = np.flatnonzero(index_in(original.row_ids(), pa.array(also, pa.string())) >= 0)
     more = np.setdiff1d(more, at)
     if not len(more):
         return at, names
@@ -158,8 +158,8 @@ def suspects(judged: Judged, rows: IntArray, *, typed: bool) -> Any:
             "loss": _numbers(columns.loss[rows]),
             "verdict": pa.array([VERDICTS[code] for code in columns.verdict[rows]], pa.string()),
             "iteration": pa.array(columns.iteration[rows]),
-            "decision": pa.array([DECISIONS[c] if c else "" for c in judged.state[rows].tolist()], pa.string()),
-            "decided": _names(columns, judged.decided_label[rows]),
+            "decision": pa.array([Choice(c).word if c else "" for c in judged.log.state[rows].tolist()], pa.string()),
+            "decided": _names(columns, judged.log.label[rows]),
         }
     )
     if not judged.of_a_table:
@@ -184,20 +184,20 @@ def _beside(own: Any, found: Any, id_column: str) -> Any:
 def decisions(judged: Judged, rows: IntArray) -> Any:
     import pyarrow as pa
 
-    columns, lines = judged.columns, judged.lines
+    columns, times = judged.columns, judged.log.times
     return pa.table(
         {
             "id": columns.ids.take(pa.array(rows)),
-            "label": _names(columns, judged.decided_label[rows]),
-            "decision": pa.array([DECISIONS[code] for code in judged.state[rows].tolist()], pa.string()),
+            "label": _names(columns, judged.log.label[rows]),
+            "decision": pa.array([Choice(code).word for code in judged.log.state[rows].tolist()], pa.string()),
             "given": _names(columns, columns.label[rows]),
             "suggested": _names(columns, columns.suggested[rows]),
-            "time": pa.array([lines[row].time if lines[row] else "" for row in rows.tolist()], pa.string()),
+            "time": pa.array([times.get(row, "") for row in rows.tolist()], pa.string()),
         }
     )
 
 
-def _names(columns: Columns, codes: Any) -> Any:
+def _names(columns: LabelColumns, codes: Any) -> Any:
     import pyarrow as pa
 
     return pa.array([columns.name(code) or "" for code in codes.tolist()], pa.string())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.report.columns import Columns, pair_counts, read_columns
+from labelsieve.labels_csv import LabelColumns, pair_counts, read_labels
 from labelsieve.report.html import percent, plural
 from labelsieve.runfolder import RunFolder
 from labelsieve.selection.estimate import OVERLAP, WEAK
@@ -29,7 +29,7 @@ class Facts:
     record: Mapping[str, Any]
     summary: Mapping[str, Any]
     history: list[dict[str, Any]]
-    columns: Columns
+    columns: LabelColumns
     suspects: IntArray  # rows, the most suspicious first
     pairs: dict[tuple[int, int], int]  # suspects labelled i and suggested j
     decided: int  # of the suspects
@@ -193,7 +193,7 @@ def outdone(summary: Mapping[str, Any]) -> str:
 def read_facts(run: RunFolder) -> Facts:
     summary = run.read_summary()
     classes = summary.get("classes")
-    columns = read_columns(run / "labels.csv", classes if isinstance(classes, list) else ())
+    columns = read_labels(run / "labels.csv", classes if isinstance(classes, list) else ())
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
     last = {made.id: made.decision for made in run.read_decisions()}
     made = {id for id, decision in last.items() if decision != "undo"}

@@ -20,8 +20,8 @@ from labelsieve.data.open_image import open_checked
 from labelsieve.data.open_image import upright as upright
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
-from labelsieve.report.columns import Columns
-from labelsieve.report.source_table import SourceTable, find_source, places
+from labelsieve.labels_csv import LabelColumns, index_in
+from labelsieve.report.source_table import SourceTable, find_source
 from labelsieve.report.unchanged import trouble
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import Kind, LabelledData
@@ -116,7 +116,7 @@ def render(picture: Any, side: int) -> Picture:
     return Picture(out.getvalue(), "image/webp", *picture.size)
 
 
-def open_samples(run: RunFolder, columns: Columns) -> Samples:
+def open_samples(run: RunFolder, columns: LabelColumns) -> Samples:
     """The samples behind a run's rows. That the source is gone or changed is in `notice`; a sample that may be another
     one by now is not shown."""
     found = trouble(run, columns)
@@ -135,7 +135,7 @@ def _nothing(reason: str) -> Callable[[int], Any]:
     return look
 
 
-def _open(run: RunFolder, columns: Columns) -> Samples:
+def _open(run: RunFolder, columns: LabelColumns) -> Samples:
     data = run.record().get("data") or {}
     settings = run.record().get("settings") or {}
     source, kind = str(data.get("source") or ""), data.get("kind", "table")
@@ -170,7 +170,7 @@ def _of_files(root: Path, name: Callable[[int], str], n: int) -> Samples:
     return Samples("pictures", look, same=lambda: same_files([named(row) for row in range(n)]))
 
 
-def _from_table(source: SourceTable, columns: Columns, loaded: Loaded) -> Samples:
+def _from_table(source: SourceTable, columns: LabelColumns, loaded: Loaded) -> Samples:
     table, names = source.table, source.names
     rows = source.rows_of(columns)
 
@@ -208,7 +208,7 @@ def _equal(x: Any, kind: Kind) -> Groups:
 class Loaded:
     """Sources that are not plain files: loaded whole at the first look, as the run read them, labels aside."""
 
-    def __init__(self, source: str, settings: dict[str, Any], columns: Columns) -> None:
+    def __init__(self, source: str, settings: dict[str, Any], columns: LabelColumns) -> None:
         self.source, self.settings, self.columns = source, settings, columns
         self._data: LabelledData | None = None
         self._place: dict[str, int] = {}  # a run may have left some samples out
@@ -257,7 +257,7 @@ class Loaded:
         else:
             groups = _equal(data.x, data.kind)
         # From the source's rows to the run's, which may have left some out.
-        own = places(pa.array(data.ids.tolist(), pa.string()), self.columns.ids)
+        own = index_in(pa.array(data.ids.tolist(), pa.string()), self.columns.ids)
         found = ([row for row in own[group].tolist() if row >= 0] for group in groups)
         return [group for group in found if len(group) > 1]
 

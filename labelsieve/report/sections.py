@@ -11,8 +11,8 @@ import numpy as np
 
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import csv_line
+from labelsieve.labels_csv import most_confused
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
-from labelsieve.report.columns import most_confused
 from labelsieve.report.facts import UNGRADED, Facts, number, outdone
 from labelsieve.report.html import Markup, count, el, percent, plural, shorten
 from labelsieve.selection.estimate import WEAK

@@ -16,7 +16,7 @@ from labelsieve.data.source import is_path
 from labelsieve.data.table import in_any_case
 from labelsieve.data.textfile import Code, code_of, csv_rows, top_of
 from labelsieve.errors import InputError
-from labelsieve.report.columns import Columns
+from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import IntArray
 
@@ -113,20 +113,12 @@ class SourceTable:
             own = column.cast(pa.string()).combine_chunks() if fast else pa.array(id_texts(column.to_pylist()))
         return own
 
-    def rows_of(self, columns: Columns) -> IntArray:
+    def rows_of(self, columns: LabelColumns) -> IntArray:
         """The table's row of each sample: -1 where the row is gone."""
         own = self.row_ids()
         if len(own) == len(columns) and own.equals(columns.ids):
             return np.arange(len(columns))
-        return places(columns.ids, own)
-
-
-def places(ids: Any, among: Any) -> IntArray:
-    """Where each id stands, -1 where it does not."""
-    import pyarrow.compute as pc
-
-    found = pc.index_in(ids, value_set=among).fill_null(-1)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+        return index_in(columns.ids, own)
 
 
 def _header(path: Path, code: Code) -> list[str]:

@@ -8,7 +8,6 @@ table's files are looked for. What is known by a name alone (hf:NAME) cannot be 
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import numpy as np
 from labelsieve.data.labels import means
 from labelsieve.data.source import BUILT_IN, TABLES, files_of, is_path
 from labelsieve.errors import InputError
-from labelsieve.report.columns import Columns
+from labelsieve.labels_csv import LabelColumns
 from labelsieve.report.listing import first_missing, picture_ids
 from labelsieve.report.replaced import first_replaced
 from labelsieve.report.source_table import SourceTable, find_source
@@ -42,7 +41,7 @@ class Trouble:
     only_more: bool = False  # every sample of the run is there as it was, and others that it does not know
 
 
-def trouble(run: RunFolder, columns: Columns) -> Trouble | None:
+def trouble(run: RunFolder, columns: LabelColumns) -> Trouble | None:
     """None where the source is there and still what it was, or where that cannot be asked."""
     record = run.record()
     about: dict[str, Any] = record.get("data") or {}
@@ -82,12 +81,12 @@ def trouble(run: RunFolder, columns: Columns) -> Trouble | None:
     return Trouble(changed + how, numbered=by_number) if how else None
 
 
-def _about_folder(run: RunFolder, root: Path, columns: Columns, changed: str) -> Trouble | None:
+def _about_folder(run: RunFolder, root: Path, columns: LabelColumns, changed: str) -> Trouble | None:
     """A picture that is gone, or lies in another class now; else those that came since."""
     ids: list[str] = columns.ids.to_pylist()
     try:
         there = picture_ids(root, loose=any("/" not in id for id in ids))
-        new = there.difference(ids, (id for id, _ in read_skipped(run)))
+        new = there.difference(ids, (id for id, _ in run.read_skipped()))
     except InputError as problem:
         return Trouble(changed + str(problem))
     lost = next((id for id in ids if id not in there), None)
@@ -103,7 +102,7 @@ def _about_folder(run: RunFolder, root: Path, columns: Columns, changed: str) ->
     return Trouble(f"{changed}it has {some} that this run did not judge and does not export", only_more=True)
 
 
-def _other_picture(run: RunFolder, table: SourceTable, columns: Columns) -> str:
+def _other_picture(run: RunFolder, table: SourceTable, columns: LabelColumns) -> str:
     """What to say of the first picture that is gone, or another one by now."""
     if "path" not in table.names:
         return "it no longer has a column 'path'"
@@ -131,7 +130,7 @@ def _gone(source: str) -> Trouble:
     return Trouble(f"{source} is not there any more: its samples cannot be shown", gone=True)
 
 
-def _about_data_set(run: RunFolder, source: str, columns: Columns, changed: str) -> Trouble | None:
+def _about_data_set(run: RunFolder, source: str, columns: LabelColumns, changed: str) -> Trouble | None:
     """A data set in a folder, known by its samples and labels; one that is known by its name is not asked."""
     scheme, _, rest = source.partition(":")
     folder = Path(rest.partition("?")[0])
@@ -153,7 +152,7 @@ def _about_data_set(run: RunFolder, source: str, columns: Columns, changed: str)
     return Trouble(changed + how, numbered=numbered) if how else None
 
 
-def _other_samples(run: RunFolder, source: str, columns: Columns) -> str:
+def _other_samples(run: RunFolder, source: str, columns: LabelColumns) -> str:
     """What to say where a data set is read again and is another one."""
     record, told = run.record(), ""
     before = record["data"].get("fingerprint") if _same_version(record) else None
@@ -169,7 +168,7 @@ def _other_samples(run: RunFolder, source: str, columns: Columns) -> str:
     return told
 
 
-def _sample_difference(data: LabelledData, columns: Columns) -> str:
+def _sample_difference(data: LabelledData, columns: LabelColumns) -> str:
     """The first sample that is gone, or has another label; else how many there are."""
     ids, now = columns.ids.to_pylist(), data.ids.tolist()
     if now != ids:
@@ -201,7 +200,7 @@ def _status(file: Path) -> os.stat_result | None:
         return None
 
 
-def _difference(table: SourceTable, columns: Columns, record: dict[str, Any]) -> str:
+def _difference(table: SourceTable, columns: LabelColumns, record: dict[str, Any]) -> str:
     """The first sample that is gone, or has another label; else how many rows there are."""
     at = table.rows_of(columns)
     if (at < 0).any():
@@ -228,12 +227,12 @@ def _same_version(record: dict[str, Any]) -> bool:
     return bool((record.get("versions") or {}).get("labelsieve") == __version__)
 
 
-def _same_rows(run: RunFolder, source: str, columns: Columns, record: dict[str, Any]) -> bool:
+def _same_rows(run: RunFolder, source: str, columns: LabelColumns, record: dict[str, Any]) -> bool:
     before = record["data"]["fingerprint"]
     return any(fingerprint(data) == before for data in _read_again(run, source, columns, record))
 
 
-def _read_again(run: RunFolder, source: str, columns: Columns, record: dict[str, Any]) -> Iterator[LabelledData]:
+def _read_again(run: RunFolder, source: str, columns: LabelColumns, record: dict[str, Any]) -> Iterator[LabelledData]:
     """The samples as the run read them: in the one or the other way that a file of labels may have been meant."""
     from labelsieve.data.labels import LabelFile
     from labelsieve.data.source import ReadOptions, load_source
@@ -245,19 +244,8 @@ def _read_again(run: RunFolder, source: str, columns: Columns, record: dict[str,
         names = [str(columns.name(code)) for code in columns.label.tolist()]
         said = dict(zip(columns.ids.to_pylist(), names, strict=True))
         kept = LabelFile(
-            Path(str(settings["labels"])), said, None, dropped=frozenset(id for id, _ in read_skipped(run))
+            Path(str(settings["labels"])), said, None, dropped=frozenset(id for id, _ in run.read_skipped())
         )
         files = [kept, LabelFile(kept.path, said, None, partial=True, dropped=kept.dropped)]
     for labels in files:
         yield load_source(source, ReadOptions.of_run(settings, labels=labels))
-
-
-def read_skipped(run: RunFolder) -> list[tuple[str, str]]:
-    """Ids and reasons of what a run left out."""
-    try:
-        with (run / "skipped.csv").open(newline="", encoding="utf-8") as file:
-            return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
-    except FileNotFoundError:
-        return []
-    except (ValueError, csv.Error) as problem:
-        raise InputError(f"{run / 'skipped.csv'} is damaged: {problem}") from None

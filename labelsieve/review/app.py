@@ -14,9 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Missing, Picture
-from labelsieve.review.decision_log import ConflictError
 from labelsieve.review.guard import App, Guard
 from labelsieve.review.queue import Filter
 from labelsieve.review.review_session import Desk

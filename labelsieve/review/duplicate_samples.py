@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.report.columns import Columns
+from labelsieve.labels_csv import LabelColumns
 from labelsieve.report.samples import Samples
 from labelsieve.types import IntArray
 
 
 class Twins:
-    def __init__(self, columns: Columns, samples: Samples) -> None:
+    def __init__(self, columns: LabelColumns, samples: Samples) -> None:
         self.columns, self.samples = columns, samples
         self._group: IntArray = np.arange(len(columns))  # the first row of each row's group
         self._rows: dict[int, list[int]] = {}

@@ -15,7 +15,7 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.report.columns import Columns
+from labelsieve.labels_csv import LabelColumns
 from labelsieve.report.samples import Row, Samples, Text
 from labelsieve.review.duplicate_samples import Twins
 from labelsieve.types import SELECTED, FloatArray, IntArray
@@ -27,7 +27,7 @@ WORDS = 2048  # hashed words a text is described by
 
 
 class Neighbours:
-    def __init__(self, columns: Columns, samples: Samples, twins: Twins | None = None) -> None:
+    def __init__(self, columns: LabelColumns, samples: Samples, twins: Twins | None = None) -> None:
         self.columns, self.samples = columns, samples
         self.twins = twins or Twins(columns, samples)
         self._pools: OrderedDict[int, tuple[IntArray, FloatArray]] = OrderedDict()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelsieve.report.columns import Columns
+from labelsieve.labels_csv import LabelColumns
 from labelsieve.types import VERDICTS, BoolArray, IntArray
 
 SHOW = ("suspects", "all", *VERDICTS)
@@ -32,7 +32,7 @@ class Filter:
             raise ValueError("suspicion lies between 0 and 1")
 
 
-def passing(columns: Columns, wanted: Filter) -> BoolArray:
+def passing(columns: LabelColumns, wanted: Filter) -> BoolArray:
     if wanted.show == "suspects":
         mask = columns.suspect()
     elif wanted.show == "all":
@@ -55,7 +55,7 @@ class Queues:
     A queue does not change while decisions are made, so that a position means the same sample after a refresh.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: LabelColumns) -> None:
         self.columns = columns
         self._kept: OrderedDict[Filter, IntArray] = OrderedDict()
         self._lock = threading.Lock()  # every request is answered in a thread of its own

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
-from labelsieve.report.columns import most_confused, pair_counts, read_columns
+from labelsieve.labels_csv import most_confused, pair_counts, read_labels
 from labelsieve.report.facts import UNGRADED, ignorance, unjudged
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
-from labelsieve.review.decision_log import DECISIONS, DROP, KEEP, RELABEL, UNDECIDED, Book, Made
 from labelsieve.review.duplicate_samples import Twins
 from labelsieve.review.neighbours import Neighbours
 from labelsieve.review.queue import Filter, Queues
-from labelsieve.runfolder import RunFolder
+from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.estimate import WEAK
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import VERDICTS
@@ -34,10 +34,10 @@ class Desk:
         self.run = run
         summary = run.read_summary()
         classes = summary.get("classes")
-        self.columns = read_columns(run / "labels.csv", classes if isinstance(classes, list) else ())
+        self.columns = read_labels(run / "labels.csv", classes if isinstance(classes, list) else ())
         if not len(self.columns):
             raise InputError(f"{run.path} has no samples to review")
-        self.book = Book(run, self.columns)
+        self.book = DecisionLog(run / DECISIONS, self.columns)
         self.queues = Queues(self.columns)
         self.samples = open_samples(run, self.columns)
         self.twins = Twins(self.columns, self.samples)
@@ -71,8 +71,8 @@ class Desk:
             told.append(f"{self.ignorance}: it is equally sure of both, so many suspects and suggestions may be wrong")
         elif self.ignorance:
             told.append(f"{self.ignorance}: suspects and suggestions are little better than guesses")
-        if passed_over := self.book.passed_over():
-            told.append(f"in decisions.csv, {passed_over}; export refuses until it is corrected or removed")
+        if problem := self.book.problem():
+            told.append(f"in decisions.csv, {problem}; export refuses until it is corrected or removed")
         return [f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in told]
 
     def items(self, wanted: Filter, at: int, count: int) -> dict[str, Any]:
@@ -115,8 +115,8 @@ class Desk:
     def standing(self, row: int) -> dict[str, Any]:
         """What was decided, and the version a window must name to decide again."""
         # The version first: should somebody decide in between, the window is refused rather than deceived.
-        version, made = self.book.version(row), self.book.made(row)
-        decision = DECISIONS[made.state] if made.state != UNDECIDED else None
+        version, made = self.book.version(row), self.book.resolution(row)
+        decision = made.choice.word if made.choice != Choice.UNDECIDED else None
         return {"decision": decision, "label": made.label, "version": version}
 
     def picture(self, row: int, *, large: bool) -> Sample:
@@ -173,11 +173,11 @@ class Desk:
         self.book.decide(row, self._made(row, decision, label), seen=seen, window=window)
         return {"saved": True, "row": row, **self.standing(row)}
 
-    def _made(self, row: int, decision: str, label: int | None) -> Made:
+    def _made(self, row: int, decision: str, label: int | None) -> Resolution:
         if decision == "keep":
-            return Made(KEEP, int(self.columns.label[row]))
+            return Resolution(Choice.KEEP, int(self.columns.label[row]))
         if decision == "drop":
-            return Made(DROP, -1)
+            return Resolution(Choice.DROP, -1)
         if decision == "suggested":
             label = int(self.columns.suggested[row])
             if label < 0:
@@ -186,7 +186,7 @@ class Desk:
             raise InputError(f"there is no decision {decision!r}")
         if label is None or not 0 <= label < len(self.columns.classes):
             raise InputError("choose a class of this run")
-        return Made(KEEP if label == int(self.columns.label[row]) else RELABEL, label)
+        return Resolution(Choice.KEEP if label == int(self.columns.label[row]) else Choice.RELABEL, label)
 
     def accept_top(self, wanted: Filter, count: int, *, window: str) -> dict[str, Any]:
         """Take the suggestion of the first `count` undecided samples of the queue."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from labelsieve.errors import InputError
-from labelsieve.files import locked
+from labelsieve.files import locked, sweep
 from labelsieve.runfolder import RunFolder
 
 PORT = 8765
@@ -123,7 +123,7 @@ def serve(
 def _alone(run: RunFolder) -> Iterator[None]:
     """One server a run: two would not see each other's decisions."""
     lock = locked(
-        run / "review.lock", what=str(run.path), used="already being reviewed", way="use its page, or stop it first"
+        run / "review.lock", what=str(run.path), used="already being reviewed", hint="use its page, or stop it first"
     )
     with ExitStack() as held:
         try:
@@ -131,6 +131,7 @@ def _alone(run: RunFolder) -> Iterator[None]:
         except OSError as problem:
             told = f"{run.path} cannot be written ({problem.strerror}): decisions could not be saved"
             raise InputError(told) from None
+        sweep(run.path, ".*.partial")
         yield
 
 

@@ -66,7 +66,7 @@ def test_the_demo_takes_no_folder_that_is_not_its_own(
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train.npz").write_text("mine")
     assert run(["demo", "--out", "."]) == 2
-    assert ". holds data and no run: give --out a new or an empty folder" in capsys.readouterr().err
+    assert "data but no run.json: give --out" in capsys.readouterr().err
     assert (tmp_path / "data" / "train.npz").read_text() == "mine"
     RunFolder("other").update(data={"source": "/somewhere/t.csv"}, stages={})
     assert run(["demo", "--out", "other"]) == 2

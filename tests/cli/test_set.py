@@ -83,7 +83,7 @@ def test_a_stopped_training_goes_on_with_them(
     assert RunFolder("run").state("train") == "running"
 
     before = (here / "run" / "run.json").read_bytes()
-    begun = "run was begun differently: set was estimate_epochs=2 percentile=90, now not set. Give the same settings"
+    begun = "set was estimate_epochs=2 percentile=90, now not set"
     assert begun in refused(capsys, FORWARD)
     told = refused(capsys, f"{FORWARD} --set estimate_epochs=3 --batch-size 16")
     assert "batch_size was 32, now 16; set was estimate_epochs=2 percentile=90, now estimate_epochs=3." in told

@@ -18,7 +18,7 @@ from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.export.class_folders import Names, safe_name, write_folder
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.report.samples import Samples
 
 _spec = importlib.util.spec_from_file_location("folder_runs", Path(__file__).parents[1] / "report" / "runs.py")
@@ -155,7 +155,7 @@ def test_names_that_are_taken_or_not_safe_are_counted(tmp_path):
 
 def test_ids_that_lead_outside_write_nothing_there(tmp_path):
     run = a_run(tmp_path)
-    columns = read_columns(run / "labels.csv")
+    columns = read_labels(run / "labels.csv")
     ids = ["cat/../../../x.png", "cat/..", "/etc/y.png", "cat/a/./b/../z.png", "..", "cat/.hidden/h.png"]
     columns = replace(columns, ids=pa.array([*ids, *columns.ids.to_pylist()[len(ids) :]]))
     samples = Samples("pictures", lambda row: Image.new("RGB", (8, 8)))

@@ -16,7 +16,7 @@ from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
 from labelsieve.export.source_csv import Dialect, write_csv
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.report.unchanged import trouble
 
 _spec = importlib.util.spec_from_file_location("export_csv_runs", Path(__file__).parents[1] / "report" / "runs.py")
@@ -68,7 +68,7 @@ def test_a_run_of_a_source_in_another_code(tmp_path, code):
     (run / "skipped.csv").write_text(f"id,reason\n,{NO_LABEL}\n,{NO_LABEL}\n")
     run.update(data={**run.record()["data"], "skipped": 2})
     runs.as_read(run)
-    columns = read_columns(run / "labels.csv")
+    columns = read_labels(run / "labels.csv")
     assert trouble(run, columns) is None
     done = export(run, to=tmp_path / "out.csv", undecided="keep")
     assert done.path.read_bytes() == source.read_bytes() and "2 rows that were not judged" in done.note
@@ -110,7 +110,7 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     assert data.classes == (0, 1, 2) and len(data) == 59
     settings = {"label_column": "label", "id_column": "Nr."}
     run = runs.write_run(tmp_path / "run", data, np.delete(true, 7), str(source), **settings)
-    assert trouble(run, read_columns(run / "labels.csv")) is None
+    assert trouble(run, read_labels(run / "labels.csv")) is None
     kept = export(run, to=tmp_path / "kept.csv", undecided="keep")
     assert kept.path.read_bytes() == source.read_bytes()
     export(run, to=tmp_path / "out.csv", undecided="likely")
@@ -121,7 +121,7 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     header = next(line for line in done.path.read_text().splitlines() if "suspicion" in line)
     assert header.startswith(" a ;Nr. ;Label ;suspicion;")
     source.write_bytes(source.read_bytes().replace(b";x05;", b";x05;7"))
-    assert "the label of 'x05' was" in str(trouble(run, read_columns(run / "labels.csv")))
+    assert "the label of 'x05' was" in str(trouble(run, read_labels(run / "labels.csv")))
 
 
 def test_decimals_of_parquet_stay_what_they_are(tmp_path):
@@ -130,6 +130,6 @@ def test_decimals_of_parquet_stay_what_they_are(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     data = load_source(str(tmp_path / "t.parquet"))
     run = runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "t.parquet"))
-    assert trouble(run, read_columns(run / "labels.csv")) is None
+    assert trouble(run, read_labels(run / "labels.csv")) is None
     export(run, to=tmp_path / "out.parquet", undecided="keep")
     assert pq.read_table(tmp_path / "out.parquet").equals(table)

@@ -12,8 +12,8 @@ from PIL import Image
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
+from labelsieve.labels_csv import read_labels
 from labelsieve.report import replaced
-from labelsieve.report.columns import read_columns
 from labelsieve.report.page import write_report
 from labelsieve.report.replaced import first_replaced
 from labelsieve.report.unchanged import trouble
@@ -21,7 +21,7 @@ from labelsieve.review.review_session import Desk
 
 
 def found(run):
-    return trouble(run, read_columns(run / "labels.csv", run.read_summary()["classes"]))
+    return trouble(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
 
 
 def a_picture(path, red):

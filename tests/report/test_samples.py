@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.report.samples import Missing, Picture, Row, Samples, Text, open_samples, render
 from labelsieve.report.source_table import find_source
 from labelsieve.runfolder import RunFolder
 
 
 def opened(run):
-    columns = read_columns(run / "labels.csv")
+    columns = read_labels(run / "labels.csv")
     return open_samples(run, columns), columns
 
 

@@ -6,12 +6,12 @@ import numpy as np
 from PIL import Image
 
 from labelsieve.data.source import load_source
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.report.unchanged import trouble
 
 
 def found(run):
-    return trouble(run, read_columns(run / "labels.csv", run.read_summary()["classes"]))
+    return trouble(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
 
 
 def test_a_table_of_pictures_is_known_by_its_ids_and_labels(runs, tmp_path):

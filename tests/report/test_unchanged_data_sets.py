@@ -12,13 +12,13 @@ from labelsieve.data.make_webvision import make
 from labelsieve.data.source import ReadOptions, files_of, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.report.page import write_report
 from labelsieve.report.unchanged import trouble
 
 
 def found(run):
-    return trouble(run, read_columns(run / "labels.csv", run.read_summary()["classes"]))
+    return trouble(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
 
 
 def a_run(runs, folder, source, **settings):
@@ -101,7 +101,7 @@ def test_webvision(runs, tmp_path):
     source = f"webvision:{root}?classes=2&side=16"
     run = a_run(runs, tmp_path, source)
     assert found(run) is None
-    ids = read_columns(run / "labels.csv", ()).ids.to_pylist()
+    ids = read_labels(run / "labels.csv", ()).ids.to_pylist()
     whole = (root / ids[3]).read_bytes()
     (root / ids[3]).write_bytes((root / ids[4]).read_bytes())
     refused(run, tmp_path, "its samples, or their order, are not what they were")

@@ -9,7 +9,7 @@ from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.report.listing import picture_ids
 from labelsieve.report.page import write_report
 from labelsieve.report.samples import open_samples
@@ -22,7 +22,7 @@ def found(run):
 
 
 def columns_of(run):
-    return read_columns(run / "labels.csv", run.read_summary()["classes"])
+    return read_labels(run / "labels.csv", run.read_summary()["classes"])
 
 
 def a_picture(path, red=0):

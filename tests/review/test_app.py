@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 from starlette.testclient import TestClient
 
+from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Row, Text
 from labelsieve.review.app import make_app
-from labelsieve.review.decision_log import ConflictError
 from labelsieve.review.duplicate_samples import Twins
 from labelsieve.review.queue import Filter
 from labelsieve.review.review_session import Desk, content
@@ -308,7 +308,7 @@ def test_a_full_disk_is_said(client, run, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(RunFolder, "append_decision", full)
+    monkeypatch.setattr("labelsieve.decisions.append_line", full)
     row = client.get("/api/items").json()["items"][0]["row"]
     answer = client.post("/api/decide", json={**GOOD, "row": row})
     assert answer.status_code == 507 and "No space left" in answer.json()["error"]
@@ -317,7 +317,7 @@ def test_a_full_disk_is_said(client, run, monkeypatch):
 def test_a_decision_made_while_a_sample_is_read_is_not_overruled_unseen(run, monkeypatch):
     """The window is told at worst of a version that is gone, and is refused; never of one it has not seen."""
     desk = Desk(run)
-    read = desk.book.made
+    read = desk.book.resolution
 
     def slowly(row):
         seen = read(row)
@@ -325,7 +325,7 @@ def test_a_decision_made_while_a_sample_is_read_is_not_overruled_unseen(run, mon
         desk.decide(row, "drop", None, seen=0, window="two")
         return seen
 
-    monkeypatch.setattr(desk.book, "made", slowly)
+    monkeypatch.setattr(desk.book, "resolution", slowly)
     seen = desk.standing(0)
     assert seen["decision"] is None
     with pytest.raises(ConflictError):

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.report.samples import open_samples
 from labelsieve.review.neighbours import Neighbours, bag_of_words, cells_as_numbers, weighted
 
 
 def neighbours(run):
-    columns = read_columns(run / "labels.csv")
+    columns = read_labels(run / "labels.csv")
     return Neighbours(columns, open_samples(run, columns)), columns
 
 

@@ -5,14 +5,14 @@ import threading
 import numpy as np
 import pytest
 
-from labelsieve.report.columns import read_columns
+from labelsieve.labels_csv import read_labels
 from labelsieve.review import queue
 from labelsieve.review.queue import Filter, Queues, passing
 
 
 @pytest.fixture
 def columns(runs, tmp_path):
-    return read_columns(runs.table(tmp_path, n=60) / "labels.csv", ["flat", "house", "shop"])
+    return read_labels(runs.table(tmp_path, n=60) / "labels.csv", ["flat", "house", "shop"])
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_two_processes_and_a_stale_lock(here: Path) -> None:
     first.wait()
     assert json.loads((run / "run.lock").read_text())["pid"] == first.pid  # stale, and recognised as such:
     third = chaos.fork(f"select t.csv --out {run} --model logistic")
-    assert third.wait() == 2 and "begun differently: model was" in third.stderr
+    assert third.wait() == 2 and "model was" in third.stderr
     (run / "run.lock").write_text("{half a lock")
     shutil.rmtree(run / "checkpoints", ignore_errors=True)
     assert chaos.fork("select t.csv --out two-again --model logistic").wait() == 0
@@ -207,7 +207,7 @@ def test_what_changed_under_a_resume_is_noticed(here: Path, whole: dict) -> None
     # One digit of one number of one sample among many, a label, a sample less.
     changed = rows[302][:-4] + ("1" if rows[302][-4] != "1" else "2") + rows[302][-3:]
     assert changed != rows[302]
-    others = "the samples, or their labels, are not what they were"
+    others = "samples or their labels"
     for lines, told in (
         ([*rows[:302], changed, *rows[303:]], others),
         ([*rows[:-1], rows[-1][:-1] + ("c" if rows[-1][-1] != "c" else "a")], others),

@@ -239,11 +239,11 @@ def _parse_model(path: Path) -> object:
 
 
 def _parse_label_rows(path: Path) -> object:
-    from labelsieve.report.columns import read_columns
+    from labelsieve.labels_csv import read_labels
     from labelsieve.runfolder import RunFolder
 
     list(RunFolder(path.parent).read_labels())
-    return read_columns(path, ["a", "b"])
+    return read_labels(path, ["a", "b"])
 
 
 def _parse_record(path: Path) -> object:

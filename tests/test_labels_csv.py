@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.report.columns import most_confused, pair_counts, read_columns
+from labelsieve.labels_csv import most_confused, pair_counts, read_labels
 
 HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
 ROWS = """\
@@ -20,7 +20,7 @@ z,dog,cat,0.1,2.3,candidate,0,0.9,cat
 @pytest.fixture
 def columns(tmp_path):
     (tmp_path / "labels.csv").write_text(HEAD + ROWS, encoding="utf-8")
-    return read_columns(tmp_path / "labels.csv", ["dog", "cat"])
+    return read_labels(tmp_path / "labels.csv", ["dog", "cat"])
 
 
 def test_names_stay_names_and_the_order_is_the_given_one(columns):
@@ -50,23 +50,23 @@ def test_pairs_and_the_most_confused(columns):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("id,label\n1,cat\n", "cannot be read as a run's labels"),
-        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog\n", "cannot be read"),
-        (HEAD + "1,cat,dog,0.1,2.3,selected,0,0.9,dog\n2,cat,dog,0.1,2.3,guilty,0,0.9,dog\n", "line 3: verdict"),
+        ("id,label\n1,cat\n", "not a valid labels.csv"),
+        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog\n", "not a valid labels.csv"),
+        (HEAD + "1,cat,dog,0.1,2.3,selected,0,0.9,dog\n2,cat,dog,0.1,2.3,guilty,0,0.9,dog\n", "line 3: .*verdict"),
     ],
 )
 def test_what_is_not_a_labels_file_is_said(tmp_path, content, told):
     (tmp_path / "labels.csv").write_text(content)
     with pytest.raises(InputError, match=told) as caught:
-        read_columns(tmp_path / "labels.csv")
+        read_labels(tmp_path / "labels.csv")
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_says_what_to_do(tmp_path):
     with pytest.raises(InputError, match="labelsieve select"):
-        read_columns(tmp_path / "labels.csv")
+        read_labels(tmp_path / "labels.csv")
 
 
 def test_no_rows_at_all(tmp_path):
     (tmp_path / "labels.csv").write_text(HEAD)
-    assert len(read_columns(tmp_path / "labels.csv")) == 0
+    assert len(read_labels(tmp_path / "labels.csv")) == 0

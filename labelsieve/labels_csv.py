@@ -1,0 +1,180 @@
+"""labels.csv of a run, read as columns: a million rows take less than a second, class names become codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.errors import InputError
+from labelsieve.files import open_file
+from labelsieve.types import SELECTED, VERDICTS, BoolArray, FloatArray, IntArray
+
+
+class LabelRow(NamedTuple):
+    """One row of labels.csv. A value that was not computed is an empty cell."""
+
+    id: str  # unique: the path of a file, the id of a row or its number
+    label: str  # given label
+    predicted: str  # out-of-sample prediction
+    probability: float  # out-of-sample probability of the given label
+    loss: float  # cross-entropy of the given label
+    verdict: str  # selected, candidate or removed
+    iteration: int  # of the verdict; 0 for a candidate
+    suspicion: float  # 0..1, higher is more likely mislabelled
+    suggested: str  # another label to consider; empty for samples that are not suspects
+
+
+@dataclass(frozen=True)
+class LabelColumns:
+    """labels.csv in input order. Codes index `classes`; -1 stands for an empty cell."""
+
+    ids: Any  # pyarrow string array: a million Python strings would take a second and 80 MB
+    classes: tuple[str, ...]
+    label: NDArray[np.int32]
+    predicted: NDArray[np.int32]
+    suggested: NDArray[np.int32]
+    verdict: NDArray[np.int8]
+    iteration: NDArray[np.int16]
+    probability: FloatArray
+    loss: FloatArray
+    suspicion: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def id(self, row: int) -> str:
+        return str(self.ids[row].as_py())
+
+    def name(self, code: int) -> str | None:
+        return self.classes[code] if code >= 0 else None
+
+    def names(self, codes: Any) -> list[str]:
+        """Class names of codes, "" for -1."""
+        return [self.classes[code] if code >= 0 else "" for code in codes.tolist()]
+
+    def with_suggestion(self, rows: IntArray) -> BoolArray:
+        """Whether another label than the given one is suggested for each of `rows`."""
+        return np.asarray((self.suggested[rows] >= 0) & (self.suggested[rows] != self.label[rows]))
+
+    def suspect(self) -> BoolArray:
+        """Samples to review: not selected, and another label is suggested."""
+        return np.asarray(self.with_suggestion(np.arange(len(self))) & (self.verdict != SELECTED))
+
+    def ranked(self, rows: IntArray) -> IntArray:
+        """`rows` by descending suspicion. Ties keep the input order; unknown suspicion comes last."""
+        order = np.argsort(-np.nan_to_num(self.suspicion[rows], nan=-1.0), kind="stable")
+        return rows[order]
+
+    def rows(self) -> Iterator[LabelRow]:
+        """One `LabelRow` per sample."""
+        cells = (
+            self.ids.to_pylist(), self.names(self.label), self.names(self.predicted), self.probability.tolist(),
+            self.loss.tolist(), [VERDICTS[code] for code in self.verdict.tolist()], self.iteration.tolist(),
+            self.suspicion.tolist(), self.names(self.suggested),
+        )  # fmt: skip
+        return map(LabelRow._make, zip(*cells, strict=True))
+
+    def find(self, ids: Sequence[str]) -> IntArray:
+        """Row of each id, -1 if there is none."""
+        import pyarrow as pa
+
+        return index_in(pa.array(ids, pa.string()), self.ids) if len(ids) else np.zeros(0, dtype=np.int64)
+
+
+def index_in(ids: Any, among: Any) -> IntArray:
+    """Position of each id in `among`, -1 if it is not there."""
+    import pyarrow.compute as pc
+
+    found = pc.index_in(ids, value_set=among).fill_null(-1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def read_labels(path: Path, classes: object = ()) -> LabelColumns:
+    """Read labels.csv. `classes` sets the order of the classes; other names follow, sorted."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    if not path.exists():
+        raise InputError(f"{path} does not exist: run `labelsieve select` first")
+    coded = pa.dictionary(pa.int32(), pa.string())
+    types = {"id": pa.string(), "iteration": pa.int16()}
+    types |= dict.fromkeys(("label", "predicted", "suggested", "verdict"), coded)
+    types |= dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())
+    try:
+        with open_file(path) as file:
+            table = pc.read_csv(
+                file,
+                parse_options=pc.ParseOptions(newlines_in_values=True),
+                convert_options=pc.ConvertOptions(column_types=types, include_columns=list(LabelRow._fields)),
+            )
+    except (pa.ArrowInvalid, KeyError) as error:
+        reason = (str(error).splitlines() or ["damaged"])[0]
+        raise InputError(f"{path} is not a valid labels.csv: {reason}") from None
+    table = table.unify_dictionaries().combine_chunks()
+    names = {column: _dictionary(table, column) for column in ("label", "predicted", "suggested", "verdict")}
+
+    ordered = [str(name) for name in classes] if isinstance(classes, list | tuple) else []
+    used = {name for column in ("label", "predicted", "suggested") for name in names[column]} - {"", *ordered}
+    ordered += sorted(used)
+    code_of = {name: code for code, name in enumerate(ordered)}
+
+    def codes(column: str, lookup: dict[str, int]) -> NDArray[np.int32]:
+        translate = np.array([*(lookup.get(name, -1) for name in names[column]), -1], dtype=np.int32)
+        if not table.num_rows:
+            return np.zeros(0, dtype=np.int32)
+        indices = table[column].chunk(0).indices.fill_null(len(names[column]))
+        return np.asarray(translate[indices.to_numpy(zero_copy_only=False)])
+
+    def numbers(column: str) -> FloatArray:
+        return np.asarray(table[column].to_numpy(), dtype=np.float64)
+
+    verdict = codes("verdict", {name: code for code, name in enumerate(VERDICTS)}).astype(np.int8)
+    if (verdict < 0).any():
+        line = int(np.argmax(verdict < 0)) + 2
+        raise InputError(f"{path}, line {line}: the verdict must be one of {', '.join(VERDICTS)}")
+    return LabelColumns(
+        ids=table["id"].chunk(0) if table.num_rows else pa.array([], pa.string()),
+        classes=tuple(ordered),
+        label=codes("label", code_of),
+        predicted=codes("predicted", code_of),
+        suggested=codes("suggested", code_of),
+        verdict=verdict,
+        iteration=np.asarray(table["iteration"].fill_null(0).to_numpy(), dtype=np.int16),
+        probability=numbers("probability"),
+        loss=numbers("loss"),
+        suspicion=numbers("suspicion"),
+    )
+
+
+def _dictionary(table: Any, column: str) -> list[str]:
+    return [str(name) for name in table[column].chunk(0).dictionary.to_pylist()] if table.num_rows else []
+
+
+def number_cell(value: Any) -> str:
+    """A number as labels.csv has it: six digits, empty if unknown."""
+    return "" if math.isnan(value) else f"{float(value):.6g}"
+
+
+def pair_counts(columns: LabelColumns, rows: IntArray) -> dict[tuple[int, int], int]:
+    """Number of `rows` per pair of given and suggested label, without an array of classes x classes."""
+    c = len(columns.classes)
+    label, suggested = columns.label[rows].astype(np.int64), columns.suggested[rows].astype(np.int64)
+    known = (label >= 0) & (suggested >= 0)
+    keys, counts = np.unique(label[known] * c + suggested[known], return_counts=True)
+    return {(int(key) // c, int(key) % c): int(count) for key, count in zip(keys, counts, strict=True)}
+
+
+def most_confused(pairs: dict[tuple[int, int], int], limit: int) -> list[int]:
+    """The classes that occur in most pairs of different labels, at most `limit`, in class order."""
+    weight: dict[int, int] = {}
+    for (given, suggested), count in pairs.items():
+        if given != suggested:
+            weight[given] = weight.get(given, 0) + count
+            weight[suggested] = weight.get(suggested, 0) + count
+    return sorted(sorted(weight, key=lambda code: (-weight[code], code))[:limit])
