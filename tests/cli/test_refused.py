@@ -115,11 +115,7 @@ def test_a_folder_of_somebody_is_not_touched(here: Path, capsys: pytest.CaptureF
     before = files(here / "documents")
     capsys.readouterr()
     assert run(line.split()) == 2
-    told = capsys.readouterr().err
-    assert (
-        told
-        == "labelsieve: documents contains labels.csv, letter.txt but no run.json: give --out a new or empty folder\n"
-    )
+    assert "labels.csv, letter.txt but no run.json: give --out" in capsys.readouterr().err
     assert files(here / "documents") == before
 
 
@@ -189,7 +185,7 @@ def test_decisions_go_along_with_data_that_grew(here: Path, capsys: pytest.Captu
     (here / "t.csv").write_text("x,label\n" + "".join(rows))
     capsys.readouterr()
     assert run([*line.split(), "--out", "old"]) == 2
-    assert capsys.readouterr().err.endswith("copy old/decisions.csv there when it is done\n")
+    assert "copy old/decisions.csv" in capsys.readouterr().err
     assert run([*line.split(), "--out", "new"]) == 0
     shutil.copy(here / "old" / "decisions.csv", here / "new")
     capsys.readouterr()
