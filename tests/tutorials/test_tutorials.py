@@ -1,4 +1,4 @@
-"""The tutorials run: every block of a page, in order, in an empty folder, with the real command line."""
+"""Run all blocks of the tutorials in order, in an empty folder, with the command line."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def in_python(code: str, page: str, names: dict[str, Any]) -> str:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(compile(code, f"{page}.md", "exec"), names)
-    return said.getvalue()
+    return output.getvalue()
 
 
 def in_console(line: str) -> str:
@@ -45,47 +45,45 @@ def in_console(line: str) -> str:
 
 
 def serve_once(arguments: list[str]) -> str:
-    """Start the review page, wait for its address, stop it as Ctrl-C does."""
+    """Start the review page, wait for its address and stop it with SIGINT."""
     server = subprocess.Popen(
         [sys.executable, "-u", "-m", "labelsieve", *arguments, "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
     assert server.stdout is not None
     try:
-        said = server.stdout.readline()
-        assert "http://127.0.0.1:" in said, said
+        output = server.stdout.readline()
+        assert "http://127.0.0.1:" in output, output
     finally:
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=60)
-    return said
+    return output
 
 
 def without_numbers(text: str) -> list[str]:
-    """Lines as they would look with any other numbers in them."""
+    """Return the lines with all numbers replaced."""
     return [re.sub(r"[\d.,]*\d", "#", " ".join(line.split())) for line in text.splitlines() if line.strip()]
 
 
-def assert_shown(shown: str, said: str) -> None:
-    """Every line a page shows was printed, in that order, whatever its numbers."""
-    printed = iter(without_numbers(said))
+def assert_shown(shown: str, output: str) -> None:
+    """Check that every line of a page was printed, in this order, ignoring numbers."""
+    printed = iter(without_numbers(output))
     for line in without_numbers(shown):
-        assert any(line == other for other in printed), f"the page shows {line!r}, which is not in\n{said}"
+        assert any(line == other for other in printed), f"the page shows {line!r}, which is not in\n{output}"
 
 
 @pytest.mark.parametrize("page", ["pictures", "tables", "text"])
-def test_tutorial_from_a_messy_folder_to_corrected_labels(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tutorial(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    said = ""
+    output = ""
     for kind, text in blocks(page):
         if kind == "text":
-            assert_shown(text, said)
+            assert_shown(text, output)
         elif kind == "python":
-            said = in_python(text, page, names)
+            output = in_python(text, page, names)
         else:
-            said = "".join(in_console(line) for line in text.splitlines())
+            output = "".join(in_console(line) for line in text.splitlines())
     planted, found, suspects, truth = (names[name] for name in ("planted", "found", "suspects", "truth"))
     assert len(planted) > 0.1 * len(truth)
     assert len(found) >= 0.85 * len(planted)
@@ -93,15 +91,15 @@ def test_tutorial_from_a_messy_folder_to_corrected_labels(
     assert names["right"] >= 0.95 * len(truth)
 
 
-def test_the_first_run_prints_what_its_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (_, commands), (_, shown) = blocks("../first-run")
-    said = "".join(in_console(line) for line in commands.splitlines())
-    assert_shown(shown, said)
+    output = "".join(in_console(line) for line in commands.splitlines())
+    assert_shown(shown, output)
     assert (tmp_path / "demo" / "report.html").exists()
 
 
-def test_comparing_shown_with_printed_text_can_fail() -> None:
+def test_comparison_with_printed_text_can_fail() -> None:
     assert_shown("300 samples: 1 selected\n", "noise\n299 samples: 22 selected\n")
     with pytest.raises(AssertionError):
         assert_shown("b 1\na 2\n", "a 1\nb 2\n")
