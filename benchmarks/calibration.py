@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from detection import DATASETS, markdown, mean
+from noise_estimate import calibration_error
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -26,8 +27,7 @@ from sklearn.svm import SVC
 
 from labelsieve import metrics, noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.experiments.noise_estimate import calibration_error
-from labelsieve.experiments.plots import COLOURS
+from labelsieve.experiments.render import COLOURS
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive
 from labelsieve.selection.state import INCVState

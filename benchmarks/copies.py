@@ -21,7 +21,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 from labelsieve import INCV, noise, theory
 from labelsieve.data.duplicates import copies_among
-from labelsieve.experiments.plots import table
+from labelsieve.experiments.render import markdown as table
 
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)

@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from labelsieve import find_wrong_labels, metrics, noise, scoring, theory
-from labelsieve.experiments.plots import table as markdown
+from labelsieve.experiments.render import markdown
 
 HERE = Path(__file__).parent
 COMMAND = ".venv/bin/python benchmarks/detection.py"

@@ -20,21 +20,21 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import numpy as np
 import torch
+from noise_estimate import given_labels
 
 from labelsieve import metrics
 from labelsieve.engine import Plan, stage_pictures, train
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.fast import BATCH_SIZE, EPOCHS, fast_store
 from labelsieve.execute.fast import LABEL_SMOOTHING, FastTrainer
-from labelsieve.experiments.bench import Bench, open_bench, synthetic
+from labelsieve.experiments.datasets import PictureArrays, open_cifar10, synthetic
 from labelsieve.experiments.evaluate import selection_results
-from labelsieve.experiments.noise_estimate import given_labels
-from labelsieve.experiments.paper import FIGURE_4
+from labelsieve.experiments.paper import FIGURE_4, TABLE_NOISES, Noise
 from labelsieve.experiments.records import commit, device_name, versions
-from labelsieve.experiments.settings import TABLE_1, Noise
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
 from labelsieve.selection.incv import incv_steps
@@ -44,10 +44,10 @@ from labelsieve.selection.settings import INCVSettings
 HERE = Path(__file__).parent
 
 
-def clean_accuracy(bench: Bench, trainer: FastTrainer) -> dict[str, Any]:
+def clean_accuracy(data: PictureArrays, trainer: FastTrainer) -> dict[str, Any]:
     """The recipe on the labels as they are, all of them: accuracy on the test pictures by epoch."""
-    test = stage_pictures(bench.test_pictures, trainer.store.device, augment=False, like=trainer.store)  # type: ignore[arg-type]
-    plan = Plan("clean", bench.true, np.arange(len(bench.true)), 0)
+    test = stage_pictures(data.test_pictures, trainer.store.device, augment=False, like=trainer.store)  # type: ignore[arg-type]
+    plan = Plan("clean", data.true, np.arange(len(data.true)), 0)
     began = time.monotonic()
     with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
         (trained,) = train(
@@ -55,16 +55,16 @@ def clean_accuracy(bench: Bench, trainer: FastTrainer) -> dict[str, Any]:
             schedule=trainer.schedule, batch_size=trainer.batch_size, watch=test,
         )  # fmt: skip
     seconds = time.monotonic() - began
-    curve = [metrics.accuracy(bench.test_labels(), epoch[0].astype(np.int64)) for epoch in trained.watched]
+    curve = [metrics.accuracy(data.test_labels(), epoch[0].astype(np.int64)) for epoch in trained.watched]
     return {"test_accuracy": curve[-1], "by_epoch": curve, "seconds": seconds}
 
 
 def selected(
-    bench: Bench, trainer: FastTrainer, setting: Noise, protocol: str, *,
+    data: PictureArrays, trainer: FastTrainer, setting: Noise, protocol: str, *,
     iterations: int, checkpoint: str, repeats: int, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """One INCV: its seconds, LP and LR by iteration, and what it made of the noise."""
-    given = given_labels(bench, setting.pattern, setting.ratio, seed)
+    given = given_labels(data, setting.pattern, setting.ratio, seed)
     pattern = setting.pattern if protocol == "paper" else "auto"
     settings = INCVSettings(
         n_iterations=iterations, protocol=protocol, pattern=pattern, checkpoint=checkpoint,  # type: ignore[arg-type]
@@ -72,12 +72,12 @@ def selected(
     )  # fmt: skip
     ends: list[float] = []
     steps = incv_steps(
-        given, bench.classes, settings=settings, seed=seed, on_iteration=lambda state: ends.append(time.monotonic())
+        given, data.classes, settings=settings, seed=seed, on_iteration=lambda state: ends.append(time.monotonic())
     )
     began = time.monotonic()
     selection = drive(steps, trainer)
     seconds = time.monotonic() - began
-    measured = selection_results(bench, given, selection.verdict, selection.iteration, len(ends))
+    measured = selection_results(data.true, given, selection, len(ends))
     return {
         "setting": setting.key,
         "protocol": protocol,
@@ -86,7 +86,7 @@ def selected(
         "seconds": seconds,
         "seconds_by_iteration": np.diff([began, *ends]).tolist(),
         "by_iteration": measured["by_iteration"],
-        "noise_ratio": metrics.noise_ratio(given, bench.true),
+        "noise_ratio": metrics.noise_ratio(given, data.true),
         "noise_ratio_estimate": selection.noise_ratio,
         "expected_precision": selection.expected_precision,
         "notes": list(selection.notes),
@@ -165,7 +165,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--out", type=Path, default=HERE / "fast-selector.json", help="written after every selection")
     parser.add_argument("--draw", action="store_true", help="the page alone, from --out")
     parser.add_argument("--protocol", choices=("auto", "paper", "both"), default="both")
-    parser.add_argument("--settings", nargs="*", default=[n.key for n in TABLE_1], help="symmetric-0.5 pair-0.4 ...")
+    parser.add_argument(
+        "--settings", nargs="*", default=[n.key for n in TABLE_NOISES], help="symmetric-0.5 pair-0.4 ..."
+    )
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)
     parser.add_argument("--widths", type=int, nargs="*", default=list(WIDTHS))
@@ -184,21 +186,21 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         args.out.with_suffix(".md").write_text(page(runs))
         return {"runs": runs}
     if args.small:
-        bench = synthetic(classes=6, samples=300, test_samples=60)
+        data = synthetic(classes=6, samples=300, test_samples=60)
         args.device, args.epochs, args.batch_size, args.widths, args.iterations = "cpu", 3, 32, [24, 32], 2
     else:
-        bench = open_bench("cifar10", args.data)
+        data = open_cifar10(args.data)
     began = time.monotonic()
     trainer = FastTrainer(
-        fast_store(bench.pictures, choose_device(args.device)),
-        classes=bench.classes,
+        fast_store(data.pictures, choose_device(args.device)),
+        classes=data.classes,
         epochs=args.epochs,
         batch_size=args.batch_size,
         widths=args.widths,
         method=GeneralisedCE(q=args.q, label_smoothing=args.smoothing),
     )
     result: dict[str, Any] = {
-        "data": bench.name,
+        "data": data.name,
         "device": device_name(str(trainer.store.device)),
         "versions": versions(),
         "commit": commit(),
@@ -209,8 +211,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "seed": args.seed,
         "asked": [args.protocol, args.repeats, args.iterations, args.checkpoint],
         "staging_seconds": time.monotonic() - began,
-        "multiply_adds_a_picture": multiply_adds(bench.pictures.shape[1], 3, args.widths),
-        "clean": clean_accuracy(bench, trainer),
+        "multiply_adds_a_picture": multiply_adds(data.pictures.shape[1], 3, args.widths),
+        "clean": clean_accuracy(data, trainer),
         "selections": [],
     }
     clean = result["clean"]
@@ -224,7 +226,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
                 continue
             setting = Noise.parse(key)
             row = selected(
-                bench, trainer, setting, protocol,
+                data, trainer, setting, protocol,
                 iterations=args.iterations, checkpoint=args.checkpoint, repeats=args.repeats, seed=args.seed,
             )  # fmt: skip
             result["selections"].append(row)

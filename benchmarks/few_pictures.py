@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from labelsieve import INCV, metrics, noise, theory
-from labelsieve.experiments.bench import open_bench
+from labelsieve.experiments.datasets import open_cifar10
 from labelsieve.models.small import SmallCNN
 
 HERE = Path(__file__).parent
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "few-pictures.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    bench = open_bench("cifar10", options.data)
+    bench = open_cifar10(options.data)
     lines = [
         "# A few hundred pictures, no GPU", "",
         "`.venv/bin/python benchmarks/few_pictures.py --data DIR`", "",

@@ -19,7 +19,7 @@ from table_classifiers import agreement
 
 from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.experiments.plots import table
+from labelsieve.experiments.render import markdown as table
 from labelsieve.selection.defaults import default_estimator
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive

@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 
 from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.experiments.plots import table
+from labelsieve.experiments.render import markdown as table
 from labelsieve.export import NEARLY
 from labelsieve.report.facts import MOST_MISTAKES, WORSE, ignorance, outdone
 from labelsieve.selection.defaults import named_classifier

@@ -1,4 +1,4 @@
-"""A cell: one training (or one selection) of a figure or table, with every setting, under a name that stays."""
+"""A cell is one training, or one INCV selection, of a figure or table. This module lists the cells of each section."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from labelsieve.errors import InputError
-from labelsieve.experiments.settings import AS_IT_IS, METHODS, TOLD_NOTHING, WITHOUT_DECAY, Noise, Scale
+from labelsieve.errors import InputError, Problems
+from labelsieve.experiments import ReproduceOptions
+from labelsieve.experiments.paper import AS_GIVEN, AUTOMATIC, METHODS, SCALES, WEBVISION, Noise, Scale
+from labelsieve.methods.settings_text import read_setting
 
-# Kinds of cells, each a folder of records. `confusion` is drawn from theory's cells, `curves` from accuracy's.
-# theory-without-decay: the theory takes for granted that wrong labels are learnt by heart, and weight decay works
-# against that. The paper names one for every training; the ResNet-110 of its released code has none.
-THEORY = ("theory", WITHOUT_DECAY)
-SELECTIONS = ("selection", TOLD_NOTHING, "errors", "webvision-selection")
-# Methods whose epochs differ in length from the others' run in a lockstep of their own.
-OWN_LOCKSTEP = ("incv-coteaching", TOLD_NOTHING)
+# Kinds of cells; each kind has its own folder of records. `confusion` is drawn from the theory cells, `curves` from the
+# accuracy cells. The theory assumes that the network memorises wrong labels, and weight decay works against that. The
+# paper reports weight decay for every training; the ResNet-110 of its released code has none. Both are run.
+WITHOUT_DECAY = "theory-without-decay"
+THEORY_KINDS = ("theory", WITHOUT_DECAY)
+SELECTION_KINDS = ("selection", AUTOMATIC, "errors", "webvision-selection")
+# The epochs of these methods have another length, so they do not share a lockstep with the others.
+SEPARATE_LOCKSTEP = ("incv-coteaching", AUTOMATIC)
+TWO_NETWORKS = (*SEPARATE_LOCKSTEP, "coteaching", "decoupling")
+KNOWN_METHODS = (*METHODS, AUTOMATIC)
+SETTING_FORM = "METHOD.SETTING=VALUE, e.g. f-correction.estimate_epochs=50"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """`settings` are the method's own where they differ from its defaults."""
+    """One training or selection with all its settings. The `full_*` fields are the protocol's own lengths."""
 
     kind: str
     noise: Noise
@@ -33,16 +39,16 @@ class Cell:
     network: str
     epochs: int
     batch_size: int
-    iterations: int = 0  # of INCV: run by a selection, started from by incv-coteaching
-    selection_epochs: int = 0  # of the INCV that the training starts from
-    settings: tuple[tuple[str, Any], ...] = ()
-    full_epochs: int = field(default=0, compare=False)  # what the protocol asks for
+    iterations: int = 0  # INCV iterations: of the selection, or of the selection that the training starts from
+    selection_epochs: int = 0  # epochs of the selection that the training starts from
+    settings: tuple[tuple[str, Any], ...] = ()  # settings of the method that differ from its defaults
+    full_epochs: int = field(default=0, compare=False)
     full_iterations: int = field(default=0, compare=False)
     full_selection_epochs: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:
-        """The record's file name: readable, and another one for every other setting."""
+        """File name of the record: readable, and different for different settings."""
         parts = [self.method, self.noise.key, f"seed{self.seed}"]
         if self.epochs != self.full_epochs:
             parts.append(f"e{self.epochs}")
@@ -61,35 +67,39 @@ class Cell:
 
     @property
     def networks(self) -> int:
-        """How many networks of a lockstep the cell takes."""
-        return 2 if self.kind in SELECTIONS or self.method in TWO_NETWORKS else 1
+        return 2 if self.kind in SELECTION_KINDS or self.method in TWO_NETWORKS else 1
+
+    @property
+    def starts_from_selection(self) -> bool:
+        """Whether the training needs INCV first. WebVision has no known noise ratio, so co-teaching takes INCV's."""
+        return self.kind not in SELECTION_KINDS and _needs_selection(self.kind, self.method)
+
+    @property
+    def protocol(self) -> Scale:
+        return (WEBVISION if self.kind.startswith("webvision") else SCALES)[self.scale]
 
     def describe(self) -> dict[str, Any]:
-        """Every setting, for the record."""
-        found = asdict(self)
-        found["settings"] = dict(self.settings)
-        return found
+        """Return every setting, for the record."""
+        return asdict(self) | {"settings": dict(self.settings)}
 
-    def differs_from(self, record: Mapping[str, Any]) -> str:
-        """What a record of this name was made with that this cell is not, in words; none where it is this cell's."""
-        ours = json.loads(json.dumps(self.describe()))
-        names = [
-            name for name, value in record["cell"].items() if not name.startswith("full_") and ours.get(name) != value
+    def differences(self, record: Mapping[str, Any]) -> list[str]:
+        """List the settings in which a record of this name differs from this cell."""
+        wanted = json.loads(json.dumps(self.describe()))
+        return [
+            f"{name} {value} instead of {wanted.get(name)}"
+            for name, value in record["cell"].items()
+            if not name.startswith("full_") and wanted.get(name) != value
         ]
-        return ", ".join(f"{name} {record['cell'][name]} instead of {ours.get(name)}" for name in names)
 
     def lockstep_key(self) -> tuple[Any, ...]:
-        """Cells with the same key can take their steps together."""
-        own = self.method in OWN_LOCKSTEP
-        return (self.kind, self.network, self.epochs, self.batch_size, self.iterations if own else 0, own)
-
-
-TWO_NETWORKS = (*OWN_LOCKSTEP, "coteaching", "decoupling")
+        """Return a key that is equal for cells that can train in one lockstep."""
+        separate = self.method in SEPARATE_LOCKSTEP
+        return (self.kind, self.network, self.epochs, self.batch_size, self.iterations if separate else 0, separate)
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the user asks of an item: which settings, methods and seeds, and what differs from the protocol."""
+class SweepRequest:
+    """The requested part of an item: seeds, methods and noise settings, and differences from the protocol."""
 
     seeds: tuple[int, ...] = (0,)
     methods: tuple[str, ...] = METHODS
@@ -99,98 +109,80 @@ class Wish:
     iterations: int | None = None  # of INCV
     settings: tuple[tuple[str, str, Any], ...] = ()  # method, setting, value
 
-    def of(self, method: str) -> tuple[tuple[str, Any], ...]:
+    def settings_of(self, method: str) -> tuple[tuple[str, Any], ...]:
         return tuple(sorted((key, value) for name, key, value in self.settings if name == method))
 
-    def choose(self, noises: Sequence[Noise]) -> list[Noise]:
+    def choose(self, available: Sequence[Noise]) -> list[Noise]:
+        """Return the requested noise settings, by default all available ones."""
         if self.noises is None:
-            return list(noises)
-        unknown = [f"{n.pattern}-{n.ratio:g}" for n in self.noises if n not in noises]  # `key` rounds
+            return list(available)
+        unknown = [f"{n.pattern}-{n.ratio:g}" for n in self.noises if n not in available]  # `key` rounds
         if unknown:
-            raise InputError(
-                f"this item has no setting {', '.join(unknown)}: it has {', '.join(n.key for n in noises)}"
-            )
+            names = ", ".join(noise.key for noise in available)
+            raise InputError(f"this item has no setting {', '.join(unknown)}: it has {names}")
         return list(self.noises)
 
 
+# ---------------------------------------------------------------- the cells of each section
+
+
 def theory_cells(
-    scale: Scale, wish: Wish, noises: Sequence[Noise] | None = None, *, kind: str = "theory"
+    scale: Scale, request: SweepRequest, *, kind: str = "theory", noises: Sequence[Noise] | None = None
 ) -> list[Cell]:
-    """Section 5.1: a deep network trained on one half, asked about the other."""
+    """Section 5.1: a deep network trained on one half of the data and tested on the other."""
+    epochs = request.epochs or scale.epochs
     return [
-        _cell(kind, noise, "standard", seed, scale, scale.deep_network, wish.epochs or scale.epochs, scale.epochs)
-        for seed in wish.seeds
-        for noise in wish.choose(noises or scale.theory_settings)
+        _cell(kind, noise, "standard", seed, scale, network=scale.deep_network, epochs=epochs)
+        for seed in request.seeds
+        for noise in request.choose(noises or scale.theory_noises)
     ]
 
 
-def selection_cells(scale: Scale, wish: Wish, *, kind: str = "selection") -> list[Cell]:
-    """Section 5.2: INCV."""
+def selection_cells(scale: Scale, request: SweepRequest, *, kind: str = "selection") -> list[Cell]:
+    """Section 5.2: INCV; for kind `errors` on the labels as given."""
+    noises = (AS_GIVEN,) if kind == "errors" else scale.table_noises
     return [
-        _selection(kind, noise, seed, scale, wish) for seed in wish.seeds for noise in wish.choose(scale.table_settings)
+        _selection_cell(kind, noise, seed, scale, request) for seed in request.seeds for noise in request.choose(noises)
     ]
 
 
-def errors_cells(scale: Scale, wish: Wish) -> list[Cell]:
-    """Figure 5: INCV on the labels as they are."""
-    return [_selection("errors", AS_IT_IS, seed, scale, wish) for seed in wish.seeds]
-
-
-def accuracy_cells(scale: Scale, wish: Wish, *, kind: str = "accuracy") -> list[Cell]:
-    """Section 5.3: table 1, or 2 for kind `webvision`; the selections that some start from come first."""
-    known = (*METHODS, TOLD_NOTHING) if kind == "accuracy" else METHODS
-    unknown = [m for m in wish.methods if m not in known]
-    if unknown:
-        raise InputError(f"no method {', '.join(unknown)}: choose from {', '.join(known)}")
-    needy = [m for m in wish.methods if from_selection(kind, m)]
-    sources = dict.fromkeys(_selection_kind(kind, m) for m in needy)
-    cells = [cell for source in sources for cell in selection_cells(scale, wish, kind=source)]
-    epochs = wish.epochs or scale.epochs
-    for seed in wish.seeds:
-        for method in wish.methods:
-            for noise in wish.choose(scale.table_settings):
-                from_incv = method in needy
-                asked, usual = (_selection_epochs(_selection_kind(kind, method), scale, w) for w in (wish, Wish()))
-                cells.append(
-                    _cell(
-                        kind,
-                        noise,
-                        method,
-                        seed,
-                        scale,
-                        scale.network,
-                        epochs,
-                        scale.epochs,
-                        iterations=(wish.iterations or scale.iterations) if from_incv else 0,
-                        selection_epochs=asked if from_incv else 0,
-                        full_selection_epochs=usual if from_incv else 0,
-                        settings=wish.of(method),
+def accuracy_cells(scale: Scale, request: SweepRequest, *, kind: str = "accuracy") -> list[Cell]:
+    """Section 5.3: table 1, or table 2 for kind `webvision`. The selections that trainings start from come first."""
+    known = KNOWN_METHODS if kind == "accuracy" else METHODS
+    _check_known(request.methods, known)
+    selections: dict[str, Cell] = {}
+    trainings = []
+    for seed in request.seeds:
+        for method in request.methods:
+            for noise in request.choose(scale.table_noises):
+                cell = _cell(kind, noise, method, seed, scale, settings=request.settings_of(method))
+                cell = replace(cell, epochs=request.epochs or scale.epochs)
+                if cell.starts_from_selection:
+                    source = _selection_cell(_selection_kind(kind, method), noise, seed, scale, request)
+                    selections[source.id] = source
+                    cell = replace(
+                        cell,
+                        iterations=source.iterations,
+                        full_iterations=source.full_iterations,
+                        selection_epochs=source.epochs,
+                        full_selection_epochs=source.full_epochs,
                     )
-                )
-    return cells
+                trainings.append(cell)
+    return [*selections.values(), *trainings]
 
 
-def from_selection(kind: str, method: str) -> bool:
-    """Whether a training starts from INCV's. On WebVision co-teaching does too: nobody else knows a noise ratio."""
-    return method in OWN_LOCKSTEP or (kind == "webvision" and method == "coteaching")
-
-
-def sources_of(cell: Cell, scale: Scale) -> list[Cell]:
-    """The selections an incv-coteaching cell can start from: the whole one, or one that stopped where it starts."""
-    return [
-        _selection(
-            _selection_kind(cell.kind, cell.method),
-            cell.noise,
-            cell.seed,
-            scale,
-            Wish(selection_epochs=cell.selection_epochs, iterations=k),
-        )
-        for k in dict.fromkeys((scale.iterations, cell.iterations))
+def selections_for(cell: Cell) -> list[Cell]:
+    """Return the selections a training can start from: the full one, or one that ended at the same iteration."""
+    kind, scale = _selection_kind(cell.kind, cell.method), cell.protocol
+    requests = [
+        SweepRequest(selection_epochs=cell.selection_epochs, iterations=iterations)
+        for iterations in dict.fromkeys((scale.iterations, cell.iterations))
     ]
+    return [_selection_cell(kind, cell.noise, cell.seed, scale, request) for request in requests]
 
 
-def in_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
-    """Cells that run together: the same key, at most so many networks, in the order given."""
+def group_into_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
+    """Group cells with the same key, in order, with at most `networks` networks per group."""
     groups: dict[tuple[Any, ...], list[list[Cell]]] = {}
     for cell in cells:
         pieces = groups.setdefault(cell.lockstep_key(), [[]])
@@ -200,53 +192,103 @@ def in_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
     return [piece for pieces in groups.values() for piece in pieces if piece]
 
 
+def _cell(kind: str, noise: Noise, method: str, seed: int, scale: Scale, **changes: Any) -> Cell:
+    protocol: dict[str, Any] = {
+        "scale": scale.name,
+        "data": scale.data,
+        "network": scale.network,
+        "epochs": scale.epochs,
+        "batch_size": scale.batch_size,
+        "full_epochs": scale.epochs,
+    }
+    return Cell(kind=kind, noise=noise, method=method, seed=seed, **(protocol | changes))
+
+
+def _selection_cell(kind: str, noise: Noise, seed: int, scale: Scale, request: SweepRequest) -> Cell:
+    fast = kind == AUTOMATIC
+    epochs = scale.fast_epochs if fast else scale.selection_epochs
+    return _cell(
+        kind,
+        noise,
+        "incv",
+        seed,
+        scale,
+        network=scale.fast_network if fast else scale.network,
+        batch_size=scale.fast_batch_size if fast else scale.batch_size,
+        epochs=request.selection_epochs or epochs,
+        full_epochs=epochs,
+        iterations=request.iterations or scale.iterations,
+        full_iterations=scale.iterations,
+    )
+
+
+def _needs_selection(kind: str, method: str) -> bool:
+    return method in SEPARATE_LOCKSTEP or (kind == "webvision" and method == "coteaching")
+
+
 def _selection_kind(kind: str, method: str) -> str:
-    if method == TOLD_NOTHING:
-        return TOLD_NOTHING
+    if method == AUTOMATIC:
+        return AUTOMATIC
     return "webvision-selection" if kind == "webvision" else "selection"
 
 
-def _selection_epochs(kind: str, scale: Scale, wish: Wish) -> int:
-    return wish.selection_epochs or (scale.fast_epochs if kind == TOLD_NOTHING else scale.selection_epochs)
+# ---------------------------------------------------------------- requests from the command line
 
 
-def _selection(kind: str, noise: Noise, seed: int, scale: Scale, wish: Wish) -> Cell:
-    epochs, usual = (_selection_epochs(kind, scale, w) for w in (wish, Wish()))
-    iterations = wish.iterations or scale.iterations
-    network = scale.fast_network if kind == TOLD_NOTHING else scale.network
-    cell = _cell(kind, noise, "incv", seed, scale, network, epochs, usual, iterations=iterations)
-    return replace(cell, batch_size=scale.fast_batch_size) if kind == TOLD_NOTHING else cell
-
-
-def _cell(
-    kind: str,
-    noise: Noise,
-    method: str,
-    seed: int,
-    scale: Scale,
-    network: str,
-    epochs: int,
-    full_epochs: int,
-    *,
-    iterations: int = 0,
-    selection_epochs: int = 0,
-    full_selection_epochs: int = 0,
-    settings: tuple[tuple[str, Any], ...] = (),
-) -> Cell:
-    return Cell(
-        kind=kind,
-        noise=noise,
-        method=method,
-        seed=seed,
-        scale=scale.name,
-        data=scale.data,
-        network=network,
-        epochs=epochs,
-        batch_size=scale.batch_size,
-        iterations=iterations,
-        selection_epochs=selection_epochs,
-        settings=settings,
-        full_epochs=full_epochs,
-        full_iterations=scale.iterations if iterations else 0,
-        full_selection_epochs=full_selection_epochs,
+def read_request(problems: Problems, options: ReproduceOptions) -> SweepRequest:
+    """Parse the options. Defaults replace what cannot be parsed, so that the rest can be checked too."""
+    numbers = {
+        "--epochs": options.epochs,
+        "--selection-epochs": options.selection_epochs,
+        "--iterations": options.iterations,
+    }
+    for option, number in numbers.items():
+        problems.check(number is None or number >= 1, f"{option} {number}: must be at least 1")
+    noises = [problems.attempt(Noise.parse, text) for text in options.settings.split(",")] if options.settings else []
+    settings = [problems.attempt(parse_method_setting, text) for text in options.set]
+    methods = problems.attempt(parse_methods, options.methods) if options.methods else METHODS
+    return SweepRequest(
+        seeds=problems.attempt(parse_seeds, options.seeds or "0") or (0,),
+        methods=methods or METHODS,
+        noises=tuple(noise for noise in noises if noise is not None) or None,
+        epochs=options.epochs,
+        selection_epochs=options.selection_epochs,
+        iterations=options.iterations,
+        settings=tuple(setting for setting in settings if setting is not None),
     )
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Read `0-4`, `0,2` or `3`."""
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            seeds += range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise InputError(f"cannot read the seeds {text!r}: write 0-4, 0,2 or 3")
+    return tuple(dict.fromkeys(seeds))
+
+
+def parse_methods(text: str) -> tuple[str, ...]:
+    """Read method names separated by commas."""
+    names = tuple(name.strip() for name in text.split(","))
+    _check_known(names, KNOWN_METHODS)
+    return names
+
+
+def parse_method_setting(text: str) -> tuple[str, str, Any]:
+    """Read `f-correction.estimate_epochs=50`."""
+    name, value = read_setting(text, form=SETTING_FORM)
+    method, _, key = name.rpartition(".")
+    if method not in KNOWN_METHODS or not key:
+        raise InputError(f"cannot read --set {text!r}: write {SETTING_FORM}")
+    return method, key, value
+
+
+def _check_known(methods: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name or repr(name) for name in methods if name not in known]
+    if unknown:
+        raise InputError(f"no method {', '.join(unknown)}: choose from {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Stored predictions in, numbers out: the only place where experiments meet the test labels."""
+"""Turn stored predictions into numbers. Only this module reads test and validation labels."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve import metrics, theory
-from labelsieve.experiments.bench import Bench
 from labelsieve.experiments.cells import Cell
-from labelsieve.experiments.webvision_bench import WebVisionBench
-from labelsieve.types import SELECTED, FloatArray, IntArray
+from labelsieve.experiments.datasets import PictureArrays, WebVisionFiles
+from labelsieve.types import SELECTED, FloatArray, IntArray, Selection
 
 Predictions = NDArray[np.uint8]
 
 
-def accuracy_results(bench: Bench, watched: Predictions, last_epochs: int) -> dict[str, Any]:
-    """Table 1 and figure 6 from [epochs, networks, test pictures]; a method of two networks counts their mean.
+def accuracy_results(data: PictureArrays, watched: Predictions, last_epochs: int) -> dict[str, Any]:
+    """Table 1 and figure 6, from predictions [epochs, networks, test pictures].
 
-    `last_epochs`: the schedule's length; f-correction's first stage lies before it and is not part of the curve.
+    Methods with two networks count the mean of both. `last_epochs` is the length of the schedule; the first stage of
+    f-correction comes before it and is not part of the curve.
     """
-    right = watched[-last_epochs:] == bench.test_labels()
-    by_network = right.mean(2)
+    correct = watched[-last_epochs:] == data.test_labels()
+    by_network = correct.mean(2)
     curve = by_network.mean(1)
     return {
         "test_accuracy": float(curve[-1]),
         "test_accuracy_by_network": by_network[-1].tolist(),
-        "best_epoch_accuracy": float(curve.max()),  # named so, and never what a table shows
+        "best_epoch_accuracy": float(curve.max()),  # no table shows it
         "best_epoch": int(curve.argmax()) + 1,
         "last_10_epochs_mean": float(curve[-10:].mean()),
         "curve": curve.tolist(),
@@ -35,16 +35,16 @@ def accuracy_results(bench: Bench, watched: Predictions, last_epochs: int) -> di
 
 
 def theory_results(
-    bench: Bench, cell: Cell, given: IntArray, held_out: IntArray, predicted: IntArray
+    data: PictureArrays, cell: Cell, given: IntArray, held_out: IntArray, predicted: IntArray
 ) -> dict[str, Any]:
-    """Figure 2: the held-out half's agreement with its noisy labels, and LP and LR of what agrees."""
-    labels, true = given[held_out], bench.true[held_out]
+    """Figure 2: accuracy on the noisy labels of the held-out half, and LP and LR of the labels that agree."""
+    labels, true = given[held_out], data.true[held_out]
     agrees = predicted == labels
-    T = cell.noise.transition(bench.classes)
+    T = cell.noise.transition(data.classes)
     measured = {
         "test_accuracy": metrics.accuracy(labels, predicted),
         "label_precision": metrics.label_precision(agrees, labels, true),
-        # Where no label is right there is nothing to recall; the formula's limit is 0, and so is this.
+        # Without any correct label recall is undefined; the limit of the formula is 0.
         "label_recall": metrics.label_recall(agrees, labels, true) if (labels == true).any() else 0.0,
     }
     expected = {
@@ -55,31 +55,24 @@ def theory_results(
     return measured | {"theory": expected, "gap": {key: measured[key] - expected[key] for key in expected}}
 
 
-def confusion_results(bench: Bench, cell: Cell, predicted: Predictions) -> dict[str, Any]:
-    """Figure 3: M on the test pictures beside T."""
-    M = metrics.confusion(bench.test_labels(), predicted.astype(np.int64), bench.classes)
-    T = cell.noise.transition(bench.classes)
+def confusion_results(data: PictureArrays, cell: Cell, predicted: Predictions) -> dict[str, Any]:
+    """Figure 3: confusion matrix M on the test pictures, and T."""
+    M = metrics.confusion(data.test_labels(), predicted.astype(np.int64), data.classes)
+    T = cell.noise.transition(data.classes)
     return {
         "confusion": M.tolist(),
         "transition": T.tolist(),
         "largest_difference": float(np.nanmax(np.abs(M - T))),
         "mean_difference": float(np.nanmean(np.abs(M - T))),
-        "clean_test_accuracy": metrics.accuracy(bench.test_labels(), predicted),
+        "clean_test_accuracy": metrics.accuracy(data.test_labels(), predicted),
     }
 
 
-def selection_results(
-    bench: Bench | WebVisionBench,
-    given: IntArray,
-    verdict: NDArray[np.int8],
-    iteration: NDArray[Any],
-    iterations: int,
-) -> dict[str, Any]:
-    """Figure 4: LP and LR of what was selected up to each iteration; nan where nobody knows the truth."""
+def selection_results(true: IntArray | None, given: IntArray, selection: Selection, iterations: int) -> dict[str, Any]:
+    """Figure 4: LP and LR of the samples selected up to each iteration; NaN if the true labels are unknown."""
     by_iteration = []
     for k in range(1, iterations + 1):
-        selected = (verdict == SELECTED) & (iteration <= k)
-        true = bench.true
+        selected = (selection.verdict == SELECTED) & (selection.iteration <= k)
         by_iteration.append(
             {
                 "iteration": k,
@@ -91,28 +84,45 @@ def selection_results(
     return {"by_iteration": by_iteration}
 
 
-def suspects_results(bench: WebVisionBench, given: IntArray, suspicion: FloatArray, worst: IntArray) -> dict[str, Any]:
-    """How many of the suspects are wrong indeed, where the truth is known."""
-    if bench.true is None:
+def suspects_results(
+    true: IntArray | None, given: IntArray, suspicion: FloatArray, worst: IntArray
+) -> dict[str, float]:
+    """Share of the suspects whose label is wrong, if the true labels are known."""
+    if true is None:
         return {}
     flagged = np.zeros(len(given), dtype=np.bool_)
     flagged[worst] = True
-    found = metrics.detection(given != bench.true, flagged, np.nan_to_num(suspicion, nan=0.0))
-    return {"suspects_wrong": found.precision, "suspicion_auroc": found.auroc}
+    detection = metrics.detection(given != true, flagged, np.nan_to_num(suspicion, nan=0.0))
+    return {"suspects_wrong": detection.precision, "suspicion_auroc": detection.auroc}
 
 
 def top_accuracy(labels: IntArray, ranked: Predictions, k: int) -> float:
-    """The share of samples whose label is among the first k of [samples, ranks], the likeliest class first."""
+    """Share of samples whose label is among the first k of [samples, ranks]."""
     return float((ranked[:, :k] == labels[:, None]).any(1).mean())
 
 
-def webvision_results(bench: WebVisionBench, ranked: dict[str, Predictions]) -> dict[str, Any]:
-    """Table 2 from [networks, pictures, ranks] of each validation set; two networks count their mean."""
-    found: dict[str, Any] = {"pictures": bench.counts()}
+def webvision_results(data: WebVisionFiles, ranked: dict[str, Predictions]) -> dict[str, Any]:
+    """Table 2, from [networks, pictures, ranks] of each validation set. Two networks count their mean."""
+    results: dict[str, Any] = {"pictures": data.counts()}
     for name, predicted in ranked.items():
-        labels = bench.validation_labels(name)
-        found[name] = {}
+        labels = data.validation_labels(name)
+        results[name] = {}
         for k in (1, 5):
-            by_network = [top_accuracy(labels, one, k) for one in predicted]
-            found[name] |= {f"top{k}": float(np.mean(by_network)), f"top{k}_by_network": by_network}
-    return found
+            by_network = [top_accuracy(labels, ranks, k) for ranks in predicted]
+            results[name] |= {f"top{k}": float(np.mean(by_network)), f"top{k}_by_network": by_network}
+    return results
+
+
+def headline(results: dict[str, Any]) -> str:
+    """Summarise the results of a cell in a few words."""
+    if "by_iteration" in results:
+        last = results["by_iteration"][-1]
+        if np.isnan(last["label_precision"]):
+            return f"{last['selected']:,} labels selected"
+        return f"LP {last['label_precision']:.3f}, LR {last['label_recall']:.3f}"
+    if "label_precision" in results:
+        return ", ".join(f"{k} {results[k]:.3f}" for k in ("test_accuracy", "label_precision", "label_recall"))
+    if "imagenet" in results:
+        sets = ("webvision", "imagenet")
+        return ", ".join(f"{s} {100 * results[s]['top1']:.2f} % ({100 * results[s]['top5']:.2f} %)" for s in sets)
+    return f"test accuracy {100 * results['test_accuracy']:.2f} %"

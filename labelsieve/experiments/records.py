@@ -1,7 +1,7 @@
-"""A finished cell is one JSON record, with its predictions beside it as .npz.
+"""Records: a finished cell is one JSON file, with its predictions in an .npz file of the same name.
 
-A record can't be faked by accident: without the commit, the hash of the training labels, that of the predictions and
-that of all that lies beside it it is refused, and what lies beside it must have the hashes it gives.
+A record without the commit, or without the hashes of the training labels, the predictions and all stored arrays, is
+refused. So is one whose .npz file does not have the stored hashes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHA256, _COMMIT = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
 def digest(*arrays: NDArray[Any]) -> str:
-    """SHA-256 of arrays: type, shape and contents."""
+    """Return the SHA-256 of arrays: type, shape and contents."""
     found = hashlib.sha256()
     for array in arrays:
         found.update(f"{array.dtype.str}{array.shape}".encode())
@@ -57,13 +57,13 @@ def digest(*arrays: NDArray[Any]) -> str:
 
 
 def check(record: Any, arrays: dict[str, NDArray[Any]] | None = None) -> None:
-    """Raise InputError where a record lacks anything, or its predictions are not those it speaks of."""
+    """Raise InputError if a record is incomplete or its arrays do not have the stored hashes."""
     if not isinstance(record, dict):
         raise InputError("a record must be a JSON object")
     name = record.get("id", "a record without id")
     for field, kind in _FIELDS.items():
         if field not in record:
-            raise InputError(f"{name}: the record has no {field!r}: it was not written by a run")
+            raise InputError(f"{name}: the record has no {field!r}, so no run wrote it")
         if not isinstance(record[field], kind) or isinstance(record[field], bool):
             raise InputError(f"{name}: {field!r} has the wrong type")
     if record["schema"] != SCHEMA:
@@ -81,15 +81,14 @@ def check(record: Any, arrays: dict[str, NDArray[Any]] | None = None) -> None:
     if not (record["seconds"] >= 0 and math.isfinite(record["seconds"])):
         raise InputError(f"{name}: 'seconds' is {record['seconds']}")
     if not record["results"]:
-        raise InputError(f"{name}: there are no results in it")
+        raise InputError(f"{name}: the record has no results")
     for field, found in array_hashes(arrays).items() if arrays is not None else ():
         if found != record["hashes"][field]:
-            what = "predictions" if field == "predictions" else "numbers"
-            raise InputError(f"{name}: the {what} beside the record are not the ones it was written with")
+            raise InputError(f"{name}: the {field} in the .npz file do not match the hash in the record")
 
 
 def array_hashes(arrays: dict[str, NDArray[Any]]) -> dict[str, str]:
-    """Of the predictions, and of all there is, names included: later cells start from some of it."""
+    """Hash the predictions, and all arrays with their names: later cells start from some of them."""
     keys = sorted(arrays)
     return {
         "predictions": digest(*(arrays[key] for key in keys if key.startswith("predicted"))),
@@ -102,7 +101,7 @@ def path_of(results: Path, id: str) -> Path:
 
 
 def save(results: Path, record: Record, arrays: dict[str, NDArray[Any]]) -> Path:
-    """Write the arrays, then the record: a record that is there is whole."""
+    """Write the arrays, then the record, so that an existing record is complete."""
     check(record, arrays)
     path = path_of(results, record["id"])
     with atomic_path(path.with_suffix(".npz")) as partial, partial.open("wb") as file:
@@ -112,7 +111,7 @@ def save(results: Path, record: Record, arrays: dict[str, NDArray[Any]]) -> Path
 
 
 def load(results: Path, id: str) -> Record | None:
-    """The record of a cell, checked, or None where the cell is not finished."""
+    """Return the checked record of a cell, or None if the cell is not finished."""
     path = path_of(results, id)
     if not path.is_file():
         return None
@@ -127,10 +126,10 @@ def load(results: Path, id: str) -> Record | None:
 
 
 def load_arrays(results: Path, record: Record) -> dict[str, NDArray[Any]]:
-    """What lies beside a record, and is what the record says."""
+    """Return the arrays stored with a record, after checking their hashes."""
     path = path_of(results, record["id"]).with_suffix(".npz")
     if not path.is_file():
-        raise InputError(f"{path} is not there: remove {path.with_suffix('.json')} to run the cell again")
+        raise InputError(f"{path} is missing: remove {path.with_suffix('.json')} to run the cell again")
     with np.load(path, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     check(record, arrays)
@@ -138,13 +137,13 @@ def load_arrays(results: Path, record: Record) -> dict[str, NDArray[Any]]:
 
 
 def read_all(results: Path, kind: str, *, scale: str = "paper") -> list[Record]:
-    """Every record of a kind and scale, in the order of their names."""
+    """Return the records of a kind and scale, sorted by name."""
     found = [load(results, f"{kind}/{path.stem}") for path in sorted((results / kind).glob("*.json"))]
     return [record for record in found if record is not None and record["cell"]["scale"] == scale]
 
 
 def to_json(record: Record) -> str:
-    """Indented, with lists of numbers on one line; a number that does not exist is null."""
+    """Format as indented JSON with lists of numbers on one line; NaN and infinity become null."""
     text = json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
     numbers = re.compile(r"\[\s*(?:-?[\d.e+-]+|null)(?:,\s*(?:-?[\d.e+-]+|null))*\s*\]")
     return numbers.sub(lambda m: re.sub(r"\s+", "", m.group()).replace(",", ", "), text) + "\n"
@@ -162,15 +161,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
-        return float(f"{value:.10g}")  # digits, not decimals: a learning rate of 5e-7 is not 0
+        return float(f"{value:.10g}")  # significant digits, not decimals: a learning rate of 5e-7 must not become 0
     return value
 
 
-# -- where a record comes from ------------------------------------------------------------------------------------
+# ---------------------------------------------------------------- the origin of a record
 
 
 def commit(given: str | None = None) -> str:
-    """The commit of the running code: as given, from LABELSIEVE_COMMIT, or from git."""
+    """Return the commit of the running code: as given, from LABELSIEVE_COMMIT, or from git."""
     found = given or os.environ.get("LABELSIEVE_COMMIT", "")
     if not found:
         command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
@@ -180,14 +179,14 @@ def commit(given: str | None = None) -> str:
             found = ""
     if not _COMMIT.fullmatch(found):
         raise InputError(
-            "records carry the commit of the code, and git does not tell it here: give --commit (40 digits) or set "
+            "records need the commit of the code, and git could not report it: give --commit (40 digits) or set "
             "LABELSIEVE_COMMIT"
         )
     return found
 
 
 def source_digest() -> str:
-    """SHA-256 of the package's own code: tells whether the code differed from its commit."""
+    """Hash the package's source files; shows later if the code differed from its commit."""
     root = Path(__file__).parent.parent
     found = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -205,7 +204,7 @@ def versions() -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """Switches that decide how the code runs, and stand in no setting."""
+    """Return the environment variables that change how the code runs."""
     return {k: v for k, v in sorted(os.environ.items()) if k.startswith("LABELSIEVE_") and k != "LABELSIEVE_COMMIT"}
 
 
@@ -218,7 +217,7 @@ def device_name(device: str) -> str:
 
 
 def walk(results: Path) -> Iterator[Record]:
-    """Every record under `results`."""
+    """Yield every record under `results`."""
     for path in sorted(results.glob("*/*.json")):
         record = load(results, f"{path.parent.name}/{path.stem}")
         if record is not None:

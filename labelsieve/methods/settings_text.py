@@ -16,12 +16,12 @@ from labelsieve.methods import METHODS, create
 PYTHON = {"None": None, "True": True, "False": False}  # what messages and pages call them, beside JSON's own words
 
 
-def read_setting(text: str, *, how: str = "NAME=VALUE, e.g. estimate_epochs=50") -> tuple[str, Any]:
-    """`estimate_epochs=50`; `how` is what a message tells to write instead."""
+def read_setting(text: str, *, form: str = "NAME=VALUE, e.g. estimate_epochs=50") -> tuple[str, Any]:
+    """`estimate_epochs=50`; `form` is the notation that an error message recommends."""
     name, _, value = text.partition("=")
     name, value = name.strip(), value.strip()
     if not name or not value:
-        raise InputError(f"cannot read --set {text!r}: write {how}")
+        raise InputError(f"cannot read --set {text!r}: write {form}")
     return name, read_value(value)
 
 

@@ -15,7 +15,7 @@ from labelsieve.engine import device as engine_device
 from labelsieve.errors import InputError
 from labelsieve.execute.fast import FastTrainer, batch_size_for, check_pictures
 from labelsieve.execute.losses import check_loss, method_of
-from labelsieve.experiments.bench import synthetic
+from labelsieve.experiments.datasets import synthetic
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
 from labelsieve.selection.settings import INCVSettings

@@ -1,50 +1,53 @@
-"""Predictions by hand, numbers by hand."""
+"""Evaluation of predictions, checked by hand."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import labelsieve
 from labelsieve.experiments import evaluate
-from labelsieve.experiments.bench import Bench, synthetic
-from labelsieve.experiments.cells import Wish, accuracy_cells, theory_cells
-from labelsieve.experiments.settings import SMOKE, Noise
+from labelsieve.experiments.cells import SweepRequest, accuracy_cells, theory_cells
+from labelsieve.experiments.datasets import PictureArrays, synthetic
+from labelsieve.experiments.paper import SMOKE, Noise
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED
 
 
-def small_bench(true: list[int], test: list[int]) -> Bench:
+def small_data(true: list[int], test: list[int]) -> PictureArrays:
     def pictures(n: int) -> np.ndarray:
         return np.zeros((n, 8, 8, 3), np.uint8)
 
-    return Bench(pictures(len(true)), np.array(true), pictures(len(test)), np.array(test), ("a", "b", "c"), "small")
+    return PictureArrays(
+        pictures(len(true)), np.array(true), pictures(len(test)), np.array(test), ("a", "b", "c"), "small"
+    )
 
 
 def test_accuracy_is_the_last_epochs_mean_over_networks() -> None:
-    bench = small_bench([0], [0, 1, 2, 0])
+    data = small_data([0], [0, 1, 2, 0])
     watched = np.array(
         [
-            [[2, 2, 2, 2], [2, 2, 2, 2]],  # a first stage that the curve leaves out
+            [[2, 2, 2, 2], [2, 2, 2, 2]],  # the first stage, not part of the curve
             [[0, 1, 2, 0], [0, 1, 2, 1]],  # 1 and 3/4
             [[0, 1, 0, 1], [0, 0, 0, 1]],  # 1/2 and 1/4
         ],
         np.uint8,
     )
-    found = evaluate.accuracy_results(bench, watched, 2)
+    found = evaluate.accuracy_results(data, watched, 2)
     assert found["curve"] == [0.875, 0.375]
     assert found["test_accuracy"] == 0.375 and found["test_accuracy_by_network"] == [0.5, 0.25]
     assert (found["best_epoch_accuracy"], found["best_epoch"]) == (0.875, 1)
 
 
 def test_figure_2_by_hand() -> None:
-    cell = theory_cells(SMOKE, Wish(noises=(Noise("symmetric", 0.5),)))[0]
-    bench = small_bench([0, 0, 1, 1, 2, 2], [0])
+    cell = theory_cells(SMOKE, SweepRequest(noises=(Noise("symmetric", 0.5),)))[0]
+    data = small_data([0, 0, 1, 1, 2, 2], [0])
     given = np.array([0, 1, 1, 2, 2, 2])
     held_out = np.array([0, 1, 3, 4, 5])  # clean: 0, 4, 5
     predicted = np.array([0, 1, 1, 2, 0])  # agrees at 0, 1 and 4; of these 0 and 4 are clean
-    found = evaluate.theory_results(bench, cell, given, held_out, predicted)
+    found = evaluate.theory_results(data, cell, given, held_out, predicted)
     assert found["test_accuracy"] == pytest.approx(3 / 5)
     assert found["label_precision"] == pytest.approx(2 / 3)
     assert found["label_recall"] == pytest.approx(2 / 3)
@@ -53,47 +56,48 @@ def test_figure_2_by_hand() -> None:
     assert found["gap"]["test_accuracy"] == pytest.approx(0.225)
 
 
-def test_nothing_clean_gives_no_recall() -> None:
-    cell = theory_cells(SMOKE, Wish(noises=(Noise("pair", 1.0),)))[0]
-    bench = small_bench([0, 1, 2], [0])
-    found = evaluate.theory_results(bench, cell, np.array([1, 2, 0]), np.arange(3), np.array([1, 2, 2]))
+def test_recall_is_zero_without_clean_labels() -> None:
+    cell = theory_cells(SMOKE, SweepRequest(noises=(Noise("pair", 1.0),)))[0]
+    data = small_data([0, 1, 2], [0])
+    found = evaluate.theory_results(data, cell, np.array([1, 2, 0]), np.arange(3), np.array([1, 2, 2]))
     assert (found["label_precision"], found["label_recall"]) == (0.0, 0.0)
 
 
-def test_confusion_beside_the_matrix() -> None:
-    cell = theory_cells(SMOKE, Wish(noises=(Noise("pair", 0.4),)))[0]
-    found = evaluate.confusion_results(small_bench([0], [0, 0, 1, 2]), cell, np.array([0, 1, 1, 2], np.uint8))
+def test_confusion_matrix_and_transition_matrix() -> None:
+    cell = theory_cells(SMOKE, SweepRequest(noises=(Noise("pair", 0.4),)))[0]
+    found = evaluate.confusion_results(small_data([0], [0, 0, 1, 2]), cell, np.array([0, 1, 1, 2], np.uint8))
     assert found["confusion"] == [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]]
     assert found["largest_difference"] == pytest.approx(0.4) and found["clean_test_accuracy"] == 0.75
 
 
 def test_selection_by_iteration() -> None:
-    bench = small_bench([0, 0, 1, 1, 2], [0])
+    data = small_data([0, 0, 1, 1, 2], [0])
     given = np.array([0, 1, 1, 1, 2])  # the second is wrong
     verdict = np.array([SELECTED, SELECTED, REMOVED, SELECTED, CANDIDATE], np.int8)
-    found = evaluate.selection_results(bench, given, verdict, np.array([1, 2, 1, 2, 0]), 2)["by_iteration"]
+    selection = SimpleNamespace(verdict=verdict, iteration=np.array([1, 2, 1, 2, 0]))
+    found = evaluate.selection_results(data.true, given, selection, 2)["by_iteration"]
     assert found[0] == {"iteration": 1, "label_precision": 1.0, "label_recall": 0.25, "selected": 1}
     assert found[1]["label_precision"] == pytest.approx(2 / 3) and found[1]["label_recall"] == 0.5
 
 
-def test_given_labels_depend_on_noise_and_seed_alone() -> None:
-    bench = synthetic()
+def test_given_labels_depend_only_on_noise_and_seed() -> None:
+    data = synthetic()
     by_method = [
-        accuracy_cells(SMOKE, Wish(seeds=(seed,), methods=(m,), noises=(Noise("pair", 0.4),)))[-1]
+        accuracy_cells(SMOKE, SweepRequest(seeds=(seed,), methods=(m,), noises=(Noise("pair", 0.4),)))[-1]
         for seed in (0, 1)
         for m in ("standard", "incv-coteaching")
     ]
-    one, two, other, _ = (bench.given(c) for c in by_method)
+    one, two, other, _ = (data.given(c) for c in by_method)
     assert np.array_equal(one, two) and not np.array_equal(one, other)
-    wrong = one != bench.true
+    wrong = one != data.true
     assert 0.3 < wrong.mean() < 0.5
-    assert np.array_equal(one[wrong], (bench.true[wrong] + 1) % bench.classes)
-    first, second = bench.halves(by_method[0])
+    assert np.array_equal(one[wrong], (data.true[wrong] + 1) % data.classes)
+    first, second = data.halves(by_method[0])
     assert len(first) == len(second) and np.array_equal(np.sort(np.concatenate([first, second])), np.arange(len(one)))
 
 
-def test_only_the_evaluation_reads_test_labels() -> None:
-    """The rule of the house, checked on the source: no other file names them."""
+def test_only_the_evaluation_reads_test_and_validation_labels() -> None:
     root = Path(labelsieve.__file__).parent
-    readers = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if "test_labels" in path.read_text()}
-    assert readers == {"experiments/bench.py", "experiments/evaluate.py"}
+    for name in ("test_labels", "validation_labels"):
+        readers = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if name in path.read_text()}
+        assert readers == {"experiments/datasets.py", "experiments/evaluate.py"}

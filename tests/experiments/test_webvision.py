@@ -7,43 +7,48 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import labelsieve
 from labelsieve import metrics
 from labelsieve.data.make_webvision import make
 from labelsieve.engine import Schedule
 from labelsieve.engine.bundle import initial_state
 from labelsieve.errors import InputError
-from labelsieve.experiments import cells, evaluate, records, run, training, webvision, webvision_bench
-from labelsieve.experiments.cells import Wish
-from labelsieve.experiments.items import ITEMS
-from labelsieve.experiments.selecting import settings_of
-from labelsieve.experiments.settings import METHODS, SCALES, WEBVISION, Noise
+from labelsieve.experiments import ReproduceOptions, cells, datasets, evaluate, records, runner, train_cells
+from labelsieve.experiments.cells import SweepRequest, accuracy_cells
+from labelsieve.experiments.paper import METHODS, SCALES, Noise, Scale
+from labelsieve.experiments.paper import WEBVISION_PAPER as PAPER
+from labelsieve.experiments.paper import WEBVISION_SMOKE as SMOKE
+from labelsieve.experiments.runner import ITEMS
+from labelsieve.experiments.select_cells import incv_settings
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
 from labelsieve.progress import Progress
 from labelsieve.types import SELECTED
 
 COMMIT = "c" * 40
-PAPER, SMOKE = WEBVISION["paper"], WEBVISION["smoke"]
 SELECTION = "webvision-selection/incv-none-seed0"
 
 
-def reproduce(item: str, results: Path, **options: object) -> dict[str, object]:
-    settings = {"scale": "smoke", "commit": COMMIT, "device": "cpu", "lockstep": 32, "say": lambda line: None}
-    return run.reproduce(item, results=results, **(settings | options))  # type: ignore[arg-type]
+def reproduce(item: str, results: Path, *, progress: Progress | None = None, **options: Any) -> dict[str, Any]:
+    settings = {"scale": "smoke", "commit": COMMIT, "device": "cpu", "lockstep": 32} | options
+    options = ReproduceOptions(results=results, **settings)
+    return runner.reproduce(item, options, say=lambda line: None, progress=progress)
+
+
+def webvision_cells(scale: Scale, **request: Any) -> list[cells.Cell]:
+    return accuracy_cells(scale, SweepRequest(**request), kind="webvision")
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both items by the command line's own entry."""
+    """Both items."""
     results = tmp_path_factory.mktemp("smoke")
-    arguments = ["--scale", "smoke", "--results", str(results), "--commit", COMMIT, "--device", "cpu"]
     for item in ("webvision", "webvision-errors"):
-        assert run.main([item, *arguments]) == 0
+        assert reproduce(item, results)["left"] == []
     return results
 
 
@@ -64,32 +69,33 @@ def small_folder(folder: Path, *, side: int = 32, classes: int = 2, train: int =
 
 def test_supplement_a2() -> None:
     """Every number of the paper's paragraph on WebVision."""
-    wanted = webvision.cells(PAPER, Wish())
+    wanted = webvision_cells(PAPER)
     assert [c.id for c in wanted] == [SELECTION, *(f"webvision/{m}-none-seed0" for m in METHODS)]
     assert (PAPER.side, PAPER.crop) == (256, 227)
     incv, ours = wanted[0], wanted[1]
     assert {c.batch_size for c in wanted} == {128} and {c.network for c in wanted} == {"inception-resnet-v2"}
     assert (incv.iterations, incv.epochs, ours.iterations, ours.epochs) == (2, 50, 2, 120)
-    assert training.method_of(ours).settings()["warmup"] == 20
-    assert settings_of(incv).remove_ratio == 0.1
-    schedule = training.schedule_of(ours)
+    assert train_cells.build_method(ours).settings()["warmup"] == 20
+    assert incv_settings(incv).remove_ratio == 0.1
+    schedule = train_cells.build_schedule(ours)
     assert schedule.optimizer == "sgd" and schedule.epochs == 120
     assert [schedule.learning_rate(e) for e in (0, 39, 40, 79, 80)] == [0.1, 0.1, 0.01, 0.01, 0.001]
     selecting = Schedule.webvision_incv_50()
     assert [selecting.learning_rate(e) for e in (0, 20, 30, 40)] == [0.1, 0.05, 0.025, 0.01]
-    assert training.factory_of(PAPER.network, 50).func is InceptionResNetV2  # type: ignore[attr-defined]
+    network = train_cells.network_factory(PAPER.network, (3, 227, 227), 50)
+    assert network.func is InceptionResNetV2  # type: ignore[attr-defined]
 
 
 def test_cells_that_need_the_selection_bring_it_along() -> None:
     for method, needed in (("coteaching", True), ("incv-coteaching", True), ("standard", False)):
-        wanted = webvision.cells(PAPER, Wish(methods=(method,), selection_epochs=10, iterations=1))
+        wanted = webvision_cells(PAPER, methods=(method,), selection_epochs=10, iterations=1)
         assert [c.kind for c in wanted] == ["webvision-selection"] * needed + ["webvision"]
         if needed:
-            assert wanted[0].id in [c.id for c in cells.sources_of(wanted[1], PAPER)]
+            assert wanted[0].id in [c.id for c in cells.selections_for(wanted[1])]
     with pytest.raises(InputError, match="has no setting"):
-        webvision.cells(PAPER, Wish(noises=(Noise("symmetric", 0.5),)))
-    groups = cells.in_locksteps(webvision.cells(PAPER, Wish()), PAPER.at_once)
-    assert max(sum(c.networks for c in group) for group in groups) == 2  # a large network fills a card
+        webvision_cells(PAPER, noises=(Noise("symmetric", 0.5),))
+    groups = cells.group_into_locksteps(webvision_cells(PAPER), PAPER.max_lockstep)
+    assert max(sum(c.networks for c in group) for group in groups) == 2  # a large network fills a GPU
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------
@@ -103,15 +109,15 @@ def test_top_1_and_top_5_by_hand() -> None:
 
 def test_ranks_are_the_order_of_the_outputs(tmp_path: Path) -> None:
     """Against the network's own outputs, sorted; every rank, two networks."""
-    bench = webvision_bench.read(small_folder(tmp_path / "drawn", classes=7, train=2), SMOKE)
-    factory = training.factory_of("small", 7)
+    data = datasets.read_webvision(small_folder(tmp_path / "drawn", classes=7, train=2), SMOKE)
+    factory = train_cells.network_factory("small", (3, 28, 28), 7)
     states = [initial_state(factory, seed) for seed in (1, 2)]
-    store = bench.open_validation("imagenet", "cpu")
-    stores = {"one": store, "two": bench.open_validation("webvision", "cpu")}
-    ranked = training.ranked_classes(factory, states, Schedule.webvision_120(1), stores)  # type: ignore[arg-type]
+    stores = data.validation_stores("cpu")
+    store = stores["imagenet"]
+    ranked = train_cells.ranked_classes(factory, states, Schedule.webvision_120(1), stores)
     assert [found.shape for found in ranked.values()] == [(2, 7, 5)] * 2
-    assert not np.array_equal(ranked["one"], ranked["two"])
-    for state, found in zip(states, ranked["one"], strict=True):
+    assert not np.array_equal(ranked["imagenet"], ranked["webvision"])
+    for state, found in zip(states, ranked["imagenet"], strict=True):
         network = factory().eval()
         network.load_state_dict(state)
         with torch.no_grad():
@@ -189,7 +195,7 @@ def test_the_gallery_is_drawn_from_the_record_alone(smoke: Path, tmp_path: Path)
     before = (smoke / "figures" / "webvision-errors.svg").read_bytes()
     for kind in ("webvision", "webvision-selection"):
         shutil.copytree(smoke / kind, tmp_path / kind)
-    assert run.main(["draw", "--scale", "smoke", "--results", str(tmp_path)]) == 0
+    assert [reproduce(item, tmp_path, budget=0)["left"] for item in ("webvision", "webvision-errors")] == [[], []]
     assert (tmp_path / "figures" / "webvision-errors.svg").read_bytes() == before
     assert (tmp_path / "figures" / "webvision-errors.png").read_bytes().startswith(b"\x89PNG")
     for item in ("webvision", "webvision-errors"):
@@ -202,14 +208,14 @@ def test_the_gallery_is_drawn_from_the_record_alone(smoke: Path, tmp_path: Path)
 def test_stopped_and_taken_up_it_ends_the_same(smoke: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
-    def every_third_time(room: training.Room) -> bool:
+    def every_third_call(context: train_cells.ExperimentContext) -> bool:
         nonlocal asked
         asked += 1
         return asked % 3 == 0
 
-    monkeypatch.setattr(training.Room, "out_of_time", every_third_time)
+    monkeypatch.setattr(train_cells.ExperimentContext, "must_stop", every_third_call)
     stops = 0
-    while reproduce("webvision", tmp_path, wish=Wish(methods=("incv-coteaching",)), draw=False)["left"]:
+    while reproduce("webvision", tmp_path, methods="incv-coteaching", draw=False)["left"]:
         stops += 1
         assert stops < 20
     assert stops >= 2
@@ -218,34 +224,20 @@ def test_stopped_and_taken_up_it_ends_the_same(smoke: Path, tmp_path: Path, monk
         assert ours["hashes"] == theirs["hashes"] and ours["results"] == theirs["results"]
 
 
-def test_the_page_says_what_was_not_run(tmp_path: Path) -> None:
-    page = tmp_path / "docs" / "reproduction.md"
-    assert run.main(["docs", "--results", str(tmp_path / "results"), "--docs", str(page)]) == 0
-    text = page.read_text()
-    for item in ("webvision", "webvision-errors"):
-        section = text.split(f"`labelsieve reproduce {item}`")[1].split("\n## ")[0]
-        assert "**Not run**: the pictures of WebVision and ILSVRC12 were not available" in section
-        assert "not results" in section and ITEMS[item].title in text
-    assert "| incv-coteaching | 0 | - | 65.24 | - | 85.34 | - | 61.60 | - | 84.98 |" in text
+def test_the_page_marks_items_that_were_not_run(smoke: Path, tmp_path: Path, page_script: Any) -> None:
+    for results in (tmp_path / "results", smoke):  # numbers of smoke runs are on no page
+        page = tmp_path / "reproduction.md"
+        page_script.main(["--results", str(results), "--page", str(page)])
+        text = page.read_text()
+        for item in ("webvision", "webvision-errors"):
+            section = text.split(f"`labelsieve reproduce {item}`")[1].split("\n## ")[0]
+            assert "**Not run**" in section and ITEMS[item].title in text
+        assert "| incv-coteaching | 0 | - | 65.24 | - | 85.34 | - | 61.60 | - | 84.98 |" in text
 
 
-def test_smoke_numbers_stand_on_no_page(smoke: Path, tmp_path: Path) -> None:
-    page = tmp_path / "reproduction.md"
-    assert run.main(["docs", "--results", str(smoke), "--docs", str(page)]) == 0
-    assert "**Not run**" in page.read_text() and "| coteaching | 0 | - | 63.58 |" in page.read_text()
-
-
-def test_only_the_evaluation_reads_validation_labels() -> None:
-    root = Path(labelsieve.__file__).parent
-    readers = {
-        path.relative_to(root).as_posix() for path in root.rglob("*.py") if "validation_labels" in path.read_text()
-    }
-    assert readers == {"experiments/webvision_bench.py", "experiments/evaluate.py"}
-
-
-def test_all_is_what_one_folder_can_answer() -> None:
-    assert set(ITEMS) - set(run.ON_CIFAR10) == {"webvision", "webvision-errors"}
-    assert all(ITEMS[name].scales is SCALES for name in run.ON_CIFAR10)
+def test_all_items_of_cifar10_share_one_folder() -> None:
+    assert set(ITEMS) - set(runner.ON_CIFAR10) == {"webvision", "webvision-errors"}
+    assert all(ITEMS[name].scales is SCALES for name in runner.ON_CIFAR10)
 
 
 # -- real pictures have no truth -----------------------------------------------------------------------------------
@@ -265,17 +257,17 @@ def test_without_a_truth_nothing_is_measured_that_needs_one(tmp_path: Path) -> N
 
 def test_inception_resnet_v2_takes_a_step_at_its_true_size(tmp_path: Path) -> None:
     """The paper's cell itself, but for its length: 227 x 227 windows of pictures of 256, SGD at 0.1, one network."""
-    bench = webvision_bench.read(small_folder(tmp_path / "drawn", side=256), PAPER)
-    room = training.Room(bench, tmp_path / "results", COMMIT, device="cpu", say=lambda line: None)
-    (cell,) = webvision.cells(PAPER, Wish(methods=("standard",), epochs=1))
-    assert room.store.shape == (3, 227, 227) and len(room.store) == 4
-    training.train_cells([cell], room, tmp_path / "work")
+    data = datasets.read_webvision(small_folder(tmp_path / "drawn", side=256), PAPER)
+    context = train_cells.ExperimentContext(data, tmp_path / "results", COMMIT, device="cpu", say=lambda line: None)
+    (cell,) = webvision_cells(PAPER, methods=("standard",), epochs=1)
+    assert context.store.shape == (3, 227, 227) and len(context.store) == 4
+    train_cells.train_cells([cell], context, tmp_path / "work")
     record = stored(tmp_path / "results", cell.id)
     assert record["cell"]["network"] == "inception-resnet-v2" and record["cell"]["batch_size"] == 128
     assert np.isfinite(record["results"]["loss"]).all() and len(record["results"]["loss"]) == 1
     assert records.load_arrays(tmp_path / "results", record)["predicted_imagenet"].shape == (1, 2, 2)
     with torch.device("meta"):
-        weights = sum(p.numel() for p in training.factory_of(cell.network, 1000)().parameters())
+        weights = sum(p.numel() for p in train_cells.network_factory(cell.network, (3, 227, 227), 1000)().parameters())
     assert weights == pytest.approx(55.84e6, rel=1e-3)
 
 
@@ -285,42 +277,38 @@ def test_inception_resnet_v2_takes_a_step_at_its_true_size(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("remove", "message"),
     [
-        ("info/synsets.txt", "info/synsets.txt is missing"),
-        ("ilsvrc12", "ilsvrc12 is missing"),
-        ("val_images_256", "val_images_256 is missing"),
-        ("info", "info/synsets.txt, info/train_filelist_google.txt, info/val_filelist.txt are missing"),
-        ("google", "none of the 4 listed pictures is there"),
-        ("ilsvrc12/val", "neither synset folders"),
+        ("info/synsets.txt", "missing: info/synsets.txt"),
+        ("ilsvrc12", "missing: ilsvrc12"),
+        ("val_images_256", "missing: val_images_256"),
+        ("info", "missing: info/synsets.txt, info/train_filelist_google.txt, info/val_filelist.txt"),
+        ("google", "none of the 4 listed pictures"),
+        ("ilsvrc12/val", "synset folders"),
     ],
 )
-def test_what_is_missing_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], remove: str, message: str
-) -> None:
+def test_missing_files_are_named(tmp_path: Path, remove: str, message: str) -> None:
     folder = small_folder(tmp_path / "data")
     (folder / "planted_truth.csv").unlink()
     gone = folder / remove
     shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-    arguments = ["webvision", "--data", str(folder), "--results", str(tmp_path / "results"), "--commit", COMMIT]
-    assert run.main(arguments) == 2
-    *looked, told = capsys.readouterr().err.splitlines()
-    assert message in told and all(line.startswith("looking at pictures: ") for line in looked)
+    with pytest.raises(InputError, match=message):
+        reproduce("webvision", tmp_path / "results", scale="paper", data=folder)
 
 
 def test_other_mistakes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="give --data DIR, a folder with WebVision"):
+    with pytest.raises(InputError, match="--data DIR"):
         reproduce("webvision", tmp_path, scale="paper")
     with pytest.raises(InputError, match="no such folder"):
         reproduce("webvision", tmp_path, scale="paper", data=tmp_path / "nowhere")
     folder = small_folder(tmp_path / "drawn")
-    with pytest.raises(InputError, match="its pictures are drawn"):
+    with pytest.raises(InputError, match="generated pictures"):
         reproduce("webvision-errors", tmp_path, scale="paper", data=folder)
     (folder / "planted_truth.csv").write_text("id,label,true\nelsewhere,tench,tench\n")
-    with pytest.raises(InputError, match="does not go with the pictures"):
-        webvision_bench.read(folder, SMOKE)
-    with pytest.raises(InputError, match="which is not finished: run that first"):
-        bench = webvision_bench.read(small_folder(tmp_path / "other"), SMOKE)
-        room = training.Room(bench, tmp_path / "results", COMMIT, device="cpu")
-        training.plan_of(webvision.cells(SMOKE, Wish(methods=("coteaching",)))[1], room)
+    with pytest.raises(InputError, match="does not match the pictures"):
+        datasets.read_webvision(folder, SMOKE)
+    data = datasets.read_webvision(small_folder(tmp_path / "other"), SMOKE)
+    context = train_cells.ExperimentContext(data, tmp_path / "results", COMMIT, device="cpu")
+    with pytest.raises(InputError, match="not finished"):
+        train_cells.build_plan(webvision_cells(SMOKE, methods=("coteaching",))[1], context)
 
 
 def test_a_stopped_drawing_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,14 +320,15 @@ def test_a_stopped_drawing_is_drawn_again(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(make_webvision, "make", stopped)
     with pytest.raises(KeyboardInterrupt):
-        webvision_bench.drawn(tmp_path / "drawn", 32)
+        datasets.generate_webvision(tmp_path / "drawn", 32)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_as_json(smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from labelsieve.cli.reproduce import reproduce as command
+    from labelsieve.cli.app import run
 
-    assert command("webvision", scale="smoke", results=smoke, json=True, device="cpu") == 0
+    line = "reproduce webvision --scale smoke --device cpu --json --results"
+    assert run([*line.split(), str(smoke)]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["finished"] == answer["cells"] == 8 and answer["left"] == []
 

@@ -14,7 +14,7 @@ from labelsieve.engine.bundle import Bundle, stackable
 from labelsieve.engine.fast import fast_schedule, fast_store, triangle
 from labelsieve.errors import InputError
 from labelsieve.execute.fast import FastTrainer
-from labelsieve.experiments.bench import synthetic
+from labelsieve.experiments.datasets import synthetic
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.models.fast_cnn import FastCNN, fast_cnn_factory, multiply_adds, sampled_pictures, whitening_filters
 from labelsieve.models.layers import stack_states

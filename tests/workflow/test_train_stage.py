@@ -12,7 +12,7 @@ import torch
 
 from labelsieve.cli.app import run
 from labelsieve.errors import FailedError
-from labelsieve.experiments.settings import PAPER
+from labelsieve.experiments.paper import PAPER
 from labelsieve.methods.incv_coteaching import authors_warmup, auto_warmup
 from labelsieve.runfolder import RunFolder
 from labelsieve.workflow.train import check_disk, paper_batch_size

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from labelsieve import metrics, noise, theory
 from labelsieve.experiments.bench import synthetic
 from labelsieve.experiments.noise_estimate import (
     calibration_error,
@@ -31,6 +29,8 @@ from labelsieve.experiments.peer_estimators import (
     hoc,
     two_neighbours,
 )
+
+from labelsieve import metrics, noise, theory
 from labelsieve.types import Job
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -1,7 +1,7 @@
-"""What others make of the same predictions: the confident joint (cleanlab) and HOC, written from their papers.
+"""Other noise estimators, written from their papers: the confident joint (cleanlab) and HOC.
 
-Confident learning: Northcutt, Jiang & Chuang, JAIR 2021; the tests compare it with the cleanlab package, which need not
-be there to measure. HOC: Zhu, Song & Liu, ICML 2021.
+Confident learning: Northcutt, Jiang & Chuang, JAIR 2021. The tests compare it with the cleanlab package, which the
+benchmark does not need. HOC: Zhu, Song & Liu, ICML 2021.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from numpy.typing import NDArray
 
 from labelsieve.types import BoolArray, FloatArray, IntArray
 
-NEIGHBOUR_ROWS = 4096  # rows of the similarity matrix that exist at once
+NEIGHBOUR_ROWS = 4096  # rows of the similarity matrix in memory at once
 HOC_STEPS, HOC_RATE, HOC_START = 1500, 0.1, 3.0
 
 
 class Estimate(NamedTuple):
-    """T (rows: true class), and the share of wrong labels."""
+    """Transition matrix (rows: true class) and share of wrong labels."""
 
     transition: FloatArray
     ratio: float
 
 
 def confident_joint(given: IntArray, probs: FloatArray) -> FloatArray:
-    """Counts [given, guessed true]: a sample counts for the class whose mean probability among samples of that label it
-    reaches (the most probable one, where it reaches several), and for none otherwise."""
+    """Count samples by given and guessed true class.
+
+    A class qualifies if the sample's probability reaches the mean probability of that class among samples with its
+    label. The most probable qualifying class counts; a sample without one is not counted.
+    """
     n, c = probs.shape
     present = np.bincount(given, minlength=c)
     threshold = np.bincount(given, weights=probs[np.arange(n), given], minlength=c) / np.maximum(present, 1)
@@ -41,7 +44,7 @@ def confident_joint(given: IntArray, probs: FloatArray) -> FloatArray:
 
 
 def calibrated_joint(given: IntArray, probs: FloatArray) -> FloatArray:
-    """The confident joint with as many samples of each given label as there are."""
+    """Scale the confident joint to the number of samples of each given label."""
     counts = confident_joint(given, probs)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True) * np.bincount(given, minlength=len(counts))[:, None])
 
@@ -54,8 +57,11 @@ def from_confident_joint(given: IntArray, probs: FloatArray) -> Estimate:
 
 
 def confident_issues(given: IntArray, probs: FloatArray) -> BoolArray:
-    """cleanlab's default flags: of each given class k, as many as the joint has for true class j, by the largest margin
-    p_j - p_k; never where the given label is the predicted one."""
+    """Flag labels as cleanlab does by default.
+
+    For each given class k and true class j, flag the number of samples in the joint with the largest margin p_j - p_k.
+    Samples whose given label is also the predicted one are not flagged.
+    """
     joint = np.rint(calibrated_joint(given, probs)).astype(np.int64)
     flagged = np.zeros(len(given), dtype=np.bool_)
     for k in range(probs.shape[1]):
@@ -71,7 +77,7 @@ def confident_issues(given: IntArray, probs: FloatArray) -> BoolArray:
 
 
 def two_neighbours(features: NDArray[np.floating], device: torch.device | str = "cpu") -> IntArray:
-    """The two nearest other samples of each, by cosine, [n, 2]."""
+    """Return the two nearest other samples of each sample by cosine similarity, [n, 2]."""
     x = torch.nn.functional.normalize(torch.as_tensor(features, dtype=torch.float32, device=device), dim=1)
     found = []
     for start in range(0, len(x), NEIGHBOUR_ROWS):
@@ -83,7 +89,7 @@ def two_neighbours(features: NDArray[np.floating], device: torch.device | str = 
 
 
 def consensus(given: IntArray, neighbours: IntArray, classes: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """How often one, two and three neighbouring labels occur together: shares [c], [c, c], [c, c, c]."""
+    """Return the shares of labels, pairs and triples of neighbouring labels: [c], [c, c], [c, c, c]."""
     first, second = given[neighbours[:, 0]], given[neighbours[:, 1]]
     flat = np.bincount((given * classes + first) * classes + second, minlength=classes**3)
     three = flat.reshape(classes, classes, classes) / len(given)
@@ -93,12 +99,12 @@ def consensus(given: IntArray, neighbours: IntArray, classes: int) -> tuple[Floa
 def hoc(
     consensuses: tuple[FloatArray, FloatArray, FloatArray], *, steps: int = HOC_STEPS
 ) -> tuple[FloatArray, FloatArray]:
-    """T and prior whose consensuses are the measured ones, if a sample and its two neighbours are of one true class:
+    """Fit T and prior to the measured consensuses, if a sample and its two neighbours have the same true class:
 
         P(j) = sum_i pi_i T_ij,   P(j, k) = sum_i pi_i T_ij T_ik,   P(j, k, l) = sum_i pi_i T_ij T_ik T_il.
 
-    Simplified from the paper: all samples once instead of rounds of 15,000, the whole tensors instead of their rotated
-    sums, the squared error of each order relative to its size; softmax parametrisation and Adam are the paper's.
+    Simplified from the paper: all samples once instead of rounds of 15,000, the full tensors instead of their rotated
+    sums, and the squared error of each order relative to its size. Softmax and Adam are as in the paper.
     """
     c = len(consensuses[0])
     one, two, three = (torch.as_tensor(part, dtype=torch.float64) for part in consensuses)
@@ -118,7 +124,7 @@ def hoc(
 
 
 def from_hoc(parts: list[tuple[IntArray, NDArray[np.floating]]], classes: int, device: torch.device | str) -> Estimate:
-    """HOC of several networks' (given labels, features): neighbours in each one's space, consensuses averaged."""
+    """Apply HOC to (given labels, features) of several networks; consensuses are averaged over the networks."""
     size = sum(len(given) for given, _ in parts)
     measured = [
         [len(given) / size * order for order in consensus(given, two_neighbours(features, device), classes)]

@@ -1,0 +1,248 @@
+"""Run a figure or table of the paper: finished cells are skipped, stopped ones continue, and the item is drawn.
+
+    python3 -m labelsieve.experiments.runner accuracy --data DIR --seeds 0-4 --budget 540
+
+does the same as `labelsieve reproduce` and imports torch and numpy alone, for GPU machines without other packages.
+Figures need matplotlib and are skipped without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from labelsieve import stopping
+from labelsieve.errors import InputError, Problems
+from labelsieve.execute.ray_cluster import is_ray
+from labelsieve.experiments import ReproduceOptions, accuracy_tables, records, selection_figures, theory_figures
+from labelsieve.experiments.cells import Cell, SweepRequest, read_request
+from labelsieve.experiments.datasets import open_data
+from labelsieve.experiments.paper import SCALES, Scale
+from labelsieve.experiments.render import Item, by_cell
+from labelsieve.experiments.run_cells import LockstepTask, run_cells, run_cells_on_ray
+from labelsieve.experiments.train_cells import ExperimentContext, build_method
+from labelsieve.progress import Progress
+
+ITEMS: dict[str, Item] = {
+    item.name: item for item in (*theory_figures.ITEMS, *selection_figures.ITEMS, *accuracy_tables.ITEMS)
+}
+ON_CIFAR10 = tuple(name for name, item in ITEMS.items() if item.scales is SCALES)
+ALL = "all"  # every item on CIFAR-10
+DEVICES = ("auto", "cpu", "cuda", "mps")
+DEFAULT_RESULTS = {"paper": Path("results"), "smoke": Path("runs/reproduce-smoke")}
+
+Say = Callable[[str], None]
+
+
+def reproduce(
+    item: str,
+    options: ReproduceOptions = ReproduceOptions(),
+    *,
+    say: Say = print,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run the missing cells of an item, or of `all`, and draw it. Return the number of cells and the files.
+
+    `say` receives messages about cells, `progress` the reading of picture files.
+    """
+    request = check_options(item, options)
+    deadline = None if options.budget is None else time.monotonic() + options.budget
+    wanted, left, files = 0, [], []
+    for name in ON_CIFAR10 if item == ALL else (item,):
+        cells, unfinished, drawn = _reproduce_item(ITEMS[name], request, options, deadline, say, progress)
+        wanted += len(cells)
+        left += [cell.id for cell in unfinished]
+        files += [str(path) for path in drawn]
+    return {"item": item, "cells": wanted, "finished": wanted - len(left), "left": left, "files": files}
+
+
+def _reproduce_item(
+    item: Item,
+    request: SweepRequest,
+    options: ReproduceOptions,
+    deadline: float | None,
+    say: Say,
+    progress: Progress | None,
+) -> tuple[list[Cell], list[Cell], list[Path]]:
+    """Return all cells, the unfinished ones and the drawn files."""
+    scale = item.scales[options.scale]
+    results = options.results or DEFAULT_RESULTS[options.scale]
+    cells = list({cell.id: cell for cell in item.cells(scale, request)}.values())
+    left = [cell for cell in cells if not is_finished(cell, results)]
+    check_scale(results, scale)
+    if cells:
+        say(f"{item.name}: {len(cells)} cell{'s' * (len(cells) > 1)}, {len(cells) - len(left)} finished")
+    if left and (deadline is None or time.monotonic() < deadline):
+        left = _run(left, scale, options, results, deadline, say, progress)
+    if stopping.requested():
+        say(f"{item.name}: stopped with {len(left)} left; run the same command to continue")
+        raise stopping.reason()
+    files = draw_item(item, results, scale, say=say) if options.draw else []
+    if files and (hidden := hidden_cells(item, results, scale, cells)):
+        more = f" and {len(hidden) - 1:,} more" if len(hidden) > 1 else ""
+        say(f"{item.name}: not in the table, which prefers full lengths and default settings: {hidden[0]}{more}")
+    if left:
+        say(f"{item.name}: stopped with {len(left)} cell{'s' * (len(left) > 1)} left; run the same command to continue")
+    return cells, left, files
+
+
+def _run(
+    cells: list[Cell],
+    scale: Scale,
+    options: ReproduceOptions,
+    results: Path,
+    deadline: float | None,
+    say: Say,
+    progress: Progress | None,
+) -> list[Cell]:
+    """Run cells here or on a Ray cluster. Return the unfinished ones."""
+    commit, lockstep, folder = records.commit(options.commit), min(options.lockstep, scale.max_lockstep), options.data
+    if is_ray(options.executor):  # tasks have another working directory
+        results, folder = results.absolute(), None if folder is None else Path(folder).absolute()
+    data = open_data(scale, folder, results / ".work", progress)
+    if missing := data.missing():
+        say(missing)
+    if is_ray(options.executor):
+        end = None if deadline is None else time.time() + deadline - time.monotonic()
+        task = LockstepTask(data, results, commit, options.device, end)
+        return run_cells_on_ray(cells, task, executor=options.executor, lockstep=lockstep, say=say)
+    context = ExperimentContext(
+        data, results, commit, device=options.device, deadline=deadline, say=say, progress=progress
+    )
+    with stopping.safe_points():
+        return run_cells(cells, context, lockstep)
+
+
+def is_finished(cell: Cell, results: Path) -> bool:
+    """Return whether the record exists. A record of the same name with other settings is an error."""
+    record = records.load(results, cell.id)
+    if record is not None and (differences := cell.differences(record)):
+        path = records.path_of(results, cell.id)
+        raise InputError(f"{path} has other settings ({', '.join(differences)}): give another --results")
+    return record is not None
+
+
+def check_scale(results: Path, scale: Scale) -> None:
+    """Refuse a folder with records of another scale: tables would mix smoke runs and results."""
+    other = next((r["cell"]["scale"] for r in records.walk(results) if r["cell"]["scale"] != scale.name), None)
+    if other is not None:
+        raise InputError(f"{results} has records of scale {other!r}: give another --results for {scale.name!r}")
+
+
+# ---------------------------------------------------------------- options
+
+
+def check_options(item: str, options: ReproduceOptions) -> SweepRequest:
+    """Return the requested cells, or raise one InputError that names everything that is wrong."""
+    problems = Problems()
+    request = read_request(problems, options)
+    problems.check(options.scale in SCALES, f"--scale {options.scale!r}: choose {' or '.join(SCALES)}")
+    problems.check(item == ALL or item in ITEMS, f"no item {item!r}: choose one of {', '.join(ITEMS)}, {ALL} or list")
+    cells: list[Cell] = []
+    for name in ON_CIFAR10 if item == ALL else (item,):
+        if name in ITEMS and options.scale in SCALES:
+            chosen = ITEMS[name]
+            cells += problems.attempt(chosen.cells, chosen.scales[options.scale], request) or []
+    if cells:
+        _check_used(problems, request, cells, named_methods=bool(options.methods))
+    problems.check(options.budget is None or options.budget >= 0, f"--budget {options.budget}: must be at least 0")
+    problems.check(options.lockstep >= 1, f"--lockstep {options.lockstep}: must be at least 1")
+    known_device = options.device.partition(":")[0] in DEVICES
+    problems.check(known_device, f"--device {options.device!r} is not known: choose one of {', '.join(DEVICES)}")
+    known_executor = options.executor == "local" or is_ray(options.executor)
+    problems.check(known_executor, f"executor {options.executor!r} is not known: choose local, ray or ray://HEAD:PORT")
+    problems.stop_if_any()
+    return request
+
+
+def _check_used(problems: Problems, request: SweepRequest, cells: Sequence[Cell], *, named_methods: bool) -> None:
+    """Refuse options that no cell uses, and settings that a method does not have."""
+    methods = dict.fromkeys(cell.method for cell in cells)
+    available = f"this item has {', '.join(methods)}"
+    for name in request.methods if named_methods else ():
+        problems.check(name in methods, f"--methods {name}: {available}")
+    for name, key, _ in request.settings:
+        problems.check(name in methods, f"--set {name}.{key}: {available}")
+    if request.iterations and not any(cell.iterations for cell in cells):
+        problems.check(False, f"--iterations {request.iterations}: this item does not use INCV")
+    for cell in {(cell.method, cell.settings): cell for cell in cells if cell.settings}.values():
+        problems.attempt(build_method, cell)
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> list[Path]:
+    """Write the item's table, and its figure if matplotlib is installed, from the records."""
+    found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
+    table = results / "tables" / f"{item.name}.md"
+    table.parent.mkdir(parents=True, exist_ok=True)
+    text = item.table(found, scale)
+    if found and scale.note and scale.note not in text:
+        text = f"{scale.note}\n\n{text}"
+    table.write_text(text + "\n", encoding="utf-8")
+    files = [table]
+    if item.figure is not None and (found or not item.kind):
+        if importlib.util.find_spec("matplotlib") is None:
+            say("matplotlib is not installed: the figure is not drawn")
+        else:
+            path = results / "figures" / f"{item.name}.svg"
+            item.figure(found, scale, results, path)
+            files += [path, path.with_suffix(".png")]
+    return files
+
+
+def hidden_cells(item: Item, results: Path, scale: Scale, cells: Sequence[Cell]) -> list[str]:
+    """Return the finished cells that the table omits in favour of others with the same method and noise."""
+    found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
+    shown = {record["id"] for group in by_cell(found).values() for record in group}
+    return sorted({record["id"] for record in found} & {cell.id for cell in cells} - shown)
+
+
+def list_items() -> list[tuple[str, str]]:
+    """Return the names and titles of all items."""
+    return [(item.name, item.title) for item in ITEMS.values()]
+
+
+# ---------------------------------------------------------------- without the command line's packages
+
+_TYPES = {"int": int, "int | None": int, "float | None": float, "Path | None": Path}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m labelsieve.experiments.runner", epilog="`labelsieve reproduce --help` describes the options."
+    )
+    parser.add_argument("item", help=f"{', '.join(ITEMS)}, {ALL}, or `list`")
+    for option in fields(ReproduceOptions):
+        name = f"--{option.name.replace('_', '-')}"
+        if isinstance(option.default, bool):
+            parser.add_argument(name, action=argparse.BooleanOptionalAction, default=option.default)
+        elif isinstance(option.default, tuple):
+            parser.add_argument(name, action="append", default=[])
+        else:
+            parser.add_argument(name, type=_TYPES.get(str(option.type), str), default=option.default)
+    values = vars(parser.parse_args(arguments))
+    item, values["set"] = values.pop("item"), tuple(values["set"])
+    try:
+        if item == "list":
+            print("\n".join(f"{name:26}{title}" for name, title in list_items()))
+            return 0
+        reproduce(item, ReproduceOptions(**values), say=lambda line: print(line, flush=True))
+        return 0
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; finished cells are kept", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

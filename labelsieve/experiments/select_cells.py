@@ -1,0 +1,158 @@
+"""Run INCV (section 5.2) for many settings and seeds at once and write a record for each."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelsieve.engine import Schedule
+from labelsieve.execute.fast import FastTrainer
+from labelsieve.execute.lockstep import EngineTrainer
+from labelsieve.experiments import evaluate
+from labelsieve.experiments.cells import Cell
+from labelsieve.experiments.datasets import PictureArrays, WebVisionFiles
+from labelsieve.experiments.paper import AUTOMATIC, WEBVISION_REMOVE_RATIO
+from labelsieve.experiments.train_cells import (
+    Arrays,
+    ExperimentContext,
+    Results,
+    Stopwatch,
+    network_factory,
+    save_record,
+)
+from labelsieve.files import atomic_path
+from labelsieve.models.fast_cnn import WIDTHS
+from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.run_selection import drive_together
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.state import INCVState
+from labelsieve.types import IntArray, Selection
+
+NOT_PREDICTED = 255  # a sample that was selected before it was held out has no prediction
+SMOKE_WIDTHS = (24, 32)
+
+
+def incv_settings(cell: Cell) -> INCVSettings:
+    """Return the authors' protocol, which knows the noise pattern, or the defaults for AUTOMATIC."""
+    if cell.kind == AUTOMATIC:
+        return INCVSettings(n_iterations=cell.iterations).for_fast_network()
+    pattern = "symmetric" if cell.noise.pattern == "none" else cell.noise.pattern
+    settings: dict[str, Any] = {"protocol": "paper", "pattern": pattern, "n_iterations": cell.iterations}
+    if cell.kind == "webvision-selection":
+        settings["remove_ratio"] = WEBVISION_REMOVE_RATIO
+    return INCVSettings(**settings)
+
+
+def select_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> None:
+    """Run INCV for all cells together and write a record for each.
+
+    Raises OutOfTime; finished iterations are stored in `folder`.
+    """
+    trainer = build_trainer(cells, context, folder)
+    given = [context.data.given(cell) for cell in cells]
+    steps = []
+    for cell, labels in zip(cells, given, strict=True):
+        path = folder / f"{cell.name}.npz"
+        steps.append(
+            incv_steps(
+                labels,
+                context.data.classes,
+                settings=incv_settings(cell),
+                seed=cell.seed,
+                state=_load_state(path),
+                on_iteration=functools.partial(_save_state, path),
+                name=cell.name,
+            )
+        )
+    with Stopwatch(folder) as watch:
+        selections = drive_together(steps, trainer)
+    for cell, labels, selection in zip(cells, given, selections, strict=True):
+        arrays, results = _evaluate(cell, context, labels, selection)
+        settings = dict(vars(incv_settings(cell)))
+        record = {
+            "method": {"name": "incv", "settings": settings, "networks": 2, "noise_ratio_told": None},
+            "schedule": trainer.schedule.settings(),
+            "seconds": watch.seconds / len(cells),
+            "lockstep": {"cells": len(cells), "networks": 2 * len(cells), "seconds": watch.seconds},
+            "results": results,
+        }
+        save_record(cell, context, labels, arrays, record)
+
+
+def build_trainer(cells: list[Cell], context: ExperimentContext, folder: Path) -> EngineTrainer:
+    first, data = cells[0], context.data
+    options: dict[str, Any] = {
+        "classes": data.classes,
+        "batch_size": first.batch_size,
+        "checkpoint": folder / "engine",
+        "checkpoint_seconds": context.checkpoint_seconds,
+        "stop": context.must_stop,
+        "capture": context.capture,
+        "progress": context.epoch_reporter(f"INCV, {len(cells)} cells, first {first.id}"),
+    }
+    if first.kind == AUTOMATIC:
+        assert isinstance(data, PictureArrays)
+        widths = SMOKE_WIDTHS if first.network == "fast-small" else WIDTHS
+        return FastTrainer(data.pictures, epochs=first.epochs, widths=widths, device=context.device, **options)
+    webvision = first.kind == "webvision-selection"
+    schedule = Schedule.webvision_incv_50(first.epochs) if webvision else Schedule.incv_50(first.epochs)
+    factory = network_factory(first.network, context.store.shape, data.classes)
+    return EngineTrainer(context.store, factory, schedule=schedule, **options)
+
+
+def _evaluate(cell: Cell, context: ExperimentContext, given: IntArray, selection: Selection) -> tuple[Arrays, Results]:
+    data = context.data
+    predicted = np.where(selection.predicted < 0, NOT_PREDICTED, selection.predicted)
+    arrays: Arrays = {
+        "verdict": selection.verdict.astype(np.int8),
+        "iteration": selection.iteration.astype(np.int8),
+        "predicted": predicted.astype(np.uint8),
+    }
+    results = evaluate.selection_results(data.true, given, selection, cell.iterations)
+    results |= {
+        "noise_ratio_estimate": selection.noise_ratio,
+        "expected_precision": selection.expected_precision,
+        "expected_recall": selection.expected_recall,
+        "verdicts": np.bincount(selection.verdict, minlength=3).tolist(),
+        "history": list(selection.history),
+        "notes": list(selection.notes),
+    }
+    if cell.kind in ("errors", "webvision-selection"):
+        ranked = np.argsort(-np.nan_to_num(selection.suspicion, nan=-1.0), kind="stable")
+        worst = ranked[(selection.predicted != given)[ranked]][: cell.protocol.suspects]
+        arrays |= {"suspects": worst.astype(np.int64), "suspect_pictures": data.thumbnails(worst)}
+        results["suspects"] = [
+            {
+                "index": int(i),
+                "given": data.class_names[given[i]],
+                "suggested": data.class_names[selection.predicted[i]],
+                "suspicion": float(selection.suspicion[i]),
+                "probability": float(selection.probability[i]),
+                "loss": float(selection.loss[i]),
+            }
+            for i in worst
+        ]
+        if isinstance(data, WebVisionFiles):
+            for suspect in results["suspects"]:
+                suspect["id"] = str(data.training.ids[suspect["index"]])
+            results |= evaluate.suspects_results(data.true, given, selection.suspicion, worst)
+            results["pictures"] = data.counts()
+    return arrays, results
+
+
+def _save_state(path: Path, state: INCVState) -> None:
+    arrays, meta = state.to_arrays()
+    with atomic_path(path) as partial, partial.open("wb") as file:
+        np.savez(file, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
+
+
+def _load_state(path: Path) -> INCVState | None:
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    return INCVState.from_arrays(arrays, json.loads(str(arrays.pop("meta"))))

@@ -1,0 +1,324 @@
+"""Train cells in lockstep and write their records: sections 5.1 and 5.3, tables 1 and 2."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from labelsieve import metrics, stopping
+from labelsieve.engine import Plan, Schedule, Store, Trained, train
+from labelsieve.engine.bundle import Bundle, Factory, NetworkState
+from labelsieve.engine.device import choose_device
+from labelsieve.engine.evaluate import outputs
+from labelsieve.engine.method import Method
+from labelsieve.errors import InputError
+from labelsieve.experiments import evaluate, records
+from labelsieve.experiments.cells import THEORY_KINDS, WITHOUT_DECAY, Cell, selections_for
+from labelsieve.experiments.datasets import ExperimentData, PictureArrays, WebVisionFiles
+from labelsieve.experiments.paper import (
+    AUTOMATIC,
+    CONVENTIONS,
+    SMOKE_SETTINGS,
+    SMOKE_WEIGHT_DECAY,
+    WEBVISION_WARMUP,
+)
+from labelsieve.files import write_text
+from labelsieve.methods import create
+from labelsieve.models import catalog
+from labelsieve.models.small import SmallCNN
+from labelsieve.progress import Progress
+from labelsieve.types import CANDIDATE, SELECTED, IntArray
+
+Arrays = dict[str, NDArray[Any]]
+Results = dict[str, Any]
+CHECKPOINT_SECONDS = 120.0
+PROGRESS_SECONDS = 15.0
+SMOKE_WIDTHS = (16, 32)
+
+
+@dataclass
+class ExperimentContext:
+    """Everything the cells of a run share: the data on the device, the folder of the results, the deadline."""
+
+    data: ExperimentData
+    results: Path
+    commit: str
+    device: str = "auto"
+    deadline: float | None = None
+    say: Callable[[str], None] = print
+    progress: Progress | None = None  # of reading picture files; trainings report through `say`
+    checkpoint_seconds: float = CHECKPOINT_SECONDS  # minimum time between two checkpoints; 0 stores every epoch
+    source: str = field(default_factory=records.source_digest)
+
+    def __post_init__(self) -> None:
+        self.device = str(choose_device(self.device))
+
+    @functools.cached_property
+    def store(self) -> Store:
+        return self.data.open_store(self.device, self.progress)
+
+    @functools.cached_property
+    def test_store(self) -> Store | None:
+        return self.data.test_store(self.store)
+
+    @functools.cached_property
+    def validation_stores(self) -> dict[str, Store]:
+        return self.data.validation_stores(self.device, self.progress)
+
+    @functools.cached_property
+    def data_digest(self) -> str:
+        return self.data.digest()
+
+    @property
+    def capture(self) -> bool:
+        """Whether a step can be captured: batches that come from the host one by one cannot be part of it."""
+        return not self.store.streams
+
+    @property
+    def work(self) -> Path:
+        """Folder of unfinished cells."""
+        return self.results / ".work"
+
+    def must_stop(self) -> bool:
+        """Whether the deadline has passed or the user asked to stop. Started cells are stored and continue later."""
+        return stopping.requested() or (self.deadline is not None and time.monotonic() > self.deadline)
+
+    def epoch_reporter(self, title: str) -> Callable[[dict[str, Any]], None]:
+        """Return a callback that reports the state of a training every few seconds."""
+        last = time.monotonic()
+
+        def report(state: dict[str, Any]) -> None:
+            nonlocal last
+            if time.monotonic() - last >= PROGRESS_SECONDS:
+                last = time.monotonic()
+                rate, elapsed = state["images_per_second"], state["elapsed"]
+                self.say(f"{title}: epoch {state['epoch']}/{state['epochs']}, {rate:,.0f} pictures/s, {elapsed:.0f} s")
+
+        return report
+
+
+class Stopwatch:
+    """Seconds spent on a lockstep, including those of earlier, stopped runs, which are stored in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "seconds"
+        self.seconds = float(self.path.read_text()) if self.path.is_file() else 0.0
+
+    def __enter__(self) -> Stopwatch:
+        self.start = time.monotonic()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.seconds += time.monotonic() - self.start
+        write_text(self.path, f"{self.seconds:.3f}")
+
+
+def network_factory(network: str, shape: tuple[int, ...], classes: int) -> Factory:
+    """Return the network of a cell; smoke runs have a smaller one than `--model small-cnn`."""
+    if network == "small":
+        return functools.partial(SmallCNN, classes, widths=SMOKE_WIDTHS)
+    return catalog.create(network, shape, classes)
+
+
+def build_method(cell: Cell) -> Method:
+    settings: dict[str, Any] = {}
+    if cell.kind == "webvision" and cell.method == "incv-coteaching":
+        settings["warmup"] = max(1, round(WEBVISION_WARMUP * cell.epochs))
+    if cell.scale == "smoke":
+        settings |= SMOKE_SETTINGS.get(cell.method, {})
+    name = "incv-coteaching" if cell.method == AUTOMATIC else cell.method
+    return create(name, **(settings | dict(cell.settings)))
+
+
+def build_schedule(cell: Cell) -> Schedule:
+    if cell.kind == "webvision":
+        return Schedule.webvision_120(cell.epochs)
+    schedule = Schedule.paper_200(cell.epochs)
+    if cell.scale == "smoke" and cell.kind in THEORY_KINDS:
+        schedule = replace(schedule, weight_decay=SMOKE_WEIGHT_DECAY)
+    if cell.kind == WITHOUT_DECAY:  # as the released code trains ResNet-110, which also keeps Adam's state
+        return replace(schedule, weight_decay=0.0, fresh_state=False)
+    return schedule
+
+
+def build_plan(cell: Cell, context: ExperimentContext) -> Plan:
+    """Return the samples and labels that a cell trains on."""
+    given = context.data.given(cell)
+    everything = np.arange(len(given))
+    if cell.kind in THEORY_KINDS:
+        assert isinstance(context.data, PictureArrays)
+        train_half, held_out = context.data.halves(cell)
+        return Plan(cell.id, given, train_half, cell.seed, score=held_out)
+    if cell.starts_from_selection:
+        return _plan_from_selection(cell, context, given)
+    # Co-teaching's paper assumes a known noise ratio; the other methods do not use it.
+    known_ratio = cell.noise.ratio if cell.method == "coteaching" else None
+    return Plan(cell.id, given, everything, cell.seed, noise_ratio=known_ratio)
+
+
+def _plan_from_selection(cell: Cell, context: ExperimentContext, given: IntArray) -> Plan:
+    sources = [source.id for source in selections_for(cell)]
+    loaded = (records.load(context.results, id) for id in sources)
+    record = next((record for record in loaded if record is not None), None)
+    if record is None:
+        raise InputError(f"{cell.id} starts from {sources[0]}, which is not finished: run it first")
+    if record["hashes"]["train_labels"] != records.digest(given):
+        raise InputError(f"{record['id']} used other labels than {cell.id}: remove its record and run it again")
+    if cell.method == "coteaching":
+        # Nobody knows the true ratio of WebVision, so co-teaching takes INCV's estimate from iteration 1.
+        estimate = record["results"]["noise_ratio_estimate"]
+        return Plan(cell.id, given, np.arange(len(given)), cell.seed, noise_ratio=estimate)
+    arrays = records.load_arrays(context.results, record)
+    verdict = verdict_after(arrays["verdict"], arrays["iteration"], cell.iterations)
+    return Plan(
+        cell.id,
+        given,
+        np.flatnonzero(verdict == SELECTED),
+        cell.seed,
+        candidates=np.flatnonzero(verdict == CANDIDATE),
+        noise_ratio=1 - record["results"]["expected_precision"],
+    )
+
+
+def verdict_after(verdict: NDArray[Any], iteration: NDArray[Any], k: int) -> NDArray[Any]:
+    """Return the verdicts after iteration k: samples decided later are still candidates."""
+    return np.where((iteration > 0) & (iteration <= k), verdict, CANDIDATE)
+
+
+def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> None:
+    """Train the cells of one lockstep and write a record for each.
+
+    Raises OutOfTime with a checkpoint in `folder`.
+    """
+    first, data = cells[0], context.data
+    by_settings: dict[Any, Method] = {}
+    methods = [by_settings.setdefault((cell.method, cell.settings), build_method(cell)) for cell in cells]
+    schedule, factory = build_schedule(first), network_factory(first.network, context.store.shape, data.classes)
+    plans = [build_plan(cell, context) for cell in cells]
+    with Stopwatch(folder) as watch:
+        trained = train(
+            context.store,
+            factory,
+            methods,
+            plans,
+            schedule=schedule,
+            batch_size=first.batch_size,
+            watch=context.test_store,
+            watch_every=first.epochs if first.kind in THEORY_KINDS else 1,  # figure 3 needs the last epoch alone
+            checkpoint=folder / "engine",
+            checkpoint_seconds=context.checkpoint_seconds,
+            stop=context.must_stop,
+            progress=context.epoch_reporter(f"{len(cells)} cells, first {first.id}"),
+            capture=context.capture,
+            classes=data.classes,
+        )
+    pictures_seen = np.array([_pictures_seen(p, m, schedule) for p, m in zip(plans, methods, strict=True)])
+    shares = pictures_seen / pictures_seen.sum()  # a cell's share of the lockstep's time
+    lockstep = {"cells": len(cells), "networks": sum(m.networks for m in methods), "seconds": watch.seconds}
+    for cell, method, result, share in zip(cells, methods, trained, shares, strict=True):
+        plan = result.plan
+        arrays, results = _evaluate(cell, context, result, schedule)
+        record = {
+            "method": {
+                "name": cell.method,
+                "settings": method.settings(),
+                "networks": method.networks,
+                "noise_ratio_told": plan.noise_ratio,
+                "trained_on": len(plan.train),
+                "candidates": None if plan.candidates is None else len(plan.candidates),
+            },
+            "schedule": schedule.settings(),
+            "seconds": float(share) * watch.seconds,
+            "lockstep": lockstep,
+            "results": results,
+        }
+        save_record(cell, context, plan.labels, arrays, record)
+
+
+def _pictures_seen(plan: Plan, method: Method, schedule: Schedule) -> int:
+    return method.networks * method.epochs(schedule.epochs) * max(1, len(plan.train))
+
+
+def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule: Schedule) -> tuple[Arrays, Results]:
+    data = context.data
+    results: Results = {
+        "train_accuracy_given": float(np.mean(result.history[-1]["accuracy_given"])),
+        "epochs_trained": len(result.history),
+    }
+    by_epoch = {
+        "loss": [float(np.mean(line["loss"])) for line in result.history],
+        "accuracy_given_by_epoch": [float(np.mean(line["accuracy_given"])) for line in result.history],
+    }
+    if isinstance(data, WebVisionFiles):
+        factory = network_factory(cell.network, context.store.shape, data.classes)
+        ranked = ranked_classes(factory, result.states, schedule, context.validation_stores)
+        results |= evaluate.webvision_results(data, ranked) | by_epoch
+        return {f"predicted_{name}": classes for name, classes in ranked.items()}, results
+    assert isinstance(data, PictureArrays)
+    watched = result.watched.astype(np.uint8)
+    arrays: Arrays = {"predicted_test": watched[-1]}
+    results["watched_sha256"] = records.digest(watched)
+    if cell.kind not in THEORY_KINDS:
+        return arrays, results | evaluate.accuracy_results(data, watched, schedule.epochs) | by_epoch
+    assert result.scores is not None and result.plan.score is not None
+    predicted = result.scores.predicted
+    arrays["predicted_held_out"] = predicted.astype(np.uint8)
+    results |= evaluate.theory_results(data, cell, result.plan.labels, result.plan.score, predicted)
+    return arrays, results | evaluate.confusion_results(data, cell, watched[-1, 0])
+
+
+def ranked_classes(
+    factory: Factory, states: Sequence[NetworkState], schedule: Schedule, stores: dict[str, Store], *, ranks: int = 5
+) -> dict[str, NDArray[np.uint8]]:
+    """Return the most probable classes of every sample of each store, best first: [networks, samples, ranks]."""
+    ranked: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in stores}
+    for state in states:
+        bundle = Bundle(factory, [state], schedule, next(iter(stores.values())).device)
+        for name, store in stores.items():
+            index = torch.arange(len(store), device=store.device)[None]
+            best = [logits[0].topk(min(ranks, logits.shape[2])).indices for _, logits in outputs(bundle, store, index)]
+            ranked[name].append(torch.cat(best).cpu().numpy().astype(np.uint8))
+    return {name: np.stack(by_network) for name, by_network in ranked.items()}
+
+
+def save_record(
+    cell: Cell, context: ExperimentContext, given: IntArray, arrays: Arrays, outcome: dict[str, Any]
+) -> None:
+    """Write the record of a finished cell: `outcome` and everything a reader needs to repeat the cell."""
+    true = context.data.true
+    record: records.Record = {
+        "schema": records.SCHEMA,
+        "id": cell.id,
+        "kind": cell.kind,
+        "cell": cell.describe(),
+        "noise": {
+            "convention": CONVENTIONS[cell.noise.pattern],
+            "pattern": cell.noise.pattern,
+            "ratio": cell.noise.ratio,
+            "measured_ratio": None if true is None else metrics.noise_ratio(given, true),
+            "classes": context.data.classes,
+        },
+        "versions": records.versions(),
+        "environment": records.environment(),
+        "device": records.device_name(context.device),
+        "commit": context.commit,
+        "source": context.source,
+        "hashes": {
+            "data": context.data_digest,
+            "train_labels": records.digest(given),
+            **records.array_hashes(arrays),
+        },
+        **outcome,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    context.say(f"finished {cell.id}: {evaluate.headline(outcome['results'])}")
+    records.save(context.results, record, arrays)
