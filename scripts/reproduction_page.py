@@ -77,8 +77,8 @@ def _summary(found: list[Record], scale: Scale) -> str:
         theory = [record for record in found if record["kind"] == kind]
         if theory:
             lines.append(
-                f"- Theory: over {len(theory)} trainings{how} the largest gap between a measured point and its curve is "
-                f"{_largest_gap(theory)}, and {_largest_gap(with_random_labels(theory))} for random labels. In the "
+                f"- Theory: over {len(theory)} trainings{how} the largest gap between a measured point and its curve "
+                f"is {_largest_gap(theory)}, and {_largest_gap(with_random_labels(theory))} for random labels. In the "
                 f"paper it is about {1 - paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise and up to "
                 f"{paper.FIGURE_2_LARGEST_GAP} with noise."
             )

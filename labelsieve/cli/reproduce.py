@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from labelsieve.cli.common import Common
 from labelsieve.experiments import ReproduceOptions
 
-Options = Annotated[ReproduceOptions, Parameter(name="*")]
+Options = Annotated[ReproduceOptions, Parameter(name="*", negative_iterable="")]
 
 
 def reproduce(

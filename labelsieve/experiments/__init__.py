@@ -58,7 +58,7 @@ class ReproduceOptions:
     share."""
 
     commit: str | None = None
-    """Commit of the code, written to the records (default: asked from git)."""
+    """Commit of the code, written to the records (default: the current commit of git)."""
 
     draw: bool = True
     """Draw the table and figure from the records after the run."""
