@@ -1,10 +1,9 @@
-"""What copies of samples do to the search: kept together in a split, or wherever chance puts them.
+"""Effect of copies on selection, if copies stay together in a split and if they are split at random.
 
-    .venv/bin/python benchmarks/copies.py          about 5 minutes of one core; writes copies.md
+    .venv/bin/python benchmarks/copies.py          about 5 minutes on one core; writes copies.md
 
-INCV, told nothing, with the default classifier. Two questions: what is found where each sample is there several times
-with its label, and whether it costs anything where samples are the same by nature (rows of few columns with few values,
-phrases that many people write), each with a label of its own.
+INCV with default settings. The first table has several copies of each sample with the same label. The second table has
+identical samples that were labelled independently (rows with few distinct values, common phrases).
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ RATIO = 0.2
 
 HEAD = """# Copies of samples
 
-`.venv/bin/python benchmarks/copies.py` ({minutes:.0f} minutes of one core here)
+`.venv/bin/python benchmarks/copies.py` ({minutes:.0f} minutes on one core)
 
-INCV, told nothing, with the default classifier; means over seeds {seeds}. *Apart*: copies are where chance puts them,
-as if they were samples of their own (`groups=range(n)`). *Together*: never on both sides of a split, which is what
-`select` and `INCV` do where they take samples for copies (data/duplicates.py). Recall and precision are of the flagged.
+INCV with default settings; means over seeds {seeds}. *Apart*: copies are split at random (`groups=range(n)`).
+*Together*: copies are always on the same side of a split, as `select` and `INCV` do for detected copies
+(data/duplicates.py). Recall and precision refer to the flagged labels.
 """
 
 Made = tuple[Any, Any, int]
 
 
 def phrases(count: int, seed: int) -> Made:
-    """What many people write: 150 phrases of one to three words, few of them often, most seldom."""
+    """Return samples of 150 phrases of one to three words with a Zipf distribution."""
     rng = np.random.default_rng([seed, 5])
     own = [
         (" ".join(f"w{kind}x{word}" for word in rng.integers(0, 30, rng.integers(1, 4))), kind)
@@ -53,7 +52,7 @@ def phrases(count: int, seed: int) -> Made:
 
 
 def few_values(count: int, seed: int) -> Made:
-    """Rows of five columns with four values each; the class follows from two of them."""
+    """Return rows of five columns with four values each; two columns determine the class."""
     rng = np.random.default_rng([seed, 6])
     x = rng.integers(0, 4, (count, 5)).astype(float)
     return x, ((x[:, 0] > 1).astype(int) + 2 * (x[:, 1] > 1).astype(int)), 4
@@ -103,7 +102,7 @@ def found(x: Any, true: Any, given: Any, seed: int, *, together: bool) -> dict[s
 
 
 def mean(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Over the seeds; nan where no seed has it (nothing was flagged, or nothing was wrong)."""
+    """Return the mean over the seeds; NaN if no seed has a value."""
     known = {name: [row[name] for row in rows if not np.isnan(row[name])] for name in rows[0]}
     return {name: float(np.mean(values)) if values else np.nan for name, values in known.items()}
 
@@ -156,13 +155,13 @@ def main() -> None:
     columns = [
         f"{what}: {way}" for what in ("recall", "precision", "error of the ratio", "in the interval") for way in twice
     ]
-    copied = table(["data", "each sample is there", *columns], copied_rows())
+    copied = table(["data", "copies", *columns], copied_rows())
     columns = [f"{what}: {way}" for what in ("flagged", "recall", "precision", "error of the ratio") for way in twice]
-    natural = table(["data", "noise", "taken for copies", *columns], natural_rows())
+    natural = table(["data", "noise", "detected as copies", *columns], natural_rows())
     head = HEAD.format(minutes=(time.monotonic() - began) / 60, seeds=", ".join(map(str, SEEDS)))
     page = (
-        f"{head}\n## Each sample several times, with its label\n\nSymmetric noise of {RATIO}.\n\n{copied}\n\n"
-        f"## The same by nature, each with a label of its own\n\n{natural}\n"
+        f"{head}\n## Several copies of each sample with the same label\n\nSymmetric noise of {RATIO}.\n\n{copied}\n\n"
+        f"## Identical samples that were labelled independently\n\n{natural}\n"
     )
     (HERE / "copies.md").write_text(page, encoding="utf-8")
 

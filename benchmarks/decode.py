@@ -1,11 +1,10 @@
-"""Pictures a second: decoding, staging and streaming against the plain DataLoader loop, in one run.
+"""Pictures per second of decoding, staging and streaming, compared with a plain DataLoader loop.
 
     python benchmarks/decode.py [--pictures 1500] [--pixels 683] [--workers N] [--rounds 3] [--write FILE.md]
 
-The pictures are drawn (`labelsieve data make-webvision`) with a shorter side of `--pixels` (683: of 1024 x 683, a photo
-site's large size; 256: WebVision's reduced download) and saved as JPEG. Every row but the decode and stage rows ends
-with the same thing: float32 batches of 128 random 227 x 227 crops, mirrored at random and normalised, on this machine's
-CPU. Expected: about five minutes on two cores; the DataLoader row is 1.
+The pictures are drawn (`labelsieve data make-webvision`) with a shorter side of `--pixels` and saved as JPEG (683:
+photos of 1024 x 683; 256: WebVision's reduced download). All rows except decode and stage produce float32 batches of
+128 random 227 x 227 crops, mirrored at random and normalised, on the CPU. Takes about five minutes on two cores.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ BATCH, CROP, SIDE = 128, 227, 256
 
 
 class PlainDataset(torch.utils.data.Dataset[Tensor]):
-    """What the field's repositories do: open, convert, resize, crop, mirror, normalise, one picture a call."""
+    """The usual dataset: open, convert, resize, crop, mirror and normalise one picture per call."""
 
     def __init__(self, pictures: Pictures) -> None:
         self.pictures = pictures
@@ -134,16 +133,16 @@ def table(found: dict[str, float], settings: dict[str, Any]) -> str:
             "# Decoding, staging, streaming",
             "",
             f"`{settings['command']}`, {settings['date']}: {settings['machine']}, {settings['cores']} cores,",
-            f"{settings['workers']} workers, best of {settings['rounds']} rounds, load before {settings['load']:.1f},",
+            f"{settings['workers']} workers, best of {settings['rounds']} rounds, load {settings['load']:.1f},",
             f"torch {torch.__version__}, decoder {best_decoder()},",
             f"{settings['pictures']} drawn JPEGs with a shorter side of {settings['pixels']} pixels.",
             "",
-            "| what | pictures/s | of the plain loop |",
+            "| loop | pictures/s | relative to the plain loop |",
             "|---|---|---|",
             *rows,
             "",
-            "All but the decode and stage rows end with float32 batches of 128 random 227 x 227 crops, mirrored at",
-            "random and normalised, on the CPU. On a GPU that last part (a copy, a product) moves to the card.",
+            "All rows except decode and stage produce float32 batches of 128 random 227 x 227 crops, mirrored at",
+            "random and normalised, on the CPU. On a GPU the last step runs on the GPU.",
             "",
         ]
     )
@@ -155,7 +154,7 @@ def main() -> None:
     parser.add_argument("--pixels", type=int, default=683)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=usable_cores())
-    parser.add_argument("--write", type=Path, help="a file for the table")
+    parser.add_argument("--write", type=Path, help="output file")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)

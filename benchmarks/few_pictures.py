@@ -1,9 +1,9 @@
-"""What should look for wrong labels among a few hundred pictures without a GPU: seconds, and what is found.
+"""Compare selectors for a few hundred pictures on a CPU.
 
-    .venv/bin/python benchmarks/few_pictures.py --data DIR          DIR holds CIFAR-10; about 10 minutes of one core
+    .venv/bin/python benchmarks/few_pictures.py --data DIR          DIR contains CIFAR-10; about 10 minutes on one core
 
-The first pictures of CIFAR-10, of four of its classes and of all ten, symmetric noise of 0.2 and none, two iterations
-of INCV, told nothing, on one CPU core. Writes few-pictures.md.
+The first pictures of four classes and of all ten classes of CIFAR-10, with symmetric noise of 0.2 and without noise,
+and two iterations of INCV. Writes few-pictures.md.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def main() -> None:
     torch.set_num_threads(1)
     bench = open_cifar10(options.data)
     lines = [
-        "# A few hundred pictures, no GPU", "",
+        "# Selectors for few pictures without a GPU", "",
         "`.venv/bin/python benchmarks/few_pictures.py --data DIR`", "",
-        f"The first pictures of CIFAR-10 with symmetric noise of {RATIO}, and as they are (*clean*, where what is",
-        "flagged is a false alarm); INCV told nothing, two iterations, seconds of one processor. One seed.", "",
+        f"The first pictures of CIFAR-10 with symmetric noise of {RATIO} and without added noise (*clean*: all flagged",
+        "labels are false alarms). INCV with two iterations, one seed; seconds on one core.", "",
     ]  # fmt: skip
     heads = (
-        "selector", "predicted right", "F1 of the selected", "F1 of the flagged", "AUROC", "noise read as",
-        "clean: read as", "clean: flagged", "seconds",
+        "selector", "accuracy", "F1 of the selected", "F1 of the flagged", "AUROC", "noise ratio",
+        "clean: noise ratio", "clean: flagged", "seconds",
     )  # fmt: skip
     for number, kept in SETS:
         chosen = np.flatnonzero(np.isin(bench.true, kept))[:number]

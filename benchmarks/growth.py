@@ -1,16 +1,14 @@
-"""How time and memory of selection grow with the number of samples, 10^4 to 10^7, and the exponents that fit.
+"""Time and memory of selection for 10^4 to 10^7 samples, and the fitted exponents.
 
     python benchmarks/growth.py [--largest 1e7] [--write benchmarks/growth.md]
 
-    decisions    INCV's own work, up to four iterations: its generator is answered with predictions made on the spot,
-                 and the clock stands still while they are made. The memory is the process', answers included.
-    end to end   INCV with a linear classifier (ridge, closed form) on 16 features out of a memory-mapped file: the same
-                 decisions, up to ten trainings and their scoring.
+    decisions    INCV with up to four iterations. Predictions are generated, and their generation is not timed.
+    end to end   INCV with a linear classifier (ridge, closed form) on 16 features from a memory-mapped file, with up to
+                 ten trainings and their scoring.
 
-Every measurement is a process of its own. The time is the CPU's (one thread; the wall's is beside it), best of three
-up to a million samples, of two above; the memory is the high-water mark above what was resident before the call. The
-exponent is the slope of the straight line through log10(samples) and log10(value), by least squares. About ten minutes
-on one core; 1 GB of disk, 7 GB of memory.
+Every measurement is a new process with one thread, best of three runs up to a million samples and of two above. Memory
+is the peak above the resident memory before the call. The exponent is the least-squares slope of log10(value) over
+log10(samples). Takes about ten minutes on one core, 1 GB of disk and 7 GB of memory.
 """
 
 from __future__ import annotations
@@ -41,12 +39,12 @@ AFRESH = 300_000  # samples written at a time
 
 
 def exponent(samples: Sequence[float], values: Sequence[float]) -> float:
-    """k of values = constant x samples^k, by least squares on the logarithms."""
+    """Return k of values = constant x samples^k."""
     return float(np.polyfit(np.log10(samples), np.log10(values), 1)[0])
 
 
 class CheapAnswers:
-    """Predictions right for all but `MISTAKES` of the samples, confident when they are; made while the clock stands."""
+    """Trainer whose predictions are right except for a proportion `MISTAKES`, and confident if right."""
 
     def __init__(self, true: NDArray[np.int8], seed: int = 0) -> None:
         self.true, self.rng = true, np.random.default_rng(seed)
@@ -124,7 +122,7 @@ def measure(kind: str, n: int, folder: Path) -> dict[str, Any]:
 
 
 def now() -> NDArray[np.float64]:
-    """By the wall and of the CPU."""
+    """Return the wall time and the CPU time."""
     return np.array([perf_counter(), process_time()])
 
 
@@ -140,7 +138,7 @@ def measured(kind: str, n: int, folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def fits(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """By kind: exponents of time and memory over all sizes, and over those from 10^5 on."""
+    """Return the exponents of time and memory per kind, over all sizes and from 10^5 samples."""
     found: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         own = [row for row in rows if row["kind"] == kind]
@@ -156,18 +154,18 @@ def fits(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 def page(rows: Sequence[dict[str, Any]], command: str) -> str:
     lines = [
-        "# How selection grows with the number of samples",
+        "# Time and memory of selection by number of samples",
         "",
         f"`{command}`, {date.today().isoformat()}: {platform.machine()}, one core of a shared",
         f"machine, numpy {np.__version__}, Python {platform.python_version()}.",
         f"{CLASSES} classes, {WRONG:.0%} of the labels replaced at random, protocol `auto`, at most four iterations.",
-        "*decisions* is INCV's own work, its trainings answered at once and not timed; *end to end* is INCV with a",
-        f"linear classifier on {FEATURES} features out of a memory-mapped file, trainings and scoring included.",
-        "Seconds are the CPU's, the wall's beside them (others worked on the machine meanwhile).",
-        "Memory is the process' high-water mark above what was resident before; pages of the mapped file count while",
-        "they are resident. LP and LR are measured on what was selected.",
+        "*decisions* is the time of INCV without its trainings. *end to end* is INCV with a",
+        f"linear classifier on {FEATURES} features from a memory-mapped file, with trainings and scoring.",
+        "The machine was shared, so CPU and wall time are shown.",
+        "Memory is the peak above the resident memory before the call, including resident pages of the mapped",
+        "file. LP and LR are label precision and recall of the selected samples.",
         "",
-        "| samples | what | iterations | CPU seconds | wall | µs a sample | extra MB | bytes a sample | LP | LR |",
+        "| samples | part | iterations | CPU s | wall s | µs per sample | extra MB | bytes per sample | LP | LR |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -177,7 +175,7 @@ def page(rows: Sequence[dict[str, Any]], command: str) -> str:
             f"| {n:,} | {row['kind']} | {row['iterations']} | {seconds:.3g} | {row['wall']:.3g} "
             f"| {1e6 * seconds / n:.2f} | {held / 1e6:,.1f} | {held / n:,.0f} | {precision:.3f} | {recall:.3f} |"
         )
-    lines += ["", "Exponents k of constant x samples^k, least squares on the logarithms:", ""]
+    lines += ["", "Exponents k of constant x samples^k, from least squares on the logarithms:", ""]
     for kind, found in fits(rows).items():
         lines.append(f"- {kind}: " + "; ".join(f"{name} **{value:.2f}**" for name, value in found.items()))
     lines.append("")

