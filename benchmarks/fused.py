@@ -114,7 +114,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
     import torch
     from kernels import random, timed
 
-    from labelsieve.models.kernels import batch_norm_act, conv
+    from labelsieve.models.kernels import Norm, batch_norm_act, conv
 
     shape = (BATCH, n * c, size, size)
     sets = range(max(2, min(6, int(3e8 // (BATCH * n * c * size * size * 2)))))
@@ -147,7 +147,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
         (
             "norm+skip forward",
             lambda x, r: run.normalise(i, x, part, torch.empty_like(x), r),
-            lambda x, r: batch_norm_act(x, *affine, n, residual=r, sums=part),
+            lambda x, r: batch_norm_act(x, Norm(*affine, n), residual=r, sums=part),
         ),
     ]
     for name, new, old in rows:
@@ -155,7 +155,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
     leaves = [(x.detach().requires_grad_(), r.detach().requires_grad_()) for x, r in wide]
 
     def both(x: Any, r: Any) -> None:
-        y = batch_norm_act(x, *affine, n, residual=r, sums=part)
+        y = batch_norm_act(x, Norm(*affine, n), residual=r, sums=part)
         torch.autograd.grad(y, (x, r), r.detach())
 
     old_time = timed(both, leaves) - timed(rows[-1][2], wide)

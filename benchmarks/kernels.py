@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from labelsieve.models import kernels
-from labelsieve.models.kernels import reference
+from labelsieve.models.kernels import Norm, reference
 
 DEVICE = "cuda"
 STAGES = {1: (16, 32), 2: (32, 16), 3: (64, 8)}
@@ -120,7 +120,8 @@ def check(batch: int) -> None:
             cast = [t.detach().to(dtype or t.dtype).requires_grad_() for t in (x, r, gamma, beta)]
             mean, var = torch.zeros_like(cast[2]), torch.ones_like(cast[2])
             mean, var = mean.detach(), var.detach()
-            y = run(cast[0], cast[2], cast[3], mean, var, n, residual=cast[1] if residual else None, valid=limit)
+            spec = Norm(cast[2], cast[3], mean, var, n, valid=limit)
+            y = run(cast[0], spec, residual=cast[1] if residual else None)
             y.backward(g.to(y.dtype))
             inside = 1 if limit is None else reference.valid_mask(limit, len(x), n * c)
             results.append([y.detach() * inside, cast[0].grad, cast[2].grad, cast[3].grad, mean, var])
@@ -166,7 +167,7 @@ Row = tuple[str, int, Callable[..., object], Callable[..., object], list[tuple[T
 
 
 def norm_of(module: Any, n: int, params: tuple[Tensor, ...]) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda x, r: module.batch_norm_act(x, *params, n, residual=r)
+    return lambda x, r: module.batch_norm_act(x, Norm(*params, n), residual=r)
 
 
 def op_rows(n: int, w: Tensor, packed: Tensor, params: tuple[Tensor, ...], single: Any, pairs: Any) -> list[Row]:

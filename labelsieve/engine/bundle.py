@@ -104,8 +104,8 @@ class Bundle(Networks):
         self.first = torch.zeros_like(self.flat)
         self.second = torch.zeros_like(self.flat) if schedule.optimizer == "adam" else None
         self.last_gradients: Sequence[Tensor | None] = ()
-        self.norms: list[nn.Module] = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
-        self.norms += share_statistics(self.module, world)
+        self.norms = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
+        self.shared_norms = share_statistics(self.module, world)
         self.has_norm = any(
             isinstance(m, BatchNorm | nn.modules.batchnorm._BatchNorm) and m.training for m in self.module.modules()
         )
@@ -164,7 +164,9 @@ class Bundle(Networks):
 
     def set_valid(self, valid: Tensor | None) -> None:
         for norm in self.norms:
-            norm.valid = valid  # type: ignore[assignment]
+            norm.valid = valid
+        for shared in self.shared_norms:
+            shared.valid = valid
 
     def update(self, gradients: Sequence[Tensor | None]) -> None:
         """One optimizer step; a parameter without gradient counts as one with gradient 0."""
@@ -187,16 +189,14 @@ class Bundle(Networks):
                 self._sgd(gradient)
 
     def _by_one_kernel(self, gradient: Tensor) -> None:
-        if self.second is None:
-            from labelsieve.models.kernels.sgd import sgd
+        from labelsieve.models.kernels.step import adam, sgd
 
+        if self.second is None:
             momentum, nesterov = self.schedule.momentum, self.schedule.nesterov
             sgd(
                 self.flat, gradient, self.first, self.decay, self.owner, self.rate, momentum=momentum, nesterov=nesterov
             )
         else:
-            from labelsieve.models.kernels.step import adam
-
             adam(self.flat, gradient, self.first, self.second, self.decay, self.owner, self.rate, self.count)
 
     def _each(self, per_network: Tensor) -> Tensor:

@@ -204,17 +204,18 @@ def _probe(store: Store) -> np.ndarray[Any, np.dtype[np.float32]]:
 # -- batch norm ------------------------------------------------------------------------------------------------------
 
 
-def share_statistics(module: nn.Module, world: World) -> list[nn.Module]:
+def share_statistics(module: nn.Module, world: World) -> list[_TorchNorm]:
     """Let the module's batch norms see the whole batch; all that want to be told how many samples are real."""
     if world.size == 1:
         return []
-    norms: list[nn.Module] = []
+    norms: list[_TorchNorm] = []
     for layer in module.modules():
         if isinstance(layer, BatchNorm):
             layer.across = world.statistics
         elif isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            layer.forward = _TorchNorm(layer, world)  # type: ignore[method-assign, assignment]
-            norms.append(layer)
+            shared = _TorchNorm(layer, world)
+            layer.forward = shared  # type: ignore[method-assign, assignment]
+            norms.append(shared)
     return norms
 
 
@@ -223,6 +224,7 @@ class _TorchNorm:
 
     def __init__(self, layer: nn.modules.batchnorm._BatchNorm, world: World) -> None:
         self.layer, self.world, self.alone = layer, world, layer.forward
+        self.valid: Tensor | None = None  # number of real samples, set by the engine
 
     def __call__(self, x: Tensor) -> Tensor:
         layer = self.layer
@@ -235,13 +237,13 @@ class _TorchNorm:
             layer.num_batches_tracked.add_(1)
             if momentum is None:  # torch: the plain average of all batches
                 momentum = 1 / float(layer.num_batches_tracked)
-        y = reference.batch_norm_act(
-            x.reshape(x.shape[0], x.shape[1], -1, 1),
+        norm = reference.Norm(
             ones if gamma is None else gamma, zeros if beta is None else beta,
-            zeros.clone() if mean is None else mean, ones.clone() if var is None else var, 1,
-            relu=False, momentum=momentum or 0.0, eps=layer.eps,
-            valid=getattr(layer, "valid", None), across=self.world.statistics,
+            zeros.clone() if mean is None else mean, ones.clone() if var is None else var,
+            act=reference.Activation.NONE, momentum=momentum or 0.0, eps=layer.eps,
+            valid=self.valid, across=self.world.statistics,
         )  # fmt: skip
+        y = reference.batch_norm_act(x.reshape(x.shape[0], x.shape[1], -1, 1), norm)
         return y.reshape(x.shape)
 
 

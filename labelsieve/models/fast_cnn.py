@@ -22,7 +22,6 @@ from torch.nn import functional as F
 
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
 from labelsieve.models.layers import BatchNorm, Linear
 from labelsieve.models.sequential import InTurn
 from labelsieve.types import Store
@@ -78,11 +77,9 @@ class UnscaledNorm(BatchNorm):
         self.register_buffer("weight", torch.ones(channels))
 
     def forward(self, x: Tensor, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
-        return pool_norm_gelu(
-            x, self.weight, self.bias * BIAS_GAIN, self.running_mean, self.running_var,
-            pool=self.pool, training=self.training, momentum=self.momentum, eps=self.eps,
-            valid=self.valid if self.training else None, across=self.across if self.training else None,
-        )  # fmt: skip
+        return kernels.batch_norm_act(
+            x, self.spec(beta=self.bias * BIAS_GAIN, act=kernels.Activation.GELU, pool=self.pool)
+        )
 
 
 class FastCNN(InTurn):
@@ -136,7 +133,7 @@ class FastCNN(InTurn):
         filters = self.filters.to(x.dtype, memory_format=layout)
         if x.is_cuda:
             x, filters = (kernels.aligned(t) for t in (x, filters))
-        y = bias_gelu(F.conv2d(x, filters), self.filter_bias)
+        y = kernels.bias_gelu(F.conv2d(x, filters), self.filter_bias)
         for weight, norm in zip(self.weights, self.norms, strict=True):
             y = norm(F.conv2d(y, weight.to(x.dtype, memory_format=layout), padding=1))
         return y.amax((2, 3)).float() * LOGIT_SCALE

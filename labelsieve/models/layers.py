@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -68,26 +68,17 @@ class BatchNorm(nn.Module):
         self.across: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, x: Tensor, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
-        if self.across is not None and self.training:
-            return kernels.reference.batch_norm_act(
-                x, self.weight, self.bias, self.running_mean, self.running_var, self.n, residual=residual,
-                relu=self.relu, momentum=self.momentum, eps=self.eps, valid=self.valid, across=self.across,
-            )  # fmt: skip
-        return kernels.batch_norm_act(
-            x,
-            self.weight,
-            self.bias,
-            self.running_mean,
-            self.running_var,
-            self.n,
-            residual=residual,
-            relu=self.relu,
-            training=self.training,
-            momentum=self.momentum,
-            eps=self.eps,
-            valid=self.valid if self.training else None,
-            sums=sums,
-        )
+        return kernels.batch_norm_act(x, self.spec(), residual=residual, sums=sums)
+
+    def spec(self, **changes: Any) -> kernels.Norm:
+        """The parameters of `kernels.batch_norm_act`. Padding and other processes matter in training only."""
+        options: dict[str, Any] = {
+            "gamma": self.weight, "beta": self.bias, "running_mean": self.running_mean, "running_var": self.running_var,
+            "n": self.n, "act": kernels.Activation.RELU if self.relu else kernels.Activation.NONE,
+            "training": self.training, "momentum": self.momentum, "eps": self.eps,
+            "valid": self.valid if self.training else None, "across": self.across if self.training else None,
+        }  # fmt: skip
+        return kernels.Norm(**options | changes)
 
 
 class Linear(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.models import kernels
-from labelsieve.models.kernels import blocks, reference
+from labelsieve.models.kernels import Activation, Norm, blocks, reference
 from labelsieve.models.layers import BatchNorm
 from labelsieve.models.resnet_cifar import ResNetCifar
 
@@ -39,7 +39,11 @@ def _norm(run: object, t: dict[str, Tensor], n: int, **options: object) -> dict[
     leaf = {name: t[name].clone().requires_grad_() for name in ("x", "gamma", "beta", "residual")}
     mean, var = t["mean"].clone(), t["var"].clone()
     residual = leaf["residual"] if options.pop("residual", True) else None
-    y = run(leaf["x"], leaf["gamma"], leaf["beta"], mean, var, n, residual=residual, **options)  # type: ignore[operator]
+    if "relu" in options:
+        options["act"] = Activation.RELU if options.pop("relu") else Activation.NONE
+    sums = {"sums": options.pop("sums")} if "sums" in options else {}
+    norm = Norm(leaf["gamma"], leaf["beta"], mean, var, n, **options)
+    y = run(leaf["x"], norm, residual=residual, **sums)  # type: ignore[operator]
     y.backward(t["g"].to(y.dtype))
     result = {"y": y.detach(), "mean": mean, "var": var}
     result |= {"d" + name: value.grad for name, value in leaf.items() if value.grad is not None}
@@ -362,6 +366,30 @@ if find_spec("triton") is not None:
                 usual.count[1] = one["count"][1] = 5
         for name, value in one.items():
             torch.testing.assert_close(value, getattr(usual, name), rtol=1e-5, atol=1e-6)
+
+    @pytest.mark.parametrize("nesterov", [False, True])
+    def test_sgd_by_one_kernel(nesterov: bool) -> None:
+        from labelsieve.engine.bundle import Bundle, initial_state
+        from labelsieve.engine.schedule import Schedule
+        from labelsieve.models.kernels.step import sgd
+        from labelsieve.models.small import MLP
+
+        def factory(n: int = 1) -> MLP:
+            return MLP(3, inputs=5, n=n)
+
+        schedule = Schedule(1, ((0, 0.1),), optimizer="sgd", weight_decay=0.1, momentum=0.8, nesterov=nesterov)
+        usual = Bundle(factory, [initial_state(factory, seed) for seed in range(2)], schedule, torch.device("cpu"))
+        usual.rate.copy_(torch.tensor([0.1, 0.03]))
+        names = ("flat", "first", "decay", "owner", "rate")
+        mine = {name: getattr(usual, name).clone().to(DEVICE) for name in names}
+        for seed in range(3):
+            rng = torch.Generator().manual_seed(seed)
+            gradients = [torch.randn(p.shape, generator=rng) for p in usual.parameters]
+            usual.update(gradients)
+            flat = torch.cat([g.reshape(-1) for g in gradients]).to(DEVICE)
+            sgd(mine["flat"], flat, *(mine[name] for name in names[1:]), momentum=0.8, nesterov=nesterov)
+        for name in ("flat", "first"):
+            torch.testing.assert_close(mine[name].cpu(), getattr(usual, name), rtol=1e-5, atol=1e-6)
 
     def test_short_slides_for_few_networks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         from labelsieve.models.kernels import conv

@@ -1,8 +1,12 @@
-"""The layers of n stacked networks, each as fast as the device allows: Triton kernels on CUDA, plain torch elsewhere.
+"""Layers of n stacked networks: Triton kernels on CUDA, plain torch elsewhere.
 
     y = grouped_conv3x3(x, w, n)                       x [B, n*Cin, H, W], w [n*Cout, Cin, 3, 3]
-    y, sums = grouped_conv3x3_sums(x, w, n)            the same; sums for the batch normalisation behind it
-    z = batch_norm_act(y, gamma, beta, running_mean, running_var, n, residual=r, sums=sums)
+    y, sums = grouped_conv3x3_sums(x, w, n)            the same, with sums for the batch norm that follows
+    z = batch_norm_act(y, Norm(gamma, beta, running_mean, running_var, n), residual=r, sums=sums)
+
+A file NAME_device.py contains Triton kernels, NAME.py calls them: conv.py convolutions, norm.py batch norm, resnet.py
+the features of whole ResNets (device code in fused_device.py and fused_conv_device.py), step.py the optimizer and
+augmented batches. reference.py is the same in plain torch.
 
 `LABELSIEVE_KERNELS=0` switches all kernels off, `LABELSIEVE_FUSED=0` the one that computes a whole ResNet (resnet.py).
 """
@@ -18,33 +22,34 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.models.kernels import reference
+from labelsieve.models.kernels.reference import Activation, Norm
 
 
 @cache
 def available() -> bool:
-    """True on CUDA with triton and compute capability 8 or more, unless switched off."""
+    """Whether the kernels can run: CUDA with compute capability 8 or more, and triton."""
     if os.environ.get("LABELSIEVE_KERNELS") == "0" or find_spec("triton") is None:
         return False
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8
 
 
 def fused() -> bool:
-    """Whether a ResNet's features go through resnet.py, as one function: unless switched off."""
+    """Whether resnet.py computes the features of a ResNet as one function."""
     return os.environ.get("LABELSIEVE_FUSED") != "0"
 
 
 def usable(x: Tensor) -> bool:
-    """Whether the kernels take this tensor: half precision, on such a device."""
+    """Whether the kernels support this tensor: it must have half precision."""
     return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and available()
 
 
 def aligned(x: Tensor) -> Tensor:
-    """Zero channels added up to eight, of inputs and weights alike: dense kernels load eight at a time, or slowly."""
+    """Pad the channels of an input or a weight with zeros up to eight: cuDNN is slow with fewer."""
     return F.pad(x, (0, 0, 0, 0, 0, 8 - x.shape[1])) if x.shape[1] < 8 else x
 
 
 def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1) -> Tensor:
-    """Each of n networks' channels with its own 3x3 weights, padding 1."""
+    """Apply the 3x3 weights of each of n networks to its channels, with padding 1."""
     if usable(x):
         from labelsieve.models.kernels import conv
 
@@ -56,7 +61,7 @@ def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1) -> Tensor:
 def grouped_conv3x3_sums(
     x: Tensor, w: Tensor, n: int, *, stride: int = 1, valid: Tensor | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """The same, with partial sums of y and y^2 for `batch_norm_act` (None where the kernels do not run)."""
+    """Do the same, and return partial sums of y and y^2 for `batch_norm_act` (None without kernels)."""
     if usable(x):
         from labelsieve.models.kernels import conv
 
@@ -65,68 +70,31 @@ def grouped_conv3x3_sums(
     return reference.grouped_conv3x3(x, w, n, stride=stride), None
 
 
-def batch_norm_act(
-    x: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
-    n: int,
-    *,
-    residual: Tensor | None = None,
-    relu: bool = True,
-    training: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    valid: Tensor | None = None,
-    sums: Tensor | None = None,
-) -> Tensor:
-    """relu(batch_norm(x) + residual), statistics over the samples b < valid[i] of network i; see reference.py."""
-    if usable(x) and n == 1 and residual is None and sums is None:
-        from labelsieve.models.kernels import single_network_norm as one
-
-        return one.norm_act(
-            x, gamma, beta, running_mean, running_var,
-            act=one.RELU if relu else one.NONE, training=training, momentum=momentum, eps=eps, valid=valid,
-        )  # fmt: skip
+def batch_norm_act(x: Tensor, norm: Norm, *, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
+    """Return act(batch_norm(max_pool(x)) + residual); see reference.py."""
     if usable(x):
-        from labelsieve.models.kernels import norm
+        from labelsieve.models.kernels import norm as kernel
 
-        return norm.batch_norm_act(
-            x,
-            gamma,
-            beta,
-            running_mean,
-            running_var,
-            n,
-            residual=residual,
-            relu=relu,
-            training=training,
-            momentum=momentum,
-            eps=eps,
-            valid=valid,
-            sums=sums,
-        )
-    return reference.batch_norm_act(
-        x,
-        gamma,
-        beta,
-        running_mean,
-        running_var,
-        n,
-        residual=residual,
-        relu=relu,
-        training=training,
-        momentum=momentum,
-        eps=eps,
-        valid=valid,
-    )
+        if kernel.supported(x, norm, residual):
+            return kernel.batch_norm_act(x, norm, residual=residual, sums=sums)
+    return reference.batch_norm_act(x, norm, residual=residual)
+
+
+def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
+    """Return gelu(x + bias), on a GPU by the batch-norm kernel with mean 0 and deviation 1."""
+    if not usable(x):
+        return F.gelu(x + bias.to(x.dtype)[:, None, None])
+    zeros, ones = torch.zeros_like(bias), torch.ones_like(bias)
+    return batch_norm_act(x, Norm(ones, bias, zeros, ones, act=Activation.GELU, training=False, eps=0.0))
 
 
 __all__ = [
+    "Activation",
+    "Norm",
     "aligned",
     "available",
     "batch_norm_act",
+    "bias_gelu",
     "fused",
     "grouped_conv3x3",
     "grouped_conv3x3_sums",

@@ -32,15 +32,6 @@ class WeightBlock(NamedTuple):
     stages: int
 
 
-class NormBlock(NamedTuple):
-    """A program of the batch-normalisation kernels."""
-
-    elements: int
-    columns: int
-    programs: int  # of the two summing kernels
-    warps: int
-
-
 class FusedConvBlock(NamedTuple):
     """A program of fused_conv_device.conv_network."""
 
@@ -111,11 +102,6 @@ def fused_conv_block(cin: int, cout: int, height: int, width: int, n: int, batch
     while rows > 4 and n * (outs // columns) * -(-batch // (pixels // width)) * -(-height // rows) < found.programs:
         rows = -(-rows // 2)
     return found._replace(pixels=pixels, columns=columns, rows=rows)
-
-
-def norm_block(channels: int) -> NormBlock:
-    """Channels are those of all networks together."""
-    return NormBlock(4096, min(64, power_of_two(channels)), 528, 8)
 
 
 def read_overrides(text: str) -> None:

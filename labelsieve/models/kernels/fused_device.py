@@ -9,10 +9,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_wait
 
-from labelsieve.models.kernels import norm_device
-
-_forward_coefficients = norm_device.forward_coefficients
-_backward_coefficients = norm_device.backward_coefficients
+from labelsieve.models.kernels.norm_device import backward_table, forward_table
 
 
 @triton.jit
@@ -144,9 +141,9 @@ def forward_coefficients(
 ):  # fmt: skip
     if PDL:
         gdc_wait()
-    _forward_coefficients(
-        part, gamma, beta, running_mean, running_var, out, valid, parts, images, channels, momentum, eps,
-        HW, C, BR, BC, VALID, True,
+    forward_table(
+        part, gamma, beta, running_mean, running_var, out, valid, parts, images * HW, HW, channels, C, momentum, eps,
+        BR, BC, VALID * 2, True,
     )  # fmt: skip
 
 
@@ -157,8 +154,8 @@ def backward_coefficients(
 ):  # fmt: skip
     if PDL:
         gdc_wait()
-    _backward_coefficients(
-        part, coefficients, out, dgamma, dbeta, valid, parts, images, channels, HW, C, BR, BC, VALID, True
+    backward_table(
+        part, coefficients, out, dgamma, dbeta, valid, parts, images * HW, HW, channels, C, BR, BC, VALID * 2, True
     )
 
 

@@ -1,4 +1,10 @@
-"""Batch normalisation + residual + relu of n stacked networks: the host side of norm_device.py, with its gradients."""
+"""Batch norm, with pooling before and a residual and an activation after it: the host side of norm_device.py.
+
+    forward    pooling and sums (reads x)  ->  table  ->  norm, residual, activation (reads the pooled, writes y)
+    backward   sums (reads g and the pooled)  ->  slopes  ->  gradient (reads g, the pooled and x, writes dx)
+
+The activation's argument and the pooling's choice are computed again on the way back, not kept.
+"""
 
 from __future__ import annotations
 
@@ -9,178 +15,107 @@ import triton
 from torch import Tensor
 
 from labelsieve.models.kernels import norm_device
-from labelsieve.models.kernels.blocks import norm_block
+from labelsieve.models.kernels.blocks import power_of_two
+from labelsieve.models.kernels.reference import Activation, Norm
 
 LAST = torch.channels_last
-SUM_ROWS, SUM_COLUMNS = 64, 16  # the tile of the small kernels that add up partial sums
+ROWS, COLUMNS = 64, 64  # a tile: pixels, channels
+PROGRAMS = 512  # of the kernels that sum, at most: nearly four per multiprocessor of an H200
+SUM_TILE = {"BR": PROGRAMS, "BC": 16, "num_warps": 8}  # all partial sums in one round of loads
+RELU_OF_SUM = 3  # as in norm_device.py
 
 
-class _Shape:
-    """Sizes and block of one call: tiles are [rows, columns] of [pixels, channels]."""
+class _Tiles:
+    """Sizes and launch grids for a tensor."""
 
-    def __init__(self, x: Tensor, n: int) -> None:
-        self.images, self.channels = x.shape[0], x.shape[1]
-        self.area = x.shape[2] * x.shape[3]
-        self.pixels = self.images * self.area
-        block = norm_block(self.channels)
-        self.columns, self.warps = block.columns, block.warps
-        self.rows = max(1, block.elements // block.columns)
-        self.column_blocks = triton.cdiv(self.channels, self.columns)
-        blocks = triton.cdiv(self.pixels, self.rows)
-        self.each = triton.cdiv(blocks, max(1, block.programs // self.column_blocks))
-        self.parts = triton.cdiv(blocks, self.each)
-        self.sum_grid = (self.column_blocks, self.parts)
-        self.grid = (self.column_blocks * blocks,)
-        self.small_grid = (triton.cdiv(self.channels, SUM_COLUMNS),)
-        self.tile = {"BP": self.rows, "BC": self.columns, "num_warps": self.warps}
-        self.network = {"HW": self.area, "C": self.channels // n}
-        self.small = {"BR": SUM_ROWS, "BC": SUM_COLUMNS, "num_warps": 4}
+    def __init__(self, x: Tensor, norm: Norm) -> None:
+        images, self.channels, height, self.width = x.shape
+        self.area = height * self.width
+        self.pixels = images * self.area
+        columns = min(COLUMNS, power_of_two(self.channels))
+        across = triton.cdiv(self.channels, columns)
+        blocks = triton.cdiv(self.pixels, ROWS)
+        self.blocks_each = triton.cdiv(blocks, max(1, PROGRAMS // triton.cdiv(self.channels, COLUMNS)))
+        self.parts = triton.cdiv(blocks, self.blocks_each)
+        self.grid, self.sum_grid = (across * blocks,), (across, self.parts)
+        self.small_grid = (triton.cdiv(self.channels, SUM_TILE["BC"]),)
+        self.tile = {"BP": ROWS, "BC": columns, "num_warps": 8 if columns > 32 else 4}
+        self.each = self.channels // norm.n  # channels per network
+        self.limit = x if norm.valid is None else norm.valid
+        self.valid = 0 if norm.valid is None else 1 if norm.n == 1 else 2
 
 
 class _BatchNormAct(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        running_mean: Tensor,
-        running_var: Tensor,
-        residual: Tensor | None,
-        valid: Tensor | None,
-        sums: Tensor | None,
-        n: int,
-        relu: bool,
-        training: bool,
-        momentum: float,
-        eps: float,
+        ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, residual: Tensor | None, sums: Tensor | None, norm: Norm
     ) -> Tensor:
-        x = x.contiguous(memory_format=LAST)
-        shape = _Shape(x, n)
-        masked = valid is not None
-        limit = x if valid is None else valid
-        if training and sums is None:
-            sums = torch.empty((2, shape.parts, shape.channels), dtype=torch.float32, device=x.device)
-            norm_device.moments[shape.sum_grid](
-                x, sums, limit, shape.pixels, shape.channels, shape.each, VALID=masked, **shape.network, **shape.tile
-            )
-        coefficients = torch.empty((4, shape.channels), dtype=torch.float32, device=x.device)
-        norm_device.forward_coefficients[shape.small_grid](
-            x if sums is None else sums,
-            gamma,
-            beta,
-            running_mean,
-            running_var,
-            coefficients,
-            limit,
-            0 if sums is None else sums.shape[1],
-            shape.images,
-            shape.channels,
-            momentum,
-            eps,
-            VALID=masked,
-            TRAINING=training,
-            **shape.network,
-            **shape.small,
-        )
-        residual = None if residual is None else residual.contiguous(memory_format=LAST)
-        y = torch.empty_like(x, memory_format=LAST)
-        norm_device.normalise[shape.grid](
-            x,
-            x if residual is None else residual,
-            y,
-            coefficients,
-            shape.pixels,
-            shape.channels,
-            RESIDUAL=residual is not None,
-            RELU=relu,
-            **shape.tile,
-        )
-        # Without a residual the relu's sign follows from x alone: one tensor less to read on the way back.
-        ctx.relu = 0 if not relu else 1 if residual is None else 2
-        ctx.save_for_backward(x, coefficients, y if ctx.relu == 2 else None, valid)
-        ctx.n, ctx.training, ctx.residual = n, training, residual is not None
+        x = pooled = x.contiguous(memory_format=LAST)
+        if norm.pool:
+            shape = (*x.shape[:2], x.shape[2] // 2, x.shape[3] // 2)
+            pooled = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=LAST)
+        t = _Tiles(pooled, norm)
+        if sums is None:
+            sums = torch.empty((2, t.parts, t.channels), dtype=torch.float32, device=x.device)
+            if norm.training or norm.pool:
+                norm_device.moments[t.sum_grid](
+                    x, pooled, sums, t.limit, t.pixels, t.area, t.width, t.channels, t.blocks_each, t.each,
+                    VALID=t.valid, POOL=norm.pool, SUMS=norm.training, **t.tile,
+                )  # fmt: skip
+        table = torch.empty((4, t.channels), dtype=torch.float32, device=x.device)
+        norm_device.forward_table[t.small_grid](
+            sums, gamma, beta, norm.running_mean, norm.running_var, table, t.limit, sums.shape[1], t.pixels, t.area,
+            t.channels, t.each, norm.momentum, norm.eps, VALID=t.valid, TRAINING=norm.training, **SUM_TILE,
+        )  # fmt: skip
+        y = torch.empty_like(pooled, memory_format=LAST)
+        added = residual is not None
+        norm_device.normalise[t.grid](
+            pooled, residual.contiguous(memory_format=LAST) if residual is not None else pooled, y, table, t.pixels,
+            t.channels, RESIDUAL=added, ACT=int(norm.act), **t.tile,
+        )  # fmt: skip
+        # Without a residual the sign before the relu follows from x alone: backward reads one tensor less.
+        ctx.act = RELU_OF_SUM if added and norm.act == Activation.RELU else int(norm.act)
+        ctx.norm, ctx.added = norm, added
+        ctx.save_for_backward(pooled, table, x if norm.pool else None, y if ctx.act == RELU_OF_SUM else None)
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        x, coefficients, y, valid = ctx.saved_tensors
+        x, table, before, y = ctx.saved_tensors
+        norm: Norm = ctx.norm
         g = grads[0].contiguous(memory_format=LAST)
-        shape = _Shape(x, ctx.n)
-        masked = valid is not None
-        limit = x if valid is None else valid
-        part = torch.empty((2, shape.parts, shape.channels), dtype=torch.float32, device=x.device)
-        norm_device.gradient_moments[shape.sum_grid](
-            g,
-            x,
-            x if y is None else y,
-            part,
-            coefficients,
-            limit,
-            shape.pixels,
-            shape.channels,
-            shape.each,
-            RELU=ctx.relu,
-            VALID=masked,
-            **shape.network,
-            **shape.tile,
-        )
-        slopes = torch.empty((2, shape.channels), dtype=torch.float32, device=x.device)
-        dgamma, dbeta = torch.empty_like(slopes).unbind()
-        norm_device.backward_coefficients[shape.small_grid](
-            part,
-            coefficients,
-            slopes,
-            dgamma,
-            dbeta,
-            limit,
-            shape.parts,
-            shape.images,
-            shape.channels,
-            VALID=masked,
-            TRAINING=ctx.training,
-            **shape.network,
-            **shape.small,
-        )
-        dx = torch.empty_like(x, memory_format=LAST)
-        dresidual = torch.empty_like(x, memory_format=LAST) if ctx.residual else None
-        norm_device.input_gradient[shape.grid](
-            g,
-            x,
-            x if y is None else y,
-            dx,
-            dx if dresidual is None else dresidual,
-            coefficients,
-            slopes,
-            limit,
-            shape.pixels,
-            shape.channels,
-            RESIDUAL=dresidual is not None,
-            RELU=ctx.relu,
-            VALID=masked,
-            **shape.network,
-            **shape.tile,
-        )
-        return dx, dgamma, dbeta, None, None, dresidual, None, None, None, None, None, None, None
+        y = x if y is None else y
+        t = _Tiles(x, norm)
+        part = torch.empty((2, t.parts, t.channels), dtype=torch.float32, device=x.device)
+        slopes, (dgamma, dbeta) = part.new_empty((2, t.channels)), part.new_empty((2, t.channels)).unbind()
+        norm_device.gradient_moments[t.sum_grid](
+            g, x, y, part, table, t.limit, t.pixels, t.area, t.channels, t.blocks_each, t.each,
+            ACT=ctx.act, VALID=t.valid, **t.tile,
+        )  # fmt: skip
+        norm_device.backward_table[t.small_grid](
+            part, table, slopes, dgamma, dbeta, t.limit, t.parts, t.pixels, t.area, t.channels, t.each,
+            VALID=t.valid, TRAINING=norm.training, **SUM_TILE,
+        )  # fmt: skip
+        if not (ctx.needs_input_grad[0] or ctx.added):
+            return None, dgamma, dbeta, None, None, None
+        dx = torch.empty_like(x if before is None else before, memory_format=LAST)
+        dresidual = torch.empty_like(x, memory_format=LAST) if ctx.added else None
+        norm_device.input_gradient[t.grid](
+            g, x, y, x if before is None else before, dx, dx if dresidual is None else dresidual, table, slopes,
+            t.limit, t.pixels, t.area, t.width, t.channels, t.each,
+            ACT=ctx.act, VALID=t.valid, POOL=before is not None, RESIDUAL=ctx.added, **t.tile,
+        )  # fmt: skip
+        return dx, dgamma, dbeta, dresidual, None, None
 
 
-def batch_norm_act(
-    x: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
-    n: int,
-    *,
-    residual: Tensor | None = None,
-    relu: bool = True,
-    training: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    valid: Tensor | None = None,
-    sums: Tensor | None = None,
-) -> Tensor:
-    """relu(batch_norm(x) + residual); see reference.py. `sums`: partial sums of x, where its convolution made them."""
+def supported(x: Tensor, norm: Norm, residual: Tensor | None = None) -> bool:
+    """Pooling needs even sides, and a residual can only be followed by a relu or nothing."""
+    even = x.shape[2] % 2 == x.shape[3] % 2 == 0
+    return norm.across is None and (even or not norm.pool) and (residual is None or norm.act != Activation.GELU)
+
+
+def batch_norm_act(x: Tensor, norm: Norm, *, residual: Tensor | None = None, sums: Tensor | None = None) -> Tensor:
+    """act(batch_norm(max_pool(x)) + residual), as reference.py; `sums`: partial sums of x made by its convolution."""
     return _BatchNormAct.apply(  # type: ignore[no-untyped-call,no-any-return]
-        x, gamma, beta, running_mean, running_var, residual, valid, sums, n, relu, training, momentum, eps
+        x, norm.gamma, norm.beta, residual, sums, norm
     )

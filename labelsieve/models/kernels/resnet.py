@@ -130,7 +130,7 @@ class Plan:
 def supported(module: nn.Module, x: Tensor) -> bool:
     """Whether this can go through `features`: a training step of one process or scoring, pictures of sizes that fit."""
     height, width = x.shape[2:]
-    norms = [m for m in module.modules() if hasattr(m, "running_mean")]
+    norms = [norm for _, norm in conv_norm_pairs(module)]
     return bool(
         module.training == torch.is_grad_enabled()
         and not x.requires_grad
@@ -139,7 +139,7 @@ def supported(module: nn.Module, x: Tensor) -> bool:
         and width % 4 == height % 4 == 0
         and x.shape[1] // module.n <= 64  # type: ignore[operator]
         and all(conv.weight.is_contiguous() for conv, _ in conv_norm_pairs(module))  # pack_weights goes by addresses
-        and (not module.training or all(getattr(norm, "across", None) is None for norm in norms))
+        and (not module.training or all(norm.across is None for norm in norms))
     )
 
 

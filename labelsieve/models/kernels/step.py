@@ -1,4 +1,4 @@
-"""The ends of a training step: the host side of step_device.py."""
+"""The first and last parts of a training step, augmented batches and optimizers: the host side of step_device.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def gather_pictures(
     pixels: Tensor, index: Tensor, code: Tensor, scale: Tensor, offset: Tensor, height: int, width: int, pad: int,
     dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
-    """engine.store.PictureStore.batch: [B, n * channels, height, width], channels last in memory."""
+    """The batch of engine.store.PictureStore: [B, n * channels, height, width], channels last in memory."""
     n, b = index.shape
     channels = pixels.shape[-1]
     out = torch.empty((b, height, width, n * channels), dtype=dtype, device=pixels.device)
@@ -31,9 +31,21 @@ def adam(
     flat: Tensor, gradient: Tensor, first: Tensor, second: Tensor, decay: Tensor, owner: Tensor, rate: Tensor,
     count: Tensor, *, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
 ) -> None:  # fmt: skip
-    """engine.bundle.Bundle's step for Adam, in place; `gradient` without the weight decay, `count` with this step."""
+    """The step of engine.bundle.Bundle for Adam, in place; `gradient` is without the weight decay, `count` with this
+    step."""
     size = flat.numel()
     step_device.adam[(triton.cdiv(size, 1024),)](
         flat, gradient, first, second, decay, owner, rate, count, size, beta2, 1 - beta1, 1 - beta2, math.log2(beta1),
         math.log2(beta2), eps, BLOCK=1024, num_warps=4,
     )  # fmt: skip
+
+
+def sgd(
+    flat: Tensor, gradient: Tensor, first: Tensor, decay: Tensor, owner: Tensor, rate: Tensor, *, momentum: float,
+    nesterov: bool,
+) -> None:  # fmt: skip
+    """The step of engine.bundle.Bundle for SGD, in place; `gradient` is without the weight decay."""
+    size = flat.numel()
+    step_device.sgd[(triton.cdiv(size, 1024),)](
+        flat, gradient, first, decay, owner, rate, size, momentum, NESTEROV=nesterov, BLOCK=1024, num_warps=4
+    )

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # Triton's device language is not Python to a type checker.
-"""The ends of a training step as one kernel each: a batch of augmented pictures, and Adam."""
+"""A batch of augmented pictures, Adam and SGD, as one kernel each."""
 
 import triton
 import triton.language as tl
@@ -61,7 +61,8 @@ def adam(
     eps,
     BLOCK: tl.constexpr,
 ):
-    """Adam with rate and count by network (`owner`), weight decay added to the gradient; log1, log2: of the betas."""
+    """Adam with one rate and count per network (`owner`); weight decay is added to the gradient; log1, log2: of the
+    betas."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     ok = at < size
     net = tl.load(owner + at, mask=ok, other=0)
@@ -76,3 +77,18 @@ def adam(
     tl.store(first + at, m, mask=ok)
     tl.store(second + at, v, mask=ok)
     tl.store(flat + at, p - step * (m / (tl.sqrt(v) + eps * root)), mask=ok)
+
+
+@triton.jit
+def sgd(flat, gradient, first, decay, owner, rate, size, momentum, NESTEROV: tl.constexpr, BLOCK: tl.constexpr):
+    """SGD with momentum, with one rate per network (`owner`); weight decay is added to the gradient."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ok = at < size
+    speed = tl.load(rate + tl.load(owner + at, mask=ok, other=0), mask=ok, other=0.0)
+    p = tl.load(flat + at, mask=ok, other=0.0)
+    g = tl.load(gradient + at, mask=ok, other=0.0) + p * tl.load(decay + at, mask=ok, other=0.0)
+    m = tl.load(first + at, mask=ok, other=0.0) * momentum + g
+    tl.store(first + at, m, mask=ok)
+    if NESTEROV:
+        m = g + momentum * m
+    tl.store(flat + at, p - speed * m, mask=ok)

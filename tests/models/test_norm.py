@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.models import kernels
-from labelsieve.models.kernels import reference
-from labelsieve.models.kernels.gelu import bias_gelu, pool_norm_gelu
+from labelsieve.models.kernels import Activation, Norm, bias_gelu, reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -35,7 +34,7 @@ def by_torch(t: dict[str, Tensor], act: int, *, pool: bool, training: bool, vali
     x = F.max_pool2d(leaf["x"], 2) if pool else leaf["x"]
     y = ACTIVATIONS[act](
         reference.batch_norm_act(
-            x, leaf["gamma"], leaf["beta"], mean, var, 1, relu=False, training=training, valid=valid
+            x, Norm(leaf["gamma"], leaf["beta"], mean, var, act=Activation.NONE, training=training, valid=valid)
         )
     )
     y.backward(t["g"][:, :, : y.shape[2], : y.shape[3]].double())
@@ -46,11 +45,11 @@ if find_spec("triton") is not None:
     CASES = list(itertools.product((0, 1, 2), (False, True), (False, True), (None, 3)))
 
     def by_kernels(t: dict[str, Tensor], act: int, **options: object) -> dict[str, Tensor]:
-        from labelsieve.models.kernels import single_network_norm as one
+        from labelsieve.models.kernels import norm
 
         leaf = {name: t[name].clone().requires_grad_() for name in ("x", "gamma", "beta")}
         mean, var = t["mean"].clone(), t["var"].clone()
-        y = one.norm_act(leaf["x"], leaf["gamma"], leaf["beta"], mean, var, act=act, **options)
+        y = norm.batch_norm_act(leaf["x"], Norm(leaf["gamma"], leaf["beta"], mean, var, act=Activation(act), **options))
         y.backward(t["g"][:, :, : y.shape[2], : y.shape[3]].clone())
         return {"y": y.detach(), "mean": mean, "var": var} | {f"d{name}": value.grad for name, value in leaf.items()}
 
@@ -74,9 +73,9 @@ if find_spec("triton") is not None:
 
     @pytest.mark.parametrize("pool", [False, True])
     def test_several_tiles_in_both_directions(pool: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        from labelsieve.models.kernels import single_network_norm as one
+        from labelsieve.models.kernels import norm
 
-        monkeypatch.setattr(one, "PROGRAMS", 4)
+        monkeypatch.setattr(norm, "PROGRAMS", 4)
         t = inputs(70, (12, 10))
         options = {"pool": pool, "training": True, "valid": None}
         compare(by_kernels(t, 2, **options), by_torch(t, 2, **options), 5)
@@ -88,12 +87,12 @@ if find_spec("triton") is not None:
         assert not got["dx"].any() and got["y"].isfinite().all()
 
     def test_what_is_not_wanted_is_not_made() -> None:
-        from labelsieve.models.kernels import single_network_norm as one
+        from labelsieve.models.kernels import norm
 
         t = inputs()
         bias = t["beta"].clone().requires_grad_()
         zeros, ones = torch.zeros_like(t["beta"]), torch.ones_like(t["beta"])
-        y = one.norm_act(t["x"], ones, bias, zeros, ones, act=one.GELU, training=False, eps=0.0)
+        y = norm.batch_norm_act(t["x"], Norm(ones, bias, zeros, ones, act=Activation.GELU, training=False, eps=0.0))
         y.backward(t["g"])
         again = t["beta"].clone().requires_grad_()
         want = bias_gelu(t["x"], again)
@@ -102,63 +101,39 @@ if find_spec("triton") is not None:
         torch.testing.assert_close(bias.grad, again.grad, rtol=1e-4, atol=1e-4)
 
     def test_gelu_is_torchs_far_out_too() -> None:
-        from labelsieve.models.kernels import single_network_norm as one
+        from labelsieve.models.kernels import norm
 
         x = torch.linspace(-12, 12, 400, device=DEVICE).view(1, 1, 20, 20)
         zeros, ones = torch.zeros(1, device=DEVICE), torch.ones(1, device=DEVICE)
-        y = one.norm_act(x, ones, zeros, zeros.clone(), ones.clone(), act=one.GELU, training=False, eps=0.0)
+        spec = Norm(ones, zeros, zeros.clone(), ones.clone(), act=Activation.GELU, training=False, eps=0.0)
+        y = norm.batch_norm_act(x, spec)
         torch.testing.assert_close(y, F.gelu(x), rtol=1e-5, atol=2e-6)
 
     def test_pooling_needs_even_sides() -> None:
-        from labelsieve.models.kernels import single_network_norm as one
+        from labelsieve.models.kernels import norm
 
-        assert one.supported(torch.zeros(1, 1, 3, 4)) and one.supported(torch.zeros(1, 1, 2, 4), pool=True)
-        assert not one.supported(torch.zeros(1, 1, 3, 4), pool=True)
-
-    @pytest.mark.parametrize("nesterov", [False, True])
-    def test_sgd_by_one_kernel(nesterov: bool) -> None:
-        from labelsieve.engine.bundle import Bundle, initial_state
-        from labelsieve.engine.schedule import Schedule
-        from labelsieve.models.kernels.sgd import sgd
-        from labelsieve.models.small import MLP
-
-        def factory(n: int = 1) -> MLP:
-            return MLP(3, inputs=5, n=n)
-
-        schedule = Schedule(1, ((0, 0.1),), optimizer="sgd", weight_decay=0.1, momentum=0.8, nesterov=nesterov)
-        usual = Bundle(factory, [initial_state(factory, seed) for seed in range(2)], schedule, torch.device("cpu"))
-        usual.rate.copy_(torch.tensor([0.1, 0.03]))
-        names = ("flat", "first", "decay", "owner", "rate")
-        mine = {name: getattr(usual, name).clone().to(DEVICE) for name in names}
-        for seed in range(3):
-            rng = torch.Generator().manual_seed(seed)
-            gradients = [torch.randn(p.shape, generator=rng) for p in usual.parameters]
-            usual.update(gradients)
-            flat = torch.cat([g.reshape(-1) for g in gradients]).to(DEVICE)
-            sgd(mine["flat"], flat, *(mine[name] for name in names[1:]), momentum=0.8, nesterov=nesterov)
-        for name in ("flat", "first"):
-            torch.testing.assert_close(mine[name].cpu(), getattr(usual, name), rtol=1e-5, atol=1e-6)
+        plain, pooled = (Norm(*[torch.ones(1)] * 4, pool=pool) for pool in (False, True))
+        assert norm.supported(torch.zeros(1, 1, 3, 4), plain) and norm.supported(torch.zeros(1, 1, 2, 4), pooled)
+        assert not norm.supported(torch.zeros(1, 1, 3, 4), pooled)
 
     @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA card: the interpreter takes minutes and has no limit")
     def test_more_tiles_than_the_second_axis_of_a_grid_holds() -> None:
         from labelsieve.models.kernels import norm
-        from labelsieve.models.kernels import single_network_norm as one
 
         x = torch.randn(4100, 8, 32, 64, device=DEVICE, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
         ones, zeros = torch.ones(8, device=DEVICE), torch.zeros(8, device=DEVICE)
         x.requires_grad_()
-        y = one.norm_act(x, ones, zeros, zeros.clone(), ones.clone(), training=False, eps=0.0)
+        y = norm.batch_norm_act(x, Norm(ones, zeros, zeros.clone(), ones.clone(), training=False, eps=0.0))
         assert torch.equal(y, F.relu(x))
         assert torch.equal(torch.autograd.grad(y.sum(), x)[0], (x > 0).to(x.dtype))
-        y = norm.batch_norm_act(x, ones, zeros, zeros.clone(), ones.clone(), 1, training=False, eps=0.0)
-        assert torch.equal(y, F.relu(x))
 
 
 @pytest.mark.parametrize("pool", [False, True])
 def test_on_a_cpu_it_is_the_layers_one_after_the_other(pool: bool) -> None:
     t = {name: value.cpu() for name, value in inputs(size=(5, 4)).items()}
     mean, var = t["mean"].clone(), t["var"].clone()
-    got = pool_norm_gelu(t["x"], t["gamma"], t["beta"], mean, var, pool=pool)
+    norm = Norm(t["gamma"], t["beta"], mean, var, act=Activation.GELU, pool=pool)
+    got = kernels.batch_norm_act(t["x"], norm)
     x = F.max_pool2d(t["x"], 2) if pool else t["x"]
     torch.testing.assert_close(got, F.gelu(F.batch_norm(x, t["mean"], t["var"], t["gamma"], t["beta"], True)))
     torch.testing.assert_close(mean, t["mean"])
