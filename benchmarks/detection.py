@@ -329,9 +329,7 @@ def detection_page(settings: list[Setting], seeds: int, seconds: float) -> str:
                 row += [f"**{value}**" if value == max(shown) else value for value in shown]
             rows.append(row)
         text += (
-            f"\n## Probabilities by {model}\n\n"
-            + markdown(["data", "noise", "ratio", "accuracy", *head], rows)
-            + "\n"
+            f"\n## Probabilities by {model}\n\n" + markdown(["data", "noise", "ratio", "accuracy", *head], rows) + "\n"
         )
     return text
 

@@ -1,13 +1,12 @@
-"""INCV with the fast selector on CIFAR-10: seconds, LP and LR by iteration, beside figure 4 of the paper.
+"""INCV with the fast selector on CIFAR-10: seconds, LP and LR by iteration, compared with figure 4 of the paper.
 
-    python3 benchmarks/fast_selector.py --data DIR --protocol auto      a minute and a half on an H200
-    python3 benchmarks/fast_selector.py --small --out some.json         synthetic pictures, a CPU, half a minute
-    python3 benchmarks/fast_selector.py --draw                          the page again, from the JSON
+    python3 benchmarks/fast_selector.py --data DIR --protocol auto      90 seconds on an H200
+    python3 benchmarks/fast_selector.py --small --out some.json         synthetic pictures on a CPU, 30 seconds
+    python3 benchmarks/fast_selector.py --draw                          write the page again from the JSON
 
-Writes fast-selector.json and the page fast-selector.md beside it; runs with other settings are added to what is there.
-Every selection runs alone, as a user's would, and is timed from its first training to its last verdict; the pictures
-are on the device before. Protocol `auto` is told nothing, `paper` the pattern. Needs torch and numpy, and where git
-cannot tell the commit LABELSIEVE_COMMIT.
+Writes fast-selector.json and fast-selector.md. Runs with other settings are added to the existing ones. Each selection
+runs alone and is timed from its first training to its last verdict, with the pictures already on the device. Protocol
+`auto` does not know the pattern, `paper` does. If git is not available, set LABELSIEVE_COMMIT.
 """
 
 from __future__ import annotations
@@ -98,10 +97,10 @@ PAGE = """\
 
 `python3 benchmarks/fast_selector.py --data DIR --protocol auto`, with `--repeats` and `--iterations` as below.
 
-INCV, told nothing, with `--model fast`; label precision / label recall by iteration. *Seconds*: the whole selection,
-two more trainings for the noise estimate included, the pictures on the device. *ResNet-32* is our own run of the
-paper's protocol, told the pattern (`results/selection`, seed 0), after its fourth iteration and with its share of a
-lockstep's seconds; *paper* is read off its figure 4.
+INCV with `--model fast`; label precision / label recall by iteration. *Seconds*: the whole selection, including two
+trainings for the noise estimate, with the pictures on the GPU. *ResNet-32*: our run of the paper's protocol with the
+known pattern (`results/selection`, seed 0) after its fourth iteration, with its part of the time of a lockstep.
+*Paper*: values read from figure 4.
 
 """
 
@@ -113,19 +112,19 @@ def page(runs: list[dict[str, Any]]) -> str:
         clean, rows = run["clean"], run["selections"]
         repeats, iterations = rows[0]["repeats"], max(len(row["by_iteration"]) for row in rows)
         text += (
-            f"## {repeats} split{'s' * (repeats > 1)} an iteration, {iterations} iterations\n\n"
+            f"## {repeats} split{'s' * (repeats > 1)} per iteration, {iterations} iterations\n\n"
             f"{run['data']}, {run['device']}, torch {run['versions']['torch']}; {run['schedule']['epochs']} epochs,"
             f" batch {run['batch_size']}, seed {run['seed']}; commit {run['commit'][:7]}. On clean labels:"
             f" {100 * clean['test_accuracy']:.2f} % on the test pictures.\n\n"
-            "| noise | true ratio | read as | seconds | " + " | ".join(str(1 + k) for k in range(iterations))
+            "| noise | true ratio | estimate | seconds | " + " | ".join(str(1 + k) for k in range(iterations))
             + " | ResNet-32 | paper |\n" + "|---" * (6 + iterations) + "|\n"
         )  # fmt: skip
         for row in rows:
             pairs = [f"{it['label_precision']:.3f} / {it['label_recall']:.3f}" for it in row["by_iteration"]]
             pairs += [""] * (iterations - len(pairs))
             figure = FIGURE_4.get(row["setting"])
-            told = f"{row['setting']}" + (", told its pattern" if row["protocol"] == "paper" else "")
-            cells = [told, f"{row['noise_ratio']:.3f}", f"{row['noise_ratio_estimate']:.3f}", f"{row['seconds']:.1f}"]
+            name = f"{row['setting']}" + (", known pattern" if row["protocol"] == "paper" else "")
+            cells = [name, f"{row['noise_ratio']:.3f}", f"{row['noise_ratio_estimate']:.3f}", f"{row['seconds']:.1f}"]
             cells += [
                 *pairs,
                 by_resnet(row["setting"]),
@@ -152,10 +151,10 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(one.get(name) == other.get(name) for name in names)
 
 
-def told(row: dict[str, Any], figure: tuple[tuple[float, float], ...] | None) -> str:
+def describe(row: dict[str, Any], figure: tuple[tuple[float, float], ...] | None) -> str:
     pairs = "  ".join(f"{it['label_precision']:.3f} / {it['label_recall']:.3f}" for it in row["by_iteration"])
     beside = "" if figure is None else "   figure 4: " + "  ".join(f"{lp:.3f} / {lr:.3f}" for lp, lr in figure)
-    estimate = f"eps {row['noise_ratio']:.3f} read as {row['noise_ratio_estimate']:.3f}"
+    estimate = f"eps {row['noise_ratio']:.3f} estimated {row['noise_ratio_estimate']:.3f}"
     return f"{row['setting']:14s} {row['protocol']:5s} {row['seconds']:6.1f} s  {estimate}  LP / LR {pairs}{beside}"
 
 
@@ -174,7 +173,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--q", type=float, default=0.0, help="of generalised cross-entropy; 0 is cross-entropy")
     parser.add_argument("--smoothing", type=float, default=LABEL_SMOOTHING, help="of the labels")
     parser.add_argument("--checkpoint", default="last", help="which epoch selects: last, auto, best-until-1")
-    parser.add_argument("--repeats", type=int, default=1, help="splits in each iteration, averaged; protocol auto only")
+    parser.add_argument("--repeats", type=int, default=1, help="splits per iteration; protocol auto only")
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
@@ -232,7 +231,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
             result["selections"].append(row)
             args.out.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
             args.out.with_suffix(".md").write_text(page(runs))
-            print(told(row, None if args.small else FIGURE_4.get(setting.key)), flush=True)
+            print(describe(row, None if args.small else FIGURE_4.get(setting.key)), flush=True)
     return {"runs": runs}
 
 
