@@ -1,82 +1,152 @@
-"""Users' samples and labels, checked once, with errors that say what to do."""
+"""Check the samples and labels that users pass to the scikit-learn estimators."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Sequence, Sized
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
 from labelsieve.missing import is_missing
-from labelsieve.selection.defaults import is_text
+from labelsieve.models.choose import Classifier, Copyable, SampleInfo, own_network_needed
 from labelsieve.types import IntArray
 
-NAMED = 5  # classes in a warning that is about many
+MAX_NAMED_CLASSES = 5  # in a warning about many classes
+ROWS_PER_CHECK = 1024  # arrays are checked for NaN in blocks, so that the check needs little memory
 ENCODE = "turn it into numbers first (sklearn.preprocessing.OneHotEncoder, in a pipeline with your classifier)"
+FILL = "fill these values (sklearn.impute.SimpleImputer) or drop the samples"
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A pandas data frame or series."""
+
+    iloc: Any
+    ndim: int
+
+
+@runtime_checkable
+class Tensor(Protocol):
+    """A torch tensor."""
+
+    def detach(self) -> Any:
+        """Return the tensor without its gradient."""
+
+    def cpu(self) -> Any:
+        """Return the tensor in main memory."""
+
+
+@runtime_checkable
+class Sparse(Protocol):
+    """A sparse matrix."""
+
+    shape: tuple[int, ...]
+
+    def toarray(self) -> Any:
+        """Return a dense array."""
+
+
+@runtime_checkable
+class Array(Protocol):
+    """A numpy array, or an object that numpy can read as one."""
+
+    def __array__(self) -> Any:
+        """Return a numpy array."""
 
 
 def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
-    """(sorted classes, codes). Ints, strings and bools keep their type."""
+    """Return the sorted classes and the code of each label. Ints, strings and bools keep their type."""
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import column_or_1d
 
     if y is None:
         raise InputError("y: labels are required; requires y to be passed, but the target y is None")
     labels = column_or_1d(as_array(y), warn=True)
-    missing = is_missing(labels)
-    if missing.any():
-        where = np.flatnonzero(missing)
-        raise InputError(f"y: {len(where)} labels are missing, the first at sample {where[0]}; drop or fill them")
+    missing = np.flatnonzero(is_missing(labels))
+    if len(missing):
+        raise InputError(f"y: {len(missing)} labels are missing, the first at sample {missing[0]}; drop or fill them")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
-        raise InputError("y: it contains infinity, which is no class; drop these samples")
+        raise InputError("y: it contains infinity, which is not a class; drop these samples")
     if labels.dtype.kind == "S" or (labels.dtype.kind == "O" and any(isinstance(label, bytes) for label in labels)):
         raise InputError('y: labels are bytes; decode them first: np.char.decode(y, "utf-8")')
     try:
         classes, codes = np.unique(labels, return_inverse=True)
         check_classification_targets(labels)
     except TypeError:
-        raise InputError(
-            "y: labels of different kinds (numbers and strings) cannot be mixed; make them all strings"
-        ) from None
-    except ValueError as problem:  # numbers that are no classes
+        raise InputError("y: labels mix numbers and strings; make them all strings") from None
+    except ValueError as problem:  # continuous numbers
         raise InputError(f"y: {problem}") from None
     if len(classes) < 2:
-        raise InputError("y: there is one class only; samples of two classes or more are needed")
+        raise InputError("y: there is only one class; labels of at least two classes are needed")
     return classes, codes.astype(np.int64)
 
 
 def group_codes(groups: Any, samples: int) -> IntArray:
-    """One code a sample, the same for members of one group."""
+    """Return one code per sample; samples of the same group have the same code."""
     names = np.asarray(groups)
     if names.shape != (samples,):
-        raise InputError(f"groups: expected one value a sample, {samples:,} of them, got {names.shape}")
-    missing = is_missing(names)
-    if missing.any():
-        where = np.flatnonzero(missing)
-        raise InputError(f"groups: {len(where):,} are missing, the first at sample {where[0]}; give each a value")
+        raise InputError(f"groups: expected one value per sample, {samples:,} values, got shape {names.shape}")
+    missing = np.flatnonzero(is_missing(names))
+    if len(missing):
+        raise InputError(f"groups: {len(missing):,} are missing, the first at sample {missing[0]}; fill them")
     codes = {name: code for code, name in enumerate(dict.fromkeys(names.tolist()))}
     if len(codes) < 2:
-        raise InputError("groups: all samples are of one group; two or more are needed")
+        raise InputError("groups: all samples are in one group; at least two groups are needed")
     return np.array([codes[name] for name in names.tolist()], dtype=np.int64)
 
 
 def check_lengths(X: Any, y: Any) -> None:
-    """As many labels as samples; that there are none is told where labels are read."""
+    """Raise ValueError unless there is one label per sample."""
     from sklearn.utils.validation import check_consistent_length
 
     if y is not None:
         check_consistent_length(X, as_array(y))
 
 
+def is_text(x: Any) -> bool:
+    """Whether `x` is a sequence of strings, and not a table."""
+    if isinstance(x, str) or (isinstance(x, Frame) and x.ndim > 1):
+        return False
+    if isinstance(x, np.ndarray) and (x.ndim != 1 or x.dtype.kind not in "OUT"):
+        return False
+    try:
+        return len(x) > 0 and all(isinstance(value, str) for value in x)
+    except TypeError:
+        return False
+
+
+def dimensions(x: Any, *, of_lists: int = 2) -> int:
+    """Return the number of axes of an array, a frame or a sparse matrix; lists are not inspected."""
+    return int(x.ndim) if isinstance(x, np.ndarray | Frame | Sparse) else of_lists
+
+
+def is_pictures(x: Any) -> bool:
+    """Whether `x` is an array of pictures, uint8 [n, height, width, channels]."""
+    return isinstance(x, np.ndarray) and x.ndim == 4 and x.dtype == np.uint8
+
+
+def describe_samples(x: Any) -> SampleInfo:
+    """Return what decides which model reads samples that were passed from Python."""
+    if is_text(x):
+        return SampleInfo("text", len(x))
+    shape = np.shape(x) if not isinstance(x, Sparse) else x.shape
+    if is_pictures(x):
+        height, width, channels = shape[1:]
+        return SampleInfo("pictures", shape[0], (channels, height, width))
+    if len(shape) > 2:
+        return SampleInfo("arrays", shape[0], tuple(shape[1:]))
+    return SampleInfo("table", shape[0], tuple(shape[1:]), shape[1], sparse=isinstance(x, Sparse))
+
+
 def check_samples(estimator: Any, X: Any, y: Any) -> Any:
-    """X as the trainer will index it; sets n_features_in_ (and names) on `estimator` where X is a table."""
+    """Return X as the trainer indexes it; set n_features_in_ and the names of the columns if X is a table."""
     from sklearn.utils.validation import validate_data
 
     inner = estimator.estimator
     X = without_torch(X)
-    refuse_holes_among_texts(X)
+    check_no_missing_text(X)
     check_lengths(X, y)
     if is_text(X):
         check_words(X, own=inner not in (None, "tfidf"))
@@ -86,18 +156,23 @@ def check_samples(estimator: Any, X: Any, y: Any) -> Any:
         check_frame(X, allow_nan=allows_nan(inner), inner=inner)
         validate_data(estimator, X=X, skip_check_array=True)
         return X
-    if takes_pictures(inner) and getattr(X, "ndim", 2) > 2:
+    if reads_arrays(inner) and dimensions(X) > 2:
         forget_columns(estimator)
-        return checked_arrays(as_pictures(X), own=inner is not None)
+        return check_array(with_channel(X), own=inner is not None)
     finite: Any = "allow-nan" if allows_nan(inner) else True
-    return validate_data(estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2)
+    try:
+        return validate_data(estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2)
+    except ValueError as problem:
+        raise explain_refusal(problem, X) from None
 
 
-def refuse_holes_among_texts(X: Any) -> None:
-    """A sequence of texts and of nothing is no sequence of texts, and would be taken for a broken table."""
-    if isinstance(X, (str, bytes)) or getattr(X, "ndim", 1) != 1 or (hasattr(X, "dtype") and X.dtype.kind not in "OUT"):
+def check_no_missing_text(X: Any) -> None:
+    """Raise InputError if some texts are missing: the list would be taken for a broken table."""
+    if isinstance(X, str | bytes) or not isinstance(X, Sized) or dimensions(X, of_lists=1) != 1:
         return
-    values = list(X) if hasattr(X, "__len__") else []
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "OUT":
+        return
+    values = list(X)  # type: ignore[call-overload]
     if any(isinstance(value, str) for value in values):
         missing = np.flatnonzero(is_missing(np.array([*values, None], dtype=object))[:-1])
         if len(missing):
@@ -107,145 +182,151 @@ def refuse_holes_among_texts(X: Any) -> None:
 
 
 def check_words(texts: Sequence[str], *, own: bool) -> None:
-    """Some text has something that can be counted; what a classifier of one's `own` counts, nobody knows."""
+    """Raise InputError if no text has a word; the user's own classifier may count anything but blanks."""
     from labelsieve.data.text import tokens
 
     if not any(map(str.strip if own else tokens, texts)):
-        nothing = "nothing is written in them" if own else "there are no words in them, of two letters or more"
-        raise InputError(f"X: the texts say nothing: {nothing}; give other texts, or other features")
+        raise InputError("X: the texts have no words of two letters or more; give other texts, or other features")
 
 
 def without_torch(X: Any) -> Any:
-    """A torch tensor, from whatever device, as the same numpy array; anything else as it is."""
-    if not (hasattr(X, "detach") and hasattr(X, "cpu")):
+    """Return a torch tensor of any device as a numpy array; anything else unchanged."""
+    if not isinstance(X, Tensor):
         return X
     X = X.detach().cpu()
     return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
 
 
-def as_pictures(X: Any) -> Any:
-    """Grey pictures, uint8 [n, height, width], get their one channel, as those of an .npz file do."""
-    return X[..., None] if getattr(X, "ndim", 2) == 3 and X.dtype == np.uint8 else X
+def with_channel(X: Any) -> Any:
+    """Give grey pictures, uint8 [n, height, width], their one channel."""
+    return X[..., None] if X.ndim == 3 and X.dtype == np.uint8 else X
 
 
-def checked_arrays(X: Any, *, own: bool) -> Any:
-    """Pictures, or arrays of any shape for a network of one's own; whether a named one reads them it says itself."""
+def check_array(X: Any, *, own: bool) -> Any:
+    """Check pictures, or arrays of any shape for the user's own network."""
     if X.dtype.kind not in "biuf":
-        raise InputError(f"X: an array of numbers is needed, not of {X.dtype}")
+        raise InputError(f"X: expected an array of numbers, got {X.dtype}")
     if not own and X.dtype != np.uint8:
-        raise InputError(only_own_networks(X, "estimator"))
+        raise InputError(own_network_needed(describe_samples(X), "estimator"))
     if len(X) < 2:
-        raise InputError(f"X: there are {len(X)} samples; two or more are needed")
-    if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + 1024]).all() for i in range(0, len(X), 1024)):
+        raise InputError(f"X: there are {len(X)} samples; at least two are needed")
+    blocks = range(0, len(X), ROWS_PER_CHECK)
+    if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + ROWS_PER_CHECK]).all() for i in blocks):
         raise InputError("X: it contains NaN or infinity; fill these values or drop the samples")
     return X
 
 
-def only_own_networks(X: Any, parameter: str) -> str:
-    """What can be done with arrays of more than two axes that are no pictures."""
-    return (
-        f"X: {X.dtype} {list(X.shape)} is read by a network of your own: give {parameter} a function that returns one; "
-        "pictures are uint8 [n, height, width, channels] or [n, height, width], rows X.reshape(len(X), -1)"
-    )
-
-
 def forget_columns(estimator: Any) -> None:
-    """What an earlier fit knew of a table's columns is nothing that these samples have."""
+    """Remove what an earlier fit stored about the columns of a table."""
     for name in ("n_features_in_", "feature_names_in_"):
         vars(estimator).pop(name, None)
 
 
 def is_frame(X: Any) -> bool:
-    return hasattr(X, "iloc") and getattr(X, "ndim", 1) == 2
+    return isinstance(X, Frame) and X.ndim == 2
 
 
 def check_frame(frame: Any, *, allow_nan: bool, inner: Any = None) -> None:
-    """One rule for columns of every kind: no infinity, no gap unless the classifier `inner` can have it (`allow_nan`),
-    and numbers, unless it is a classifier of the user's own, which may read anything."""
+    """Refuse infinity, gaps that the classifier cannot read, and columns without numbers.
+
+    The user's own classifier may read columns of any kind.
+    """
     if len(frame.columns) == 1 and is_text(frame[frame.columns[0]]):
         raise InputError(f"X: a table of one column of texts; give the column itself, X[{frame.columns[0]!r}]")
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
-        raise InputError(f"X: several columns are called {twice!r}; give each a name of its own")
+        raise InputError(f"X: several columns are called {twice!r}; rename all but one")
     for at, name in enumerate(frame.columns):
         column = frame.iloc[:, at]
-        kind = getattr(column.dtype, "kind", "O")
+        kind = column.dtype.kind
         gaps = np.asarray(column.isna())
         if gaps.any() and not allow_nan and (kind in "biufc" or not encodes_gaps(inner)):
             raise InputError(
-                f"X: column {name!r} has no value, or NaN, in {int(gaps.sum()):,} samples, the first is sample "
-                f"{int(gaps.argmax())}; fill these values (sklearn.impute.SimpleImputer) or drop the samples"
+                f"X: column {name!r} has missing values in {int(gaps.sum()):,} samples, the first is sample "
+                f"{int(gaps.argmax())}; {FILL}"
             )
         values = column[~gaps]
-        if kind not in "biuf" and takes_pictures(inner):
+        if kind not in "biuf" and reads_arrays(inner):
             check_numbers(values, name, np.flatnonzero(~gaps))
         if kind == "f" and np.isinf(values.to_numpy(dtype=np.float64)).any():
             raise InputError(f"X: column {name!r} contains infinity; fill these values or drop the samples")
 
 
 def check_numbers(values: Any, name: Any, rows: IntArray) -> None:
-    """The values of a column that does not say what they are, and in which rows they stand."""
-    if (kind := getattr(values.dtype, "kind", "O")) in "mMc":
-        what = {"m": "lengths of time", "M": "dates", "c": "complex numbers"}[kind]
-        raise InputError(f"X: column {name!r} holds {what}; make plain numbers of them first, or drop it")
+    """Check a column of objects: every value must be a number. `rows` are the samples that have a value."""
+    if (kind := values.dtype.kind) in "mMc":
+        what = {"m": "durations", "M": "dates", "c": "complex numbers"}[kind]
+        raise InputError(f"X: column {name!r} holds {what}; turn them into plain numbers first, or drop the column")
     for row, value in zip(rows.tolist(), values, strict=True):
         try:
             number = float(value)
         except (TypeError, ValueError):
-            shown = f"the first is {value!r:.60} in sample {row}"
-            told = f"X: column {name!r} holds texts where numbers are needed, {shown}; {ENCODE}, or drop it"
-            raise InputError(told) from None
+            first = f"the first is {value!r:.60} in sample {row}"
+            raise InputError(f"X: column {name!r} holds texts, {first}; {ENCODE}, or drop the column") from None
         if np.isinf(number):
             raise InputError(f"X: column {name!r} contains infinity; fill these values or drop the samples")
 
 
 def encodes_gaps(inner: Any) -> bool:
-    """Whether a pipeline has a step for which having no value is a category like others, as OneHotEncoder is one."""
-    from sklearn.utils import get_tags
-
-    parts = inner.get_params(deep=True).values() if hasattr(inner, "get_params") else ()
-    tags = [get_tags(part).input_tags for part in parts if hasattr(part, "__sklearn_tags__")]
-    return any(tag.categorical and tag.allow_nan for tag in tags)
+    """Whether a pipeline has a step that takes missing values as a category, such as OneHotEncoder."""
+    return any(tags.categorical and tags.allow_nan for tags in _input_tags(inner))
 
 
 def allows_nan(inner: Any) -> bool:
+    """Whether a classifier reads missing values, or a pipeline fills them; a pipeline does not declare it itself."""
+    from sklearn.base import BaseEstimator
     from sklearn.utils import get_tags
 
-    if inner is None or not hasattr(inner, "__sklearn_tags__") or isinstance(inner, type):
+    if not isinstance(inner, BaseEstimator):
         return False
-    parts = inner.get_params(deep=True).values()
-    # A pipeline does not say it of itself, but one that fills gaps can have them.
-    fills = any(type(part).__module__.startswith("sklearn.impute") for part in parts)
+    fills = any(type(part).__module__.startswith("sklearn.impute") for part in inner.get_params(deep=True).values())
     return fills or bool(get_tags(inner).input_tags.allow_nan)
 
 
-def columns_of(x: Any) -> int | None:
-    """How many columns rows have, as their owner counts them; None of texts, pictures and other arrays."""
-    if (encoding := getattr(x, "encoding", None)) is not None:  # a category is one column, however many numbers
-        return len(encoding.columns)
-    shape: tuple[int, ...] = getattr(x, "shape", ())
-    return int(shape[1]) if len(shape) == 2 else None
+def _input_tags(inner: Any) -> list[Any]:
+    from sklearn.base import BaseEstimator
+    from sklearn.utils import get_tags
+
+    parts = inner.get_params(deep=True).values() if isinstance(inner, Copyable) else ()
+    return [get_tags(part).input_tags for part in parts if isinstance(part, BaseEstimator)]
 
 
-def about_rare(names: Sequence[Any]) -> str:
-    """A sentence on classes that never were in both halves, however many they are."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    few = ", ".join(map(repr, names[:NAMED]))
-    return f"too few samples to be in both halves, labels stay candidates: class {few}{more}"
+def explain_refusal(problem: ValueError, x: Any) -> ValueError:
+    """Say what to do about samples that scikit-learn refuses; other errors stay as they are."""
+    if isinstance(problem, InputError):
+        return problem
+    try:
+        numbers = np.asarray(x.toarray() if isinstance(x, Sparse) else x, dtype=np.float64)
+    except (TypeError, ValueError):
+        holds_text = not isinstance(x, Sparse) and np.asarray(x).dtype.kind in "OU"
+        if holds_text and any(isinstance(value, str) for value in np.ravel(np.asarray(x, dtype=object))):
+            return InputError(f"X: it holds texts, but numbers are needed; give a plain list of texts, or {ENCODE}")
+        return problem
+    rows = np.unique(np.nonzero(~np.isfinite(numbers))[0])
+    if not len(rows):
+        return problem
+    return InputError(f"X: NaN or infinity in {len(rows):,} samples, the first is sample {rows[0]}; {FILL}")
 
 
-def takes_pictures(inner: Any) -> bool:
-    """Networks take arrays of any shape; where nothing is named it is chosen by what the samples are."""
-    return inner is None or isinstance(inner, str) or (callable(inner) and not hasattr(inner, "fit"))
+def rare_classes_warning(names: Sequence[Any]) -> str:
+    """Name the classes that were never in both halves, however many there are."""
+    more = f" and {len(names) - MAX_NAMED_CLASSES:,} more" if len(names) > MAX_NAMED_CLASSES else ""
+    first = ", ".join(map(repr, names[:MAX_NAMED_CLASSES]))
+    return f"too few samples to be in both halves, labels stay candidates: class {first}{more}"
+
+
+def reads_arrays(inner: Any) -> bool:
+    """Whether a model reads arrays of any shape: networks do, and an automatic choice depends on the samples."""
+    return inner is None or isinstance(inner, str) or (callable(inner) and not isinstance(inner, Classifier))
 
 
 def as_array(y: Any) -> NDArray[Any]:
-    """Labels as an array that keeps None and NaN visible among strings."""
-    if hasattr(y, "__array__") and np.asarray(y).ndim:
+    """Return labels as an array that keeps None and NaN visible among strings."""
+    if isinstance(y, Array) and np.asarray(y).ndim:
         return np.asarray(y)
-    if isinstance(y, str | bytes) or not hasattr(y, "__len__") or hasattr(y, "__array__"):
-        raise InputError(f"y: expected one label a sample, got {y!r}")
-    values = list(y)
+    if isinstance(y, str | bytes | Array) or not isinstance(y, Sized):
+        raise InputError(f"y: expected one label per sample, got {y!r}")
+    values = list(y)  # type: ignore[call-overload]
     if any(value is None or isinstance(value, str) for value in values):
         return np.array(values, dtype=object) if any(not isinstance(v, str) for v in values) else np.array(values)
     return np.asarray(values)

@@ -1,0 +1,102 @@
+"""Make the trainer of a chosen model. No other module does this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelsieve import stopping
+from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo
+from labelsieve.types import LabelledData, Trainer
+
+if TYPE_CHECKING:
+    from labelsieve.engine.bundle import Factory
+    from labelsieve.execute.lockstep import EngineTrainer
+
+CHECKPOINT_SECONDS = 5.0  # at least between two checkpoints of the networks that select
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """How the trainings of a selection run."""
+
+    epochs: int | None = None  # None: the default of the model
+    loss: str = "ce"
+    device: str = "auto"
+    executor: Any = None  # of classifiers: as `execute.local` takes it
+    protocol: str = "auto"  # with "auto", pictures are not mirrored if that changes their class
+    checkpoint: Path | None = None
+
+
+def device_type(device: str, samples: SampleInfo) -> str:
+    """Name the kind of device that decides which model is chosen: only for pictures does it matter."""
+    if samples.kind != "pictures":
+        return "cpu"
+    from labelsieve.engine.device import choose_device
+
+    return choose_device(device).type
+
+
+def build_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOptions) -> Trainer:
+    """Return a trainer that answers the jobs of a selection with the chosen model, on this machine."""
+    if choice.kind is ModelKind.CLASSIFIER:
+        from labelsieve.execute.sklearn_trainer import SklearnTrainer
+
+        return SklearnTrainer(choice.rows(data), choice.classifier, len(data.classes), options.executor)
+    trainer = _network_trainer(choice, data, options)
+    if data.kind == "pictures" and options.protocol == "auto":
+        trainer.spare_mirrors(data.x, data.y)
+    return trainer
+
+
+def build_cluster_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOptions, pool: Any) -> Trainer:
+    """Return a trainer that answers the jobs with tasks of a Ray cluster."""
+    from labelsieve.execute.ray_cluster import RayTrainer
+
+    assert options.checkpoint is not None
+    return RayTrainer(data, partial(_build_in_task, choice, options), pool=pool, checkpoint=options.checkpoint)
+
+
+def _build_in_task(choice: ModelChoice, options: TrainerOptions, data: LabelledData, *, checkpoint: Path) -> Trainer:
+    from dataclasses import replace
+
+    return build_trainer(choice, data, replace(options, checkpoint=checkpoint))
+
+
+def build_network(choice: ModelChoice, shape: tuple[int, ...], classes: int) -> Factory:
+    """Return the factory of a chosen network; the user's own is tried once, and its lazy layers get their sizes."""
+    assert choice.factory is not None
+    if ":" not in choice.name:
+        return choice.factory
+    from labelsieve.engine.factory import check_factory, settled
+
+    check_factory(choice.factory, shape, classes, name=choice.name)
+    return settled(choice.factory, shape)
+
+
+def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOptions) -> EngineTrainer:
+    from labelsieve.execute.losses import method_of
+
+    shared: dict[str, Any] = {
+        "classes": len(data.classes), "epochs": choice.epochs(options.epochs), "device": options.device,
+        "checkpoint": options.checkpoint, "stop": stopping.requested, "checkpoint_seconds": CHECKPOINT_SECONDS,
+    }  # fmt: skip
+    if choice.kind is ModelKind.FAST:
+        from labelsieve.execute.fast import LABEL_SMOOTHING, FastTrainer
+
+        return FastTrainer(data.x, method=method_of(options.loss, label_smoothing=LABEL_SMOOTHING), **shared)
+    from labelsieve.execute.lockstep import EngineTrainer
+
+    x = data.x
+    if data.kind == "pictures" and not isinstance(x, np.ndarray):
+        from labelsieve.data.device_pictures import picture_store
+        from labelsieve.engine.device import choose_device
+
+        x = picture_store(x, choose_device(options.device), crop=SampleInfo.of(data).shape[1])
+    assert choice.factory is not None
+    name = choice.name if ":" in choice.name else "the network"
+    return EngineTrainer(x, choice.factory, method=method_of(options.loss), name=name, **shared)

@@ -1,0 +1,447 @@
+"""Turn a model name, a user's own model or `None` into a model. No other module does this.
+
+`choose_selector` chooses the model that selects labels, `choose_network` the network of the robust training. The
+command line, the scikit-learn estimators and the experiments call them, so they all make the same choices. A
+`ModelChoice` describes the model; `execute.build_trainer` makes a trainer of it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from labelsieve.data.columns import TableX
+from labelsieve.errors import InputError
+from labelsieve.import_name import imported
+from labelsieve.types import LabelledData
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    Factory = Callable[..., nn.Module]
+
+CLASSIFIERS = ("boosting", "edges", "forest", "logistic", "nearest", "neighbours", "svm", "tfidf", "trees")
+PICTURE_NETWORKS = (
+    "small-cnn", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "resnet110-preactivation",
+    "preact-resnet18", "inception-resnet-v2",
+)  # fmt: skip
+NETWORKS = (*PICTURE_NETWORKS, "mlp")
+EDGES, FAST, STORED, TEXT = "edges", "fast", "predictions", "tfidf"
+SELECTORS = (FAST, *CLASSIFIERS, *NETWORKS)
+
+# A table with more columns than this usually holds features of a network: benchmarks/table-classifiers.md.
+WIDE_TABLE_COLUMNS = 100
+# The training time of a kernel machine grows with the square of the samples; above this it takes more than seconds.
+KERNEL_SAMPLES = 5_000
+# Larger leaves for more samples bound the memory of a forest: benchmarks/growth.md.
+SAMPLES_PER_LEAF_SAMPLE = 20_000
+# Oriented gradients need this many pixels per side: benchmarks/few-pictures.md.
+EDGES_MIN_SIDE = 16
+# The fast network selects better than a ResNet-32 on pictures of these sizes, given enough steps in ten epochs:
+# benchmarks/fast-selector.md.
+FAST_SIDES, FAST_MIN_SAMPLES = (24, 64), 5_000
+SMALL_PICTURE_SIDE = 64  # pixels; on a CPU larger networks than small-cnn take hours on such pictures
+INCEPTION_MIN_SIDE = 75  # pixels; below this a pooling layer has no input left
+PAPER_EPOCHS, FAST_EPOCHS = 50, 10  # of a training of the selection
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """What a classifier needs to select labels."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Train on samples and labels."""
+
+    def predict(self, X: Any) -> Any:
+        """Return one class per sample."""
+
+
+@runtime_checkable
+class Copyable(Protocol):
+    """What `sklearn.base.clone` needs."""
+
+    def get_params(self, deep: bool = True) -> Any:
+        """Return the parameters by name."""
+
+
+class ModelKind(Enum):
+    """How a model is trained."""
+
+    CLASSIFIER = "a scikit-learn classifier"
+    NETWORK = "a network"
+    FAST = "the fast network"
+    STORED = "stored predictions"
+
+
+class Reason(Enum):
+    """Why a model was chosen."""
+
+    NAMED = "you named it"
+    TEXT = "the samples are texts"
+    TABLE = "the samples are rows of a table"
+    WIDE_TABLE = "the table has many columns"
+    SPARSE = "the rows are sparse"
+    FEW_PICTURES = "there are few pictures and no GPU"
+    SMALL_PICTURES_ON_GPU = "the pictures are small and there is a GPU"
+    PICTURE_SIZE = "it fits the size of the pictures"
+
+
+@dataclass(frozen=True)
+class SampleInfo:
+    """The properties of the samples that decide which model reads them."""
+
+    kind: Literal["pictures", "table", "text", "arrays"]
+    count: int
+    shape: tuple[int, ...] = ()  # of one sample as a network reads it, channels first; empty for texts
+    columns: int | None = None  # of a table, before categories become several numbers
+    in_memory: bool = True
+    sparse: bool = False
+
+    @classmethod
+    def of(cls, data: LabelledData, *, crop: int | None = None) -> SampleInfo:
+        """Describe samples that a source holds; `crop` limits the side of pictures that are read from files."""
+        if data.kind == "text":
+            return cls("text", len(data))
+        if data.kind == "table":
+            return cls("table", len(data), (data.x.shape[1],), columns_of(data.x))
+        if isinstance(data.x, np.ndarray):
+            height, width, channels = data.x.shape[1:]
+            return cls("pictures", len(data), (channels, height, width))
+        from labelsieve.data.decode import CROP
+
+        side = min(crop or CROP, int(data.x.side))
+        return cls("pictures", len(data), (3, side, side), in_memory=False)
+
+    @property
+    def described(self) -> str:
+        """The kind of samples for a message."""
+        names = {"text": "texts", "table": "rows of a table", "pictures": "pictures"}
+        return names.get(self.kind, f"arrays of shape {list(self.shape)}")
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model that was chosen, and why. It holds an unfitted classifier or a function that builds a network."""
+
+    name: str
+    kind: ModelKind
+    reason: Reason = Reason.NAMED
+    classifier: Any = None
+    factory: Factory | None = None
+    side: int | None = None  # of the pictures that it reads
+
+    @property
+    def is_network(self) -> bool:
+        return self.kind in (ModelKind.NETWORK, ModelKind.FAST)
+
+    def epochs(self, wanted: int | None) -> int:
+        """Return the number of epochs of each training."""
+        return wanted or (FAST_EPOCHS if self.kind is ModelKind.FAST else PAPER_EPOCHS)
+
+    def rows(self, data: LabelledData) -> Any:
+        """Return what the classifier reads: oriented gradients or pixels of pictures, other samples unchanged."""
+        x = data.x
+        if data.kind != "pictures":
+            return np.asarray(x) if isinstance(x, TableX) else x
+        if self.name == EDGES:
+            from labelsieve.data.edges import edge_features
+
+            return edge_features(x)
+        return np.asarray(x, dtype=np.float32).reshape(len(x), -1) / 255
+
+
+@dataclass(frozen=True)
+class SelectorRequest:
+    """What the user asked of the model that selects; `option` is the name of the parameter in messages."""
+
+    model: Any = None
+    device_type: str = "cpu"
+    loss: str = "ce"
+    epochs: int | None = None
+    protocol: str = "auto"
+    option: str = "--model"
+
+
+def columns_of(x: Any) -> int | None:
+    """Count the columns of a table as its owner does; None for texts, pictures and other arrays."""
+    if isinstance(x, TableX):
+        return len(x.encoding.columns)
+    shape = np.shape(x) if not isinstance(x, list) else ()
+    return int(shape[1]) if len(shape) == 2 else None
+
+
+def check_name(name: str, *, option: str, known: tuple[str, ...] = SELECTORS) -> None:
+    """Raise InputError if no model has this name; whether it reads the samples is checked when they are known."""
+    if name != "auto" and name not in known and ":" not in name:
+        raise InputError(
+            f"{option}: {name!r} is not known; choose one of auto, {', '.join(known)}, or package.module:Name"
+        )
+
+
+def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest) -> ModelChoice:
+    """Choose the model that selects labels."""
+    model, option = request.model, request.option
+    if model is None or (isinstance(model, str) and model == "auto"):
+        name, reason = _automatic_selector(samples, request)
+    elif isinstance(model, str) and ":" not in model:
+        name, reason = model, Reason.NAMED
+    else:
+        name = model if isinstance(model, str) else type(model).__name__
+        choice = _own_model(model, name, samples, classes, option)
+        _check_loss(request, choice)
+        return choice
+    check_name(name, option=option)
+    _check_reads(name, samples, option)
+    side = min(samples.shape[1:]) if samples.kind == "pictures" else None
+    if name == FAST:
+        return ModelChoice(FAST, ModelKind.FAST, reason, side=side)
+    if name in CLASSIFIERS:
+        classifier = named_classifier(name, samples.count, sparse=samples.sparse)
+        choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, classifier)
+    else:
+        factory = create_network(name, samples.shape, classes, option=option)
+        choice = ModelChoice(name, ModelKind.NETWORK, reason, factory=factory, side=side)
+    _check_loss(request, choice)
+    return choice
+
+
+def choose_network(
+    model: Any, samples: SampleInfo, classes: int, *, device_type: str, option: str = "--network"
+) -> ModelChoice:
+    """Choose the network of the robust training."""
+    reason = Reason.NAMED
+    side = min(samples.shape[1:]) if samples.kind == "pictures" else None
+    if model is None or (isinstance(model, str) and model == "auto"):
+        if samples.kind == "arrays":
+            raise InputError(own_network_needed(samples, option))
+        model, reason = best_network(samples.shape, device_type), Reason.PICTURE_SIZE if side else Reason.TABLE
+    if not isinstance(model, str) or ":" in model:
+        name = model if isinstance(model, str) else option.removeprefix("--")
+        found = imported(model, what=option) if isinstance(model, str) else model
+        return ModelChoice(
+            name, ModelKind.NETWORK, factory=_own_factory(found, name, classes, option, named=isinstance(model, str))
+        )
+    if samples.kind == "arrays":
+        raise InputError(own_network_needed(samples, option))
+    check_name(model, option=option, known=NETWORKS)
+    return ModelChoice(model, ModelKind.NETWORK, reason, None, create_network(model, samples.shape, classes), side)
+
+
+def best_network(shape: tuple[int, ...], device_type: str = "cuda") -> str:
+    """Name a network for samples of this shape, (features,) or (channels, height, width)."""
+    if len(shape) != 3:
+        return "mlp"
+    side = min(shape[1:])
+    if side < FAST_SIDES[0] or (device_type == "cpu" and side <= SMALL_PICTURE_SIDE):
+        return "small-cnn"
+    if side <= SMALL_PICTURE_SIDE:
+        return "resnet32"
+    return "inception-resnet-v2" if side >= INCEPTION_MIN_SIDE else "preact-resnet18"
+
+
+def create_network(name: str, shape: tuple[int, ...], classes: int, *, option: str = "--model") -> Factory:
+    """Return the factory of a named network. It is called without arguments, or with n=... for a stack of networks."""
+    if name == "mlp":
+        if len(shape) != 1:
+            raise InputError(f"{option}: mlp reads rows of numbers, not pictures of {shape[1]} x {shape[2]} pixels")
+        from labelsieve.models.small import MLP
+
+        return partial(MLP, classes, inputs=shape[0])
+    network = _picture_network(name, option)
+    if len(shape) != 3:
+        raise InputError(f"{option}: {name} reads pictures, not rows of {shape[0]} numbers; choose mlp")
+    if name == "inception-resnet-v2" and min(shape[1:]) < INCEPTION_MIN_SIDE:
+        raise InputError(
+            f"{option}: {name} needs pictures of at least {INCEPTION_MIN_SIDE} pixels per side, "
+            f"these have {min(shape[1:])}; choose another network"
+        )
+    return partial(network, classes, channels=shape[0])
+
+
+def _picture_network(name: str, option: str) -> Factory:
+    from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
+    from labelsieve.models.preact_resnet import PreActResNet
+    from labelsieve.models.resnet_cifar import ResNetCifar
+    from labelsieve.models.small import SmallCNN
+
+    fixed: dict[str, Factory] = {
+        "small-cnn": SmallCNN,
+        "small": partial(SmallCNN, widths=(16, 32)),  # of the experiments at smoke scale
+        "preact-resnet18": PreActResNet,
+        "inception-resnet-v2": InceptionResNetV2,
+    }
+    if name in fixed:
+        return fixed[name]
+    if (found := re.fullmatch(r"resnet(\d+)(-preactivation)?", name)) and (int(found[1]) - 2) % 6 == 0:
+        return partial(ResNetCifar, depth=int(found[1]), preactivation=found[2] is not None)
+    raise InputError(f"{option}: {name!r} is not known; choose one of auto, {', '.join(NETWORKS)}")
+
+
+def named_classifier(name: str, samples: int = 0, *, sparse: bool = False) -> Any:
+    """Return the unfitted classifier of a name for this number of samples.
+
+    On the tables of benchmarks/table-classifiers.md a random forest selects and ranks best. Features of networks are
+    wide arrays, for which a support vector machine is better.
+    """
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+    scaler = MaxAbsScaler() if sparse else StandardScaler()  # subtracting the mean would fill sparse rows
+    leaf = samples // SAMPLES_PER_LEAF_SAMPLE
+    if name in ("nearest", "neighbours"):
+        from sklearn.neighbors import KNeighborsClassifier
+
+        # One neighbour memorises the training labels, as the theory assumes.
+        return KNeighborsClassifier(1) if name == "nearest" else make_pipeline(scaler, KNeighborsClassifier(10))
+    if name in ("forest", "trees"):
+        from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+
+        if name == "forest":  # leaves of one sample repeat single wrong labels
+            return RandomForestClassifier(100, min_samples_leaf=max(2, leaf))
+        return ExtraTreesClassifier(200, min_samples_leaf=max(3, leaf))
+    if name == "boosting":
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier()
+    if name in ("svm", EDGES):
+        from sklearn.svm import SVC
+
+        return make_pipeline(scaler, SVC(C=3 if name == EDGES else 1))
+    from sklearn.linear_model import LogisticRegression
+
+    if name == "logistic":
+        return make_pipeline(scaler, LogisticRegression(max_iter=1000))
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    from labelsieve.data.text import tokens
+
+    return make_pipeline(TfidfVectorizer(analyzer=tokens, sublinear_tf=True), LogisticRegression(C=10, max_iter=1000))
+
+
+def check_classifier(estimator: Any, option: str) -> None:
+    """Raise InputError for an estimator that does not predict classes or cannot be copied."""
+    from sklearn.base import BaseEstimator, is_classifier
+    from sklearn.utils import get_tags
+
+    name = type(estimator).__name__
+    if isinstance(estimator, BaseEstimator):
+        kind = get_tags(estimator).estimator_type
+        if kind is not None and not is_classifier(estimator):
+            raise InputError(f"{option}: {name} is of type {kind}; give a classifier")
+    elif not isinstance(estimator, Copyable):
+        raise InputError(f"{option}: {name} cannot be copied; derive it from sklearn.base.BaseEstimator")
+
+
+def own_network_needed(samples: SampleInfo, option: str) -> str:
+    """Explain what can be done with arrays that are neither rows nor pictures."""
+    return (
+        f"X: arrays of shape {list(samples.shape)} need your own network: give {option} a function that returns one. "
+        "Pictures are uint8 [n, height, width, channels] or [n, height, width], rows are X.reshape(len(X), -1)"
+    )
+
+
+def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> tuple[str, Reason]:
+    if samples.kind == "text":
+        return TEXT, Reason.TEXT
+    if samples.sparse:
+        return "logistic", Reason.SPARSE
+    if samples.kind == "table":
+        if (samples.columns or samples.shape[0]) <= WIDE_TABLE_COLUMNS:
+            return "forest", Reason.TABLE
+        return "svm" if samples.count <= KERNEL_SAMPLES else "trees", Reason.WIDE_TABLE
+    if samples.kind == "arrays":
+        raise InputError(own_network_needed(samples, request.option))
+    sides, auto = samples.shape[1:], request.protocol == "auto"
+    fits = samples.count >= FAST_MIN_SAMPLES and min(sides) >= FAST_SIDES[0] and max(sides) <= FAST_SIDES[1]
+    if auto and samples.in_memory and fits and request.device_type == "cuda":
+        return FAST, Reason.SMALL_PICTURES_ON_GPU
+    # Epochs or a loss only have a meaning for a network.
+    any_model = auto and request.loss == "ce" and request.epochs is None
+    few = samples.count <= KERNEL_SAMPLES and min(sides) >= EDGES_MIN_SIDE
+    if any_model and few and request.device_type == "cpu":
+        return EDGES, Reason.FEW_PICTURES
+    return best_network(samples.shape, request.device_type), Reason.PICTURE_SIZE
+
+
+def _check_reads(name: str, samples: SampleInfo, option: str) -> None:
+    """Raise InputError if a named model does not read such samples."""
+    problem = ""
+    if samples.kind == "text" and name != TEXT:
+        problem = f"does not read texts; choose {TEXT}"
+    elif name == TEXT and samples.kind != "text":
+        problem = f"reads texts, these samples are {samples.described}"
+    elif name in (EDGES, FAST, *PICTURE_NETWORKS) and samples.kind == "arrays":
+        problem = f"reads pictures as uint8 [n, height, width, channels], these samples are {samples.described}"
+    elif name in (EDGES, FAST) and samples.kind != "pictures":
+        problem = f"reads pictures as uint8 [n, height, width, channels], these samples are {samples.described}"
+    elif samples.kind == "arrays":
+        problem = "reads rows of numbers; give X.reshape(len(X), -1)"
+    elif name == "boosting" and samples.sparse:
+        able = ", ".join(other for other in CLASSIFIERS if other not in (name, EDGES, TEXT))
+        problem = f"does not read sparse rows; choose one of {able}, or give X.toarray()"
+    elif name == FAST:
+        from labelsieve.models.fast_cnn import WIDTHS
+
+        smallest = 2 ** len(WIDTHS)  # each block halves the picture
+        if not samples.in_memory:
+            problem = "reads small pictures in memory, these are read from disk; choose another model"
+        elif min(samples.shape[1:]) < smallest:
+            problem = f"needs pictures of at least {smallest} pixels per side, these have {min(samples.shape[1:])}; "
+            problem += f"enlarge them (files: --size {smallest}), or choose small-cnn"
+    if problem:
+        raise InputError(f"{option}: {name} {problem}")
+
+
+def _check_loss(request: SelectorRequest, choice: ModelChoice) -> None:
+    if request.loss != "ce" and not choice.is_network:
+        raise InputError(f"loss {request.loss} is for networks, {choice.name} is a classifier; leave it out")
+
+
+def _own_model(model: Any, name: str, samples: SampleInfo, classes: int, option: str) -> ModelChoice:
+    """Return the user's own classifier or network factory; a name is package.module:Name."""
+    named = isinstance(model, str)
+    where = f"{option} {name}" if named else option
+    found = imported(name, what=option) if named else model
+    if named and isinstance(found, type) and isinstance(found, Classifier):
+        found = found()
+    if isinstance(found, Classifier) and not isinstance(found, type):
+        check_classifier(found, where)
+        return ModelChoice(name, ModelKind.CLASSIFIER, classifier=found)
+    if samples.kind == "text":
+        raise InputError(f"{where}: a network cannot read texts; choose {TEXT}")
+    factory = _own_factory(found, name, classes, where, named=named)
+    side = min(samples.shape[1:]) if samples.kind == "pictures" else None
+    return ModelChoice(name, ModelKind.NETWORK, factory=factory, side=side)
+
+
+def _own_factory(found: Any, name: str, classes: int, option: str, *, named: bool) -> Factory:
+    """Return the user's network factory; one that was named is called with the number of classes."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(found, torch.nn.Module):
+        raise InputError(f"{option}: a network can only be trained once; give a function that returns a new one")
+    if not callable(found) or isinstance(found, Classifier):
+        raise InputError(f"{option}: expected a function that returns a torch module, or a name, got {found!r}")
+    return partial(found, classes) if named else found
+
+
+__all__ = [
+    "CLASSIFIERS",
+    "NETWORKS",
+    "ModelChoice",
+    "ModelKind",
+    "Reason",
+    "SampleInfo",
+    "SelectorRequest",
+    "check_name",
+    "choose_network",
+    "choose_selector",
+    "create_network",
+    "named_classifier",
+]
