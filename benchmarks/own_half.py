@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from labelsieve.selection.defaults import default_estimator
 from table_classifiers import agreement
 
 from labelsieve import noise, theory

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from labelsieve.selection.defaults import WIDE_COLUMNS
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
 
 from labelsieve import INCV, metrics, noise, theory
 from labelsieve.data.source import ReadOptions, load_source
-from labelsieve.selection.defaults import WIDE_COLUMNS
 
 HERE = Path(__file__).parent
 CLASSIFIERS = ("svm", "forest", "trees", "logistic", "boosting")

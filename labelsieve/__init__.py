@@ -1,9 +1,12 @@
-"""Finds the wrong labels in your data and trains networks that do not learn them.
+"""Find wrong labels in your data, and train networks that do not learn them.
 
+    import labelsieve
     from labelsieve import INCV, NCV, RobustClassifier, find_wrong_labels, select_clean, label_suspicion
     from labelsieve import theory, noise, metrics
 
-Each name is imported when it is first asked for, so that `import labelsieve` costs nothing.
+    labelsieve.run("photos/")
+
+Each name is imported when it is first used, so that `import labelsieve` is fast.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ __version__ = "0.1.0"
 _HOME = {
     "INCV": "labelsieve.selection.estimators",
     "NCV": "labelsieve.selection.estimators",
-    "RobustClassifier": "labelsieve.methods.robust_classifier",
+    "RobustClassifier": "labelsieve.workflow.robust_classifier",
     "find_wrong_labels": "labelsieve.selection.stored",
     "select_clean": "labelsieve.scoring",
     "label_suspicion": "labelsieve.scoring",
     "InputError": "labelsieve.errors",
+    "run": "labelsieve.workflow.run",
 }
 _MODULES = ("metrics", "noise", "theory")
 
@@ -34,6 +38,7 @@ __all__ = [
     "label_suspicion",
     "metrics",
     "noise",
+    "run",
     "select_clean",
     "theory",
 ]
@@ -41,10 +46,11 @@ __all__ = [
 if TYPE_CHECKING:
     from labelsieve import metrics, noise, theory
     from labelsieve.errors import InputError
-    from labelsieve.methods.robust_classifier import RobustClassifier
     from labelsieve.scoring import label_suspicion, select_clean
     from labelsieve.selection.estimators import INCV, NCV
     from labelsieve.selection.stored import find_wrong_labels
+    from labelsieve.workflow.robust_classifier import RobustClassifier
+    from labelsieve.workflow.run import run
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Users' mistakes, told in one line."""
+"""Errors that a user can correct. They are shown as one line."""
 
 from __future__ import annotations
 
@@ -9,25 +9,34 @@ Value = TypeVar("Value")
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used. The message says what, where and what to do."""
+    """The input cannot be used. The message says what is wrong, where, and how to fix it."""
+
+
+class MissingColumnError(InputError):
+    """A table does not have a column."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message)
+        self.column = column
 
 
 class FailedError(Exception):
-    """Nobody's mistake, and it cannot go on: told in one line as well, exit 1."""
+    """The work cannot continue, and the input is not the reason. Shown as one line; exit code 1."""
 
 
 class Problems:
-    """Gathers what is wrong with the arguments, so that a person hears of everything at once."""
+    """Collects what is wrong with the options, so that the user sees all of it at once."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     def check(self, fine: bool, message: str) -> None:
+        """Add a problem unless `fine`."""
         if not fine:
             self.found.append(message)
 
     def attempt(self, make: Callable[..., Value], *args: Any, **kwargs: Any) -> Value | None:
-        """`make(...)`, or None and one more problem."""
+        """Return `make(...)`; if it raises InputError, add the problem and return None."""
         try:
             return make(*args, **kwargs)
         except InputError as problem:
@@ -35,5 +44,6 @@ class Problems:
             return None
 
     def stop_if_any(self) -> None:
+        """Raise InputError with all problems."""
         if self.found:
             raise InputError("; ".join(dict.fromkeys(self.found)))

@@ -1,4 +1,4 @@
-"""What package.module:Name names: a classifier, a network, a method of the user's own."""
+"""Import an object by package.module:Name: the user's own classifier, network or method."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labelsieve.errors import InputError
 
 
 def imported(name: str, *, what: str) -> Any:
-    """The object; `what` is what messages call it. A module of the folder one is in is found, as with `python -m`."""
+    """Return the object; `what` names it in messages. Modules in the current folder are found, as with `python -m`."""
     module, _, attribute = name.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))

@@ -1,4 +1,4 @@
-"""Streams whose reader may go away (`| head`): what is said after that is lost, the work goes on.
+"""Output streams that survive a reader that closes them (`| head`): later output is lost, the work continues.
 
 with pipes.unbroken():
     print(...)          # never raises BrokenPipeError
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 
 class Unbroken:
-    """A text stream that from the first broken pipe on leads nowhere; in everything else the stream itself."""
+    """A text stream that writes to /dev/null after the first broken pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -26,32 +26,32 @@ class Unbroken:
         try:
             self._stream.write(text)
         except BrokenPipeError:
-            self._lead_nowhere()
+            self._discard()
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except BrokenPipeError:
-            self._lead_nowhere()
+            self._discard()
 
     def end(self) -> None:
-        """Say what is still held back, now: when Python ends and cannot, it would complain."""
+        """Flush now; at exit Python would print an error if this failed."""
         try:
             self._stream.flush()
         except OSError:
-            self._lead_nowhere()
+            self._discard()
 
-    def _lead_nowhere(self) -> None:
-        """Below Python, so that what the stream still holds goes there too and not once more into the pipe."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+    def _discard(self) -> None:
+        """Replace the file descriptor, so that buffered output is lost too."""
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
 
 
 @contextmanager
 def unbroken() -> Iterator[None]:
-    """Inside, stdout and stderr survive a reader that has seen enough."""
+    """Inside this context stdout and stderr survive a reader that closes them."""
     before = sys.stdout, sys.stderr
     during: tuple[Any, Any] = Unbroken(before[0]), Unbroken(before[1])
     sys.stdout, sys.stderr = during
@@ -60,7 +60,7 @@ def unbroken() -> Iterator[None]:
         for stream in during:
             stream.end()
     finally:
-        # Somebody else may have put other streams there for good: theirs stay.
+        # Streams that were replaced meanwhile stay.
         if sys.stdout is during[0]:
             sys.stdout = before[0]
         if sys.stderr is during[1]:

@@ -1,11 +1,11 @@
-"""How a long command says where it is: a bar on a terminal, plain lines elsewhere, nothing under --json.
+"""Progress of long commands: a bar on a terminal, plain lines elsewhere, nothing with --json.
 
     progress = Progress()
     with progress.stage("decoding", total=1000, unit="pictures") as stage:
         stage.advance(10)
         stage.show(loss=0.31)
 
-Everything goes to stderr; stdout belongs to results.
+Progress goes to stderr, results go to stdout.
 """
 
 from __future__ import annotations
@@ -16,23 +16,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-import numpy as np
+from labelsieve.notes import Note
 
-RARELY = 300.0  # seconds between two lines of the longest stages
+MAX_SECONDS_BETWEEN_LINES = 300.0
 
 
-def in_words(seconds: float) -> str:
-    """As precise as a person wants to know: 40 s, 12 min, 3.5 h."""
+def format_duration(seconds: float) -> str:
+    """Return 0.4 s, 40 s, 12 min, 3.5 h or 2.5 d."""
     if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    for unit, length, limit in (("min", 60, 100), ("h", 3600, 48)):
+        if seconds < limit * length:
+            return f"{seconds / length:.0f} min" if unit == "min" else f"{seconds / length:.1f} h"
+    return f"{seconds / 86_400:,.1f} d"
+
+
+def format_bytes(amount: float) -> str:
+    """Return 1.5 kB, 1.5 MB, 1.5 GB or 1.5 TB."""
+    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if amount >= length:
+            return f"{amount / length:,.1f} {unit}"
+    return f"{amount / 1e3:,.1f} kB"
 
 
 class Pace:
-    """How far a stage is and how quickly it goes on.
+    """The speed of a stage.
 
-    The first units are often slow (kernels are compiled, files come into the cache): once there are others they count
-    no more. What was done before a stop says nothing of the pace.
+    The first units are often slow (kernels are compiled, files are cached), so they stop counting when there are
+    others. Units that were done before a stop do not count.
     """
 
     def __init__(self, total: int | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,14 +62,14 @@ class Pace:
             self.first = (self.last, self.done)
 
     def rate(self) -> float:
-        """Units a second."""
+        """Return units per second."""
         began, before = self.began, self.before
         if self.first is not None and self.done > self.first[1] and self.last > self.first[0]:
             began, before = self.first
         return (self.done - before) / (self.last - began) if self.last > began else 0.0
 
     def left(self) -> float | None:
-        """Seconds still to go; None where nobody can know."""
+        """Return the remaining seconds; None if they are not known."""
         rate = self.rate()
         if self.total is None or rate <= 0:
             return None
@@ -66,39 +77,39 @@ class Pace:
 
 
 class Stage:
-    """One stretch of work. Its own methods do nothing: what silence looks like."""
+    """One stage of the work. This base class prints nothing."""
 
     def advance(self, steps: int = 1) -> None:
-        """So many more units are done."""
+        """Count units that are done."""
 
     def resume(self, done: int) -> None:
-        """So many units were done before the stage began."""
+        """Set the number of units that were done before."""
 
     def show(self, **numbers: float) -> None:
-        """Numbers worth seeing beside the bar, such as the loss."""
+        """Show numbers such as the loss."""
 
 
 class PlainStage(Stage):
-    """A line when the time left can first be told, one now and then, one when it ends."""
+    """Prints a line when the remaining time is first known, later ones at growing intervals, and one at the end."""
 
     def __init__(self, name: str, total: int | None, unit: str, *, stream: IO[str], every: float) -> None:
         self.name, self.unit, self.stream, self.every = name, unit, stream, every
         self.pace = Pace(total)
         self.numbers: dict[str, float] = {}
-        self.told: float | None = None
+        self.last_line: float | None = None
 
     def advance(self, steps: int = 1) -> None:
         self.pace.advance(steps)
         now = time.monotonic()
         if self.pace.done == self.pace.total:
             return
-        if self.told is None:
+        if self.last_line is None:
             left = self.pace.left()
             due = now - self.pace.began >= self.every or (left is not None and left >= 2 * self.every)
         else:
-            due = now - self.told >= max(self.every, min(RARELY, (now - self.pace.began) / 10))
+            due = now - self.last_line >= max(self.every, min(MAX_SECONDS_BETWEEN_LINES, (now - self.pace.began) / 10))
         if due:
-            self.told = now
+            self.last_line = now
             self.line()
 
     def resume(self, done: int) -> None:
@@ -116,13 +127,13 @@ class PlainStage(Stage):
         if last:
             parts.append(f"done in {seconds:.1f} s")
         elif left is not None:
-            parts.append(f"{in_words(left)} left")
+            parts.append(f"{format_duration(left)} left")
         parts += _shown(self.numbers)
         print(f"{self.name}: {', '.join(parts)}", file=self.stream, flush=True)
 
 
 class BarStage(Stage):
-    """One rich bar."""
+    """A bar of rich."""
 
     def __init__(self, bar: Any, task: Any, pace: Pace) -> None:
         self.bar, self.task, self.pace = bar, task, pace
@@ -142,7 +153,7 @@ class BarStage(Stage):
 
 
 class Progress:
-    """Where progress goes. `silent` for --json and for use as a library."""
+    """Prints stages and notes; `silent` prints nothing."""
 
     def __init__(self, *, silent: bool = False, stream: IO[str] | None = None, every: float = 10.0) -> None:
         self.silent = silent
@@ -150,10 +161,10 @@ class Progress:
         self.every = every
         self.bar: Any = None
 
-    def note(self, text: str, *, passing: bool = False) -> None:
-        """One line a person should read; above the bar where there is one. `passing`: of no interest afterwards."""
+    def note(self, text: str | Note, *, passing: bool = False) -> None:
+        """Print a note, above the bar if there is one. A `passing` note is not recorded."""
         if self.bar is not None:
-            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self.bar.console.print(str(text), markup=False, highlight=False, soft_wrap=True)
         elif not self.silent:
             print(text, file=self.stream, flush=True)
 
@@ -176,53 +187,59 @@ class Progress:
 
     @contextmanager
     def epochs(
-        self, name: str, total: int, *, hint: Callable[[float], str | None] | None = None
+        self, name: str, total: int, *, hint: Callable[[float], str | Note | None] | None = None
     ) -> Iterator[Callable[[dict[str, Any]], None]]:
-        """A stage of epochs, as what the engine tells of its training after each.
+        """Show a stage of epochs; yields the function that receives the state of a training after each epoch.
 
-        `hint` is asked once, after the first epoch: given the seconds an epoch takes, it may have something to say.
+        `hint` is called after the first epoch with its seconds, and may return a note.
         """
         with self.stage(name, total, unit="epochs") as stage:
             shown: int | None = None
-            asked = False
+            hinted = False
 
-            def tell(state: dict[str, Any]) -> None:
-                nonlocal shown, asked
+            def on_epoch(state: dict[str, Any]) -> None:
+                nonlocal shown, hinted
                 epoch = int(state["epoch"])
                 if shown is None:
                     shown = max(0, epoch - 1)
                     stage.resume(shown)
                 if state["loss"]:
-                    stage.show(**{"loss": float(np.mean(state["loss"])), "samples/s": state["images_per_second"]})
+                    stage.show(**{"loss": _mean(state["loss"]), "samples/s": state["images_per_second"]})
                 if epoch <= shown:
                     return
                 stage.advance(epoch - shown)
-                if not asked and hint is not None:
-                    said = hint(float(state["elapsed"]) / (epoch - shown))
-                    if said:
-                        self.note(said)
-                asked, shown = True, epoch
+                if not hinted and hint is not None:
+                    note = hint(float(state["elapsed"]) / (epoch - shown))
+                    if note is not None:
+                        self.note(note)
+                hinted, shown = True, epoch
 
-            yield tell
+            yield on_epoch
 
 
-class Overheard(Progress):
-    """Passes everything on and remembers what was said."""
+class RecordingProgress(Progress):
+    """Forwards everything to another progress and records the notes."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(silent=progress.silent, stream=progress.stream, every=progress.every)
         self.progress = progress
-        self.said: list[str] = []
+        self.notes: list[str | Note] = []
 
-    def note(self, text: str, *, passing: bool = False) -> None:
+    def note(self, text: str | Note, *, passing: bool = False) -> None:
         if not passing:
-            self.said.append(text)
+            self.notes.append(text)
         self.progress.note(text, passing=passing)
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, *, unit: str = "") -> Iterator[Stage]:
         with self.progress.stage(name, total, unit=unit) as stage:
             yield stage
+
+
+def _mean(values: Any) -> float:
+    import numpy as np
+
+    return float(np.mean(values))
 
 
 def _shown(numbers: dict[str, float]) -> list[str]:
@@ -246,7 +263,7 @@ def _bar(stream: IO[str]) -> Any:
     class Left(ProgressColumn):
         def render(self, task: Any) -> Text:
             left = None if task.finished else task.fields["pace"].left()
-            return Text(f"{in_words(left)} left" if left is not None else "")
+            return Text(f"{format_duration(left)} left" if left is not None else "")
 
     columns = (
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first stops at the next safe point where somebody looks out for one, the second at once.
+"""Ctrl-C and SIGTERM: the first one stops at the next safe point, the second one immediately.
 
 with stopping.safe_points():
     while not stopping.requested(): ...
@@ -15,39 +15,41 @@ from typing import Any
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: as Ctrl-C, with an exit code of its own."""
+    """SIGTERM. It is handled like Ctrl-C, with another exit code."""
 
 
-_asked: int | None = None
-_looking_out = 0
+_requested: int | None = None
+_inside = 0
 
 
 def requested() -> bool:
-    return _asked is not None
+    """Return whether the work should stop at the next safe point."""
+    return _requested is not None
 
 
 def reason() -> KeyboardInterrupt:
-    """What to raise once the safe point is reached."""
-    return Terminated() if _asked == signal.SIGTERM else KeyboardInterrupt()
+    """Return the exception to raise at the safe point."""
+    return Terminated() if _requested == signal.SIGTERM else KeyboardInterrupt()
 
 
 @contextmanager
 def safe_points() -> Iterator[None]:
-    """Inside, whoever works asks `requested()` often and stops by itself."""
-    global _looking_out, _asked
-    _looking_out += 1
+    """Inside this context the work checks `requested()` often and stops by itself."""
+    global _inside, _requested
+    _inside += 1
     try:
         yield
     finally:
-        _looking_out -= 1
-        if not _looking_out:
-            _asked = None
+        _inside -= 1
+        if not _inside:
+            _requested = None
 
 
 def on_signal(number: int, _frame: Any = None) -> None:
-    global _asked
-    if _looking_out and _asked is None:
-        _asked = number
-        print("labelsieve: stopping at the next safe point; once more stops at once", file=sys.stderr, flush=True)
+    """Handle SIGINT and SIGTERM."""
+    global _requested
+    if _inside and _requested is None:
+        _requested = number
+        print("labelsieve: stopping at the next safe point; repeat to stop immediately", file=sys.stderr, flush=True)
         return
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt

@@ -120,14 +120,14 @@ class Trainer(ABC):
     other methods do nothing unless a trainer has a use for them.
     """
 
+    epochs: int = 0  # of each training; 0 if the models have none
+    on_gpu: bool = False  # the trainings run on a GPU
+    on_epoch: Callable[[dict[str, Any]], None] | None = None  # receives the state of the trainings after each epoch
     on_history: Callable[[list[dict[str, Any]]], None] | None = None  # receives the history lines of finished trainings
 
     @abstractmethod
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         """Train one model per job and return its scores, in the order of the jobs."""
-
-    def describe_selection(self, settings: Any) -> None:  # noqa: B027
-        """Receive the settings (`INCVSettings`) of the selection that is about to start."""
 
     def disable_harmful_mirroring(self, pictures: Any, labels: IntArray) -> bool:
         """Stop mirroring pictures if that changes their labels. Return True if mirroring was stopped."""

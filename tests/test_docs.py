@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from labelsieve.models.catalog import MODELS
+from labelsieve.selection.defaults import CLASSIFIERS
 
 import labelsieve
 from labelsieve.cli.app import COMMANDS, make_app
 from labelsieve.decisions import Decision
 from labelsieve.methods import METHODS
-from labelsieve.models.catalog import MODELS
 from labelsieve.runfolder import LabelRow
-from labelsieve.selection.defaults import CLASSIFIERS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page for page in DOCS.glob("**/*.md") if "_build" not in page.parts)

@@ -1,1 +1,1 @@
-"""One command a file. It decides little: it puts the rooms together and says what came out."""
+"""The command line, one file per command: parse options, call `workflow`, print."""

@@ -1,7 +1,7 @@
-"""The command line: names the commands, turns every end of one into an exit code.
+"""The command line: registers the commands and turns every end of a command into an exit code.
 
-0 done, 1 failed, 2 wrong usage or bad input (one line), 130 interrupted by Ctrl-C, 143 by SIGTERM.
-A command is one function in `commands/`, a line in COMMANDS adds it. Commands import what is heavy when they run.
+0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted by Ctrl-C, 143 stopped by SIGTERM. Each command is one
+function in `labelsieve.cli`. Only the command that runs is imported, so that `labelsieve --help` is fast.
 """
 
 from __future__ import annotations
@@ -22,86 +22,97 @@ from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionErro
 
 import labelsieve
 from labelsieve import pipes, stopping
+from labelsieve.cli.common import Common
 from labelsieve.errors import FailedError, InputError
-from labelsieve.files import FULL, WriteError
 
+# The names and the first sentences of their docstrings, which `labelsieve --help` shows.
 COMMANDS = {
-    "demo": "labelsieve.cli.demo",
-    "theory": "labelsieve.cli.theory",
-    "corrupt": "labelsieve.cli.corrupt",
-    "select": "labelsieve.cli.select",
-    "train": "labelsieve.cli.train",
-    "run": "labelsieve.cli.run",
-    "predict": "labelsieve.cli.predict",
-    "plan": "labelsieve.cli.plan",
-    "report": "labelsieve.cli.report",
-    "review": "labelsieve.cli.review",
-    "export": "labelsieve.cli.export",
-    "reproduce": "labelsieve.cli.reproduce",
-    "data": "labelsieve.cli.data",
-    "bench": "labelsieve.cli.bench",
-    "version": "labelsieve.cli.version",
+    "demo": "Find wrong labels in 1,197 embedded digits, 40 % of which were given wrong labels.",
+    "theory": "Print the test accuracy, label precision and label recall that the theory predicts for a noise.",
+    "corrupt": "Write a CSV file with id, label (some of them wrong) and true.",
+    "select": "Find the labels to trust and the suspects.",
+    "train": "Train a robust network on the selection of a run.",
+    "run": "Select, train and report.",
+    "predict": "Write id, predicted class and probability of every sample of SOURCE to a CSV file.",
+    "plan": "Estimate the time, memory and disk space of a run, from a short measurement of what the run would use.",
+    "report": "Write RUN/report.html, one self-contained file: the noise, the confused classes and the suspects.",
+    "review": "Serve the review page until Ctrl-C.",
+    "export": "Write results of a run to a .csv or .parquet file or to class folders.",
+    "reproduce": "Run the missing parts of a figure or table of the paper, then draw it from the records.",
+    "data": "List and merge the classes of a source, fetch CIFAR, or make a small folder in WebVision's layout.",
+    "bench": "Measure the training engine, the selection on stored predictions, or the reading of pictures.",
+    "version": "Print the versions of labelsieve and of the packages that its numbers depend on.",
 }
 
-# Warnings of others about what is known better here: labels were found to be classes before scikit-learn sees a few.
-KNOWN_BETTER = ("The number of unique classes is greater than 50% of the number of samples",)
-
 # The option that says where a command writes.
-WHERE = dict.fromkeys(("demo", "corrupt", "select", "train", "run"), "--out")
-WHERE |= dict.fromkeys(("predict", "export", "data"), "--to")
+OUTPUT_OPTIONS = dict.fromkeys(("demo", "corrupt", "select", "train", "run"), "--out")
+OUTPUT_OPTIONS |= dict.fromkeys(("predict", "export", "data"), "--to")
+
+# scikit-learn doubts labels in small parts of the data; labelsieve has checked all of them.
+IGNORED_WARNINGS = ("The number of unique classes is greater than 50% of the number of samples",)
 
 
-def make_app() -> App:
-    """Each module has a function, or an app of subcommands, of the command's own name."""
+def version(*, common: Common = Common()) -> None:
+    """Print the versions of labelsieve and of the packages that its numbers depend on."""
+    from labelsieve.runfolder import versions
+
+    found = versions()
+    common.say(*(f"{name} {number}" for name, number in found.items()))
+    common.answer(found)
+
+
+def make_app(command: str | None = None) -> App:
+    """Return the app. Given a command, only that one is imported, and the others are known by name and help."""
     app = App(
         name="labelsieve",
-        help="Finds the wrong labels in your data and trains networks that do not learn them.",
-        help_format="markdown",
+        help="Find wrong labels in your data, and train networks that do not learn them.",
+        help_format="plaintext" if command == "" else "markdown",
         version=labelsieve.__version__,
         suppress_keyboard_interrupt=False,
     )
-    for name, module in COMMANDS.items():
-        app.command(getattr(import_module(module), name), name=name)
+    for name, text in COMMANDS.items():
+        module = "labelsieve.cli.app" if name == "version" else f"labelsieve.cli.{name}"
+        if command is None or name == command:
+            app.command(getattr(import_module(module), name), name=name)
+        else:
+            app.command(f"{module}:{name}", name=name, help=text)
     return app
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command line; the exit code. A reader of its words that goes away does not end the work."""
+    """Run a command line and return its exit code. A reader that closes the output does not stop the work."""
     with pipes.unbroken():
         return _run(tokens)
 
 
 def _run(tokens: Sequence[str]) -> int:
-    setattr(warnings, "showwarning", _note_teller())  # noqa: B010
+    setattr(warnings, "showwarning", _warning_printer())  # noqa: B010
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stopping.on_signal)
+    name = next(iter(tokens), "")
     try:
-        command, bound = parse(make_app(), list(tokens))
+        command, bound = parse(make_app(name if name in COMMANDS else ""), list(tokens))
         result = command(*bound.args, **bound.kwargs)
-        sys.stdout.flush()  # here a disk that took nothing is still a failure
+        sys.stdout.flush()  # a full disk fails here
     except InputError as problem:
         return _fail(2, str(problem))
     except FailedError as problem:
         return _fail(1, str(problem))
-    except stopping.Terminated:
-        return _fail(143, f"stopped; {_kept(tokens)}")
-    except KeyboardInterrupt:
-        return _fail(130, f"interrupted; {_kept(tokens)}")
+    except KeyboardInterrupt as stopped:
+        kept = "the measurement is not saved" if name == "bench" else "run the same command to resume"
+        if isinstance(stopped, stopping.Terminated):
+            return _fail(143, f"stopped; {kept}")
+        return _fail(130, f"interrupted; {kept}")
     except MemoryError:
         return _fail(1, "out of memory: use a smaller --size, fewer samples or a smaller --model")
     except OSError as problem:
-        if (told := _not_written(problem)) is not None:
-            option = WHERE.get(next(iter(tokens), ""))
-            ways = ["make room there"] * (problem.errno in FULL) + [f"give another {option}"] * bool(option)
-            return _fail(1, told + (f"; {' or '.join(ways)}" if ways else ""))
-        where = f" ({problem.filename})" if problem.filename else ""
-        return _fail(1, f"{problem.strerror or problem}{where}")
+        return _fail(1, describe_os_error(problem, OUTPUT_OPTIONS.get(name)))
     return result if isinstance(result, int) else 0
 
 
 def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
-    """The command and its arguments. Everything wrong with the arguments is said at once, not one a try."""
+    """Return the command and its arguments. An error names everything that is wrong with the arguments."""
     problems: list[str] = []
     named: set[str] = set()
     while True:
@@ -110,42 +121,42 @@ def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
         except CycloptsError as error:
             option = _option(error)
             if not (isinstance(error, MissingArgumentError) and option in named):
-                problems.append(_sentence(error, option))
+                problems.append(_describe(error, option))
             named.add(option)
-            if _without(tokens, error, option):
+            if _remove_option(tokens, error, option):
                 continue
         if problems:
             raise InputError("; ".join(problems))
         return command, bound
 
 
-def _sentence(error: CycloptsError, option: str) -> str:
-    told = " ".join(str(error).split())
-    told = told if told.endswith("...") else told.rstrip(".")
-    missing = isinstance(error, MissingArgumentError) and told.endswith("requires an argument")
-    if isinstance(error, UnknownOptionError) and os.path.lexists(named := error.token.keyword or error.token.value):
-        return f"{told}; if the file {named!r} is meant, write {shlex.quote(f'./{named}')}"
-    if missing and error.command_chain and not getattr(error, "tokens_so_far", None):
-        command = " ".join(error.command_chain)
-        return f"{option} is missing: see `labelsieve {command} --help`"
-    return told
+def _describe(error: CycloptsError, option: str) -> str:
+    text = " ".join(str(error).split())
+    text = text if text.endswith("...") else text.rstrip(".")
+    if isinstance(error, UnknownOptionError) and os.path.lexists(name := error.token.keyword or error.token.value):
+        return f"{text}; for the file {name!r} write {shlex.quote(f'./{name}')}"
+    if isinstance(error, MissingArgumentError) and error.command_chain and not error.tokens_so_far:
+        return f"{option} is missing; see `labelsieve {' '.join(error.command_chain)} --help`"
+    return text
 
 
 def _option(error: CycloptsError) -> str:
-    """The option an error is about, as it was typed or as it is called."""
-    token = getattr(error, "token", None)
+    """Return the option that an error is about."""
+    token = error.token if isinstance(error, UnknownOptionError) else None
+    if token is None and error.argument is not None and error.argument.tokens:
+        token = error.argument.tokens[-1]
     if token is not None and token.keyword:
         return str(token.keyword)
     return str(error.argument.name) if error.argument is not None else ""
 
 
-def _without(tokens: list[str], error: CycloptsError, option: str) -> bool:
-    """Take the option at fault out of `tokens`, so that the rest can be looked at; False where that cannot be done."""
+def _remove_option(tokens: list[str], error: CycloptsError, option: str) -> bool:
+    """Remove the wrong option from `tokens`, so that the others can be checked; return whether that was possible."""
     if isinstance(error, MissingArgumentError) or not option.startswith("-"):
         return False
     for i, token in enumerate(tokens):
         if token == option or token.startswith(option + "="):
-            # What follows an unknown option is its value unless it looks like an option itself.
+            # An unknown option has a value unless the next token looks like an option.
             follows = i + 1 < len(tokens) and "=" not in token
             value = follows and not (isinstance(error, UnknownOptionError) and tokens[i + 1].startswith("-"))
             del tokens[i : i + (2 if value else 1)]
@@ -153,20 +164,19 @@ def _without(tokens: list[str], error: CycloptsError, option: str) -> bool:
     return False
 
 
-def _not_written(problem: OSError) -> str | None:
-    """What to say of a file that could not be written; None where it was to be read, or nobody knows."""
+def describe_os_error(problem: OSError, option: str | None) -> str:
+    """Return the message for an error of the operating system; `option` says where the command writes."""
+    from labelsieve.files import FULL, WriteError
+
     target = Path(str(problem.filename or ""))
     refused = isinstance(problem, WriteError) or bool(problem.filename and problem.errno in FULL)
     if not refused and problem.filename and problem.errno in (errno.EACCES, errno.EROFS):
-        there = next(folder for folder in (target, *target.absolute().parents) if os.access(folder, os.F_OK))
-        refused = there != target and os.access(there, os.R_OK | os.X_OK) and not os.access(there, os.W_OK)
-    return f"cannot write {target}: {problem.strerror}" if refused else None
-
-
-def _kept(tokens: Sequence[str]) -> str:
-    """What a command leaves behind that was stopped."""
-    measures = next(iter(tokens), "") == "bench"
-    return "a measurement that was not finished is not kept" if measures else "what was done is kept"
+        parent = next(folder for folder in (target, *target.absolute().parents) if os.access(folder, os.F_OK))
+        refused = parent != target and os.access(parent, os.R_OK | os.X_OK) and not os.access(parent, os.W_OK)
+    if not refused:
+        return f"{problem.strerror or problem}" + (f" ({problem.filename})" if problem.filename else "")
+    ways = ["make room there"] * (problem.errno in FULL) + [f"give another {option}"] * bool(option)
+    return f"cannot write {target}: {problem.strerror}" + (f"; {' or '.join(ways)}" if ways else "")
 
 
 def _fail(code: int, text: str) -> int:
@@ -174,13 +184,13 @@ def _fail(code: int, text: str) -> int:
     return code
 
 
-def _note_teller() -> Callable[..., None]:
-    """Prints warnings as notes, each once a command: Python forgets what it showed whenever a filter is changed."""
-    told: set[str] = set()
+def _warning_printer() -> Callable[..., None]:
+    """Print every warning once per command: Python forgets which ones it showed whenever a filter changes."""
+    shown: set[str] = set()
 
-    def tell(message: Warning | str, *_: Any) -> None:
-        if str(message) not in told and not str(message).startswith(KNOWN_BETTER):
-            told.add(str(message))
+    def show(message: Warning | str, *_: Any) -> None:
+        if str(message) not in shown and not str(message).startswith(IGNORED_WARNINGS):
+            shown.add(str(message))
             print(f"labelsieve: note: {message}", file=sys.stderr)
 
-    return tell
+    return show

@@ -1,4 +1,4 @@
-"""labelsieve bench: how fast it is, beside what people would use instead, in one run."""
+"""labelsieve bench: measure speed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Literal
 
 from labelsieve.cli.common import Common
 from labelsieve.errors import Problems
+
+MIN_PICTURES = 10  # fewer take no measurable time
 
 
 def bench(
@@ -17,33 +19,34 @@ def bench(
     pictures: int = 3000,
     common: Common = Common(),
 ) -> None:
-    """Measure the training engine, the selection on stored predictions, or reading pictures.
+    """Measure the training engine, the selection on stored predictions, or the reading of pictures.
 
     Parameters
     ----------
     what
-        engine: networks in lockstep beside the usual loop. select: beside cleanlab. io: beside a plain pillow loop.
+        engine: networks in lockstep against a plain training loop. select: against cleanlab. io: against a plain
+        pillow loop.
     device
-        Of engine: auto, cpu, cuda or mps.
+        Device of engine: auto, cpu, cuda or mps.
     large
-        Of select: also 10 M x 100 from a memory-mapped file (4 GB of disk).
+        For select: also measure 10 M x 100 probabilities in a memory-mapped file (4 GB of disk).
     pictures
-        Of io: how many.
+        For io: number of pictures.
     """
     problems = Problems()
-    problems.check(pictures >= 10, f"--pictures {pictures}: at least 10 are needed")
+    problems.check(pictures >= MIN_PICTURES, f"--pictures {pictures}: give at least {MIN_PICTURES}")
     problems.stop_if_any()
     if what == "engine":
-        from labelsieve.bench import engine_speed as bench_engine
+        from labelsieve.bench import engine_speed
 
-        bench_engine.run(device=device, as_json=common.json)
+        engine_speed.run(device=device, as_json=common.json)
     elif what == "select":
-        from labelsieve.bench import selection_speed as bench_select
+        from labelsieve.bench import selection_speed
 
-        bench_select.run(json=common.json, large=large)
+        selection_speed.run(json=common.json, large=large)
     else:
-        from labelsieve.bench import io_speed as bench_io
+        from labelsieve.bench import io_speed
 
-        result = bench_io.run(pictures, seed=common.seed)
-        common.say(*bench_io.describe(result))
+        result = io_speed.run(pictures, seed=common.seed)
+        common.say(*io_speed.describe(result))
         common.answer(result)

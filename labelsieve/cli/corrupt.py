@@ -1,13 +1,13 @@
-"""labelsieve corrupt: wrong labels made on purpose, with the true ones beside them."""
+"""labelsieve corrupt: write labels with planted errors, together with the true ones."""
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
+from typing import Annotated
 
-from labelsieve.cli.common import Common, Flag, check_seed, check_target, percent
+from labelsieve.cli.common import Common, Flag, Flat, check_target, percent, write_csv
 from labelsieve.errors import Problems
-from labelsieve.workflow.read import SourceOptions
+from labelsieve.workflow.settings import SourceSettings, check_known, check_seed
 
 
 def corrupt(
@@ -19,63 +19,43 @@ def corrupt(
     ratio: float = 0.4,
     matrix: Path | None = None,
     force: Flag = False,
-    reading: SourceOptions = SourceOptions(),
+    settings: Annotated[SourceSettings, Flat] = SourceSettings(),
     common: Common = Common(),
 ) -> None:
-    """Write labels.csv with id, label (some of them wrong) and true.
+    """Write a CSV file with id, label (some of them wrong) and true.
 
     Parameters
     ----------
     source
         A folder of class folders, a .csv, .parquet or .npz file, cifar10:DIR, hf:NAME_OR_DIR, digits.
     out
-        The file to write; give it to `select` or `run` as --labels.
+        File to write; give it to `select` or `run` as --labels.
     pattern
-        symmetric, symmetric-inclusive, pair, cifar10-map or instance (depends on the sample).
+        Noise pattern: symmetric, symmetric-inclusive, pair, cifar10-map or instance (depends on the sample).
     ratio
         Share of labels that are redrawn, 0 to 1.
     matrix
-        A transition matrix instead: .csv, .json or .npy, rows in the order of the classes.
+        File with a transition matrix (.csv, .json or .npy) instead of --pattern and --ratio.
     force
-        Write over the file that is there already.
+        Overwrite the file if it exists.
     """
-    import numpy as np
-
-    from labelsieve import metrics, noise
-    from labelsieve.errors import InputError
-    from labelsieve.files import atomic_writer
+    from labelsieve import metrics
     from labelsieve.theory import PATTERNS
+    from labelsieve.workflow.edit_labels import INSTANCE, corrupt_labels, label_rows, read_matrix
+    from labelsieve.workflow.read import read_samples
 
     problems = Problems()
-    check_seed(problems, common)
-    problems.check(0 <= ratio <= 1, f"--ratio {ratio} is outside 0..1")
-    known = (*PATTERNS, "instance")
-    problems.check(pattern in known, f"--pattern {pattern!r} is not known: choose one of {', '.join(known)}")
-    check_target(problems, "--out", out, source=source, force=force, usual="labels.csv")
-    transition = problems.attempt(noise.load_matrix, matrix) if matrix is not None else None
-    asks = pattern == "instance" and matrix is None  # nothing else looks at the samples
-    data = problems.attempt(reading.read, source, refuse_mixed=asks, progress=common.progress())
+    check_seed(problems, common.seed)
+    problems.check(0 <= ratio <= 1, f"--ratio {ratio}: give a number from 0 to 1")
+    check_known(problems, "pattern", pattern, (*PATTERNS, INSTANCE))
+    check_target(problems, "--out", out, source=source, force=force, example="labels.csv")
+    transition = problems.attempt(read_matrix, matrix)
+    reads_samples = pattern == INSTANCE and matrix is None
+    data = problems.attempt(read_samples, source, settings, refuse_mixed=reads_samples, progress=common.progress())
     problems.stop_if_any()
     assert data is not None
-    rng = np.random.default_rng(common.seed)
-    codes = np.arange(len(data.classes))
-    if pattern == "instance" and transition is None:
-        if data.kind == "text":
-            raise InputError("--pattern instance needs pictures or numbers: texts have no features of their own")
-        noisy = noise.corrupt_by_instance(data.y, np.asarray(data.x), ratio, rng, classes=codes)
-    else:
-        if transition is None:
-            transition = noise.matrix(pattern, len(data.classes), ratio)
-        elif len(transition) != len(data.classes):
-            raise InputError(f"{matrix} is for {len(transition)} classes, {data.name} has {len(data.classes)}")
-        noisy = noise.corrupt(data.y, transition, rng, classes=codes)
-    with atomic_writer(out) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("id", "label", "true"))
-        names = [str(name) for name in data.classes]
-        writer.writerows(
-            (id, names[given], names[true]) for id, given, true in zip(data.ids.tolist(), noisy, data.y, strict=True)
-        )
+    noisy = corrupt_labels(data, pattern, ratio, common.seed, transition=transition)
+    write_csv(out, label_rows(data, noisy))
     wrong = metrics.noise_ratio(noisy, data.y)
     common.say(f"{out}: {len(data):,} labels, {percent(wrong)} of them wrong")
     common.answer(

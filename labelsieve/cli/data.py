@@ -1,37 +1,128 @@
-"""labelsieve data: data sets to be had, made or looked into."""
+"""labelsieve data: list and merge classes, fetch data sets, make a small one."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 from cyclopts import App
 
-from labelsieve.cli.classes import classes
-from labelsieve.cli.common import Common
+from labelsieve.cli.common import Common, Flag, Flat, check_target, table, write_csv
+from labelsieve.decisions import csv_line
+from labelsieve.errors import Problems
+from labelsieve.workflow.settings import SourceSettings
 
 data = App(
     name="data",
-    help="List a source's classes and write them alike; fetch CIFAR; make a small folder laid out like WebVision.",
+    help="List and merge the classes of a source, fetch CIFAR, or make a small folder in WebVision's layout.",
     help_format="plaintext",
 )
-data.command(classes)
+
+
+@data.command
+def classes(
+    source: str,
+    /,
+    *,
+    alike: Flag = False,
+    merge: str | None = None,
+    leave_out: str | None = None,
+    to: Path | None = None,
+    force: Flag = False,
+    settings: Annotated[SourceSettings, Flat] = SourceSettings(),
+    common: Common = Common(),
+) -> None:
+    """List the classes with their number of samples, and names that may be spellings of one class or not a class.
+
+    --to writes the labels to a file for `run --labels`; the source is not changed.
+
+    Parameters
+    ----------
+    source
+        A folder of class folders, a .csv, .parquet or .npz file, hf:NAME_OR_DIR.
+    alike
+        Join classes whose names differ in case or punctuation only, under the most frequent name.
+    merge
+        Rename classes: OLD=NEW, separated by commas. Put a name that contains a comma in quotes.
+    leave_out
+        Names that are not labels, such as n/a, separated by commas; their samples are left out.
+    to
+        CSV file to write, with id and label.
+    force
+        Overwrite the file if it exists.
+    """
+    from labelsieve.data import spelling
+    from labelsieve.progress import Progress
+    from labelsieve.workflow.edit_labels import ClassChanges, parse_renames
+    from labelsieve.workflow.read import read_samples
+    from labelsieve.workflow.settings import split_names
+
+    problems = Problems()
+    if to is not None:
+        check_target(problems, "--to", to, source=source, force=force, example="labels.csv")
+    wanted = problems.attempt(parse_renames, merge or "") or {}
+    samples = problems.attempt(
+        read_samples, source, settings, refuse_mixed=False, note_spelling=False, progress=Progress(silent=True)
+    )
+    problems.stop_if_any()
+    assert samples is not None
+    dropped = split_names(leave_out or "", "--leave-out")
+    changes = ClassChanges.of(samples, wanted, dropped, alike=alike)
+    if to is not None:
+        write_csv(to, changes.rows(samples))
+    counts = changes.counts
+    same, perhaps, missing = spelling.alike(counts), spelling.perhaps(counts), spelling.no_labels(counts)
+    common.say(*map(str, samples.notes), *_list_classes(counts, same, perhaps, missing))
+    words = [source, *settings.words()]
+    if to is not None:
+        common.say(f"{to} has these labels: {shlex.join(['labelsieve', 'run', *words, '--labels', str(to)])}")
+    elif (changes.renamed or dropped) and not (same or perhaps or missing):
+        common.say("nothing was written; add --to labels.csv")
+    if same or perhaps or missing:
+        command = ["labelsieve", "data", "classes", *words, *["--alike"] * (alike or bool(same))]
+        if rest := wanted | perhaps:
+            command += ["--merge", csv_line(f"{old}={new}" for old, new in rest.items())]
+        if gone := sorted({*dropped, *missing}):
+            command += ["--leave-out", csv_line(gone)]
+        common.say(f"to merge them: {shlex.join(command)} --to labels.csv")
+        if rest or gone:
+            common.say("check the names after --merge and --leave-out first, and remove those that are right")
+    common.answer(
+        {"classes": counts, "merged": changes.renamed, "left_out": list(changes.dropped), "alike": same,
+         "perhaps": perhaps, "no_labels": missing, "to": to}
+    )  # fmt: skip
+
+
+def _list_classes(
+    counts: Mapping[str, int], same: Mapping[str, str], perhaps: Mapping[str, str], missing: Sequence[str]
+) -> list[str]:
+    head, *lines = table([("class", "samples")] + [(name, f"{count:,}") for name, count in counts.items()])
+    for i, name in enumerate(counts):
+        if name in same:
+            lines[i] += f"  another spelling of {same[name]!r}"
+        elif name in perhaps:
+            lines[i] += f"  perhaps {perhaps[name]!r}"
+        elif name in missing:
+            lines[i] += "  perhaps not a label"
+    return [head, *lines]
 
 
 @data.command
 def fetch(name: str, /, *, to: Path, common: Common = Common()) -> None:
-    """Fetch a data set, checksums checked. Beside sources called hf:NAME nothing else goes to the network.
+    """Download a data set and check its checksums. Apart from hf:NAME sources, no other command uses the network.
 
     Parameters
     ----------
     name
         cifar10 or cifar100.
     to
-        The folder to put it in.
+        Folder to write.
     """
-    from labelsieve.data.cifar_fetch import fetch as get
+    from labelsieve.data.cifar_fetch import fetch as download
 
-    folder = get(to, name, say=common.progress().note)
+    folder = download(to, name, say=common.progress().note)
     common.say(f"{name} is in {folder}; use it as {shlex.quote(f'{name}:{folder}')}")
     common.answer({"name": name, "to": folder, "source": f"{name}:{folder}"})
 
@@ -48,24 +139,24 @@ def make_webvision(
     corrupt: int = 0,
     common: Common = Common(),
 ) -> None:
-    """Write a small folder of WebVision's layout with drawn pictures and planted wrong labels.
+    """Write a small folder in WebVision's layout, with drawn pictures and planted wrong labels.
 
     Parameters
     ----------
     to
-        The folder to write.
+        Folder to write.
     classes
-        How many.
+        Number of classes.
     train
-        Training pictures a class.
+        Training pictures per class.
     validation
-        Validation pictures a class.
+        Validation pictures per class.
     wrong
-        Share of training labels that are planted wrong.
+        Share of training labels that are wrong.
     side
         Shorter side of the pictures in pixels.
     corrupt
-        How many training files are cut short.
+        Number of training files that are truncated.
     """
     from labelsieve.data.make_webvision import make
 
@@ -79,7 +170,6 @@ def make_webvision(
         corrupt=corrupt,
         seed=common.seed,
     )
-    common.say(
-        f"{to}: {classes} classes, {classes * train:,} training pictures; use it as {shlex.quote(f'webvision:{to}')}"
-    )
+    use = shlex.quote(f"webvision:{to}")
+    common.say(f"{to}: {classes} classes, {classes * train:,} training pictures; use it as {use}")
     common.answer({"to": to, "source": f"webvision:{to}", **found})

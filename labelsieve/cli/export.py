@@ -1,11 +1,11 @@
-"""labelsieve export: corrected labels, the selected, the suspects or the decisions, to take home."""
+"""labelsieve export: write corrected labels, selected samples, suspects or decisions."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
-from labelsieve.cli.common import Common, Flag
+from labelsieve.cli.common import Common, Flag, counted
 
 
 def export(
@@ -20,38 +20,36 @@ def export(
     force: Flag = False,
     common: Common = Common(),
 ) -> None:
-    """Write results of a run to FILE.csv, FILE.parquet or a FOLDER of class folders. The originals are never changed.
+    """Write results of a run to a .csv or .parquet file or to class folders. The source is never changed.
 
     Parameters
     ----------
     run
-        A run folder, made by `select` or `run`.
+        Run folder of `select` or `run`.
     what
-        cleaned: all samples with corrected labels; selected: only those that the run or a person trusts;
-        suspects: the most suspicious first, with their own cells where the source is a table; decisions: what was
-        decided.
+        cleaned: all samples with corrected labels. selected: samples that the run or a person trusts. suspects: the
+        most suspicious first. decisions: decisions of the review page.
     to
-        A .csv or .parquet file (of a .tsv also a .tsv), or a folder (pictures only); default: here, after the source,
-        as fruit-cleaned.csv.
+        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file in this
+        folder, named after the source, such as fruit-cleaned.csv.
     undecided
-        Suspects nobody decided on: keep their label, take the suggested one (likely: unless the given one is clearly
-        likelier right), or drop them. auto is likely as long as there are no decisions at all; once there are, and
-        where the run knows too little (a line says so), it keeps them.
+        Label of suspects without a decision. keep: the given one. suggested: the suggested one. likely: the suggested
+        one, unless the given one is clearly more likely. drop: leave the sample out. auto: likely if there are no
+        decisions, else keep; keep if the run could not estimate the noise.
     link
         Fill the folder with links to the pictures instead of copies.
     raw
-        Leave CSV cells as they are that a spreadsheet would run as formulas; else they get an apostrophe in front,
-        and a line says how many did.
+        Write cells that a spreadsheet would run as formulas unchanged. Default: with an apostrophe in front.
     force
-        Write over the file, or the folder of class folders, that is there already.
+        Overwrite the file or folder if it exists.
     """
     from labelsieve.export import export as write
 
     done = write(run, what=what, to=to, undecided=undecided, raw=raw, link=link, force=force)
-    said = f"{done.path}: {done.rows:,} {'sample' if done.rows == 1 else 'samples'}"
+    line = f"{done.path}: {counted(done.rows, 'sample')}"
     if what in ("cleaned", "selected"):
-        said += f", {done.changed:,} with another label, {done.dropped:,} dropped"
-    common.say(said + (f"; {done.note}" if done.note else ""))
+        line += f", {done.changed:,} with another label, {done.dropped:,} dropped"
+    common.say(line + (f"; {done.note}" if done.note else ""))
     common.answer(
         {
             "to": done.path,

@@ -1,4 +1,4 @@
-"""labelsieve report: RUN/report.html, one file to read or to send."""
+"""labelsieve report: write RUN/report.html."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from pathlib import Path
 from labelsieve.cli.common import Common
 from labelsieve.errors import Problems
 
+MAX_SUSPECTS = 2000  # more would make a page that browsers load slowly
+
 
 def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> None:
-    """Write RUN/report.html: how wrong the labels are, which class is taken for which, and the suspects.
+    """Write RUN/report.html, one self-contained file: the noise, the confused classes and the suspects.
 
     Parameters
     ----------
     run
-        A run folder, made by `select` or `run`.
+        Run folder of `select` or `run`.
     suspects
-        How many of the most suspicious samples to show, at most 2,000.
+        Number of suspects to show, at most 2,000.
     """
+    from labelsieve.progress import format_bytes
     from labelsieve.report import write_report
 
     problems = Problems()
-    problems.check(0 <= suspects <= 2000, f"--suspects {suspects} is outside 0..2000")
+    problems.check(0 <= suspects <= MAX_SUSPECTS, f"--suspects {suspects}: give a number from 0 to {MAX_SUSPECTS}")
     problems.stop_if_any()
     path = write_report(run, most=suspects, note=common.progress().note)
     size = path.stat().st_size
-    common.say(f"{path} ({size / 1e6:.1f} MB)" if size >= 1e6 else f"{path} ({size / 1e3:.0f} kB)")
+    common.say(f"{path} ({format_bytes(size)})")
     common.answer({"report": path, "bytes": size})

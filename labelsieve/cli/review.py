@@ -1,4 +1,4 @@
-"""labelsieve review: a page on this machine to go through the suspects."""
+"""labelsieve review: a local page to go through the suspects."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def review(
     open: Flag = False,
     common: Common = Common(),
 ) -> int:
-    """Serve the review page until Ctrl-C. Every decision is saved when it is made.
+    """Serve the review page until Ctrl-C. Every decision is saved immediately.
 
     Parameters
     ----------
     run
-        A run folder, made by `select` or `run`.
+        Run folder of `select` or `run`.
     port
-        Port to listen on; 8765 or, where that is taken, any free one. 0 takes any.
+        Port to listen on; 0 is any free port. Default: 8765, or any free port if it is in use.
     host
-        Address to listen on. Anything but this machine's own lets others with the printed address in.
+        Address to listen on. With another address than that of this machine, others can open the printed URL.
     open
         Open the page in the browser.
     """
@@ -35,15 +35,15 @@ def review(
     from labelsieve.review.server import is_loopback
 
     problems = Problems()
-    problems.check(port is None or 0 <= port <= 65535, f"--port {port} is outside 0..65535")
+    problems.check(port is None or 0 <= port <= 65535, f"--port {port}: give a number from 0 to 65535")
     problems.stop_if_any()
 
     def ready(address: str) -> None:
         if common.json:
             print(json.dumps({"address": address}), flush=True)
         if not is_loopback(host):
-            common.say(f"Listening on {host}: whoever has the address below can see the samples and decide.")
-        common.say(f"Review page: {address}", "Decisions are saved as they are made. Stop with Ctrl-C.")
+            common.say(f"Listening on {host}: anyone with the URL below can see the samples and decide.")
+        common.say(f"Review page: {address}", "Every decision is saved immediately. Stop with Ctrl-C.")
         if open:
             import webbrowser
 
@@ -54,6 +54,6 @@ def review(
     except KeyboardInterrupt as stopped:
         if type(stopped) is not KeyboardInterrupt:
             raise
-        common.say("The review page has ended; every decision is saved.")
+        common.say("The review page was stopped; every decision is saved.")
         return 130
     return 0

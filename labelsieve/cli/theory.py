@@ -1,4 +1,4 @@
-"""labelsieve theory: what the closed forms say of a noise, before anything is trained."""
+"""labelsieve theory: what the closed forms predict for a noise."""
 
 from __future__ import annotations
 
@@ -17,39 +17,38 @@ def theory(
     accuracy: float | None = None,
     common: Common = Common(),
 ) -> None:
-    """Test accuracy, precision and recall of the selected labels that a noise leads to.
+    """Print the test accuracy, label precision and label recall that the theory predicts for a noise.
 
     Parameters
     ----------
     classes
-        How many there are.
+        Number of classes.
     pattern
-        symmetric, symmetric-inclusive, pair or cifar10-map.
+        Noise pattern: symmetric, symmetric-inclusive, pair or cifar10-map.
     ratio
         Share of labels that are redrawn, 0 to 1.
     matrix
-        A transition matrix instead: .csv, .json (a run's summary.json too) or .npy.
+        File with a transition matrix (.csv, .json, also a summary.json, or .npy) instead of --pattern and --ratio.
     accuracy
-        A measured test accuracy on noisy labels instead: the noise ratio that explains it (Eq. 4 and 5).
+        Measured test accuracy on noisy labels; print the noise ratio that explains it (Eq. 4 and 5).
     """
     from labelsieve import noise
     from labelsieve import theory as closed_forms
 
     problems = Problems()
+    problems.check(classes >= 2, f"--classes {classes}: give at least 2")
     found = None
     if accuracy is not None:
-        problems.check(0 <= accuracy <= 1, f"--accuracy {accuracy} is outside 0..1")
-        problems.check(classes >= 2, f"--classes {classes}: at least 2 are needed")
+        problems.check(0 <= accuracy <= 1, f"--accuracy {accuracy}: give a number from 0 to 1")
         problems.check(pattern in ("symmetric", "pair"), f"--accuracy needs --pattern symmetric or pair, not {pattern}")
-        problems.check(matrix is None, "--accuracy and --matrix cannot go together")
+        problems.check(matrix is None, "--accuracy and --matrix exclude each other")
         problems.stop_if_any()
         found = closed_forms.ratio_from_accuracy(accuracy, classes, pattern)
         ratio = found.ratio
+    problems.check(0 <= ratio <= 1, f"--ratio {ratio}: give a number from 0 to 1")
     if matrix is not None:
         transition = problems.attempt(noise.load_matrix, matrix)
     else:
-        problems.check(0 <= ratio <= 1, f"--ratio {ratio} is outside 0..1")
-        problems.check(classes >= 2, f"--classes {classes}: at least 2 are needed")
         transition = problems.attempt(closed_forms.matrix, pattern, max(2, classes), min(1.0, max(0.0, ratio)))
     problems.stop_if_any()
     assert transition is not None
@@ -57,10 +56,8 @@ def theory(
     result = {"pattern": str(matrix) if matrix is not None else pattern, "ratio": None if matrix else ratio, **summary}
     if found is not None:
         result |= {"accuracy": accuracy, "in_reach": found.in_reach}
-        common.say(
-            f"noise ratio {ratio:.4f} explains a test accuracy of {accuracy}"
-            + ("" if found.in_reach else " (clamped: out of reach)")
-        )
+        clamped = "" if found.in_reach else " (clamped: no ratio explains it)"
+        common.say(f"a noise ratio of {ratio:.4f} explains a test accuracy of {accuracy}{clamped}")
     name = f"matrix {matrix}" if matrix is not None else f"{pattern} noise, ratio {ratio:.4g}"
     common.say(
         f"{name}, {summary['classes']} classes: a network trained on one half and tested on the other",

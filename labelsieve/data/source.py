@@ -22,7 +22,7 @@ from labelsieve.data.skipped import NO_CLASS, NO_LABEL, about_left_out, about_lo
 from labelsieve.data.spelling import about_spelling, class_counts
 from labelsieve.data.textfile import check_no_spreadsheet
 from labelsieve.errors import InputError
-from labelsieve.progress import Overheard, Progress
+from labelsieve.progress import Progress, RecordingProgress
 from labelsieve.types import LabelledData
 
 BUILT_IN = ("digits",)
@@ -61,7 +61,7 @@ def load_source(
 ) -> LabelledData:  # fmt: skip
     """Read the samples of a source in input order. Notes go to `progress` and to the `notes` of the result."""
     options = options or ReadOptions()
-    recorder = Overheard(progress or Progress(silent=True))
+    recorder = RecordingProgress(progress or Progress(silent=True))
     groups = None
     ignored = _ignored(options)
     if options.group_column is not None and options.labelled:
@@ -80,7 +80,7 @@ def load_source(
         together = about_copies(data.groups) if groups is None else groups.about(data)
         for note in filter(None, (spelling, about_conflicts(data, same), together)):
             recorder.note(note)
-    return replace(data, notes=tuple(recorder.said))
+    return replace(data, notes=tuple(recorder.notes))
 
 
 def _ignored(options: ReadOptions) -> tuple[str, ...]:

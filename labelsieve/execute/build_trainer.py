@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from labelsieve import stopping
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo
+from labelsieve.notes import Note, NoteKind
 from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class TrainerOptions:
     executor: Any = None  # of classifiers: as `execute.local` takes it
     protocol: str = "auto"  # with "auto", pictures are not mirrored if that changes their class
     checkpoint: Path | None = None
+    note: Callable[[Note], None] | None = None
 
 
 def device_type(device: str, samples: SampleInfo) -> str:
@@ -49,7 +52,9 @@ def build_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOptio
         return SklearnTrainer(choice.rows(data), choice.classifier, len(data.classes), options.executor)
     trainer = _network_trainer(choice, data, options)
     if data.kind == "pictures" and options.protocol == "auto":
-        trainer.spare_mirrors(data.x, data.y)
+        harmful = trainer.disable_harmful_mirroring(data.x, data.y)
+        if harmful and options.note is not None:
+            options.note(Note.of(NoteKind.SELECTION_NOT_MIRRORED))
     return trainer
 
 
@@ -58,12 +63,11 @@ def build_cluster_trainer(choice: ModelChoice, data: LabelledData, options: Trai
     from labelsieve.execute.ray_cluster import RayTrainer
 
     assert options.checkpoint is not None
-    return RayTrainer(data, partial(_build_in_task, choice, options), pool=pool, checkpoint=options.checkpoint)
+    build = partial(_build_in_task, choice, replace(options, note=None))
+    return RayTrainer(data, build, pool=pool, checkpoint=options.checkpoint)
 
 
 def _build_in_task(choice: ModelChoice, options: TrainerOptions, data: LabelledData, *, checkpoint: Path) -> Trainer:
-    from dataclasses import replace
-
     return build_trainer(choice, data, replace(options, checkpoint=checkpoint))
 
 

@@ -69,6 +69,8 @@ class EngineTrainer(Trainer):
         self.factory, self.classes = factory, classes
         self.schedule = schedule or Schedule.incv_50(epochs)
         self.method = method or Standard()
+        self.epochs = self.method.epochs(self.schedule.epochs)
+        self.on_gpu = self.store.device.type != "cpu"
         self.batch_size, self.checkpoint, self.options = batch_size, checkpoint, options
 
     def disable_harmful_mirroring(self, pictures: Any, labels: IntArray) -> bool:
@@ -91,7 +93,7 @@ class EngineTrainer(Trainer):
         results = train(
             self.store, self.factory, self.method, plans,
             schedule=self.schedule, batch_size=self.batch_size, checkpoint=folder, classes=self.classes,
-            **self.options,
+            progress=self.on_epoch, **self.options,
         )  # fmt: skip
         if self.on_history is not None:
             self.on_history([line for result in results for line in result.history])

@@ -373,13 +373,12 @@ def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> tuple[
 def _check_reads(name: str, samples: SampleInfo, option: str) -> None:
     """Raise InputError if a named model does not read such samples."""
     problem = ""
+    pictures_only = name in (EDGES, FAST) or (name in PICTURE_NETWORKS and samples.kind == "arrays")
     if samples.kind == "text" and name != TEXT:
         problem = f"does not read texts; choose {TEXT}"
     elif name == TEXT and samples.kind != "text":
         problem = f"reads texts, these samples are {samples.described}"
-    elif name in (EDGES, FAST, *PICTURE_NETWORKS) and samples.kind == "arrays":
-        problem = f"reads pictures as uint8 [n, height, width, channels], these samples are {samples.described}"
-    elif name in (EDGES, FAST) and samples.kind != "pictures":
+    elif pictures_only and samples.kind != "pictures":
         problem = f"reads pictures as uint8 [n, height, width, channels], these samples are {samples.described}"
     elif samples.kind == "arrays":
         problem = "reads rows of numbers; give X.reshape(len(X), -1)"

@@ -1,1 +1,1 @@
-"""The stages of a run, as plain functions: read, select, train, report, export."""
+"""The stages of a run as plain functions. `run.py` shows all of them on one screen."""

@@ -1,80 +1,168 @@
-"""model.safetensors: the networks of a run and all that is needed to predict with them.
+"""model.safetensors: the networks of a run, and how they read samples.
 
-Nothing in it can run. A network made by a function of the user's own is named in it, and only named: it is imported
-when the user names it as well.
+The file contains no code. A network of the user's own is stored by its name only, and it is imported only if the user
+names it again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from labelsieve.data.columns import Encoding, TableX
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
-from labelsieve.types import FloatArray, LabelledData
-from labelsieve.workflow.sample_reader import Reading
+from labelsieve.models.choose import ModelChoice, SampleInfo, choose_network
+from labelsieve.types import FloatArray, Kind, LabelledData
 
 if TYPE_CHECKING:
     import torch
 
+    from labelsieve.engine import Store
+
 FORMAT = "labelsieve-model-1"
+KINDS: dict[Kind, str] = {"pictures": "pictures", "table": "rows of numbers", "text": "texts"}
+
+
+@dataclass(frozen=True)
+class SampleReader:
+    """How a network reads samples: learned from the training samples, used for new ones.
+
+    Pictures are normalised per channel and rows per column; texts become rows first.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]  # of one sample as the network reads it, channels first
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    encoding: Encoding | None = None  # of the columns of a table
+
+    @classmethod
+    def learn(cls, data: LabelledData) -> SampleReader:
+        """Learn the statistics of the training samples."""
+        if data.kind == "pictures":
+            shape = SampleInfo.of(data).shape
+            if not isinstance(data.x, np.ndarray):
+                return cls("pictures", shape)
+            from labelsieve.engine.store import channel_statistics
+
+            mean, std = channel_statistics(data.x)
+            return cls("pictures", shape, {"mean": mean, "std": std})
+        from labelsieve.execute.lockstep import row_statistics
+
+        arrays: dict[str, NDArray[Any]] = {}
+        if data.kind == "text":
+            from labelsieve.data.text import TextFeatures
+
+            features = TextFeatures.learn(data.x)
+            arrays |= {"idf": features.idf, "components": features.components}
+            rows = features.rows(data.x)
+        else:
+            rows = np.asarray(data.x, dtype=np.float32)
+        arrays["centre"], arrays["spread"] = row_statistics(rows, texts=data.kind == "text")
+        encoding = data.x.encoding if isinstance(data.x, TableX) else None
+        return cls(data.kind, tuple(rows.shape[1:]), arrays, encoding)
+
+    @property
+    def info(self) -> SampleInfo:
+        """What decides which network reads the samples."""
+        if self.kind == "pictures":
+            return SampleInfo("pictures", 0, self.shape)
+        return SampleInfo("table" if len(self.shape) == 1 else "arrays", 0, self.shape)
+
+    def store(self, data: LabelledData, device: torch.device, *, augment: str = "none") -> Store:
+        """Return the samples as the engine reads them; `augment` is "mirror", "shift" or "none"."""
+        if data.kind != self.kind:
+            raise InputError(f"{data.name} holds {KINDS[data.kind]}, the model was trained on {KINDS[self.kind]}")
+        if self.kind == "pictures":
+            store = self._picture_store(data, device, augment=augment != "none")
+            if augment == "shift":
+                store.disable_mirroring()
+            return store
+        from labelsieve.engine import VectorStore
+
+        if self.kind == "text":
+            from labelsieve.data.text import TextFeatures
+
+            rows = TextFeatures(self.arrays["idf"], self.arrays["components"]).rows(data.x)
+        else:
+            rows = np.asarray(data.x, dtype=np.float32)
+        if rows.shape[1:] != self.shape:
+            shapes = f"{list(rows.shape[1:])}, the model was trained on shape {list(self.shape)}"
+            raise InputError(f"{data.name} has samples of shape {shapes}")
+        return VectorStore((rows - self.arrays["centre"]) / self.arrays["spread"], device)
+
+    def _picture_store(self, data: LabelledData, device: torch.device, *, augment: bool) -> Store:
+        if not isinstance(data.x, np.ndarray):
+            from labelsieve.data.device_pictures import picture_store
+
+            return picture_store(data.x, device, crop=self.shape[1], augment=augment)
+        import torch
+
+        from labelsieve.engine import PictureStore
+
+        channels, height, width = self.shape
+        if (found := data.x.shape[1:]) != (height, width, channels):
+            raise InputError(
+                f"{data.name} has pictures of {found[0]} x {found[1]} pixels and {found[2]} channels, the model was "
+                f"trained on {height} x {width} pixels and {channels} channels"
+            )
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        return PictureStore(
+            data.x, device, shift=min(4, height // 8) if augment else 0, flip=augment, mean=self.arrays["mean"],
+            std=self.arrays["std"], dtype=dtype,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Model:
-    name: str  # what --model called it
+    """Trained networks; their predictions are averaged."""
+
+    name: str  # of the network, as --network takes it
     classes: tuple[Any, ...]
-    reading: Reading
-    states: Sequence[dict[str, torch.Tensor]]  # one a network
+    reader: SampleReader
+    states: Sequence[dict[str, torch.Tensor]]  # one per network
     method: str = ""
 
     def probabilities(self, data: LabelledData, *, device: str = "auto") -> FloatArray:
-        """[n, classes]: the mean over the networks."""
-        import torch
-
+        """Return the probability of each class for each sample, [n, classes]."""
         from labelsieve.engine.bundle import Bundle
         from labelsieve.engine.device import choose_device
         from labelsieve.engine.evaluate import probabilities
         from labelsieve.engine.schedule import Schedule
-        from labelsieve.workflow.choose_model import factory_of
 
         chosen = choose_device(device)
-        _check_pictures(self.reading, data)
-        factory = factory_of(self.name, self.reading.shape, len(self.classes))
+        _, factory = network_for(self.name, self.reader, len(self.classes), chosen.type)
         for state in self.states:
             _check_fits(factory, state)
         try:
-            store = self.reading.store(data, chosen, augment=False)
+            store = self.reader.store(data, chosen)
         except (KeyError, IndexError, TypeError) as problem:
-            raise InputError(f"the model's file is damaged ({problem!r}): train again") from None
+            raise InputError(f"the model file is damaged ({problem!r}); train again") from None
         found = np.zeros((len(data), len(self.classes)))
         for state in self.states:
             bundle = Bundle(factory, [state], Schedule.incv_50(1), chosen)
             found += probabilities(bundle, store, np.arange(len(data)), 0).double().cpu().numpy()
-            if chosen.type == "cuda":
-                torch.cuda.empty_cache()
         return found / len(self.states)
 
 
-def _check_pictures(reading: Reading, data: LabelledData) -> None:
-    """Pictures that lie in memory keep their size and their channels; files are brought to the model's."""
-    if reading.kind != "pictures" or data.kind != "pictures" or not isinstance(data.x, np.ndarray):
-        return
-    channels, height, width = reading.shape
-    if (there := data.x.shape[1:]) != (height, width, channels):
-        raise InputError(
-            f"{data.name} has pictures of {there[0]} x {there[1]} pixels and {there[2]} channels, the model was "
-            f"trained on {height} x {width} and {channels}"
-        )
+def network_for(
+    network: Any, reader: SampleReader, classes: int, device_type: str, *, option: str = "--network"
+) -> Any:
+    """Return the chosen network and its factory for samples that `reader` reads."""
+    from labelsieve.execute.build_trainer import build_network
+
+    choice: ModelChoice = choose_network(network, reader.info, classes, device_type=device_type, option=option)
+    return choice, build_network(choice, reader.shape, classes)
 
 
-def _check_fits(factory: Callable[..., Any], state: dict[str, torch.Tensor]) -> None:
-    """Are these the weights of that network? It is laid out without memory, so that no size in the file costs any."""
+def _check_fits(factory: Any, state: dict[str, torch.Tensor]) -> None:
+    """Raise InputError unless these are weights of that network, which is built without memory for its weights."""
     import torch
 
     with torch.device("meta"):
@@ -82,12 +170,11 @@ def _check_fits(factory: Callable[..., Any], state: dict[str, torch.Tensor]) -> 
     found = {name: tensor.shape for name, tensor in state.items()}
     if found != expected:
         wrong = min(name for name in {*expected, *found} if expected.get(name) != found.get(name))
-        raise InputError(f"the model's file is damaged ({wrong[:60]} does not fit the network): train again")
+        raise InputError(f"the model file is damaged ({wrong[:60]} does not fit the network); train again")
 
 
-def in_order(content: bytes) -> bytes:
-    """A safetensors file with its metadata sorted: the library writes them in another order every time, and the same
-    training should give the same file."""
+def sort_metadata(content: bytes) -> bytes:
+    """Sort the metadata of a safetensors file, so that the same training gives the same file."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -97,6 +184,7 @@ def in_order(content: bytes) -> bytes:
 
 
 def save(path: Path, model: Model) -> None:
+    """Write a model atomically."""
     from safetensors.torch import save as to_bytes
     from torch import as_tensor
 
@@ -105,30 +193,29 @@ def save(path: Path, model: Model) -> None:
         for i, state in enumerate(model.states)
         for name, tensor in state.items()
     }
-    tensors |= {f"reading.{name}": as_tensor(np.ascontiguousarray(a)) for name, a in model.reading.arrays.items()}
+    reader = model.reader
+    tensors |= {f"reading.{name}": as_tensor(np.ascontiguousarray(array)) for name, array in reader.arrays.items()}
     about = {
         "model": model.name,
         "method": model.method,
         "classes": [name.item() if isinstance(name, np.generic) else name for name in model.classes],
-        "kind": model.reading.kind,
-        "shape": list(model.reading.shape),
+        "kind": reader.kind,
+        "shape": list(reader.shape),
         "networks": len(model.states),
-        "encoding": model.reading.encoding.to_json() if model.reading.encoding is not None else None,
+        "encoding": reader.encoding.to_json() if reader.encoding is not None else None,
     }
     with atomic_path(path) as partial:
-        # Not `save_file`: that makes files that nobody else may read.
+        # Not `save_file`, whose files other users cannot read.
         described = {"format": FORMAT, "about": json.dumps(about, default=str)}
-        partial.write_bytes(in_order(to_bytes(tensors, metadata=described)))
+        partial.write_bytes(sort_metadata(to_bytes(tensors, metadata=described)))
 
 
 def load(path: Path, *, network: str | None = None) -> Model:
-    """The model at `path`. `network` is the package.module:Name that may be imported for it."""
+    """Read a model. `network` is the package.module:Name that may be imported for it."""
     from safetensors import SafetensorError, safe_open
 
-    from labelsieve.data.columns import Encoding
-
     if not path.is_file():
-        raise InputError(f"{path} is not there: train first, with `labelsieve train` or `labelsieve run`")
+        raise InputError(f"{path} does not exist; train first, with `labelsieve train` or `labelsieve run`")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -139,35 +226,35 @@ def load(path: Path, *, network: str | None = None) -> Model:
         _check(about)
         if ":" in about["model"] and about["model"] != network:
             raise InputError(
-                f"{path} was made with code, {about['model']!r}: if you trust it, give --network {about['model']}"
+                f"{path} needs the code of {about['model']!r}; if you trust it, give --network {about['model']}"
             )
         states: list[dict[str, Any]] = [{} for _ in range(about["networks"])]
         arrays = {}
         for name, tensor in tensors.items():
-            where, _, rest = name.partition(".")
-            if where == "reading":
+            owner, _, rest = name.partition(".")
+            if owner == "reading":
                 arrays[rest] = tensor.numpy()
             else:
-                states[int(where.removeprefix("network"))][rest] = tensor
+                states[int(owner.removeprefix("network"))][rest] = tensor
         encoding = Encoding.from_json(about["encoding"]) if about["encoding"] is not None else None
-        reading = Reading(about["kind"], tuple(about["shape"]), arrays, encoding)
-        return Model(about["model"], tuple(about["classes"]), reading, states, about["method"])
+        reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding)
+        return Model(about["model"], tuple(about["classes"]), reader, states, about["method"])
+    except InputError:
+        raise
     except (SafetensorError, OSError, KeyError, ValueError, IndexError, TypeError, RecursionError) as problem:
-        if isinstance(problem, InputError):
-            raise
-        raise InputError(f"{path} is damaged ({' '.join(str(problem).split())[:200]}): train again") from None
+        raise InputError(f"{path} is damaged ({' '.join(str(problem).split())[:200]}); train again") from None
 
 
 def _check(about: Any) -> None:
-    """ValueError where the description is not one that `save` writes."""
-    kinds = {"pictures": 3, "table": 1, "text": 1}
+    """Raise ValueError unless the description is one that `save` writes."""
+    axes = {"pictures": 3, "table": 1, "text": 1}
     whole = isinstance(about["networks"], int) and 1 <= about["networks"] <= 100
     shape = about["shape"]
-    sides = isinstance(shape, list) and len(shape) == kinds[about["kind"]]
+    sides = isinstance(shape, list) and len(shape) == axes[about["kind"]]
     names = isinstance(about["model"], str) and isinstance(about["method"], str)
     classes = isinstance(about["classes"], list) and all(isinstance(name, str | int) for name in about["classes"])
     if not (whole and sides and names and classes and about["classes"] and len(about["model"]) <= 200):
-        raise ValueError("its description is not one of a model")
+        raise ValueError("its description is not that of a model")
     if not all(type(side) is int and 1 <= side <= 10_000_000 for side in shape):
         raise ValueError(f"shape {shape}")
     for column in about["encoding"] or ():

@@ -1,17 +1,17 @@
-"""What a run would take: time, memory and disk, from a short measurement and arithmetic.
+"""Estimate the time, memory and disk space of a run from a short measurement on this machine.
 
-    selection    iterations x epochs x samples trained (the two halves together see every sample once an epoch), and as
-                 many scored at most (where the best epoch does the scoring, every epoch scores)
+    selection    iterations x epochs x samples are trained (the two halves together see every sample once per epoch),
+                 and at most as many are scored
     training     networks x epochs x samples
 
-Samples leave selection as it goes on, so this is what it takes at most. Several GPUs are taken to share the work
-evenly, which data parallel training comes close to for large networks only.
+A selection uses fewer samples in later iterations, so these are upper limits. Several GPUs are assumed to share the
+work evenly, which data-parallel training only comes close to for large networks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -19,114 +19,192 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelsieve.data import skipped as leftout
 from labelsieve.data.decode import Pictures
 from labelsieve.data.device_pictures import SHARE, DevicePictures, free_memory, picture_store, pixel_bytes
+from labelsieve.data.skipped import some_of
 from labelsieve.data.stage import Staged
+from labelsieve.data.text import TextFeatures
 from labelsieve.data.workers import usable_cores
 from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
 from labelsieve.engine.bundle import Bundle, Factory, initial_state
+from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.errors import InputError
-from labelsieve.models.catalog import best_model, create
-from labelsieve.types import LabelledData
+from labelsieve.models.choose import CLASSIFIERS, EDGES, ModelChoice, ModelKind, SampleInfo
+from labelsieve.notes import Note, NoteKind
+from labelsieve.progress import format_duration
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.types import Job, LabelledData, Trainer
+from labelsieve.workflow.model_file import SampleReader, network_for
+from labelsieve.workflow.select import choose_model
+from labelsieve.workflow.settings import PlanRequest, RunSettings
+from labelsieve.workflow.train import TrainingSizes
 
-# Of a sample on the host, without its id: selection's peak in benchmarks/growth.md, 399 to 419 from 10^5 samples on.
+# Host memory per sample without its id: the peak of a selection in benchmarks/growth.md.
 HOST_BYTES = 420
-SELECTION_BATCH = 128  # what the networks that select are trained with
+SELECTION_BATCH_SIZE = 128  # of the networks that select
+TIMED_SAMPLES = 2_000  # on which a classifier is timed
+# The time of these classifiers grows with the square of the samples.
+QUADRATIC = ("svm", EDGES, "nearest", "neighbours")
+PATIENCE_SECONDS = 5 * 60.0  # longer trainings on a CPU get a hint how to be faster
+HINTED_SIDE = 32  # pixels; a quarter of the time of 64
+MIN_HINTED_EPOCHS = 5  # fewer epochs teach a network too little
+HINTED_ITERATIONS = 2  # the first iterations find most of the right labels: benchmarks/repeats.md
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The run."""
+class Workload:
+    """The trainings of a run."""
 
     samples: int
-    iterations: int = 4  # in which networks select, the noise estimate's among them; 0 where a classifier does
+    iterations: int = 4  # in which networks select, including the noise estimate; 0 if a classifier selects
     selection_epochs: int = 50
     training_epochs: int = 200
     networks: int = 2  # of the robust method
     gpus: int = 1
-    selecting: int = 2  # networks of the selection at once: both halves of every split
+    selecting: int = 2  # networks of the selection that train at once: both halves of every split
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             least = 0 if name == "iterations" else 1
             if value < least:
-                raise InputError(f"{name.replace('_', ' ')} {value}: at least {least}")
+                raise InputError(f"{name.replace('_', ' ')} {value}: give at least {least}")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One device's speed and appetite, measured on some of the samples."""
+    """Speed and memory of one device, measured on some of the samples."""
 
-    trained: float  # samples a second, over the networks that train at once
-    scored: float  # samples a second
-    read: float | None  # pictures decoded a second by all cores; None where nothing is decoded
+    trained: float  # samples per second, over the networks that train at once
+    scored: float  # samples per second
+    read: float | None  # pictures decoded per second by all cores; None if nothing is decoded
     sample_bytes: float  # of a sample on the device
     parameters: int  # of one network
-    working_bytes: int  # peak of a training step beyond the data; 0: not known (CPU)
-    host_bytes: float = HOST_BYTES  # of a sample on the host, beside its pixels
-    samples: int = 0  # that the measurement trained on
-    staged: bool = False  # the pixels lie on disk, decoded
+    working_bytes: int  # peak of a training step without the samples; 0 if unknown (CPU)
+    host_bytes: float = HOST_BYTES  # of a sample in main memory, without its pixels
+    samples: int = 0  # that were trained on
+    staged: bool = False  # the pictures are decoded on disk
 
     @property
     def from_disk(self) -> bool:
-        """Whether the host need not hold the pixels: what the device cannot hold either streams."""
+        """Whether pictures stay on disk: if the device cannot hold them they are streamed."""
         return self.staged or self.read is not None
 
 
-def estimate(wanted: Wanted, measured: Measured, *, free: int, selecting: Measured | None = None) -> dict[str, Any]:
-    """Seconds by stage, bytes by place, and what takes longest. `free`: bytes the device can still give.
+def estimate(workload: Workload, measured: Measured, *, free: int, selecting: Measured | None = None) -> dict[str, Any]:
+    """Return seconds per stage, bytes per place, and the slowest stage.
 
-    `selecting` was measured with the network that selects, where that is another one or has other batches.
+    `free` is the memory that the device has left. `selecting` was measured with another network, if that one selects.
     """
-    n, gpus = wanted.samples, wanted.gpus
+    n, gpus = workload.samples, workload.gpus
     selecting = selecting or measured
-    passes = wanted.iterations * wanted.selection_epochs * n
+    passes = workload.iterations * workload.selection_epochs * n
     seconds = {
         "decode once": n / measured.read if measured.read else 0.0,
         "selection, training": passes / selecting.trained / gpus,
         "selection, scoring": passes / selecting.scored / gpus,
-        "robust training": wanted.networks * wanted.training_epochs * n / measured.trained / gpus,
+        "robust training": workload.networks * workload.training_epochs * n / measured.trained / gpus,
     }
     pixels = round(n * measured.sample_bytes)
-    networks = max(2, wanted.networks)
-    # weights, their gradient and two moments of each network are the least, where a step's peak was not measured
+    networks = max(2, workload.networks)
+    # If the peak of a step was not measured: weights, gradients and two moments of each network.
     parameters = max(measured.parameters, selecting.parameters)
     working = max(measured.working_bytes, selecting.working_bytes) or 4 * 4 * parameters * networks
-    # as `picture_store` decides, and a step needs room beside them
     streams = measured.from_disk and (pixels > SHARE * free or pixels + working > free)
-    if measured.read and streams:
-        # every pass reads every picture from disk again, decoded or, after staging, as it is
-        epochs = wanted.iterations * wanted.selection_epochs + wanted.training_epochs
-        seconds["decode again in every epoch, if not staged"] = n * epochs / measured.read
-    # weights and two moments of each network, newest checkpoint and the one before; those of the networks that select
-    # are gone after each round, before the next ones come
-    at_once = max(measured.parameters * networks, selecting.parameters * wanted.selecting * (wanted.iterations > 0))
-    state = 2 * 4 * 3 * at_once
+    epochs = workload.iterations * workload.selection_epochs + workload.training_epochs
+    # Two checkpoints of weights and two moments; those of the selection are removed after each round.
+    at_once = max(measured.parameters * networks, selecting.parameters * workload.selecting * (workload.iterations > 0))
     return {
         "seconds": seconds,
-        **in_all(seconds),
+        **total(seconds),
+        "seconds_without_cache": n * epochs / measured.read if measured.read and streams else None,
         "device_bytes": working + (0 if streams else pixels),
         "data": "streams" if streams else "on the device",
         "host_bytes": round(n * measured.host_bytes) + (0 if measured.from_disk else pixels),
-        "disk_bytes": {"staged pictures": pixels if measured.from_disk else 0, "checkpoints": state},
+        "disk_bytes": {"staged pictures": pixels if measured.from_disk else 0, "checkpoints": 2 * 4 * 3 * at_once},
     }
 
 
-def in_all(seconds: dict[str, float]) -> dict[str, Any]:
-    """The sum of what is needed in any case, and what takes longest."""
-    needed = {name: value for name, value in seconds.items() if "if not" not in name}
-    return {"total_seconds": sum(needed.values()), "bottleneck": max(needed, key=lambda name: needed[name])}
+def total(seconds: dict[str, float]) -> dict[str, Any]:
+    """Return the sum and the slowest stage."""
+    return {"total_seconds": sum(seconds.values()), "bottleneck": max(seconds, key=lambda name: seconds[name])}
+
+
+def plan_run(data: LabelledData, settings: RunSettings, request: PlanRequest) -> dict[str, Any]:
+    """Measure the models that a run would use, and estimate what the run takes.
+
+    "selection_seconds" is None if the selection could not be measured.
+    """
+    device = choose_device(settings.device)
+    n = request.samples or len(data)
+    choice = choose_model(settings, data, samples=n)
+    incv = settings.incv_settings()
+    rounds = selection_rounds(incv)
+    rows = _as_numbers(data)
+    reader = SampleReader(rows.kind, SampleInfo.of(rows, crop=request.crop).shape)
+    network, factory = network_for(settings.network, reader, len(data.classes), device.type)
+    sizes = TrainingSizes.choose(
+        settings, n, pictures=data.kind == "pictures", device_type=device.type, paper=settings.protocol == "paper"
+    )
+    method = settings.create_method()
+    by_network = choice.kind is ModelKind.NETWORK
+    workload = Workload(
+        n, rounds * incv.repeats if by_network else 0, choice.epochs(settings.epochs), method.epochs(sizes.epochs),
+        method.networks, request.gpus, 2 * incv.repeats,
+    )  # fmt: skip
+    found = _measure_and_estimate(rows, workload, choice, (network, factory, sizes.batch_size), device, request)
+    seconds = found["seconds"]
+    if by_network:
+        selection: float | None = seconds["selection, training"] + seconds["selection, scoring"]
+    else:
+        selection = _classifier_seconds(data, choice, n)
+        selection = None if selection is None else 2 * rounds * incv.repeats * selection
+        others = {name: seconds[name] for name in ("decode once", "robust training")}
+        found["seconds"] = ({} if selection is None else {"selection": selection}) | others
+        found |= total(found["seconds"])
+    return found | {"selector": choice.name, "selection_seconds": selection, "samples": n, "wanted": asdict(workload)}
+
+
+def _measure_and_estimate(
+    data: LabelledData, workload: Workload, selector: ModelChoice, network: tuple[ModelChoice, Factory, int],
+    device: torch.device, request: PlanRequest,
+) -> dict[str, Any]:  # fmt: skip
+    choice, factory, batch_size = network
+    most = max(batch_size, SELECTION_BATCH_SIZE)
+    some = take_evenly(data, 4 * most if device.type == "cpu" else 16 * most)
+    store, read, sample_bytes = _small_store(some, device, crop=request.crop)
+    alike = workload.iterations == 0 or (selector.name, SELECTION_BATCH_SIZE) == (choice.name, batch_size)
+    seconds = request.seconds if alike else request.seconds / 2
+    found = measure(some, factory, store, batch_size=batch_size, seconds=seconds)
+    selecting = found
+    if not alike:
+        assert selector.factory is not None
+        selecting = measure(some, selector.factory, store, batch_size=SELECTION_BATCH_SIZE, seconds=seconds)
+    names = [len(name) + 57 for name in data.x.names[:1000]] if isinstance(data.x, Pictures) else [0]
+    found = replace(
+        found, read=read, sample_bytes=sample_bytes, staged=isinstance(data.x, Staged),
+        host_bytes=HOST_BYTES + float(data.ids.dtype.itemsize + np.mean(names)),
+    )  # fmt: skip
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
+    return {
+        "source": data.name,
+        "model": choice.name,
+        "shape": list(store.shape),
+        "device": card,
+        "measured": asdict(found),
+        "measured_selecting": asdict(selecting) if workload.iterations else None,
+    } | estimate(workload, found, selecting=selecting, free=free_memory(device))
 
 
 def measure(
     data: LabelledData, factory: Factory, store: Store, *, batch_size: int = 128, seconds: float = 10.0
 ) -> Measured:
-    """Trains two networks at once, as selection does, and scores, for about `seconds`."""
+    """Train two networks at once, as a selection does, and score, for about `seconds`."""
+    from labelsieve.methods.standard import Standard
+
     device = store.device
-    # an epoch of the measurement: as many samples as take a quarter of the time
-    count = int(np.clip(seconds / 4 / _seconds_a_sample(factory, store), min(4, len(store)), len(store)))
+    # One epoch of the measurement takes about a quarter of the time.
+    count = int(np.clip(seconds / 4 / _seconds_per_sample(factory, store), min(4, len(store)), len(store)))
     chosen = np.arange(count)
     plans = [Plan(f"half {i}", data.y, chosen[i::2], seed=i) for i in range(2)]
     if device.type == "cuda":
@@ -134,26 +212,20 @@ def measure(
     before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
     marks: list[tuple[int, float]] = []
 
-    def mark(at: dict[str, Any]) -> None:
-        marks.append((at["epoch"], time.perf_counter()))
+    def mark(state: dict[str, Any]) -> None:
+        marks.append((state["epoch"], time.perf_counter()))
 
     def enough() -> bool:
         return len(marks) >= 3 and marks[-1][1] - marks[0][1] >= seconds
 
-    from labelsieve.methods.standard import Standard
-
     schedule = Schedule(100_000, ((0, 1e-4),))
-    batch = max(1, min(batch_size, count // 2))
-    capture = not store.streams
     with suppress(OutOfTime):
         train(
-            store, factory, Standard(), plans, schedule=schedule, batch_size=batch, progress=mark, stop=enough,
-            capture=capture,
+            store, factory, Standard(), plans, schedule=schedule, batch_size=max(1, min(batch_size, count // 2)),
+            progress=mark, stop=enough, capture=not store.streams,
         )  # fmt: skip
-    epochs = marks[-1][0] - marks[0][0]  # the first epoch warms up
-    trained = count * epochs / (marks[-1][1] - marks[0][1])
+    trained = count * (marks[-1][0] - marks[0][0]) / (marks[-1][1] - marks[0][1])  # the first epoch warms up
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else 0
-
     bundle = Bundle(factory, [initial_state(factory, 0)], schedule, device)
     rounds = []
     for _ in range(2):
@@ -164,8 +236,8 @@ def measure(
     return Measured(trained, count / min(rounds), None, _sample_bytes(store), parameters, peak, samples=count)
 
 
-def _seconds_a_sample(factory: Factory, store: Store) -> float:
-    """A rough first look: two samples forward and backward."""
+def _seconds_per_sample(factory: Factory, store: Store) -> float:
+    """Return a first rough measurement: two samples forward and backward."""
     network = factory().to(store.device)
     index = torch.arange(2, device=store.device)[None] % len(store)
     taken = []
@@ -183,81 +255,91 @@ def _sample_bytes(store: Store) -> float:
     return store.nbytes / max(1, len(store)) if store.nbytes else float(np.prod(store.shape))
 
 
-def _name_bytes(data: LabelledData) -> float:
-    """Ids are fixed-width unicode, and picture files have their names as Python strings beside them."""
-    names = [len(name) + 57 for name in data.x.names[:1000]] if isinstance(data.x, Pictures) else [0]
-    return float(data.ids.dtype.itemsize + np.mean(names))
-
-
-def some_of(data: LabelledData, count: int) -> LabelledData:
-    """Up to `count` samples, spread evenly."""
+def take_evenly(data: LabelledData, count: int) -> LabelledData:
+    """Return up to `count` samples, evenly spread."""
     chosen = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).astype(np.int64))
-    return replace(data, x=leftout.some_of(data.x, chosen), y=data.y[chosen], ids=data.ids[chosen], groups=None)
+    return replace(data, x=some_of(data.x, chosen), y=data.y[chosen], ids=data.ids[chosen], groups=None)
 
 
-def small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:
-    """A store of these samples, pictures decoded a second by all cores (None: nothing is), bytes a sample."""
+def _small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:
+    """Return a store, the pictures that all cores decode per second (None: no decoding), and bytes per sample."""
     if isinstance(data.x, Pictures):
+        count = min(32, len(data.x))
         began = time.perf_counter()
-        for i in range(min(32, len(data.x))):
+        for i in range(count):
             data.x.picture(i)
-        alone = min(32, len(data.x)) / (time.perf_counter() - began)
-        side = data.x.side
-        store = DevicePictures(data.x, device, crop=min(crop, side), workers=0)
-        return store, alone * usable_cores(), _sample_bytes(store)
+        read = count / (time.perf_counter() - began) * usable_cores()
+        store = DevicePictures(data.x, device, crop=min(crop, data.x.side), workers=0)
+        return store, read, _sample_bytes(store)
     if isinstance(data.x, Staged):
-        some = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
-        return some, None, pixel_bytes(data.x) / max(1, len(data.x))
+        staged = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
+        return staged, None, pixel_bytes(data.x) / max(1, len(data.x))
     from labelsieve.execute.lockstep import stage
 
     held = stage(data.x, device)
     return held, None, _sample_bytes(held)
 
 
-def plan(
-    data: LabelledData,
-    wanted: Wanted,
-    *,
-    model: str = "auto",
-    selector: str | None = None,
-    make: Callable[[str, tuple[int, ...], int], Factory] = create,
-    device: torch.device | str = "cpu",
-    batch_size: int = 128,
-    crop: int = 227,
-    seconds: float = 10.0,
-) -> dict[str, Any]:
-    """Measure on some of the samples, then work it out for `wanted`.
+def _as_numbers(data: LabelledData) -> LabelledData:
+    """Return texts as the rows that a network reads, as many as a measurement needs."""
+    if data.kind != "text":
+        return data
+    some = take_evenly(data, TIMED_SAMPLES)
+    return replace(some, x=TextFeatures.learn(some.x).rows(some.x), kind="table")
 
-    `model` is the network that the robust method trains, in batches of `batch_size`; `selector` the one that selects,
-    where that is another one. `make` knows their names.
-    """
-    device = torch.device(device)
-    if data.kind == "text":
-        raise InputError(f"{data.name}: a network reads rows of numbers or pictures; make rows of the texts first")
-    most = max(batch_size, SELECTION_BATCH)
-    some = some_of(data, 4 * most if device.type == "cpu" else 16 * most)
-    store, read, sample_bytes = small_store(some, device, crop=crop)
-    name = best_model(store.shape) if model == "auto" else model
-    selector = selector or name
 
-    def measured(network: str, batch: int, seconds: float) -> Measured:
-        return measure(some, make(network, store.shape, len(data.classes)), store, batch_size=batch, seconds=seconds)
+def _classifier_seconds(data: LabelledData, choice: ModelChoice, samples: int) -> float | None:
+    """Time one training of a classifier on half of the samples; None if its growth with the samples is not known."""
+    from labelsieve.execute.sklearn_trainer import SklearnTrainer
 
-    alike = wanted.iterations == 0 or (selector, SELECTION_BATCH) == (name, batch_size)
-    found = measured(name, batch_size, seconds if alike else seconds / 2)
-    selecting = found if alike else measured(selector, SELECTION_BATCH, seconds / 2)
-    found = replace(
-        found, read=read, sample_bytes=sample_bytes, host_bytes=HOST_BYTES + _name_bytes(data),
-        staged=isinstance(data.x, Staged),
-    )  # fmt: skip
-    card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
-    return {
-        "source": data.name,
-        "model": name,
-        "selector": selector if wanted.iterations else None,
-        "shape": list(store.shape),
-        "device": card,
-        "wanted": asdict(wanted),
-        "measured": asdict(found),
-        "measured_selecting": asdict(selecting) if wanted.iterations else None,
-    } | estimate(wanted, found, selecting=selecting, free=free_memory(device))
+    if choice.kind is not ModelKind.CLASSIFIER:
+        return 0.0 if choice.kind is ModelKind.STORED else None
+    some = take_evenly(data, TIMED_SAMPLES)
+    if samples > len(some) and choice.name not in CLASSIFIERS:
+        return None
+    order = np.random.default_rng(0).permutation(len(some))
+    half = len(some) // 2
+    job = Job("trial", some.y, np.sort(order[:half]), np.sort(order[half:]), seed=0)
+    trainer = SklearnTrainer(choice.rows(some), choice.classifier, len(data.classes))
+    began = time.perf_counter()
+    trainer.train_and_score([job])
+    growth = 2 if choice.name in QUADRATIC else 1
+    return float((time.perf_counter() - began) * max(1.0, samples / len(some)) ** growth)
+
+
+def selection_rounds(settings: INCVSettings) -> int:
+    """Return the maximum number of trainings: one per iteration, and one to estimate the noise."""
+    return settings.n_iterations + (settings.protocol == "auto")
+
+
+def selection_hint(
+    seconds_per_epoch: float, trainer: Trainer, choice: ModelChoice, settings: INCVSettings
+) -> Note | None:
+    """Return a note on how to be faster if the selection would take long on a CPU."""
+    each, rounds = seconds_per_epoch * trainer.epochs, selection_rounds(settings)
+    if each * rounds < PATIENCE_SECONDS or trainer.on_gpu:
+        return None
+    ways = _smaller(choice.side, f"--size {HINTED_SIDE}") + _fewer(trainer.epochs, "--epochs")
+    ways += [f"--iterations {HINTED_ITERATIONS}"] if settings.n_iterations > HINTED_ITERATIONS else []
+    ways.append("another --model" if choice.side is None else "--model edges")
+    return Note.of(NoteKind.SLOW_SELECTION, each=format_duration(each), count=rounds, ways=join_ways(ways))
+
+
+def training_hint(seconds_per_epoch: float, epochs: int, *, side: int | None) -> Note | None:
+    """Return a note on how to be faster if the robust training would take long."""
+    if seconds_per_epoch * epochs < PATIENCE_SECONDS:
+        return None
+    ways = [*_fewer(epochs, "--train-epochs"), *_smaller(side, "a smaller --size"), "another --network"]
+    return Note.of(NoteKind.SLOW_TRAINING, total=format_duration(seconds_per_epoch * epochs), ways=join_ways(ways))
+
+
+def _fewer(epochs: int, option: str) -> list[str]:
+    return [f"{option} {epochs // 3}"] if epochs // 3 >= MIN_HINTED_EPOCHS else []
+
+
+def _smaller(side: int | None, way: str) -> list[str]:
+    return [way] if side is not None and side > HINTED_SIDE else []
+
+
+def join_ways(ways: Sequence[str]) -> str:
+    return f"{', '.join(ways[:-1])} or {ways[-1]}" if len(ways) > 1 else ways[0]

@@ -1,4 +1,4 @@
-"""The selection stage of a run: asks a trainer, remembers every answer, writes labels.csv and summary.json."""
+"""The selection stage of a run: choose the model, run the selection, write labels.csv and summary.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import time
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,45 +16,168 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve import metrics, stopping
-from labelsieve.data.labels import NO_TRUE
+from labelsieve.data.labels import NO_TRUE, LabelFile
 from labelsieve.errors import InputError
+from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_trainer, build_trainer, device_type
 from labelsieve.files import atomic_path
+from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
+from labelsieve.notes import Note, NoteKind
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
+from labelsieve.workflow.read import absolute_source
+from labelsieve.workflow.settings import SelectSettings
 
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
-    from labelsieve.selection.finalize import JudgedSelection
     from labelsieve.selection.settings import INCVSettings
+    from labelsieve.selection.stored import StoredPredictions
 
 
-@dataclass(frozen=True)
-class Remembering(Trainer):
-    """A trainer whose answers are kept: a selection taken up again trains only what it has not yet been answered.
+def choose_model(settings: SelectSettings, data: LabelledData, *, samples: int | None = None) -> ModelChoice:
+    """Choose the model that selects; `samples` replaces the number of samples for a plan."""
+    if settings.predictions is not None:
+        return ModelChoice(STORED, ModelKind.STORED)
+    info = SampleInfo.of(data)
+    if samples is not None:
+        info = SampleInfo(info.kind, samples, info.shape, info.columns, info.in_memory, info.sparse)
+    request = SelectorRequest(
+        settings.model, device_type(settings.device, info), settings.loss, settings.epochs, settings.protocol
+    )
+    return choose_selector(info, len(data.classes), request)
 
-    An answer is known by everything it depends on, so that a file of another question is never taken for it. Once it
-    is kept, the networks it came from are not needed any more: `networks`, where their checkpoints lie, is emptied.
+
+def select_labels(
+    run: RunFolder, source: str, data: LabelledData, settings: SelectSettings, labels: LabelFile | None,
+    progress: Progress,
+) -> tuple[str, ModelChoice]:  # fmt: skip
+    """Run or resume the selection of a locked run folder; return "new", "resumed" or "done", and the model.
+
+    True labels in `labels` are only used to measure the result.
+    """
+    from labelsieve.data.labels import true_codes
+    from labelsieve.selection.estimators import settings_for
+    from labelsieve.selection.incv import incv_steps
+    from labelsieve.selection.run_selection import drive_together
+    from labelsieve.selection.stored import stored_settings
+
+    choice = choose_model(settings, data)
+    stored = read_stored_predictions(settings.predictions, data) if settings.predictions is not None else None
+    recorded = settings.recorded_with(choice, data)
+    if stored is not None:
+        recorded["predictions_sha256"] = stored.scores.sha256()
+    begun = run.start("select", settings=recorded, data=data, source=absolute_source(source))
+    true = true_codes(data, labels) if labels is not None else None
+    if begun == "done":
+        again = measure_again(run, data, true)
+        progress.note(Note.of(NoteKind.MEASURED_AGAIN if again else NoteKind.SELECTION_DONE, run=run.path))
+        return begun, choice
+    _record_device(run, choice, settings)
+    model = f"model {choice.name}" if stored is None else f"predictions from {settings.predictions}"
+    kind = NoteKind.SELECTION_RESUMED if begun == "resumed" else NoteKind.SELECTION_STARTED
+    progress.note(Note.of(kind, name=data.name, samples=len(data), classes=len(data.classes), model=model))
+    began = time.monotonic()
+    trainer: Trainer
+    if stored is not None:
+        if (stored.scores.predicted == data.y).all():
+            progress.note(Note.of(NoteKind.ALL_PREDICTED))
+        incv, trainer = stored_settings(settings.incv_settings()), stored
+    else:
+        incv = settings_for(settings.incv_settings(), choice, SampleInfo.of(data))
+        trainer = RunTrainer(run, _build(run, choice, data, settings, incv, progress), choice, incv, progress)
+    steps = incv_steps(
+        data.y, len(data.classes), settings=incv, seed=settings.seed, name=recorded["method"], names=data.classes,
+        groups=data.groups,
+    )  # fmt: skip
+    with stopping.safe_points():
+        try:
+            selection = drive_together([steps], trainer)[0]
+        except Exception as problem:
+            # The engine stops by itself if it can resume, with its own exception.
+            if stopping.requested():
+                raise stopping.reason() from None
+            run.fail("select", str(problem))
+            raise
+        measured = None if true is None else measure(selection.selected, selection.suspicion, data.y, true)
+        write_selection(run, data, selection, measured, seconds=time.monotonic() - began)
+        if stopping.requested():  # during the last trainings: the next stage does not start
+            raise stopping.reason()
+    return begun, choice
+
+
+def _build(
+    run: RunFolder, choice: ModelChoice, data: LabelledData, settings: SelectSettings, incv: INCVSettings,
+    progress: Progress,
+) -> Trainer:  # fmt: skip
+    """Return the trainer of the selection, on this machine or on a cluster."""
+    options = TrainerOptions(
+        settings.epochs, settings.loss, settings.device, settings.workers if settings.workers > 1 else None,
+        settings.protocol, checkpoint=run.checkpoints / "networks", note=progress.note,
+    )  # fmt: skip
+    if settings.executor != "local":
+        from labelsieve.execute.ray_cluster import RayPool
+
+        pool = RayPool(settings.executor, device=settings.device, stop=stopping.requested, tell=progress.note)
+        return build_cluster_trainer(choice, data, options, pool)
+    if choice.factory is not None:
+        from labelsieve.workflow.train import check_disk
+
+        check_disk(run.path, choice.factory, networks=2 * incv.repeats)  # both halves of every split at once
+    return build_trainer(choice, data, options)
+
+
+def _record_device(run: RunFolder, choice: ModelChoice, settings: SelectSettings) -> None:
+    """Record where the selection runs; a resumed one may run elsewhere."""
+    device = settings.device if settings.executor != "local" else "cpu"
+    if settings.executor == "local" and choice.is_network:
+        from labelsieve.engine.device import choose_device
+
+        device = str(choose_device(settings.device))
+    where = {"device": device, "executor": settings.executor, "workers": settings.workers}
+    stages = run.record()["stages"]
+    run.update(stages=stages | {"select": stages["select"] | {"where": where}})
+
+
+class RunTrainer(Trainer):
+    """Shows the progress of another trainer, and stores its answers: a resumed selection trains only what is missing.
+
+    The name of a file is a hash of everything that its answer depends on. When the answers of a request are stored, the
+    checkpoints of its networks are removed.
     """
 
-    trainer: Trainer
-    folder: Path
-    progress: Progress
-    networks: Path | None = None
+    def __init__(
+        self, run: RunFolder, trainer: Trainer, choice: ModelChoice, settings: INCVSettings, progress: Progress
+    ) -> None:
+        self.folder, self.checkpoints = run.checkpoints / "select", run.checkpoints / "networks"
+        self.trainer, self.choice, self.settings, self.progress = trainer, choice, settings, progress
+        trainer.on_history = partial(append_epochs, run)
+        self.hint_given = False
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
-        answers = [self._recall(job) for job in jobs]
+        if stopping.requested():  # between two requests the selection can stop
+            raise stopping.reason()
+        answers = [self._load(job) for job in jobs]
         missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
-            self.progress.note(_told(jobs[missing[0]].name, len(missing)))
-            for i, scores in zip(missing, self.trainer.train_and_score([jobs[i] for i in missing]), strict=True):
-                self._keep(jobs[i], scores)
+            stage = _stage_name(jobs[missing[0]].name)
+            self.progress.note(Note.of(NoteKind.TRAININGS, stage=stage, count=len(missing)))
+            epochs = self.trainer.epochs
+            shown = self.progress.epochs(stage, epochs, hint=self._hint) if epochs else nullcontext()
+            with shown as self.trainer.on_epoch:
+                found = self.trainer.train_and_score([jobs[i] for i in missing])
+            for i, scores in zip(missing, found, strict=True):
+                with atomic_path(self._path(jobs[i])) as partial_path, partial_path.open("wb") as file:
+                    np.savez(file, **scores.arrays())
                 answers[i] = scores
-            self.forget_networks()
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
         return [answer for answer in answers if answer is not None]
 
-    def forget_networks(self) -> None:
-        if self.networks is not None:
-            shutil.rmtree(self.networks, ignore_errors=True)
+    def _hint(self, seconds_per_epoch: float) -> Note | None:
+        from labelsieve.workflow.plan import selection_hint
+
+        if self.hint_given:
+            return None
+        self.hint_given = True
+        return selection_hint(seconds_per_epoch, self.trainer, self.choice, self.settings)
 
     def _path(self, job: Job) -> Path:
         digest = hashlib.sha256(json.dumps([job.name, job.seed, job.keep_best]).encode())
@@ -62,11 +185,7 @@ class Remembering(Trainer):
             digest.update(np.ascontiguousarray(indices, dtype="<i8").tobytes())
         return self.folder / f"{job.name.replace('/', '-')}-{digest.hexdigest()[:16]}.npz"
 
-    def _keep(self, job: Job, scores: Scores) -> None:
-        with atomic_path(self._path(job)) as partial, partial.open("wb") as file:
-            np.savez(file, **scores.arrays())
-
-    def _recall(self, job: Job) -> Scores | None:
+    def _load(self, job: Job) -> Scores | None:
         path = self._path(job)
         if not path.is_file():
             return None
@@ -74,22 +193,46 @@ class Remembering(Trainer):
             with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
                 return Scores(**{name: kept[name] for name in kept.files})
         except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile):
-            self.progress.note(f"{path.name} is damaged: training again")
+            self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))
             return None
 
 
-def _told(name: str, trainings: int) -> str:
-    """`incv-2-1` and its like in words."""
-    part = name.split("-")[1] if "-" in name else ""
-    what = f"iteration {part}" if part.isdigit() else "the noise estimate" if part == "estimate" else name
-    return f"{what}: {trainings} trainings, each on one part of the samples and asked about the others"
+def _stage_name(job: str) -> str:
+    """Return the name of a stage of the selection for the user: `incv-2-1` is iteration 2."""
+    part = job.split("-")[1] if "-" in job else ""
+    return f"iteration {part}" if part.isdigit() else "noise estimate" if part == "estimate" else job
+
+
+def append_epochs(run: RunFolder, lines: Sequence[dict[str, Any]]) -> None:
+    """Append the epochs of a request to history.jsonl, instead of those that a killed process left for it."""
+    if not lines:  # a classifier has no epochs
+        return
+    trainings = {line["training"] for line in lines}
+    run.rewind_history(lambda entry: entry.get("stage") != "select" or entry.get("training") not in trainings)
+    for line in lines:
+        run.append_history({"stage": "select", **line})
+
+
+def write_selection(
+    run: RunFolder, data: LabelledData, selection: Any, measured: dict[str, float] | None, *, seconds: float
+) -> None:
+    """Write the files of a finished selection and mark the stage as done."""
+    from labelsieve.selection.suggestions import NAME, write_suggestions
+
+    shutil.rmtree(run.checkpoints / "networks", ignore_errors=True)  # left by a kill after the last answer
+    run.rewind_history(lambda entry: entry.get("stage") != "select" or "epoch" in entry)
+    for entry in selection.history:
+        run.append_history({"stage": "select", **entry})
+    write_suggestions(run / NAME, data, selection)
+    run.write_selection(data, selection, measured=measured)
+    run.finish("select", seconds=round(seconds, 3))
 
 
 def measure(selected: BoolArray, suspicion: FloatArray, given: IntArray, true: IntArray) -> dict[str, float]:
-    """What the true labels say of a selection, and of how many samples where some have none."""
+    """Measure a selection with the true labels of those samples that have one."""
     known = true != NO_TRUE
     selected, given, true = selected[known], given[known], true[known]
-    # As labels.csv has it, which is all that is left of a selection: measured again, it is the same.
+    # Rounded as in labels.csv, so that measuring again from that file gives the same numbers.
     suspicion = np.array([float(f"{value:.6g}") for value in suspicion[known]])
     found = {
         "noise_ratio": metrics.noise_ratio(given, true),
@@ -101,14 +244,14 @@ def measure(selected: BoolArray, suspicion: FloatArray, given: IntArray, true: I
 
 
 def measure_again(run: RunFolder, data: LabelledData, true: IntArray | None) -> bool:
-    """The measured values of a selection that is done, by the true labels as they are now; whether they changed."""
+    """Measure a finished selection with the current true labels; return whether the numbers changed."""
     summary = run.read_summary()
     kept = {name: value for name, value in summary.items() if not name.startswith("measured_")}
     found: dict[str, float | None] = {}
     if true is not None:
         rows = list(run.read_labels())
         if [row.id for row in rows] != data.ids.tolist():
-            raise InputError(f"{run.path}/labels.csv is of other samples than its source holds now: select again")
+            raise InputError(f"{run.path}/labels.csv has other samples than the source has now; select again")
         selected = np.array([row.verdict == "selected" for row in rows])
         values = measure(selected, np.array([row.suspicion for row in rows]), data.y, true)
         found = {f"measured_{name}": float(value) if np.isfinite(value) else None for name, value in values.items()}
@@ -118,70 +261,13 @@ def measure_again(run: RunFolder, data: LabelledData, true: IntArray | None) -> 
     return True
 
 
-def run_selection(
-    run: RunFolder,
-    data: LabelledData,
-    trainer: Trainer,
-    *,
-    method: str,
-    settings: INCVSettings,
-    seed: int,
-    progress: Progress,
-    true: IntArray | None = None,
-) -> JudgedSelection:
-    """Select, from where it was stopped, and write what was found. `true` is shown to `metrics` alone."""
-    from labelsieve.selection.incv import incv_steps
-    from labelsieve.selection.ncv import ncv_settings, ncv_steps
-    from labelsieve.selection.run_selection import drive
-    from labelsieve.selection.suggestions import NAME, write_suggestions
+def read_stored_predictions(path: Path, data: LabelledData) -> StoredPredictions:
+    """Return the trainer that answers with the probabilities of a file."""
+    from labelsieve.data.predictions import read_predictions
+    from labelsieve.scoring import score_probabilities
+    from labelsieve.selection.stored import StoredPredictions
 
-    began = time.monotonic()
-    steps: Any = incv_steps if method == "incv" else ncv_steps
-    trainer.describe_selection(settings if method == "incv" else ncv_settings(settings))
-    trainer.on_history = partial(tell_epochs, run)
-    remembering = Remembering(trainer, run.checkpoints / "select", progress, run.checkpoints / "networks")
-    with stopping.safe_points():
-        try:
-            selection: JudgedSelection = drive(
-                steps(data.y, len(data.classes), settings=settings, seed=seed, names=data.classes, groups=data.groups),
-                _Stoppable(trainer if settings.stored else remembering),
-            )
-        except Exception as problem:
-            # The engine stops by itself where it can go on; its own exception says so.
-            if stopping.requested():
-                raise stopping.reason() from None
-            run.fail("select", str(problem))
-            raise
-        remembering.forget_networks()  # what a kill just after the last answer left
-        run.rewind_history(lambda entry: entry.get("stage") != "select" or "epoch" in entry)
-        for entry in selection.history:
-            run.append_history({"stage": "select", **entry})
-        write_suggestions(run / NAME, data, selection)
-        measured = None if true is None else measure(selection.selected, selection.suspicion, data.y, true)
-        run.write_selection(data, selection, measured=measured)
-        run.finish("select", seconds=round(time.monotonic() - began, 3))
-        if stopping.requested():  # during the last trainings: what follows the selection is not begun
-            raise stopping.reason()
-    return selection
-
-
-def tell_epochs(run: RunFolder, lines: Sequence[dict[str, Any]]) -> None:
-    """The epochs of a request's networks to history.jsonl. What a killed process told of the same ones goes first."""
-    if not lines:  # a classifier has none
-        return
-    trainings = {line["training"] for line in lines}
-    run.rewind_history(lambda entry: entry.get("stage") != "select" or entry.get("training") not in trainings)
-    for line in lines:
-        run.append_history({"stage": "select", **line})
-
-
-@dataclass(frozen=True)
-class _Stoppable(Trainer):
-    """Between two requests is a safe point."""
-
-    trainer: Trainer
-
-    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
-        if stopping.requested():
-            raise stopping.reason()
-        return self.trainer.train_and_score(jobs)
+    try:
+        return StoredPredictions(score_probabilities(data.y, read_predictions(path, data)))
+    except InputError as problem:
+        raise InputError(f"--predictions {path}: {problem}") from None

@@ -1,279 +1,120 @@
-"""The training stage of a run: a robust method on the engine, from the selection to model.safetensors."""
+"""The training stage of a run: train a network with a robust method and write model.safetensors."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from cyclopts import Parameter
 
 from labelsieve import stopping
-from labelsieve.cli.common import counted, percent
-from labelsieve.errors import FailedError, InputError, Problems
+from labelsieve.decisions import csv_line
+from labelsieve.errors import FailedError, InputError
+from labelsieve.notes import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData
-from labelsieve.workflow import model_file as modelfile
+from labelsieve.workflow import model_file
+from labelsieve.workflow.model_file import Model, SampleReader, network_for
+from labelsieve.workflow.settings import RunSettings, TrainSettings, absolute, option
 
 if TYPE_CHECKING:
+    import torch
+
     from labelsieve.engine import Plan, Schedule, Store
-    from labelsieve.engine.method import Method, Needs
+    from labelsieve.engine.method import Method
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
 
-METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
-AUGMENT = ("auto", "mirror", "shift", "none")  # as engine.augment has them, without torch
-PAPER_BATCH = 128
+PAPER_BATCH_SIZE, PAPER_EPOCHS = 128, 200  # table 1 of the paper
+SELECTION_FILES = ("labels.csv", "summary.json", "suggestions.csv", "skipped.csv")
+# Two checkpoints of weights and two moments, a third one while it is written, and the model.
+COPIES_OF_WEIGHTS, BYTES_PER_WEIGHT = 13, 4
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
-class TrainOptions:
-    """Options of the robust training."""
+class TrainingSizes:
+    """Batch size and epochs of the robust training, and whether they follow the paper."""
 
-    method: Annotated[str, Parameter(name=["--method"])] = "incv-coteaching"
-    """incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l, standard or package.module:Name."""
+    batch_size: int
+    epochs: int
+    paper_schedule: bool
 
-    changed: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = ()
-    """A setting of the method, NAME=VALUE, e.g. estimate_epochs=50 of f-correction; give --set again for another."""
+    @classmethod
+    def choose(
+        cls, settings: TrainSettings, samples: int, *, pictures: bool, device_type: str, paper: bool
+    ) -> TrainingSizes:
+        """Take what the user set; else the sizes of the paper on a GPU, and sizes for a short training on a CPU."""
+        from labelsieve.methods.defaults import auto_batch_size, auto_epochs
 
-    network: str = "auto"
-    """mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2, package.module:Name, or auto."""
+        paper_batch = max(2, min(PAPER_BATCH_SIZE, samples))
+        batch_size = settings.batch_size or (paper_batch if paper else auto_batch_size(samples))
+        automatic = PAPER_EPOCHS if device_type == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
+        paper_schedule = pictures and (paper or device_type == "cuda")
+        return cls(batch_size, settings.train_epochs or automatic, paper_schedule)
 
-    train_epochs: int | None = None
-    """Epochs of the robust training; default: 200 on a GPU, 20 to 60 by the number of samples on a CPU."""
+    def schedule(self) -> Schedule:
+        """Return the learning rates: the paper's, or a larger one that drops once."""
+        from labelsieve.engine import Schedule
+        from labelsieve.methods.defaults import one_drop
 
-    batch_size: int | None = None
-    """Samples a step; default: 128, less for small data."""
-
-    augment: str = "auto"
-    """What the training does to pictures: mirror (and shift them), shift, none, or auto: mirror, unless it harms."""
-
-    def check(self, problems: Problems) -> None:
-        from labelsieve.workflow.choose_model import check_name
-
-        names = f"{', '.join(METHODS)}, or package.module:Name"
-        known = self.method in METHODS or ":" in self.method
-        problems.check(known, f"--method {self.method!r} is not known: choose one of {names}")
-        if known and (self.changed or ":" in self.method):  # else without torch, which the methods themselves need
-            problems.attempt(self.made)
-        problems.attempt(check_name, self.network, option="--network", others=())
-        problems.check(self.augment in AUGMENT, f"--augment {self.augment!r} is not known: choose {', '.join(AUGMENT)}")
-        if self.train_epochs is not None:
-            problems.check(self.train_epochs >= 1, f"--train-epochs {self.train_epochs}: at least 1 is needed")
-        if self.batch_size is not None:
-            problems.check(self.batch_size >= 2, f"--batch-size {self.batch_size}: at least 2 are needed")
-
-    def settings(self) -> dict[str, Any]:
-        """The method's own, as --set told them."""
-        from labelsieve.methods.settings_text import read_settings
-
-        return read_settings(self.changed)
-
-    def made(self, usual: Mapping[str, Any] | None = None) -> Method:
-        """The method; what --set told wins over `usual`."""
-        from labelsieve.methods.settings_text import made
-
-        return made(self.method, {**(usual or {}), **self.settings()})
-
-    def told(self) -> str:
-        """The method for a line of words: f-correction (estimate_epochs=50)."""
-        from labelsieve.methods.settings_text import written
-
-        return f"{self.method} ({written(self.settings())})" if self.changed else self.method
-
-    def sizes(self, data: LabelledData, device: str, *, paper: bool) -> tuple[int, int]:
-        """Samples a step and epochs, given or usual."""
-        from labelsieve.methods.defaults import auto_batch_size
-
-        batch_size = self.batch_size or (paper_batch_size if paper else auto_batch_size)(len(data))
-        usual = usual_epochs(len(data), batch_size, device, pictures=data.kind == "pictures")
-        return batch_size, self.train_epochs or usual
+        return Schedule.paper_200(self.epochs) if self.paper_schedule else one_drop(self.epochs)
 
 
-def usual_epochs(samples: int, batch_size: int, device: str, *, pictures: bool) -> int:
-    """Where none are asked for: the paper's on a GPU; elsewhere what a person waits for."""
-    from labelsieve.methods.defaults import auto_epochs
-
-    return 200 if device == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
-
-
-def paper_batch_size(samples: int) -> int:
-    """128, as in table 1; of fewer samples, all of them."""
-    return max(2, min(PAPER_BATCH, samples))
-
-
-def paper_settings(run: RunFolder, method: str, epochs: int, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a method's settings with --protocol paper differ from its own: E_0 by the authors' rule.
-
-    Table 1's cells have the rule of the sets' sizes, which gives the same E_0 in all its four columns.
-    """
-    from labelsieve.methods.incv_coteaching import authors_warmup
-    from labelsieve.selection.settings import ASYMMETRIC
-
-    if method != "incv-coteaching" or not (run / "labels.csv").is_file():
-        return {}
-    ratio = float(run.read_summary()["noise_ratio"] or 0.0)
-    pattern = "pair" if told.get("pattern") in ASYMMETRIC else "symmetric"  # not told is symmetric, as for selecting
-    return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=ratio)}
-
-
-def schedule_for(epochs: int, *, paper: bool) -> Schedule:
-    """The paper's, which is made for 200 epochs, or a larger rate that drops once."""
-    from labelsieve.engine import Schedule
-    from labelsieve.methods.defaults import one_drop
-
-    return Schedule.paper_200(epochs) if paper else one_drop(epochs)
-
-
-def plan_for(run: RunFolder, data: LabelledData, method: str, seed: int, *, needs: Needs) -> Plan:
-    """What to train on: the selected and the candidates for a method that needs them, everything for the others."""
-    from labelsieve.engine import Plan
-    from labelsieve.methods.defaults import WORST_RATIO
-
-    everything = np.arange(len(data))
-    if not (run / "labels.csv").is_file():
-        if needs != "nothing":
-            raise InputError(
-                f"{run.path} has no selection, which --method {method} needs: run `labelsieve select` first"
-            )
-        return Plan(method, data.y, everything, seed)
-    summary = run.read_summary()
-    if needs != "selection":
-        return Plan(
-            method, data.y, everything, seed, noise_ratio=min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
-        )
-    chosen, candidates = _sets(run, data)
-    eps = min(WORST_RATIO, max(0.0, 1 - float(summary["label_precision"] or 0.0)))
-    return Plan(method, data.y, chosen, seed, candidates=candidates, noise_ratio=eps)
-
-
-def _sets(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
-    """S and C of algorithm 3, as labels.csv has them."""
-    from labelsieve.methods.defaults import training_sets
-
-    rows = list(run.read_labels())
-    if [row.id for row in rows] != data.ids.tolist():
-        raise InputError(f"{run.path}/labels.csv is of other samples than its source holds now: select again")
-    verdict = np.array([row.verdict for row in rows])
-    return training_sets(verdict == "selected", verdict == "candidate", data.y)
-
-
-def told_samples(run: RunFolder, data: LabelledData, plan: Plan) -> str:
-    """How many samples it trains on, and why they are more than were selected."""
-    told = counted(len(plan.train), "sample")
-    if plan.candidates is None:
-        return told
-    verdict = np.array([row.verdict for row in run.read_labels()])
-    back = plan.train[verdict[plan.train] != "selected"]
-    if not len(back):
-        return told
-    names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[back]))
-    return (
-        f"{told} ({len(plan.train) - len(back):,} selected, and all {len(back):,} labelled {names}: none of them was "
-        "selected, and the class would be lost)"
-    )
-
-
-def check_training(
-    run: RunFolder, data: LabelledData, options: TrainOptions, device: str, *, paper: bool = False
-) -> None:
-    """What would stop the training, told before the hours of a selection."""
-    from labelsieve.engine.device import choose_device
-    from labelsieve.workflow import choose_model as models
-    from labelsieve.workflow.choose_model import factory_of, resolve_network
-    from labelsieve.workflow.sample_reader import Reading
-
-    check_augment_for(data, options.augment)
-    chosen = choose_device(device)
-    if run.state("train") == "done":
-        return
-    method = checked_method(data, options, chosen.type, paper=paper)
-    # What texts become is long to learn, and the network that `auto` takes for them is small.
-    if data.kind == "text" and options.network == "auto":
-        return
-    shape = Reading.learn(data).shape if data.kind == "text" else models.shape(data)
-    network = resolve_network(options.network, shape, len(data.classes), chosen.type, option="--network")
-    factory = factory_of(network, shape, len(data.classes))
-    check_disk(run.path, factory, networks=method.networks)
-
-
-def checked_method(data: LabelledData, options: TrainOptions, device: str, *, paper: bool) -> Method:
-    """The method, which is asked whether it can be trained so, as if every sample were selected.
-
-    Not one of the user's own, which may look at the samples: it is asked when those are known.
-    """
-    from labelsieve.engine import Plan
-
-    method, everything = options.made(), np.arange(len(data))
-    if ":" not in options.method:
-        plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
-        method.check(plan, options.sizes(data, device, paper=paper)[1])
-    return method
-
-
-def run_training(
-    run: RunFolder, data: LabelledData, options: TrainOptions, *, seed: int, device: str, progress: Progress
-) -> str:
-    """Train, from where it was stopped, and write model.safetensors; "new", "resumed" or "done"."""
+def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, progress: Progress) -> str:
+    """Train or resume the robust network of a run, and write it; return "new", "resumed" or "done"."""
     from labelsieve.engine import train
     from labelsieve.engine.device import choose_device
     from labelsieve.methods.settings_text import written
-    from labelsieve.workflow.choose_model import factory_of, resolve_network
-    from labelsieve.workflow.sample_reader import Reading
-    from labelsieve.workflow.time_hints import training_hint
 
-    check_augment_for(data, options.augment)
-    chosen = choose_device(device)
-    reading = Reading.learn(data)
-    network = resolve_network(options.network, reading.shape, len(data.classes), chosen.type, option="--network")
-    factory = factory_of(network, reading.shape, len(data.classes))
-    told = run.record().get("stages", {}).get("select", {}).get("settings", {})
-    paper = told.get("protocol") == "paper"
-    batch_size, epochs = options.sizes(data, chosen.type, paper=paper)
-    schedule = schedule_for(epochs, paper=data.kind == "pictures" and (paper or chosen.type == "cuda"))
-    method = options.made(paper_settings(run, options.method, epochs, told) if paper else None)
-    plan = plan_for(run, data, options.method, seed, needs=method.needs())
+    check_augment(data, settings.augment)
+    device = choose_device(settings.device)
+    reader = SampleReader.learn(data)
+    choice, factory = network_for(settings.network, reader, len(data.classes), device.type)
+    selected_with = run.record().get("stages", {}).get("select", {}).get("settings", {})
+    paper = selected_with.get("protocol") == "paper"
+    sizes = _sizes(settings, data, device, paper=paper)
+    schedule = sizes.schedule()
+    method = settings.create_method(paper_warmup(run, settings, sizes.epochs, selected_with) if paper else None)
+    plan = training_plan(run, data, settings, method)
     method.check(plan, schedule.epochs)
-    augment = augment_of(run, data, options.augment, progress)
-    asked = {
-        "train_method": options.method, "network": network, "train_epochs": epochs, "batch_size": batch_size,
-        "train_seed": seed, "schedule": schedule.settings(), "method_settings": method.settings(),
-        "noise_ratio": plan.noise_ratio, "train_device": chosen.type,
+    augment = choose_augment(run, data, settings.augment, progress)
+    recorded = {
+        "train_method": settings.method, "network": choice.name, "train_epochs": sizes.epochs,
+        "batch_size": sizes.batch_size, "train_seed": settings.seed, "schedule": schedule.settings(),
+        "method_settings": method.settings(), "noise_ratio": plan.noise_ratio, "train_device": device.type,
         "augment": augment,
     }  # fmt: skip
-    if options.changed:  # so that a refusal names them alone, and those that a method leaves out of its own settings()
-        asked["set"] = written(options.settings())
-    begun = run.start("train", settings=asked)
+    if settings.set:  # a method may leave some of them out of its own settings
+        recorded["set"] = written(settings.method_settings())
+    begun = run.start("train", settings=recorded)
     if begun == "done":
         return begun
     check_disk(run.path, factory, networks=method.networks)
+    kind = NoteKind.TRAINING_RESUMED if begun == "resumed" else NoteKind.TRAINING_STARTED
+    samples = describe_training_set(run, data, plan)
     progress.note(
-        f"{'going on with' if begun == 'resumed' else 'training'} {options.told()}, {network}, {epochs} epochs of "
-        f"{told_samples(run, data, plan)} on {chosen}"
-    )
+        Note.of(
+            kind, network=choice.name, method=settings.method_text(), epochs=sizes.epochs, samples=samples,
+            device=device,
+        )
+    )  # fmt: skip
     began = time.monotonic()
-    store = reading.store(data, chosen, augment=augment != "none")
-    if augment == "shift":
-        store.disable_mirroring()
+    store = reader.store(data, device, augment=augment)
     run.rewind_history(lambda entry: entry.get("stage") != "train")
     total = method.epochs(schedule.epochs)
-
-    def hint(seconds: float) -> str | None:
-        side = min(reading.shape[1:]) if data.kind == "pictures" else None
-        # Who goes on has done part of it already: another --out would begin anew.
-        return training_hint(seconds, total, side=side) if chosen.type == "cpu" and begun != "resumed" else None
-
+    hint = partial(_hint, total, choice.side) if device.type == "cpu" and begun != "resumed" else None
     with stopping.safe_points():
         try:
-            with progress.epochs("training", total, hint=hint) as tell:
+            with progress.epochs("training", total, hint=hint) as on_epoch:
                 (result,) = train(
-                    store, factory, method, [plan], schedule=schedule, batch_size=batch_size,
+                    store, factory, method, [plan], schedule=schedule, batch_size=sizes.batch_size,
                     checkpoint=run.checkpoints / "train", checkpoint_seconds=2.0, stop=stopping.requested,
-                    progress=tell, classes=len(data.classes),
+                    progress=on_epoch, classes=len(data.classes),
                 )  # fmt: skip
         except Exception as problem:
             if stopping.requested():
@@ -282,79 +123,248 @@ def run_training(
             raise
         for entry in result.history:
             run.append_history({"stage": "train", **entry})
-        modelfile.save(
-            run / "model.safetensors",
-            modelfile.Model(network, data.classes, reading, result.states, options.method),
-        )
+        model = Model(choice.name, data.classes, reader, result.states, settings.method)
+        model_file.save(run / "model.safetensors", model)
         run.finish("train", seconds=round(time.monotonic() - began, 3))
-        if data.kind == "pictures" and (told_weak := weakness(run, data, store, factory, result.states, augment)):
-            progress.note(told_weak)
-        if stopping.requested():  # in the last epoch: what follows the training is not begun
+        if data.kind == "pictures" and (note := weak_network_note(run, data, store, factory, model, augment)):
+            progress.note(note)
+        if stopping.requested():  # in the last epoch: the next stage does not start
             raise stopping.reason()
     return begun
 
 
-def check_augment_for(data: LabelledData, augment: str) -> None:
+def _hint(epochs: int, side: int | None, seconds_per_epoch: float) -> Note | None:
+    from labelsieve.workflow.plan import training_hint
+
+    return training_hint(seconds_per_epoch, epochs, side=side)
+
+
+def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) -> None:
+    """Raise what would stop the training, before the selection takes hours."""
+    from labelsieve.engine.device import choose_device
+    from labelsieve.models.choose import SampleInfo
+
+    check_augment(data, settings.augment)
+    device = choose_device(settings.device)
+    if run.state("train") == "done":
+        return
+    method = check_method(data, settings, device, paper=settings.protocol == "paper")
+    if data.kind == "text" and settings.network == "auto":  # learning the features of texts takes long
+        return
+    reader = SampleReader.learn(data) if data.kind == "text" else SampleReader(data.kind, SampleInfo.of(data).shape)
+    _, factory = network_for(settings.network, reader, len(data.classes), device.type)
+    check_disk(run.path, factory, networks=method.networks)
+
+
+def check_method(data: LabelledData, settings: TrainSettings, device: torch.device, *, paper: bool) -> Method:
+    """Return the method after it checked its settings, as if every sample were selected.
+
+    The user's own method may look at the samples, so it is checked when they are selected.
+    """
+    from labelsieve.engine import Plan
+
+    method, everything = settings.create_method(), np.arange(len(data))
+    if ":" not in settings.method:
+        plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
+        method.check(plan, _sizes(settings, data, device, paper=paper).epochs)
+    return method
+
+
+def _sizes(settings: TrainSettings, data: LabelledData, device: torch.device, *, paper: bool) -> TrainingSizes:
+    pictures = data.kind == "pictures"
+    return TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
+
+
+def paper_warmup(
+    run: RunFolder, settings: TrainSettings, epochs: int, selected_with: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the warm-up of incv-coteaching with --protocol paper, by the rule of the authors' code.
+
+    Table 1 uses the rule by the sizes of the sets, which gives the same warm-up in all its columns.
+    """
+    from labelsieve.methods.incv_coteaching import authors_warmup
+    from labelsieve.selection.settings import ASYMMETRIC
+
+    if settings.method != "incv-coteaching" or not (run / "labels.csv").is_file():
+        return {}
+    ratio = float(run.read_summary()["noise_ratio"] or 0.0)
+    pattern = "pair" if selected_with.get("pattern") in ASYMMETRIC else "symmetric"
+    return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=ratio)}
+
+
+def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, method: Method) -> Plan:
+    """Return what to train on: the selected samples and the candidates, or all samples if the method asks for less."""
+    from labelsieve.engine import Plan
+    from labelsieve.methods.defaults import WORST_RATIO
+
+    needs, everything = method.needs(), np.arange(len(data))
+    if not (run / "labels.csv").is_file():
+        if needs != "nothing":
+            raise InputError(
+                f"{run.path} has no selection, which --method {settings.method} needs; run `labelsieve select` first"
+            )
+        return Plan(settings.method, data.y, everything, settings.seed)
+    summary = run.read_summary()
+    if needs != "selection":
+        ratio = min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
+        return Plan(settings.method, data.y, everything, settings.seed, noise_ratio=ratio)
+    chosen, candidates = training_sets_of(run, data)
+    ratio = min(WORST_RATIO, max(0.0, 1 - float(summary["label_precision"] or 0.0)))
+    return Plan(settings.method, data.y, chosen, settings.seed, candidates=candidates, noise_ratio=ratio)
+
+
+def training_sets_of(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
+    """Return the selected samples and the candidates of labels.csv (S and C of algorithm 3)."""
+    from labelsieve.methods.defaults import training_sets
+
+    rows = list(run.read_labels())
+    if [row.id for row in rows] != data.ids.tolist():
+        raise InputError(f"{run.path}/labels.csv has other samples than the source has now; select again")
+    verdict = np.array([row.verdict for row in rows])
+    return training_sets(verdict == "selected", verdict == "candidate", data.y)
+
+
+def describe_training_set(run: RunFolder, data: LabelledData, plan: Plan) -> str:
+    """Say how many samples are trained on, and which classes are used although none of their samples was selected."""
+    samples = f"{len(plan.train):,} samples"
+    if plan.candidates is None:
+        return samples
+    verdict = np.array([row.verdict for row in run.read_labels()])
+    added = plan.train[verdict[plan.train] != "selected"]
+    if not len(added):
+        return samples
+    names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[added]))
+    return f"{samples} (including all {len(added):,} of {names}, which has no selected sample)"
+
+
+def check_augment(data: LabelledData, augment: str) -> None:
+    """Raise InputError for an augmentation of samples that are not pictures."""
     if augment != "auto" and data.kind != "pictures":
         what = "texts" if data.kind == "text" else "rows of a table"
-        raise InputError(f"--augment {augment} is for pictures, these samples are {what}: leave it out")
+        raise InputError(f"--augment {augment} is for pictures, these samples are {what}; leave it out")
 
 
-def augment_of(run: RunFolder, data: LabelledData, asked: str, progress: Progress) -> str:
-    """mirror, shift or none. `auto` is what the training was begun with, or what the selected pictures say."""
+def choose_augment(run: RunFolder, data: LabelledData, wanted: str, progress: Progress) -> str:
+    """Return mirror, shift or none. A resumed training keeps its augmentation; else the selected pictures decide."""
     from labelsieve.engine.augment import mirror_test
 
     if data.kind != "pictures":
         return "none"
-    if asked != "auto":
-        return asked
+    if wanted != "auto":
+        return wanted
     stages = run.record().get("stages", {})
     if "augment" in (begun := stages.get("train", {}).get("settings", {})):
         return str(begun["augment"])
     if stages.get("select", {}).get("settings", {}).get("protocol") == "paper":
         return "mirror"
-    found = mirror_test(data.x, data.y, trusted(run, data)[0])
+    found = mirror_test(data.x, data.y, trusted_samples(run, data)[0])
     if not found.harms:
         return "mirror"
-    progress.note(
-        "pictures are shifted but not mirrored in training: a picture's nearest neighbour has its label in "
-        f"{percent(found.plain)}, a mirrored one's in {percent(found.mirrored)}; --augment mirror mirrors them too"
-    )
+    progress.note(Note.of(NoteKind.TRAINING_NOT_MIRRORED, plain=found.plain, mirrored=found.mirrored))
     return "shift"
 
 
-def trusted(run: RunFolder, data: LabelledData) -> tuple[IntArray, float | None]:
-    """The samples whose labels were selected, and how many of them are expected to be right; else all of them."""
+def trusted_samples(run: RunFolder, data: LabelledData) -> tuple[IntArray, float | None]:
+    """Return the selected samples and their expected precision; all samples if there is no selection."""
     if not (run / "labels.csv").is_file():
         return np.arange(len(data)), None
-    return _sets(run, data)[0], run.read_summary()["label_precision"] or None
+    return training_sets_of(run, data)[0], run.read_summary()["label_precision"] or None
 
 
-def weakness(
-    run: RunFolder, data: LabelledData, store: Store, factory: Any, states: Sequence[Any], augment: str
-) -> str | None:
-    """What to say where the network gives far fewer of the labels it was trained on than it should."""
+def weak_network_note(
+    run: RunFolder, data: LabelledData, store: Store, factory: Any, model: Model, augment: str
+) -> Note | None:
+    """Return a note if the network agrees with far fewer of its training labels than expected."""
     from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
 
-    among, precision = trusted(run, data)
-    share = agreement(store, factory, states, data.y, among)
+    among, precision = trusted_samples(run, data)
+    share = agreement(store, factory, model.states, data.y, among)
     if has_learnt(share, data.y[among], precision=precision):
         return None
-    expected = "" if precision is None else f", {percent(precision)} were expected to be right"
-    which = "the labels" if precision is None else "the selected labels"
-    ways = what_may_help(augment, epochs="--train-epochs", network="--network")
-    return f"the network learnt little: it agrees with {percent(share)} of {which}{expected}; {ways}"
+    which = "the labels" if precision is None else f"the selected labels ({precision:.1%} are expected to be right)"
+    remedy = what_may_help(augment, epochs="--train-epochs", network="--network")
+    return Note.of(NoteKind.WEAK_NETWORK, agreement=share, which=which, remedy=remedy)
 
 
 def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
-    """Two checkpoints with optimizer state, one being written, and the model: on the output's own volume."""
-    from labelsieve.cli.plan import size
+    """Raise FailedError if the checkpoints and the model do not fit on the volume of the run."""
+    from labelsieve.progress import format_bytes
 
     parameters = sum(parameter.numel() for parameter in factory().parameters())
-    needed = networks * parameters * 4 * (3 * 4 + 1)
+    needed = networks * parameters * BYTES_PER_WEIGHT * COPIES_OF_WEIGHTS
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise FailedError(
-            f"{folder} needs {size(needed)} for checkpoints, {size(free)} are free: make room there or give "
-            "another --out"
+            f"{folder} needs {format_bytes(needed)} for checkpoints, {format_bytes(free)} are free; make room there or "
+            "give another --out"
         )
+
+
+def copy_selection(run: RunFolder, out: RunFolder) -> None:
+    """Copy the selection of a run to another folder, to train another network there; do nothing if it is there."""
+    from labelsieve.files import atomic_path
+
+    record = run.record()
+    selected = record.get("stages", {}).get("select")
+    if selected is None or selected["state"] != "done":
+        raise InputError(f"{run.path} has no finished selection; run `labelsieve select` first")
+    before = out.record()
+    if before:
+        existing = before.get("stages", {}).get("select")
+        unfinished = existing is None and "branch" in before  # a copy that was stopped
+        if before.get("data") != record.get("data") or not (unfinished or existing == selected):
+            raise InputError(f"{out.path} holds a run with another selection than {run.path}; give another --out")
+        if not unfinished:
+            return
+    with out.lock():
+        # Written first, so that a stopped copy is known as one.
+        out.update(data=record.get("data"), branch=absolute(run.path))
+        for name in SELECTION_FILES:
+            if (run / name).is_file():
+                with atomic_path(out / name) as partial_path:
+                    shutil.copyfile(run / name, partial_path)
+        out.rewind_history(lambda _: False)
+        for entry in run.read_history():
+            if entry.get("stage") == "select":
+                out.append_history(entry)
+        out.update(
+            data=record.get("data"), versions=selected["versions"], seed=record.get("seed"),
+            settings=selected["settings"], stages={"select": selected},
+        )  # fmt: skip
+
+
+def decisions_note(run: RunFolder) -> Note | None:
+    """Return a note that the decisions of a person are not trained on, with the commands that do so."""
+    from labelsieve.data.source import TABLES
+    from labelsieve.export import default_target
+    from labelsieve.report.source_table import find_source
+
+    count = run.decided()
+    if not count:
+        return None
+    record = run.record()
+    about, settings = record.get("data") or {}, record.get("settings", {})
+    source = find_source(run, str(about.get("source") or ""))
+    target = default_target(record, source, "cleaned")
+    words = [str(target)]
+    if source is None or not (source.is_dir() or source.suffix.lower() in TABLES):  # exported as ids and labels
+        words = [str(about.get("source")), "--labels", str(target)]
+    elif source.is_file() and about.get("kind") == "pictures":
+        words += ["--root", str(settings.get("root") or source.parent)]
+    for name, default in (
+        ("label_column", "label"),
+        ("text_column", "text"),
+        ("id_column", "id"),
+        ("group_column", ""),
+    ):
+        if isinstance(value := settings.get(name), str) and value != default:
+            words += [option(name), value]
+    if isinstance(ignored := settings.get("ignore_columns"), list):
+        words += ["--ignore-columns", csv_line(map(str, ignored))]
+    return Note.of(
+        NoteKind.DECISIONS_NOT_USED,
+        count=f"{count:,} decision{'s' if count > 1 else ''}",
+        file=run / "decisions.csv",
+        export=shlex.join(["labelsieve", "export", str(run.path)]),
+        run=shlex.join(["labelsieve", "run", *words]),
+    )

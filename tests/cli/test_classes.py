@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from labelsieve.cli.classes import renames
 
 from labelsieve.cli.app import run
-from labelsieve.cli.classes import renames
 from labelsieve.errors import InputError
 
 MAKES_THEM_ONE = "labelsieve data classes t.csv --label-column kind --alike --merge refnud=refund --to labels.csv"

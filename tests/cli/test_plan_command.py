@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from labelsieve.workflow.planning import Asked, not_measured, plan_run
 
 from labelsieve.cli.common import Common
 from labelsieve.cli.plan import plan
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
-from labelsieve.workflow.planning import Asked, not_measured, plan_run
 
 
 def test_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from labelsieve.workflow.sample_reader import Reading
 from PIL import Image
 
 from labelsieve.cli.app import run
@@ -15,7 +16,6 @@ from labelsieve.cli.predict import about_unknown, compare
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
-from labelsieve.workflow.sample_reader import Reading
 
 
 def test_labels_of_unknown_classes_are_told_apart() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from labelsieve.workflow.build_trainer import resolve_selector
 
 from labelsieve import INCV, NCV, noise, theory
 from labelsieve.cli.app import run
@@ -20,7 +21,6 @@ from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import LabelledData
-from labelsieve.workflow.build_trainer import resolve_selector
 
 
 @pytest.fixture(autouse=True)

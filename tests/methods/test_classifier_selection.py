@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from labelsieve.methods.robust_classifier import WeakTrainingWarning
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_digits, make_blobs, make_classification
 from torch import nn
@@ -15,7 +16,6 @@ from torch import nn
 from labelsieve import INCV, RobustClassifier
 from labelsieve.engine.method import Method, mean_over, sample_losses
 from labelsieve.errors import InputError
-from labelsieve.methods.robust_classifier import WeakTrainingWarning
 from labelsieve.selection.estimators import RareClassWarning
 from labelsieve.types import Trust
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from labelsieve.methods.robust_classifier import RobustClassifier
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
@@ -16,7 +17,6 @@ from labelsieve.engine import Plan, Schedule, VectorStore, train
 from labelsieve.engine.method import Method, MethodWarning, mean_over, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS, create
-from labelsieve.methods.robust_classifier import RobustClassifier
 from labelsieve.models.small import MLP
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")

@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from labelsieve.methods.robust_classifier import RobustClassifier
 
 from labelsieve.cli.app import run
 from labelsieve.engine import Schedule, VectorStore, train
 from labelsieve.engine.method import MethodWarning
 from labelsieve.errors import InputError
 from labelsieve.methods.d2l import D2L, is_turning_point, local_dimension, mixed_losses
-from labelsieve.methods.robust_classifier import RobustClassifier
 from labelsieve.models.small import MLP
 
 

@@ -4,6 +4,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from labelsieve.methods.robust_classifier import RobustClassifier
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -12,7 +13,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from labelsieve import INCV, noise, theory
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
-from labelsieve.methods.robust_classifier import RobustClassifier
 from labelsieve.models.small import MLP
 
 CHECKS = [  # scikit-learn itself skips the array API check unless SCIPY_ARRAY_API is set before scipy is imported

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from labelsieve.models.catalog import MODELS, PICTURE_MODELS, best_model, create
 
 from labelsieve.errors import InputError
-from labelsieve.models.catalog import MODELS, PICTURE_MODELS, best_model, create
 
 
 @pytest.mark.parametrize("name", PICTURE_MODELS)

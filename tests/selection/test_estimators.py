@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from labelsieve.selection.defaults import CLASSIFIERS, default_estimator, is_text, named_classifier
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
@@ -26,7 +27,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labelsieve import metrics, noise, theory
 from labelsieve.errors import InputError
-from labelsieve.selection.defaults import CLASSIFIERS, default_estimator, is_text, named_classifier
 from labelsieve.selection.estimators import INCV, NCV, RareClassWarning
 
 

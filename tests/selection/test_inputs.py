@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from labelsieve.selection.defaults import named_classifier
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
@@ -18,7 +19,6 @@ from torch import nn
 
 from labelsieve import INCV, NCV
 from labelsieve.errors import InputError
-from labelsieve.selection.defaults import named_classifier
 from labelsieve.selection.estimators import RareClassWarning
 from labelsieve.selection.inputs import about_rare, encode_labels
 

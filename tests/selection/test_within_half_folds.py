@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+from labelsieve.selection.defaults import default_estimator
 
 from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
-from labelsieve.selection.defaults import default_estimator
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings

@@ -132,10 +132,10 @@ def _checkpoints() -> list[bytes]:
 
 def _models() -> list[bytes]:
     import torch
-
     from labelsieve.models.catalog import create
-    from labelsieve.workflow import model_file as modelfile
     from labelsieve.workflow.sample_reader import Reading
+
+    from labelsieve.workflow import model_file as modelfile
 
     states = [create("mlp", (2,), 2)().state_dict() for _ in range(2)]
     reading = Reading("table", (2,), {"centre": np.zeros(2, np.float32), "spread": np.ones(2, np.float32)})

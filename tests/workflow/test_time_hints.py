@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from labelsieve.workflow.choose_model import make_trainer
+from labelsieve.workflow.time_hints import selection_hint, training_hint
 
 from labelsieve.cli.app import run
 from labelsieve.execute.lockstep import EngineTrainer
 from labelsieve.progress import Progress
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Job, LabelledData
-from labelsieve.workflow.choose_model import make_trainer
-from labelsieve.workflow.time_hints import selection_hint, training_hint
 
 
 def test_a_hint_only_where_it_takes_long() -> None:

@@ -1,0 +1,159 @@
+"""Predict new samples with the network of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labelsieve.errors import MissingColumnError
+from labelsieve.notes import Note, NoteKind
+from labelsieve.types import FloatArray, LabelledData
+from labelsieve.workflow.read import read_samples
+from labelsieve.workflow.settings import SourceSettings
+
+if TYPE_CHECKING:
+    from labelsieve.data.columns import Encoding
+    from labelsieve.progress import Progress
+    from labelsieve.workflow.model_file import Model
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far predictions agree with labels, some of which may be of classes that the model does not know."""
+
+    accuracy: float
+    accuracy_known: float | None  # over the labels of known classes; None if there are none
+    unknown_labels: dict[str, int]  # classes that the model does not know, the most frequent first
+    spelled_otherwise: dict[str, str]  # those of them that differ from a known class in case or punctuation only
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The predictions of a model for the samples of a source."""
+
+    data: LabelledData
+    classes: tuple[str, ...]
+    probabilities: FloatArray  # [n, classes]
+    accuracy: Accuracy | None = None  # if the source has labels to compare with
+    notes: tuple[Any, ...] = ()
+
+    @property
+    def predicted(self) -> list[str]:
+        """The most likely class of each sample."""
+        return [self.classes[code] for code in self.probabilities.argmax(axis=1)]
+
+    def rows(self, *, all_classes: bool = False) -> list[list[str]]:
+        """Return the table that `labelsieve predict` writes, with its header."""
+        rows = [["id", "predicted", "probability", *(self.classes if all_classes else ())]]
+        for id, name, row in zip(self.data.ids.tolist(), self.predicted, self.probabilities, strict=True):
+            rows.append([id, name, f"{row.max():.6g}", *(f"{p:.6g}" for p in row if all_classes)])
+        return rows
+
+
+def predict_source(
+    run: Path, source: str, settings: SourceSettings, *, progress: Progress, network: str | None = None,
+    device: str = "auto", score: bool = False,
+) -> Predictions:  # fmt: skip
+    """Predict the samples of a source; `score` compares the predictions with the labels of the source."""
+    from labelsieve.runfolder import RunFolder
+    from labelsieve.workflow import model_file
+
+    folder = RunFolder.existing(run)
+    model = model_file.load(folder / "model.safetensors", network=network)
+    data = _read_as_in_run(source, settings, folder.record().get("settings", {}), model, progress, score)
+    probabilities = model.probabilities(data, device=device)
+    classes = tuple(map(str, model.classes))
+    found = Predictions(data, classes, probabilities, notes=data.notes)
+    if not score:
+        return found
+    labels = [str(data.classes[code]) for code in data.y.tolist()]
+    return replace(found, accuracy=compare(labels, found.predicted, classes))
+
+
+def _read_as_in_run(
+    source: str, settings: SourceSettings, recorded: dict[str, Any], model: Model, progress: Progress, score: bool
+) -> LabelledData:
+    """Read a source as the run read its own. If the run's column of ids is missing, ids are row numbers."""
+    reader = model.reader
+    options: dict[str, Any] = {
+        "labelled": score,
+        "allow_one_class": score,
+        "size": reader.shape[1:] if reader.kind == "pictures" else None,
+        "encoding": _with_text_column(reader.encoding, settings.text_column),
+        "progress": progress,
+    }
+    wanted = settings.as_in_run(recorded)
+    missing = False
+    try:
+        data = read_samples(source, wanted, **options)
+    except MissingColumnError as problem:
+        if settings.id_column is not None or problem.column != wanted.id_column:
+            raise
+        missing = True
+        data = read_samples(source, replace(wanted, id_column=None), **options)
+    numbers = _ids_are_row_numbers(data)
+    if missing:
+        ids = "row numbers, starting at 0" if numbers else "paths" if data.kind == "pictures" else "in the column id"
+        note = Note.of(NoteKind.IDS_CHANGED, source=source, column=wanted.id_column, ids=ids)
+    elif numbers:
+        note = Note.of(NoteKind.IDS_ARE_ROW_NUMBERS, source=source)
+    else:
+        return data
+    progress.note(note)
+    return replace(data, notes=(*data.notes, str(note)))
+
+
+def _ids_are_row_numbers(data: LabelledData) -> bool:
+    """Whether the ids are 0, 1, 2, ... without the samples that were left out."""
+    left_out = {skipped.id for skipped in data.skipped}
+    numbers = map(str, range(len(data) + len(left_out)))
+    return list(data.ids) == [number for number in numbers if number not in left_out]
+
+
+def _with_text_column(encoding: Encoding | None, text_column: str | None) -> Encoding | None:
+    """Return how the run read its columns, with another name for the column of texts if one is given."""
+    if encoding is None or text_column is None:
+        return encoding
+    columns = (replace(column, name=text_column) if column.form == "text" else column for column in encoding.columns)
+    return replace(encoding, columns=tuple(columns))
+
+
+def compare(labels: Sequence[str], predicted: Sequence[str], classes: Sequence[str]) -> Accuracy:
+    """Compare predictions with labels; labels of unknown classes count as wrong."""
+    from labelsieve import metrics
+    from labelsieve.data.spelling import bare
+
+    known = [(label, guess) for label, guess in zip(labels, predicted, strict=True) if label in set(classes)]
+    unknown = dict(Counter(label for label in labels if label not in set(classes)).most_common())
+    alike = {bare(name): name for name in classes}
+    return Accuracy(
+        metrics.accuracy(labels, predicted),
+        metrics.accuracy(*zip(*known, strict=True)) if known else None,
+        unknown,
+        {name: alike[bare(name)] for name in unknown if bare(name) in alike},
+    )
+
+
+def read_frame(path: Path) -> Any:
+    """Read labels.csv as a pandas data frame, a polars data frame or an arrow table, whichever is installed."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    text = ("id", "label", "predicted", "verdict", "suggested")
+    types = dict.fromkeys(text, pa.string()) | dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())
+    table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types | {"iteration": pa.int64()}))
+    try:
+        return table.to_pandas()
+    except ImportError:
+        pass
+    try:
+        import polars
+    except ImportError:
+        return table
+    return polars.from_arrow(table)
+
+
+__all__ = ["Accuracy", "Predictions", "compare", "predict_source", "read_frame"]

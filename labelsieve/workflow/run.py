@@ -1,0 +1,291 @@
+"""The whole product on one screen: each function is one stage, and `run` calls them all.
+
+    source -> read -> select -> train -> report -> review -> export
+                        |         |        |
+                     labels.csv  model   report.html        one run folder
+
+Each stage writes files that the next one reads, so any stage can run alone, stop and resume.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labelsieve.errors import InputError, Problems
+from labelsieve.progress import Progress
+from labelsieve.workflow.read import (
+    check_size,
+    default_out,
+    join_processes,
+    one_process_first,
+    read_run_samples,
+    read_samples,
+)
+from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, TrainSettings
+
+if TYPE_CHECKING:
+    from labelsieve.data.labels import LabelFile
+    from labelsieve.runfolder import RunFolder
+    from labelsieve.types import LabelledData
+    from labelsieve.workflow.predict import Predictions
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The results of a run.
+
+    Attributes
+    ----------
+    path : Path
+        The run folder.
+    summary : dict
+        The content of summary.json: counts, noise ratio, transition matrix, expected precision and recall.
+    stages : dict
+        "new", "resumed" or "done" for each stage.
+    model : str
+        The model that selected.
+    """
+
+    path: Path
+    summary: dict[str, Any]
+    stages: dict[str, str]
+    model: str
+    data_notes: tuple[Any, ...] = field(default=(), repr=False)
+    seconds: float = field(default=0.0, repr=False)
+
+    @property
+    def labels(self) -> Any:
+        """labels.csv as a pandas data frame, a polars data frame or an arrow table, whichever is installed."""
+        from labelsieve.workflow.predict import read_frame
+
+        return read_frame(self.path / "labels.csv")
+
+    @property
+    def noise_ratio(self) -> float | None:
+        """Estimated share of wrong labels; None if it could not be estimated."""
+        return float(self.summary["noise_ratio"]) if self.summary["noise_known"] else None
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def model_path(self) -> Path:
+        return self.path / "model.safetensors"
+
+    def predict(self, source: str, **options: Any) -> Predictions:
+        """Predict the samples of a source with the trained network; `options` are those that name columns."""
+        from labelsieve.workflow.predict import predict_source
+        from labelsieve.workflow.settings import SourceSettings
+
+        return predict_source(self.path, source, SourceSettings(**options), progress=Progress(silent=True))
+
+
+def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunResult:
+    """Select the clean labels of a source, train a robust network and write a report.
+
+    This is `labelsieve run` as a function. A stopped run resumes when it is called again with the same options.
+
+    Parameters
+    ----------
+    source : str
+        A folder of class folders; a .csv or .parquet file with a label column and path, text or feature columns; an
+        .npz file with x and y; "cifar10:DIR", "webvision:DIR", "hf:NAME_OR_DIR" or "digits".
+    out : str or Path, default=None
+        The run folder. None is "runs/" and the name of the source.
+    **options
+        The options of `labelsieve run`, with underscores for hyphens. Reading: root, label_column, text_column,
+        id_column, ignore_columns, group_column, labels, size. Selection: selection, iterations, epochs, model, loss,
+        repeats, predictions, remove_ratio, executor, protocol, pattern, workers. Training: method, set, network,
+        train_epochs, batch_size, augment. Both: device, seed.
+
+    Returns
+    -------
+    RunResult
+        The labels as a data frame, the summary, the noise ratio, the paths of the files, and `predict`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import labelsieve
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = labelsieve.run("digits", out=folder + "/run", model="logistic", iterations=1, train_epochs=1)
+    ...     rows = len(result.labels)
+    >>> rows, result.summary["samples"]
+    (1797, 1797)
+    """
+    settings = RunSettings.from_options(options)
+    return run_source(source, Path(out) if out is not None else None, settings, Progress(silent=True))
+
+
+def run_source(source: str, out: Path | None, settings: RunSettings, progress: Progress) -> RunResult:
+    """Run every stage: read, select, train, report."""
+    from labelsieve.workflow.select import select_labels
+    from labelsieve.workflow.train import check_training, train_network
+
+    began = time.monotonic()
+    with open_run(source, out, settings) as (folder, path, labels):
+        data = read_for_run(folder, source, settings, labels, progress)
+        check_training(folder, data, settings)
+        selected, choice = select_labels(folder, source, data, settings, labels, progress)
+        trained = train_network(folder, data, settings, progress)
+        report_run(folder)
+        summary = folder.read_summary()
+    stages = {"select": selected, "train": trained}
+    return RunResult(path, summary, stages, choice.name, data.notes, time.monotonic() - began)
+
+
+def select_source(source: str, out: Path | None, settings: SelectSettings, progress: Progress) -> RunResult:
+    """Run the first two stages: read and select."""
+    from labelsieve.workflow.select import select_labels
+
+    with open_run(source, out, settings) as (folder, path, labels):
+        data = read_for_run(folder, source, settings, labels, progress)
+        selected, choice = select_labels(folder, source, data, settings, labels, progress)
+        summary = folder.read_summary()
+    return RunResult(path, summary, {"select": selected}, choice.name, data.notes)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The result of the training stage."""
+
+    path: Path
+    begun: str  # new, resumed or done
+    stage: dict[str, Any]  # the entry of run.json
+    notes: list[str]
+
+
+def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Progress) -> TrainResult:
+    """Train a network on the selection of a run; `out` is another run folder for it."""
+    from labelsieve.runfolder import STAGED, RunFolder
+    from labelsieve.workflow.train import copy_selection, decisions_note, train_network
+
+    problems = Problems()
+    settings.check(problems)
+    problems.stop_if_any()
+    path, cache_dir = run, None
+    if out is not None and out.absolute() != run.absolute():
+        path, cache_dir = out, run / STAGED
+        if os.environ.get("RANK", "0") == "0":
+            copy_selection(RunFolder.existing(run), RunFolder.to_write(out))
+    folder = RunFolder.existing(join_processes(path, settings.device))
+    trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
+    if trained not in (None, settings.method):
+        other = shlex.quote(f"{path}-{settings.method.rpartition(':')[2]}")
+        raise InputError(f"{path} holds a network of {trained}; give --out {other} to train another one")
+    note = decisions_note(RunFolder(run))
+    if note is not None:
+        progress.note(note)
+    with folder.lock():
+        with one_process_first():
+            data = read_run_samples(folder, progress, cache_dir=cache_dir)
+        begun = train_network(folder, data, settings, progress)
+        stage = folder.record()["stages"]["train"]
+    return TrainResult(path, begun, stage, [] if note is None else [str(note)])
+
+
+def report_run(folder: RunFolder) -> None:
+    """Write the report unless it is up to date: after new true labels summary.json is newer than the report."""
+    from labelsieve.report import write_report
+
+    report, summary = folder / "report.html", folder / "summary.json"
+    current = report.is_file() and report.stat().st_mtime_ns >= summary.stat().st_mtime_ns
+    if folder.state("report") != "done" or not current:
+        folder.start("report", settings={})
+        write_report(folder)
+        folder.finish("report")
+
+
+def plan_source(
+    source: str, out: Path | None, settings: RunSettings, request: PlanRequest, progress: Progress
+) -> dict[str, Any]:
+    """Read a source, measure what a run would use, and return its plan and the state of its stages; write nothing."""
+    import shutil
+    import tempfile
+
+    from labelsieve.engine.device import choose_device
+    from labelsieve.runfolder import RunFolder
+    from labelsieve.workflow.plan import plan_run
+    from labelsieve.workflow.select import read_stored_predictions
+    from labelsieve.workflow.train import check_augment, check_method
+
+    problems = Problems()
+    labels = check_run(settings, problems)
+    request.check(problems)
+    folder = problems.attempt(RunFolder.to_write, default_out(source, out))
+    problems.stop_if_any()
+    assert folder is not None
+    with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
+        data = read_samples(
+            source, settings, labels=labels, size=settings.size, cache_dir=Path(scratch), progress=progress
+        )
+        check_size(data, settings.size)
+        check_augment(data, settings.augment)
+        if settings.predictions is not None:
+            read_stored_predictions(settings.predictions, data)
+        check_method(data, settings, choose_device(settings.device), paper=settings.protocol == "paper")
+        plan = plan_run(data, settings, request)
+    volume = next(parent for parent in (folder.path, *folder.path.absolute().parents) if parent.exists())
+    return {
+        "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
+        "model": plan["selector"], "method": settings.method, "method_settings": settings.method_settings(),
+        "network": plan["model"],
+        "stages": {stage: folder.state(stage) or "not started" for stage in ("select", "train", "report")},
+        "disk_free": shutil.disk_usage(volume).free, "plan": plan,
+    }  # fmt: skip
+
+
+@contextmanager
+def open_run(
+    source: str, out: Path | None, settings: SelectSettings
+) -> Iterator[tuple[RunFolder, Path, LabelFile | None]]:
+    """Check the settings and lock the run folder; yield it, its path, and the file of labels."""
+    from labelsieve.data.decode_cache import trial
+    from labelsieve.runfolder import STAGED, RunFolder
+
+    problems = Problems()
+    labels = check_run(settings, problems)
+    path = default_out(source, out)
+    folder = problems.attempt(RunFolder.to_write, join_processes(path, settings.device))
+    problems.stop_if_any()
+    assert folder is not None
+    with folder.lock(), trial(folder / STAGED, begun=folder.exists()) as keep_cache:
+        folder.check_settings("select", settings.recorded())
+        yield folder, path, labels
+        keep_cache()
+
+
+def check_run(settings: SelectSettings, problems: Problems) -> LabelFile | None:
+    """Collect what is wrong with the settings, and read the file of labels."""
+    from labelsieve.data.labels import read_label_file
+
+    settings.check(problems)
+    return problems.attempt(read_label_file, settings.labels) if settings.labels is not None else None
+
+
+def read_for_run(
+    folder: RunFolder, source: str, settings: SelectSettings, labels: LabelFile | None, progress: Progress
+) -> LabelledData:
+    """Read the samples; their decoded pictures are cached in the run folder."""
+    from labelsieve.runfolder import STAGED
+
+    with one_process_first():
+        # A run that exists has made the choice between texts and columns, or is of a version without it.
+        refuse_mixed = folder.state("select") is None
+        data = read_samples(
+            source, settings, labels=labels, size=settings.size, cache_dir=folder / STAGED, refuse_mixed=refuse_mixed,
+            progress=progress,
+        )  # fmt: skip
+    check_size(data, settings.size)
+    return data
+
+
+__all__ = ["RunResult", "run", "run_source", "select_source"]

@@ -1,0 +1,367 @@
+"""The settings of a run. The fields are the options of the command line and of `labelsieve.run`.
+
+The text below a field is the help of its option.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from labelsieve.errors import InputError, Problems
+from labelsieve.models.choose import NETWORKS, STORED, ModelChoice, check_name
+
+if TYPE_CHECKING:
+    from labelsieve.engine.method import Method
+    from labelsieve.selection.settings import INCVSettings
+    from labelsieve.types import LabelledData
+
+Settings = TypeVar("Settings", bound="SourceSettings")
+
+SELECTIONS = ("incv", "ncv")
+METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
+AUGMENT = ("auto", "mirror", "shift", "none")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+LOSSES = ("ce", "gce")
+MIN_PICTURE_SIDE = 8  # pixels; the smallest pictures that the small network reads
+
+
+def option(name: str) -> str:
+    """Return the name of an option on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """How a source is read."""
+
+    root: Path | None = None
+    """Folder that relative paths in a table start from. Default: the folder of the table."""
+
+    label_column: str | None = None
+    """Column with the labels. Default: label."""
+
+    text_column: str | None = None
+    """Column with the texts; the other columns are not used. Default: text, if there is one."""
+
+    id_column: str | None = None
+    """Column with the ids of the samples. Default: id, if there is one; else ids are row numbers."""
+
+    ignore_columns: str | None = None
+    """Columns that are not features, separated by commas. Put a name that contains a comma in quotes."""
+
+    group_column: str | None = None
+    """Column with groups, such as patients. Samples of one group are never on both sides of a split."""
+
+    @property
+    def ignored(self) -> list[str]:
+        """The names in `ignore_columns`, sorted, each one once."""
+        return sorted(set(split_names(self.ignore_columns or "", "--ignore-columns")))
+
+    def words(self) -> list[str]:
+        """Return the options that differ from the default as they are typed."""
+        given = ((option(field.name), getattr(self, field.name)) for field in fields(SourceSettings))
+        return [word for name, value in given if value is not None for word in (name, str(value))]
+
+    def as_in_run(self: Settings, recorded: Mapping[str, Any]) -> Settings:
+        """Take the options that are not set from the settings of a run. The model of the run knows its features."""
+        found: dict[str, Any] = {}
+        for name in ("root", "label_column", "text_column", "id_column"):
+            value = recorded.get(name)
+            if getattr(self, name) is None and isinstance(value, str) and value:
+                found[name] = Path(value) if name == "root" else value
+        return replace(self, **found)
+
+
+@dataclass(frozen=True)
+class SelectSettings(SourceSettings):
+    """How labels are selected."""
+
+    selection: str = "incv"
+    """Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing)."""
+
+    iterations: int = 4
+    """Maximum number of iterations of INCV."""
+
+    epochs: int | None = None
+    """Epochs of each training of the selection, for networks. Default: 50; 10 for the model fast."""
+
+    model: str = "auto"
+    """Model that selects. Classifiers: boosting, forest, logistic, nearest, neighbours, svm, tfidf (texts), trees,
+edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp, small-cnn, resnet20 to resnet110,
+preact-resnet18, inception-resnet-v2. Your own: package.module:Name. auto chooses by the samples and the device."""
+
+    loss: str = "ce"
+    """Loss of networks that select: ce (cross-entropy) or gce (generalised cross-entropy)."""
+
+    repeats: int = 1
+    """Random splits per iteration; their predictions are averaged. Time grows in proportion."""
+
+    predictions: Path | None = None
+    """File with your own out-of-sample probabilities; nothing is trained to select. .npy, .npz (pred_probs), or .csv
+or .parquet with an id column and one column per class."""
+
+    remove_ratio: str = "auto"
+    """Samples removed per selected sample: a number, or auto (from the estimated noise)."""
+
+    labels: Path | None = None
+    """CSV file with the columns id, label and optionally true. Its labels replace those of the source; true labels are
+only used to measure the result."""
+
+    executor: str = "local"
+    """Where trainings of the selection run: local, ray (this machine or $RAY_ADDRESS) or ray://HEAD:PORT."""
+
+    device: str = "auto"
+    """Device of networks: auto, cpu, cuda or mps."""
+
+    protocol: str = "auto"
+    """auto (estimate the noise) or paper (follow the authors' code)."""
+
+    pattern: str = "auto"
+    """Noise pattern, if you know it: auto, symmetric or pair."""
+
+    size: int | None = None
+    """Resize pictures to squares with this side in pixels. Default: chosen by the source."""
+
+    workers: int = 1
+    """Number of processes for scikit-learn classifiers."""
+
+    seed: int = 0
+    """Random seed. The same seed gives the same result."""
+
+    def check(self, problems: Problems) -> None:
+        """Collect everything that is wrong with the options before the source is read."""
+        from labelsieve.selection.settings import PATTERNS
+
+        for name in ("iterations", "epochs", "repeats", "workers"):
+            check_at_least(problems, name, getattr(self, name), 1)
+        for name, value, known in (
+            ("selection", self.selection, SELECTIONS),
+            ("loss", self.loss, LOSSES),
+            ("pattern", self.pattern, PATTERNS),
+            ("protocol", self.protocol, ("auto", "paper")),
+        ):
+            check_known(problems, name, value, known)
+        check_device(problems, self.device)
+        check_seed(problems, self.seed)
+        local = self.executor in ("local", "ray") or self.executor.startswith("ray://")
+        problems.check(local, f"--executor {self.executor!r} is not known; choose local, ray or ray://HEAD:PORT")
+        problems.attempt(check_name, self.model, option="--model")
+        problems.check(
+            _is_ratio(self.remove_ratio), f"--remove-ratio {self.remove_ratio!r}: give auto or a number >= 0"
+        )
+        check_at_least(problems, "size", self.size, MIN_PICTURE_SIDE)
+        problems.check(self.root is None or self.root.is_dir(), f"--root {self.root} is not a folder")
+        if self.protocol == "paper":
+            problems.check(self.group_column is None, "--group-column: --protocol paper has no groups; leave it out")
+            problems.check(self.repeats == 1, "--repeats: --protocol paper has one split per iteration; leave it out")
+        if self.predictions is not None:
+            unused = ("model", "epochs", "loss", "repeats", "remove_ratio", "executor", "protocol", "iterations")
+            given = [option(name) for name in unused if getattr(self, name) != getattr(SelectSettings, name)]
+            problems.check(not given, f"--predictions: nothing is trained or removed; leave out {', '.join(given)}")
+
+    def incv_settings(self) -> INCVSettings:
+        """Return the settings of the algorithm."""
+        from labelsieve.selection.ncv import ncv_settings
+        from labelsieve.selection.settings import INCVSettings
+
+        settings = INCVSettings(
+            n_iterations=self.iterations,
+            remove_ratio="auto" if self.remove_ratio == "auto" else float(self.remove_ratio),
+            pattern=self.pattern,
+            repeats=self.repeats,
+            protocol=self.protocol,  # type: ignore[arg-type]
+        )
+        return settings if self.selection == "incv" else ncv_settings(settings)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the entries of run.json that are known before the source is read."""
+        named = {} if self.model == "auto" or self.predictions is not None else {"model": self.model}
+        paths = {"labels": self.labels, "root": self.root, "predictions": self.predictions}
+        return named | {
+            "method": self.selection if self.predictions is None else "ncv", "iterations": self.iterations,
+            "seed": self.seed, "repeats": self.repeats, "remove_ratio": self.remove_ratio, "protocol": self.protocol,
+            "pattern": self.pattern, "size": self.size, "label_column": self.label_column or "label",
+            "id_column": self.id_column or "id",
+            "ignore_columns": self.ignored or None,  # runs of earlier versions have no such entry
+            "group_column": self.group_column,
+            **{name: None if path is None else absolute(path) for name, path in paths.items()},
+        }  # fmt: skip
+
+    def recorded_with(self, choice: ModelChoice, data: LabelledData) -> dict[str, Any]:
+        """Return the entries of run.json that a resumed selection must have in common with this one."""
+        from labelsieve.data.columns import TableX
+
+        text = data.x.encoding.text if isinstance(data.x, TableX) else None
+        return self.recorded() | {
+            "model": choice.name,
+            "epochs": choice.epochs(self.epochs) if choice.is_network else None,
+            "loss": self.loss if choice.is_network else None,
+            "text_column": self.text_column or text,
+        }
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How the robust network is trained."""
+
+    method: str = "incv-coteaching"
+    """Robust method: incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l, standard or
+package.module:Name."""
+
+    set: tuple[str, ...] = ()
+    """Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set for more."""
+
+    network: str = "auto"
+    """Network: mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2, package.module:Name, or
+auto (by the samples and the device)."""
+
+    train_epochs: int | None = None
+    """Epochs of the robust training. Default: 200 on a GPU, 20 to 60 by the number of samples on a CPU."""
+
+    batch_size: int | None = None
+    """Samples per step. Default: 128, less for small data."""
+
+    augment: str = "auto"
+    """Augmentation of pictures: mirror (mirror and shift), shift, none, or auto (mirror unless it changes a class)."""
+
+    device: str = "auto"
+    """Device of networks: auto, cpu, cuda or mps."""
+
+    seed: int = 0
+    """Random seed. The same seed gives the same result."""
+
+    def check(self, problems: Problems) -> None:
+        """Collect everything that is wrong with the options before the samples are read."""
+        own = ":" in self.method
+        known = self.method in METHODS or own
+        names = f"{', '.join(METHODS)}, or package.module:Name"
+        problems.check(known, f"--method {self.method!r} is not known; choose one of {names}")
+        if known and (self.set or own):  # only then are the methods imported, which need torch
+            problems.attempt(self.create_method)
+        problems.attempt(check_name, self.network, option="--network", known=NETWORKS)
+        check_known(problems, "augment", self.augment, AUGMENT)
+        check_at_least(problems, "train_epochs", self.train_epochs, 1)
+        check_at_least(problems, "batch_size", self.batch_size, 2)
+        check_device(problems, self.device)
+        check_seed(problems, self.seed)
+
+    def method_settings(self) -> dict[str, Any]:
+        """Return the settings of the method that --set names."""
+        from labelsieve.methods.settings_text import read_settings
+
+        return read_settings(self.set)
+
+    def create_method(self, defaults: Mapping[str, Any] | None = None) -> Method:
+        """Return the method; --set overrides `defaults`."""
+        from labelsieve.methods.settings_text import made
+
+        return made(self.method, {**(defaults or {}), **self.method_settings()})
+
+    def method_text(self) -> str:
+        """Return the method with its settings for a message."""
+        return f"{self.method} ({' '.join(self.set)})" if self.set else self.method
+
+
+@dataclass(frozen=True)
+class RunSettings(TrainSettings, SelectSettings):
+    """The settings of all stages of a run."""
+
+    def check(self, problems: Problems) -> None:
+        SelectSettings.check(self, problems)
+        TrainSettings.check(self, problems)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> RunSettings:
+        """Build the settings from keyword arguments of `labelsieve.run`."""
+        known = {field.name for field in fields(cls)}
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise InputError(
+                f"run() has no option {', '.join(map(repr, unknown))}; choose from {', '.join(sorted(known))}"
+            )
+        values = dict(options)
+        for name in ("root", "predictions", "labels"):
+            if values.get(name) is not None:
+                values[name] = Path(values[name])
+        if isinstance(chosen := values.get("set"), Mapping):
+            values["set"] = tuple(f"{name}={value}" for name, value in chosen.items())
+        if not isinstance(names := values.get("ignore_columns") or "", str):
+            values["ignore_columns"] = ",".join(f'"{name}"' for name in names)
+        if "remove_ratio" in values:
+            values["remove_ratio"] = str(values["remove_ratio"])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What is planned besides the settings of a run."""
+
+    gpus: int = 1
+    """Number of devices like this one that share the work."""
+
+    crop: int = 227
+    """Side in pixels of the random crop of larger pictures."""
+
+    samples: int | None = None
+    """Number of samples to plan for. Default: that of the source."""
+
+    seconds: float = 5.0
+    """Duration of the measurement in seconds."""
+
+    def check(self, problems: Problems) -> None:
+        """Collect what is wrong with the options."""
+        for name in ("gpus", "crop", "samples"):
+            check_at_least(problems, name, getattr(self, name), 1)
+        problems.check(self.seconds > 0, f"--seconds {self.seconds}: give more than 0")
+
+
+def check_at_least(problems: Problems, name: str, value: float | None, least: int) -> None:
+    """Add a problem if an option is below its minimum; None is the default of the option."""
+    problems.check(value is None or value >= least, f"{option(name)} {value}: give at least {least}")
+
+
+def check_known(problems: Problems, name: str, value: str, known: tuple[str, ...]) -> None:
+    """Add a problem if the value of an option is not known."""
+    problems.check(value in known, f"{option(name)} {value!r} is not known; choose one of {', '.join(known)}")
+
+
+def check_device(problems: Problems, device: str) -> None:
+    """Add a problem if no device has this name; whether it exists is checked when it is used."""
+    problems.check(
+        device.split(":")[0] in DEVICES, f"--device {device!r} is not known; choose one of {', '.join(DEVICES)}"
+    )
+
+
+def check_seed(problems: Problems, seed: int) -> None:
+    problems.check(0 <= seed < 2**32, f"--seed {seed}: give a number from 0 to 2^32 - 1")
+
+
+def split_names(text: str, option: str) -> list[str]:
+    """Split a list of names at its commas; a name that contains a comma is in quotes."""
+    try:
+        cells = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error as problem:
+        raise InputError(f"{option} {text!r}: {problem}") from None
+    return [cell.strip() for cell in cells if cell.strip()]
+
+
+def absolute(path: str | Path) -> str:
+    """Return an absolute path; unlike Path.resolve it keeps links."""
+    return os.path.abspath(path)  # noqa: PTH100
+
+
+def _is_ratio(text: str) -> bool:
+    if text == "auto":
+        return True
+    try:
+        return 0 <= float(text) < float("inf")
+    except ValueError:
+        return False
+
+
+__all__ = ["STORED", "PlanRequest", "RunSettings", "SelectSettings", "SourceSettings", "TrainSettings"]
