@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from labelsieve.selection.defaults import default_estimator
 from table_classifiers import agreement
 
 from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.experiments.render import markdown as table
-from labelsieve.selection.defaults import default_estimator
+from labelsieve.models.choose import SelectorRequest, choose_selector
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.inputs import describe_samples
 from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 
@@ -87,8 +87,9 @@ def trials(name: str, x: Any, true: Any) -> Iterator[Trial]:
             wrong = given != true
             for way, own_half in WAYS.items():
                 began = time.process_time()
+                classifier = choose_selector(describe_samples(x), classes, SelectorRequest()).classifier
                 steps = incv_steps(given, classes, settings=INCVSettings(own_half=own_half, networks=False), seed=seed)
-                found = drive(steps, SklearnTrainer(x, default_estimator(x), classes))
+                found = drive(steps, SklearnTrainer(x, classifier, classes))
                 first = found.history[0]["estimate"]
                 yield Trial(
                     name, f"{pattern} {ratio}", way, first["ratio"] - float(wrong.mean()),

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from labelsieve.selection.defaults import WIDE_COLUMNS
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
 
 from labelsieve import INCV, metrics, noise, theory
 from labelsieve.data.source import ReadOptions, load_source
+from labelsieve.models.choose import WIDE_TABLE_COLUMNS
 
 HERE = Path(__file__).parent
 CLASSIFIERS = ("svm", "forest", "trees", "logistic", "boosting")
@@ -119,7 +119,7 @@ def measure(case: Case, pattern: str, ratio: float, seed: int) -> Iterator[Outco
     classes = int(case.true.max()) + 1
     given = np.asarray(noise.corrupt(case.true, theory.matrix(pattern, classes, ratio), np.random.default_rng(seed)))
     wrong = given != case.true
-    wide = case.x.shape[1] > WIDE_COLUMNS
+    wide = case.x.shape[1] > WIDE_TABLE_COLUMNS
     for classifier in FOR_WIDE if wide else CLASSIFIERS:
         began = time.process_time()
         model = INCV(classifier, random_state=seed).fit(case.x, given)
@@ -167,7 +167,7 @@ def page(outcomes: list[Outcome], command: str) -> str:
         "as right, so flagged labels without planted noise (*clean*) are false alarms. Seconds on one core.",
         "",
         f"## Means over {len({o.case for o in narrow})} tables", "", *means(narrow), "",
-        f"## Means over {len({o.case for o in wide})} arrays with more than {WIDE_COLUMNS} columns", "",
+        f"## Means over {len({o.case for o in wide})} arrays with more than {WIDE_TABLE_COLUMNS} columns", "",
         *means(wide), "",
         "## Each table: AUROC with noise, proportion flagged without noise", "", *detail, "",
     ])  # fmt: skip

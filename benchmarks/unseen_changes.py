@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from labelsieve.selection.defaults import named_classifier
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
 
 from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.experiments.render import markdown as table
 from labelsieve.export import NEARLY
+from labelsieve.models.choose import named_classifier
 from labelsieve.report.facts import MOST_MISTAKES, WORSE, ignorance, outdone
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelsieve.workflow.plan import HOST_BYTES, Measured, Wanted, estimate
+from labelsieve.workflow.plan import HOST_BYTES, Measured, Workload, estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, INCEPTION = ROOT / "docs" / "scaling.md", ROOT / "benchmarks" / "inception.json"
@@ -51,13 +51,13 @@ def speed(path: Path = INCEPTION) -> Speed:
     )
 
 
-def rows(at: Speed) -> list[tuple[Wanted, dict[str, Any]]]:
+def rows(at: Speed) -> list[tuple[Workload, dict[str, Any]]]:
     """Return the estimate of each setting."""
     measured = Measured(
         at.trained, at.scored, DECODED * CORES, sample_bytes=PICTURE_BYTES, parameters=PARAMETERS, working_bytes=0,
         host_bytes=HOST_BYTES + 4 * NAME + NAME + 57,
     )  # fmt: skip
-    wanted = [Wanted(n, iterations=2, selection_epochs=s, training_epochs=t) for n, s, t in SETTINGS]
+    wanted = [Workload(n, iterations=2, selection_epochs=s, training_epochs=t) for n, s, t in SETTINGS]
     return [(one, estimate(one, measured, free=10**11)) for one in wanted]
 
 

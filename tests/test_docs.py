@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from labelsieve.models.catalog import MODELS
-from labelsieve.selection.defaults import CLASSIFIERS
 
 import labelsieve
 from labelsieve.cli.app import COMMANDS, make_app
 from labelsieve.decisions import Decision
 from labelsieve.methods import METHODS
+from labelsieve.models.choose import CLASSIFIERS, NETWORKS
 from labelsieve.runfolder import LabelRow
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -91,7 +90,7 @@ def test_all_methods_and_models_are_described() -> None:
     methods, models = text("methods"), text("models")
     for name in METHODS:
         assert f"## {name}\n" in methods
-    for name in (*CLASSIFIERS, *(n for n in MODELS if n != "auto" and not n.startswith("resnet"))):
+    for name in (*CLASSIFIERS, *(n for n in NETWORKS if not n.startswith("resnet"))):
         assert f"`{name}`" in models, name
 
 

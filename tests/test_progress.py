@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from labelsieve.progress import Pace, PlainStage, Progress, in_words
+from labelsieve.progress import Pace, PlainStage, Progress, format_duration
 
 
 class Clock:
@@ -25,10 +25,11 @@ def state(epoch: int, *, elapsed: float = 1.0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (5400, "90 min"), (6000, "1.7 h")]
+    ("seconds", "told"),
+    [(0.4, "0.4 s"), (40, "40 s"), (99, "99 s"), (100, "2 min"), (5400, "90 min"), (6000, "1.7 h"), (3e5, "3.5 d")],
 )
-def test_time_in_words(seconds: float, told: str) -> None:
-    assert in_words(seconds) == told
+def test_format_duration(seconds: float, told: str) -> None:
+    assert format_duration(seconds) == told
 
 
 def test_time_left_by_hand() -> None:

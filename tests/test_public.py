@@ -15,7 +15,7 @@ import labelsieve
 
 PUBLIC = {
     "INCV", "InputError", "NCV", "RobustClassifier", "__version__", "find_wrong_labels", "label_suspicion", "metrics",
-    "noise", "select_clean", "theory",
+    "noise", "run", "select_clean", "theory",
 }  # fmt: skip
 THEORY = [
     "symmetric",

@@ -56,9 +56,9 @@ def select(
 def describe_summary(summary: dict[str, Any], *, shown: Sequence[Any] = ()) -> list[str]:
     """Return the lines that describe a selection; notes that were `shown` while reading are not repeated."""
     counts = summary["counts"]
+    candidates = counted(counts["candidate"], "candidate")
     lines = [
-        f"{summary['samples']:,} samples: {counts['selected']:,} selected, {counted(counts['candidate'], 'candidate')}, "
-        f"{counts['removed']:,} removed"
+        f"{summary['samples']:,} samples: {counts['selected']:,} selected, {candidates}, {counts['removed']:,} removed"
         + (f", {summary['skipped']:,} skipped (skipped.csv)" if summary["skipped"] else "")
     ]
     known = summary.get("noise_known", True)

@@ -80,7 +80,7 @@ def load_source(
         together = about_copies(data.groups) if groups is None else groups.about(data)
         for note in filter(None, (spelling, about_conflicts(data, same), together)):
             recorder.note(note)
-    return replace(data, notes=tuple(recorder.notes))
+    return replace(data, notes=tuple(map(str, recorder.notes)))
 
 
 def _ignored(options: ReadOptions) -> tuple[str, ...]:

@@ -173,7 +173,7 @@ def columns_of(x: Any) -> int | None:
     """Count the columns of a table as its owner does; None for texts, pictures and other arrays."""
     if isinstance(x, TableX):
         return len(x.encoding.columns)
-    shape = np.shape(x) if not isinstance(x, list) else ()
+    shape: tuple[int, ...] = np.shape(x) if not isinstance(x, list) else ()
     return int(shape[1]) if len(shape) == 2 else None
 
 

@@ -43,6 +43,7 @@ class Sparse(Protocol):
     """A sparse matrix."""
 
     shape: tuple[int, ...]
+    ndim: int
 
     def toarray(self) -> Any:
         """Return a dense array."""

@@ -212,7 +212,7 @@ def test_a_closed_pipe_is_no_failure() -> None:
 WAIT = """
 import sys, time
 from labelsieve import stopping
-import labelsieve.cli.version as version
+import labelsieve.cli.app as app
 from labelsieve.cli.app import run
 def wait(**_):
     with stopping.safe_points():
@@ -220,7 +220,7 @@ def wait(**_):
         while not (stopping.requested() and {obey}):
             time.sleep(0.01)
         raise stopping.reason()
-version.version = wait
+app.version = wait
 sys.exit(run(["version"]))
 """
 

@@ -11,7 +11,7 @@ import pytest
 from labelsieve.cli.app import run
 from labelsieve.engine.augment import MODES
 from labelsieve.runfolder import RunFolder
-from labelsieve.workflow.train import AUGMENT
+from labelsieve.workflow.settings import AUGMENT
 
 
 @pytest.fixture

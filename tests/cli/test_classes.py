@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from labelsieve.cli.classes import renames
 
 from labelsieve.cli.app import run
 from labelsieve.errors import InputError
+from labelsieve.workflow.edit_labels import parse_renames
 
 MAKES_THEM_ONE = "labelsieve data classes t.csv --label-column kind --alike --merge refnud=refund --to labels.csv"
 LABELS = ["refund"] * 40 + ["Refund"] * 2 + ["refnud"] * 2 + ["bill, old"] * 41 + ["Bill, old"]
@@ -100,9 +100,9 @@ def test_what_is_no_label_is_left_out(source: Path, capsys: pytest.CaptureFixtur
 
 
 def test_renames_as_they_are_written() -> None:
-    assert renames('Y = yes, "a, b=c",') == {"Y": "yes", "a, b": "c"}
+    assert parse_renames('Y = yes, "a, b=c",') == {"Y": "yes", "a, b": "c"}
     for wrong in ("Y", "=yes", "Y=", "a=b=c"):
         with pytest.raises(InputError, match="write OLD=NEW"):
-            renames(wrong)
+            parse_renames(wrong)
     with pytest.raises(InputError, match="'Y' cannot become both 'yes' and 'no'"):
-        renames("Y=yes,Y=no")
+        parse_renames("Y=yes,Y=no")

@@ -1,76 +1,75 @@
-"""`labelsieve plan`."""
+"""`labelsieve plan` and `labelsieve run --dry-run`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from labelsieve.workflow.planning import Asked, not_measured, plan_run
 
-from labelsieve.cli.common import Common
-from labelsieve.cli.plan import plan
+from labelsieve.cli.app import run
 from labelsieve.data.source import load_source
-from labelsieve.errors import InputError
+from labelsieve.workflow.plan import plan_run
+from labelsieve.workflow.settings import PlanRequest, RunSettings
+
+QUICK = "--seconds 0.2 --device cpu"
 
 
-def test_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
-    plan("digits", seconds=0.2, gpus=2, device="cpu")
-    words = capsys.readouterr().out
-    assert "1,797 samples, 2 such devices, at most:" in words
-    for part in (
-        "selection with forest",
-        "robust training of mlp",
-        "memory, device",
-        "disk, checkpoints",
-        "Takes longest",
-    ):
-        assert part in words
-    assert "at least" in next(line for line in words.splitlines() if line.startswith("memory, device"))
-    plan("digits", seconds=0.2, samples=1_000_000_000, device="cpu", common=Common(json=True))
-    found = json.loads(capsys.readouterr().out)
-    assert found["wanted"]["samples"] == 1_000_000_000
-    assert found["total_seconds"] > 86_400
+def planned(line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert run([*line.split(), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
 
 
-def test_what_a_run_would_use_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a CPU a run looks at pictures with `edges` and trains small-cnn, 20 to 60 epochs, not resnet32 for 200."""
+def test_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"plan digits {QUICK} --gpus 2".split()) == 0
+    text = capsys.readouterr().out
+    for part in ("1,797 samples, 2 devices", "forest", "mlp", "memory, device", "disk, checkpoints", "total"):
+        assert part in text
+    assert "at least" in next(line for line in text.splitlines() if line.startswith("memory, device"))
+    found = planned(f"plan digits {QUICK} --samples 1000000000", capsys)
+    assert found["wanted"]["samples"] == 1_000_000_000 and found["total_seconds"] > 86_400
+
+
+def test_plan_and_dry_run_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a CPU a run selects pictures with `edges` and trains small-cnn for 20 to 60 epochs."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 255, (40, 32, 32, 3), dtype=np.uint8), np.arange(40) % 2
     np.savez(tmp_path / "p.npz", x=x, y=y)
-    plan(str(tmp_path / "p.npz"), seconds=0.2, device="cpu")
-    words = capsys.readouterr().out
-    assert "selection with edges" in words
-    assert "robust training of small-cnn, 60 epochs: " in words
-    plan(str(tmp_path / "p.npz"), model="resnet20", epochs=3, train_epochs=4, seconds=0.2, device="cpu",
-         common=Common(json=True))  # fmt: skip
-    found = json.loads(capsys.readouterr().out)
+    plan = planned(f"plan {tmp_path}/p.npz {QUICK}", capsys)
+    dry = planned(f"run {tmp_path}/p.npz --device cpu --dry-run --out {tmp_path}/run", capsys)
+    assert dry["stages"] == dict.fromkeys(("select", "train", "report"), "not started")
+    assert not (tmp_path / "run").exists()
+    for name in ("selector", "model", "wanted", "disk_bytes", "host_bytes", "data"):
+        assert plan[name] == dry["plan"][name]
+    assert (plan["selector"], plan["model"], plan["wanted"]["training_epochs"]) == ("edges", "small-cnn", 60)
+    line = f"plan {tmp_path}/p.npz --model resnet20 --network resnet20 --epochs 3 --train-epochs 4 {QUICK}"
+    found = planned(line, capsys)
     assert found["selector"] == found["model"] == "resnet20"
-    wanted = found["wanted"]
-    assert (wanted["iterations"], wanted["selection_epochs"], wanted["training_epochs"]) == (5, 3, 4)
+    workload = found["wanted"]
+    assert (workload["iterations"], workload["selection_epochs"], workload["training_epochs"]) == (5, 3, 4)
 
 
 def test_texts_are_planned_as_a_run_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.csv").write_text("text,label\n" + "good and fine,a\nbad and sad,b\n" * 20)
-    plan(str(tmp_path / "t.csv"), seconds=0.2, device="cpu", common=Common(json=True))
-    found = json.loads(capsys.readouterr().out)
+    found = planned(f"plan {tmp_path}/t.csv {QUICK}", capsys)
     assert found["selector"] == "tfidf" and found["model"] == "mlp"
     assert found["total_seconds"] > found["selection_seconds"] == found["seconds"]["selection"] > 0
 
 
-def test_a_classifier_whose_growth_nobody_knows_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classifiers_of_unknown_growth_are_not_extrapolated() -> None:
     data = load_source("digits")
-    name = "sklearn.dummy:DummyClassifier"
-    known = plan_run(data, Asked(name, seconds=0.2), device="cpu")
-    assert known["selection_seconds"] > 0 and not not_measured(known)
-    unknown = plan_run(data, Asked(name, samples=100_000, seconds=0.2), device="cpu")
-    assert unknown["selection_seconds"] is None and name in not_measured(unknown)
+    settings = RunSettings(model="sklearn.dummy:DummyClassifier", device="cpu")
+    assert plan_run(data, settings, PlanRequest(seconds=0.2))["selection_seconds"] > 0
+    unknown = plan_run(data, settings, PlanRequest(seconds=0.2, samples=100_000))
+    assert unknown["selection_seconds"] is None
     assert list(unknown["seconds"]) == ["decode once", "robust training"]
 
 
-def test_all_mistakes_at_once() -> None:
-    with pytest.raises(InputError) as caught:
-        plan("nowhere", gpus=0, model="resnet7", seconds=0)
-    for part in ("--gpus 0", "--model 'resnet7'", "--seconds 0", "nowhere is not there"):
-        assert part in str(caught.value)
+def test_all_mistakes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan nowhere --gpus 0 --model resnet7 --seconds 0".split()) == 2
+    message = capsys.readouterr().err
+    for part in ("--gpus 0", "resnet7", "--seconds 0"):
+        assert part in message

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from labelsieve.workflow.sample_reader import Reading
 from PIL import Image
 
 from labelsieve.cli.app import run
-from labelsieve.cli.predict import about_unknown, compare
+from labelsieve.cli.predict import describe_unknown
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
+from labelsieve.workflow.model_file import SampleReader
+from labelsieve.workflow.predict import compare
 
 
 def test_labels_of_unknown_classes_are_told_apart() -> None:
@@ -25,7 +26,7 @@ def test_labels_of_unknown_classes_are_told_apart() -> None:
     assert scored.unknown_labels == {"Yes": 2, "N o": 1, "maybe": 1}
     assert scored.spelled_otherwise == {"Yes": "yes", "N o": "no"}
     counted = "classes that the model does not know ('Yes', 'N o', 'maybe') and count as wrong"
-    assert about_unknown(scored, len(labels)) == [
+    assert describe_unknown(scored, len(labels)) == [
         f"4 of 6 labels are of {counted}; accuracy over the other 2 is 50.0 %",
         "only written otherwise: 'Yes' for 'yes', 'N o' for 'no'; spell them as the run does and score again",
     ]
@@ -33,14 +34,14 @@ def test_labels_of_unknown_classes_are_told_apart() -> None:
 
 def test_nothing_is_said_where_all_are_known() -> None:
     scored = compare(["a", "b"], ["a", "a"], ["a", "b", "c"])
-    assert (scored.accuracy, scored.accuracy_known) == (0.5, 0.5) and about_unknown(scored, 2) == []
+    assert (scored.accuracy, scored.accuracy_known) == (0.5, 0.5) and describe_unknown(scored, 2) == []
 
 
 def test_no_label_is_known() -> None:
     scored = compare(["u"] * 3, ["a", "a", "b"], ["a", "b"])
     assert scored.accuracy == 0 and scored.accuracy_known is None
     counted = "classes that the model does not know ('u') and count as wrong"
-    assert about_unknown(scored, 3) == [f"3 of 3 labels are of {counted}; no label is of a class it knows"]
+    assert describe_unknown(scored, 3) == [f"3 of 3 labels are of {counted}; no label is of a class it knows"]
 
 
 def test_a_score_says_how_labels_are_spelled(
@@ -129,4 +130,4 @@ def test_what_a_table_lacks_or_is_not(cities: None, capsys: pytest.CaptureFixtur
     assert "new.csv lacks the columns city, code that the model" in capsys.readouterr().err
     texts = LabelledData(np.array(["a"]), np.zeros(1, dtype=np.int64), ("n",), np.array(["0"]), "text", name="words")
     with pytest.raises(InputError, match="words holds texts, the model was trained on rows of a table"):
-        Reading("table", (2,)).store(texts, torch.device("cpu"), augment=False)
+        SampleReader("table", (2,)).store(texts, torch.device("cpu"))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labelsieve.selection.defaults import named_classifier
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
 from labelsieve.data.source import load_source
 from labelsieve.data.text import HASHES, MORE_HASHES, TextFeatures, is_unspaced, tokens
+from labelsieve.models.choose import named_classifier
 from labelsieve.progress import Progress
 from labelsieve.selection.estimators import INCV
 

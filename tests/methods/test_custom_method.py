@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from labelsieve.methods.robust_classifier import RobustClassifier
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
@@ -18,6 +17,7 @@ from labelsieve.engine.method import Method, MethodWarning, mean_over, sample_lo
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS, create
 from labelsieve.models.small import MLP
+from labelsieve.workflow.robust_classifier import RobustClassifier
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"<!-- tested(: mine\.py)? -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)

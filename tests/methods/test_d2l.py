@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from labelsieve.methods.robust_classifier import RobustClassifier
 
 from labelsieve.cli.app import run
 from labelsieve.engine import Schedule, VectorStore, train
@@ -14,6 +13,7 @@ from labelsieve.engine.method import MethodWarning
 from labelsieve.errors import InputError
 from labelsieve.methods.d2l import D2L, is_turning_point, local_dimension, mixed_losses
 from labelsieve.models.small import MLP
+from labelsieve.workflow.robust_classifier import RobustClassifier
 
 
 def test_lid_by_hand():

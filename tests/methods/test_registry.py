@@ -7,7 +7,7 @@ import pytest
 from labelsieve.errors import InputError
 from labelsieve.experiments import settings
 from labelsieve.methods import METHODS, create
-from labelsieve.workflow import train as training
+from labelsieve.workflow import settings as workflow_settings
 
 
 def test_table_one_is_here():
@@ -24,7 +24,7 @@ def test_table_one_is_here():
 
 def test_the_command_line_and_the_experiments_have_the_same() -> None:
     """Both write the names down, for they are read before torch is loaded."""
-    assert tuple(METHODS) == training.METHODS == settings.METHODS
+    assert tuple(METHODS) == workflow_settings.METHODS == settings.METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)

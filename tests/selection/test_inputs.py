@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from labelsieve.selection.defaults import named_classifier
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
@@ -19,8 +18,9 @@ from torch import nn
 
 from labelsieve import INCV, NCV
 from labelsieve.errors import InputError
+from labelsieve.models.choose import named_classifier
 from labelsieve.selection.estimators import RareClassWarning
-from labelsieve.selection.inputs import about_rare, encode_labels
+from labelsieve.selection.inputs import encode_labels, rare_classes_warning
 
 LABELS = np.arange(80) % 2
 
@@ -206,8 +206,8 @@ def test_texts_without_words(text: str):
 
 
 def test_a_warning_names_five_classes():
-    assert about_rare(["a", "b"]).endswith("class 'a', 'b'")
-    assert about_rare(list(range(1500))).endswith("class 0, 1, 2, 3, 4 and 1,495 more")
+    assert rare_classes_warning(["a", "b"]).endswith("class 'a', 'b'")
+    assert rare_classes_warning(list(range(1500))).endswith("class 0, 1, 2, 3, 4 and 1,495 more")
     x = np.random.default_rng(0).normal(size=(70, 3))
     with pytest.warns(RareClassWarning, match=r"class 10, 11, 12, 13, 14 and \d more"):
         NCV(random_state=0).fit(x, np.r_[np.arange(10, 20), np.repeat([0, 1], 30)])

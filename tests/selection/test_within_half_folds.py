@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-from labelsieve.selection.defaults import default_estimator
 
 from labelsieve import noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
+from labelsieve.models.choose import named_classifier
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
@@ -53,7 +53,7 @@ def test_a_classifier_that_learns_by_heart_no_longer_hides_noise() -> None:
         given = np.asarray(noise.corrupt(true, theory.pair(4, 0.3), np.random.default_rng(seed)))
         for own_half, found in errors.items():
             steps = incv_steps(given, 4, settings=INCVSettings(n_iterations=1, own_half=own_half), seed=seed)
-            selection = drive(steps, SklearnTrainer(x, default_estimator(x), 4))
+            selection = drive(steps, SklearnTrainer(x, named_classifier("tfidf"), 4))
             found.append(float(selection.history[0]["estimate"]["ratio"] - (given != true).mean()))
     assert abs(np.mean(errors[True])) < 0.03
     assert np.mean(errors[False]) < np.mean(errors[True]) - 0.02  # or the further trainings are for nothing
@@ -63,4 +63,4 @@ def test_too_few_samples_for_folds_are_measured_as_before() -> None:
     x = np.random.default_rng(0).normal(size=(10, 2)) + np.repeat([0, 8], 5)[:, None]
     given = np.repeat([0, 1], 5)
     steps = incv_steps(given, 2, settings=INCVSettings(n_iterations=1, own_half=True), seed=0)
-    assert drive(steps, SklearnTrainer(x, default_estimator(x), 2)).selected.sum() >= 8
+    assert drive(steps, SklearnTrainer(x, named_classifier("forest"), 2)).selected.sum() >= 8

@@ -132,16 +132,17 @@ def _checkpoints() -> list[bytes]:
 
 def _models() -> list[bytes]:
     import torch
-    from labelsieve.models.catalog import create
-    from labelsieve.workflow.sample_reader import Reading
 
+    from labelsieve.models.choose import create_network
     from labelsieve.workflow import model_file as modelfile
 
-    states = [create("mlp", (2,), 2)().state_dict() for _ in range(2)]
-    reading = Reading("table", (2,), {"centre": np.zeros(2, np.float32), "spread": np.ones(2, np.float32)})
+    states = [create_network("mlp", (2,), 2)().state_dict() for _ in range(2)]
+    reader = modelfile.SampleReader(
+        "table", (2,), {"centre": np.zeros(2, np.float32), "spread": np.ones(2, np.float32)}
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        modelfile.save(path, modelfile.Model("mlp", ("a", "b"), reading, states, "standard"))
+        modelfile.save(path, modelfile.Model("mlp", ("a", "b"), reader, states, "standard"))
         torch.set_num_threads(1)
         return [path.read_bytes()]
 
@@ -233,8 +234,8 @@ def _parse_model(path: Path) -> object:
     from labelsieve.workflow import model_file as modelfile
 
     model = modelfile.load(path)
-    rows = np.zeros((1, model.reading.shape[0]), dtype=np.float32)
-    data = LabelledData(rows, np.array([-1]), (), np.array(["0"]), model.reading.kind)
+    rows = np.zeros((1, model.reader.shape[0]), dtype=np.float32)
+    data = LabelledData(rows, np.array([-1]), (), np.array(["0"]), model.reader.kind)
     return model.probabilities(data, device="cpu")
 
 

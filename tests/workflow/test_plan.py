@@ -1,21 +1,37 @@
-"""Planning: arithmetic by hand, and a measurement that ends."""
+"""Plans: the arithmetic, and short measurements."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from labelsieve.cli.plan import duration, size
+from labelsieve.cli.app import run
 from labelsieve.data.make_webvision import make
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
 from labelsieve.errors import InputError
-from labelsieve.types import LabelledData
-from labelsieve.workflow.plan import HOST_BYTES, Measured, Wanted, estimate, plan, some_of
+from labelsieve.models.choose import ModelChoice, ModelKind
+from labelsieve.notes import Note, NoteKind
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.types import Job, LabelledData, Scores, Trainer
+from labelsieve.workflow.plan import (
+    HOST_BYTES,
+    Measured,
+    Workload,
+    estimate,
+    plan_run,
+    selection_hint,
+    take_evenly,
+    training_hint,
+)
+from labelsieve.workflow.settings import PlanRequest, RunSettings
+
+CPU = RunSettings(device="cpu")
 
 
 def vectors(n: int = 60) -> LabelledData:
@@ -26,7 +42,7 @@ def vectors(n: int = 60) -> LabelledData:
 
 
 def test_the_arithmetic_by_hand() -> None:
-    wanted = Wanted(1_000, iterations=2, selection_epochs=10, training_epochs=30, networks=2, gpus=2)
+    wanted = Workload(1_000, iterations=2, selection_epochs=10, training_epochs=30, networks=2, gpus=2)
     measured = Measured(trained=100, scored=500, read=50, sample_bytes=2_000, parameters=1_000, working_bytes=10_000)
     found = estimate(wanted, measured, free=10_000_000)
     assert found["seconds"] == {
@@ -41,14 +57,14 @@ def test_the_arithmetic_by_hand() -> None:
     assert found["host_bytes"] == 1_000 * HOST_BYTES
     tight = estimate(wanted, measured, free=1_000_000)
     assert tight["data"] == "streams" and tight["device_bytes"] == 10_000
-    assert tight["seconds"]["decode again in every epoch, if not staged"] == 1_000 * (2 * 10 + 30) / 50
+    assert tight["seconds_without_cache"] == 1_000 * (2 * 10 + 30) / 50 and found["seconds_without_cache"] is None
     assert tight["total_seconds"] == 440.0
     unknown = estimate(wanted, replace(measured, working_bytes=0), free=10_000_000)
     assert unknown["device_bytes"] == 2_000_000 + 2 * 1_000 * 4 * 4  # weights, gradient and two moments of two networks
 
 
 def test_the_network_that_selects_has_its_own_speed() -> None:
-    wanted = Wanted(1_000, iterations=2, selection_epochs=10, training_epochs=30)
+    wanted = Workload(1_000, iterations=2, selection_epochs=10, training_epochs=30)
     slow = Measured(trained=100, scored=500, read=None, sample_bytes=2_000, parameters=1_000, working_bytes=0)
     fast = replace(slow, trained=1_000, scored=5_000, parameters=10)
     found = estimate(wanted, slow, selecting=fast, free=10_000_000)
@@ -66,13 +82,13 @@ def test_the_network_that_selects_has_its_own_speed() -> None:
 
 def test_ten_times_the_samples_take_ten_times_as_long() -> None:
     measured = Measured(1e3, 4e3, None, 3072, 464_154, 0)
-    small, large = (estimate(Wanted(n), measured, free=10**12) for n in (10_000, 100_000))
+    small, large = (estimate(Workload(n), measured, free=10**12) for n in (10_000, 100_000))
     assert large["total_seconds"] == pytest.approx(10 * small["total_seconds"])
     assert large["disk_bytes"] == small["disk_bytes"]  # nothing to stage, and networks do not grow
 
 
 def test_measured_on_rows_of_numbers() -> None:
-    found = plan(vectors(), Wanted(1_000_000, gpus=4), seconds=0.2)
+    found = plan_run(vectors(), CPU, PlanRequest(samples=1_000_000, gpus=4, seconds=0.2))
     assert found["model"] == "mlp" and found["shape"] == [5]
     assert found["measured"]["trained"] > 0 and found["measured"]["scored"] > found["measured"]["trained"]
     assert found["measured"]["read"] is None and found["measured"]["sample_bytes"] == 20
@@ -83,13 +99,14 @@ def test_measured_on_rows_of_numbers() -> None:
 def test_measured_on_pictures_from_files_and_staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "made", classes=2, train=10, validation=1, side=32)
     data = training(tmp_path / "made", side=24)
-    found = plan(data, Wanted(65_944), model="small-cnn", crop=16, seconds=0.2)
+    settings, request = RunSettings(network="small-cnn", device="cpu"), PlanRequest(crop=16, seconds=0.2)
+    found = plan_run(data, settings, replace(request, samples=65_944))
     assert found["shape"] == [3, 16, 16] and 4 <= found["measured"]["samples"] <= 20
     assert found["measured"]["read"] > 10
     assert 24 * 24 * 3 <= found["measured"]["sample_bytes"] <= 2 * 24 * 24 * 3
     assert found["disk_bytes"]["staged pictures"] == round(65_944 * found["measured"]["sample_bytes"])
     staged = LabelledData(stage(data.x, tmp_path / "stage", workers=1), data.y, data.classes, data.ids, "pictures")
-    again = plan(staged, Wanted(20), model="small-cnn", crop=16, seconds=0.2)
+    again = plan_run(staged, settings, request)
     assert again["seconds"]["decode once"] == 0 and again["measured"]["read"] is None
     assert again["shape"] == [3, 16, 16]  # the window that is cut, not the whole square
     assert again["measured"]["sample_bytes"] == staged.x.nbytes / 20
@@ -98,36 +115,76 @@ def test_measured_on_pictures_from_files_and_staged(tmp_path: Path, monkeypatch:
     assert again["host_bytes"] == round(20 * (HOST_BYTES + data.ids.dtype.itemsize))
     json.dumps(again, allow_nan=False)  # what --json prints is JSON
     monkeypatch.setattr("labelsieve.workflow.plan.free_memory", lambda device: 1_000)
-    tight = plan(staged, Wanted(20), model="small-cnn", crop=16, seconds=0.2)
+    tight = plan_run(staged, settings, request)
     assert tight["data"] == "streams" and tight["device_bytes"] == again["device_bytes"] - staged.x.nbytes
 
 
 def test_what_fits_but_leaves_too_little_room_streams_as_in_a_run() -> None:
     measured = Measured(trained=100, scored=500, read=50, sample_bytes=2_000, parameters=10, working_bytes=10_000)
-    told = [estimate(Wanted(1_000), measured, free=free)["data"] for free in (6_600_000, 6_700_000)]
+    told = [estimate(Workload(1_000), measured, free=free)["data"] for free in (6_600_000, 6_700_000)]
     assert told == ["streams", "on the device"]  # 2 MB are at most 0.3 of what is free
-    held = [estimate(Wanted(1_000), replace(measured, read=None), free=free)["data"] for free in (1, 6_600_000)]
+    held = [estimate(Workload(1_000), replace(measured, read=None), free=free)["data"] for free in (1, 6_600_000)]
     assert held == ["on the device", "on the device"]  # an array does not stream
 
 
 def test_some_of_is_spread_and_in_order() -> None:
     data = vectors(100)
-    some = some_of(data, 10)
+    some = take_evenly(data, 10)
     assert len(some) == 10 and some.ids[0] == "0" and some.ids[-1] == "99"
     np.testing.assert_array_equal(some.x[3], data.x[int(some.ids[3])])
-    assert len(some_of(data, 1_000)) == 100
+    assert len(take_evenly(data, 1_000)) == 100
 
 
-def test_what_cannot_be_planned() -> None:
-    with pytest.raises(InputError, match="gpus 0: at least 1"):
-        Wanted(10, gpus=0)
-    text = LabelledData(["a", "b"], np.array([0, 1]), (0, 1), np.array(["0", "1"]), "text")
-    with pytest.raises(InputError, match="make rows of the texts first"):
-        plan(text, Wanted(2))
-    with pytest.raises(InputError, match="takes pictures"):
-        plan(vectors(), Wanted(2), model="resnet32")
+def test_workloads_have_at_least_one_of_everything() -> None:
+    with pytest.raises(InputError, match="gpus 0"):
+        Workload(10, gpus=0)
 
 
-def test_words() -> None:
-    assert [duration(s) for s in (1.5, 600, 7200, 86_400 * 3)] == ["1.5 s", "10.0 min", "2.0 h", "3.0 d"]
-    assert [size(b) for b in (500, 2.5e6, 16e9, 6e11, 2e12)] == ["0.5 kB", "2.5 MB", "16.0 GB", "600.0 GB", "2.0 TB"]
+class Slow(Trainer):
+    """A trainer of networks that is never asked to train."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        raise NotImplementedError
+
+
+def hint(seconds: float, epochs: int, side: int | None, settings: INCVSettings) -> Note | None:
+    return selection_hint(seconds, Slow(epochs), ModelChoice("small-cnn", ModelKind.NETWORK, side=side), settings)
+
+
+def test_hints_only_if_it_takes_long() -> None:
+    default = INCVSettings()
+    assert hint(1.0, 50, 64, default) is None  # 5 trainings of 50 s
+    note = hint(6.0, 50, 64, default)
+    assert note is not None and note.kind is NoteKind.SLOW_SELECTION and note.values["count"] == 5
+    assert note.values["ways"] == "--size 32, --epochs 16, --iterations 2 or --model edges"
+    for side in (28, None):
+        assert "--size" not in str(hint(6.0, 50, side, default))
+    assert training_hint(1.0, 60, side=64) is None
+    note = training_hint(10.0, 60, side=64)
+    assert note is not None and note.values["ways"] == "--train-epochs 20, a smaller --size or another --network"
+    assert "--size" not in str(training_hint(10.0, 60, side=32))
+
+
+def test_hints_leave_out_what_is_small_already() -> None:
+    note = hint(60.0, 10, 32, INCVSettings(n_iterations=2))
+    assert note is not None and note.values["count"] == 3 and note.values["ways"] == "--model edges"
+    note = hint(60.0, 10, None, INCVSettings(n_iterations=1, protocol="paper"))
+    assert note is not None and note.values["count"] == 1
+    assert "--train-epochs" not in str(training_hint(60.0, 12, side=None))
+
+
+@pytest.mark.parametrize(("line", "trainings"), [("--iterations 2", 3), ("--method ncv", 2)])
+def test_a_slow_selection_shows_progress_and_one_hint(
+    line: str, trainings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("labelsieve.workflow.plan.PATIENCE_SECONDS", 0.0)
+    x, y = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 3), dtype=np.uint8), np.arange(40) % 2
+    np.savez(tmp_path / "p.npz", x=x, y=y)
+    command = ["select", str(tmp_path / "p.npz"), *line.split(), "--epochs", "2", "--device", "cpu"]
+    assert run([*command, "--out", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().err
+    assert shown.count("--model edges") == 1 and f"up to {trainings} of them" in shown
+    assert "iteration 1: 2/2 epochs" in shown

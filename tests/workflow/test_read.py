@@ -16,7 +16,8 @@ from labelsieve.data.source import ReadOptions
 from labelsieve.errors import InputError
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import LabelledData
-from labelsieve.workflow.read import SourceOptions, absolute_source, check_size
+from labelsieve.workflow.read import absolute_source, check_size
+from labelsieve.workflow.settings import SourceSettings
 
 
 @pytest.fixture
@@ -38,8 +39,8 @@ def test_five_commands_have_the_same_ones(command: str) -> None:
 
 def test_what_is_not_given_is_as_in_a_run() -> None:
     settings = {"label_column": "kind", "id_column": "key", "root": "/pictures", "text_column": None, "seed": 3}
-    assert SourceOptions(id_column="id").as_in(settings) == SourceOptions(Path("/pictures"), "kind", None, "id")
-    assert SourceOptions().as_in({"label_column": ["odd"], "root": 3}) == SourceOptions()
+    assert SourceSettings(id_column="id").as_in_run(settings) == SourceSettings(Path("/pictures"), "kind", None, "id")
+    assert SourceSettings().as_in_run({"label_column": ["odd"], "root": 3}) == SourceSettings()
 
 
 def test_predict_reads_new_rows_as_the_run_read_its_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,8 @@ from labelsieve.errors import FailedError
 from labelsieve.experiments.paper import PAPER
 from labelsieve.methods.incv_coteaching import authors_warmup, auto_warmup
 from labelsieve.runfolder import RunFolder
-from labelsieve.workflow.train import check_disk, paper_batch_size
+from labelsieve.workflow.settings import TrainSettings
+from labelsieve.workflow.train import TrainingSizes, check_disk
 
 
 def settings(line: str, folder: str) -> dict[str, Any]:
@@ -25,8 +26,12 @@ def settings(line: str, folder: str) -> dict[str, Any]:
 
 
 def test_batches_are_table_1s() -> None:
-    assert paper_batch_size(50_000) == PAPER.batch_size == 128
-    assert [paper_batch_size(n) for n in (1, 60, 500)] == [2, 60, 128]
+    def batch_size(samples: int) -> int:
+        sizes = TrainingSizes.choose(TrainSettings(), samples, pictures=True, device_type="cuda", paper=True)
+        return sizes.batch_size
+
+    assert batch_size(50_000) == PAPER.batch_size == 128
+    assert [batch_size(n) for n in (1, 60, 500)] == [2, 60, 128]
 
 
 def test_the_authors_choices_are_made_where_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from labelsieve.methods.robust_classifier import WeakTrainingWarning
 from torch import nn
 
 from labelsieve import INCV, RobustClassifier
 from labelsieve.errors import InputError
+from labelsieve.workflow.robust_classifier import WeakTrainingWarning
 
 
 @pytest.fixture(scope="module")

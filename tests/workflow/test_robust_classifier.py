@@ -4,7 +4,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from labelsieve.methods.robust_classifier import RobustClassifier
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -14,6 +13,7 @@ from labelsieve import INCV, noise, theory
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
 from labelsieve.models.small import MLP
+from labelsieve.workflow.robust_classifier import RobustClassifier
 
 CHECKS = [  # scikit-learn itself skips the array API check unless SCIPY_ARRAY_API is set before scipy is imported
     pytest.param(estimator, check, id=check.func.__name__)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from labelsieve.methods.robust_classifier import WeakTrainingWarning
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_digits, make_blobs, make_classification
 from torch import nn
@@ -18,6 +17,7 @@ from labelsieve.engine.method import Method, mean_over, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.selection.estimators import RareClassWarning
 from labelsieve.types import Trust
+from labelsieve.workflow.robust_classifier import WeakTrainingWarning
 
 KEPT = "iteration_ suggested_ suggested_probability_ expected_precision_ expected_recall_ notes_".split()
 
