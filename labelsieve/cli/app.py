@@ -38,7 +38,7 @@ COMMANDS = {
     "report": "Write RUN/report.html, one self-contained file: the noise, the confused classes and the suspects.",
     "review": "Serve the review page until Ctrl-C.",
     "export": "Write results of a run to a .csv or .parquet file or to class folders.",
-    "reproduce": "Run the missing parts of a figure or table of the paper, then draw it from the records.",
+    "reproduce": "Run the missing trainings of a figure or table of the paper, then draw it.",
     "data": "List and merge the classes of a source, fetch CIFAR, or make a small folder in WebVision's layout.",
     "bench": "Measure the training engine, the selection on stored predictions, or the reading of pictures.",
     "version": "Print the versions of labelsieve and of the packages that its numbers depend on.",

@@ -33,8 +33,7 @@ from labelsieve.experiments.paper import (
 )
 from labelsieve.files import write_text
 from labelsieve.methods import create
-from labelsieve.models import catalog
-from labelsieve.models.small import SmallCNN
+from labelsieve.models.choose import create_network
 from labelsieve.progress import Progress
 from labelsieve.types import CANDIDATE, SELECTED, IntArray
 
@@ -123,10 +122,8 @@ class Stopwatch:
 
 
 def network_factory(network: str, shape: tuple[int, ...], classes: int) -> Factory:
-    """Return the network of a cell; smoke runs have a smaller one than `--model small-cnn`."""
-    if network == "small":
-        return functools.partial(SmallCNN, classes, widths=SMOKE_WIDTHS)
-    return catalog.create(network, shape, classes)
+    """Return the network of a cell."""
+    return create_network(network, shape, classes)
 
 
 def build_method(cell: Cell) -> Method:
