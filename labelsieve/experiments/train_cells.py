@@ -41,7 +41,6 @@ Arrays = dict[str, NDArray[Any]]
 Results = dict[str, Any]
 CHECKPOINT_SECONDS = 120.0
 PROGRESS_SECONDS = 15.0
-SMOKE_WIDTHS = (16, 32)
 
 
 @dataclass
