@@ -1,4 +1,4 @@
-"""The scripts in benchmarks/ that cannot be tried often: their arithmetic, and that what they compare is the same."""
+"""Scripts in benchmarks/: their arithmetic, and short runs of each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def script(path: str) -> ModuleType:
     found = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = module  # dataclasses look themselves up there
+    sys.modules[found.name] = module  # dataclasses need their module
     found.loader.exec_module(module)
     return module
 
 
-def test_the_exponent_of_a_power_is_found() -> None:
+def test_exponent_of_a_power_law() -> None:
     growth = script("benchmarks/growth.py")
     n = [1e4, 1e5, 1e6, 1e7]
     assert growth.exponent(n, [3e-7 * x**1.25 for x in n]) == pytest.approx(1.25)
@@ -36,7 +36,7 @@ def test_the_exponent_of_a_power_is_found() -> None:
 
 
 @pytest.mark.parametrize("kind", ["decisions", "end to end"])
-def test_growth_measures_a_selection_that_works(tmp_path: Path, kind: str) -> None:
+def test_growth_measures_a_valid_selection(tmp_path: Path, kind: str) -> None:
     growth = script("benchmarks/growth.py")
     growth.write_case(3000, tmp_path)
     found = growth.measure(kind, 3000, tmp_path)
@@ -44,7 +44,7 @@ def test_growth_measures_a_selection_that_works(tmp_path: Path, kind: str) -> No
     assert found["label_precision"] > 0.97 and 0.8 < found["label_recall"] <= 1
 
 
-def test_the_eager_network_is_the_engine_s_weight_for_weight() -> None:
+def test_eager_network_equals_the_network_of_the_engine() -> None:
     inception = script("benchmarks/inception.py")
     torch.manual_seed(0)
     ours = inception.InceptionResNetV2(4)
@@ -65,7 +65,7 @@ def test_the_eager_network_is_the_engine_s_weight_for_weight() -> None:
     torch.testing.assert_close(norms[0].running_mean, after[first])
 
 
-def test_a_row_that_fails_costs_itself_alone(tmp_path: Path) -> None:
+def test_failed_row_does_not_affect_other_rows(tmp_path: Path) -> None:
     inception = script("benchmarks/inception.py")
     assert "not done in" in inception.measured(inception.BASE, ["--device=cpu"], timeout=0.05)["failed"]
     assert "no-such" in inception.measured(inception.BASE, ["--device=no-such"], timeout=60)["failed"]
@@ -84,7 +84,7 @@ def test_a_row_that_fails_costs_itself_alone(tmp_path: Path) -> None:
     assert "reached, 4.00 x" in page and "| engine, 1 network | failed: a / b | | | |" in page
 
 
-def test_the_page_on_scaling_is_what_its_script_works_out(tmp_path: Path) -> None:
+def test_scaling_page_is_up_to_date(tmp_path: Path) -> None:
     scaling = script("scripts/scaling_page.py")
     page = scaling.PAGE.read_text(encoding="utf-8")
     assert scaling.renewed(page, scaling.speed()) == page, "run `python scripts/scaling_page.py`"
@@ -107,7 +107,7 @@ def test_the_page_on_scaling_is_what_its_script_works_out(tmp_path: Path) -> Non
     assert scaling.renewed(again, scaling.speed()) == page
 
 
-def test_the_fast_network_is_timed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_of_the_fast_network(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     fast = script("benchmarks/fast_network.py")
     asked = "--networks 1 2 --seconds 0.01 --batch 16 --widths 24 24 --samples 32 --device cpu"
     monkeypatch.setattr("sys.argv", ["fast_network.py", *asked.split()])
@@ -116,7 +116,7 @@ def test_the_fast_network_is_timed(capsys: pytest.CaptureFixture[str], monkeypat
     assert lines[1].startswith("1 networks: ") and lines[2].startswith("2 networks: ")
 
 
-def test_a_step_of_inception_is_timed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_of_inception(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     inception = script("benchmarks/inception.py")
     asked = "--profile --seconds 0.01 --batch 2 --crop 75 --samples 2 --device cpu"
     monkeypatch.setattr("sys.argv", ["inception.py", *asked.split()])
@@ -124,7 +124,7 @@ def test_a_step_of_inception_is_timed(capsys: pytest.CaptureFixture[str], monkey
     assert capsys.readouterr().out.strip().endswith("ms a step")  # kernels are a GPU's
 
 
-# What a benchmark's script is cut down to, so that it runs whole in seconds: constants by their names.
+# Smaller constants, so that each script runs in seconds.
 SMALL: dict[str, dict[str, object]] = {
     "calibration": {"SETTINGS": (("symmetric", 0.0), ("symmetric", 0.3)), "MODELS": ("SVM",), "DATASETS": ("wine",)},
     "detection": {"RATIOS": (0.2, 0.5), "DATASETS": ("wine",)},
@@ -134,7 +134,7 @@ SMALL: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", [*list(SMALL)[:-1], pytest.param("repeats", marks=pytest.mark.slow)])
-def test_scripts_run_to_their_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_write_their_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module = script(f"benchmarks/{name}.py")
     for constant, value in SMALL[name].items():
@@ -149,7 +149,7 @@ def test_scripts_run_to_their_page(name: str, tmp_path: Path, monkeypatch: pytes
     assert page.startswith("# ") and "| " in page and "None" not in page
 
 
-def test_unseen_changes_of_easy_tables_do_no_harm() -> None:
+def test_automatic_changes_of_easy_tables_do_no_harm() -> None:
     unseen = script("benchmarks/unseen_changes.py")
     rng = np.random.default_rng(0)
     true = rng.integers(0, 3, 400)

@@ -1,4 +1,4 @@
-"""LP, LR, M and detection: two-row answers by hand, scikit-learn as the other implementation."""
+"""Metrics compared with hand-computed cases and with scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from labelsieve import metrics
 from labelsieve.errors import InputError
 
-steady = settings(deadline=None, max_examples=60)  # a busy machine is no failure
+steady = settings(deadline=None, max_examples=60)  # no time limit on a busy machine
 
 #            right  right  wrong  wrong  right
 TRUE = np.array([0, 0, 0, 1, 1])
@@ -38,7 +38,7 @@ def test_per_class_conditions_on_the_true_class() -> None:
     np.testing.assert_array_equal(metrics.class_label_recall(everything, given_label, true, 2), [1.0, np.nan])
 
 
-def test_names_serve_as_well_as_codes() -> None:
+def test_names_and_codes_give_the_same_result() -> None:
     names = np.array(["cat", "dog"])
     assert metrics.label_precision(SELECTED, names[GIVEN], names[TRUE]) == 0.5
     np.testing.assert_allclose(
@@ -53,7 +53,7 @@ def test_nothing_selected_and_nothing_clean() -> None:
     assert math.isnan(metrics.label_recall([True, True], [1, 0], [0, 1]))
 
 
-def test_confusion_is_the_papers_m() -> None:
+def test_confusion_by_hand() -> None:
     m = metrics.confusion(TRUE, GIVEN, 3)
     np.testing.assert_allclose(m[:2], [[2 / 3, 1 / 3, 0], [0.5, 0.5, 0]])
     assert np.isnan(m[2]).all()
@@ -65,7 +65,7 @@ def test_detection_by_hand() -> None:
     wrong, flagged = [True, True, False, False, False], [True, False, True, False, False]
     found = metrics.detection(wrong, flagged, [0.9, 0.4, 0.6, 0.1, 0.4])
     assert found.precision == 0.5 and found.recall == 0.5 and found.f1 == 0.5
-    assert found.auroc == pytest.approx((3 + 1 + 0.5) / 6)  # 0.9 beats 3; 0.4 beats 0.1, ties 0.4
+    assert found.auroc == pytest.approx((3 + 1 + 0.5) / 6)  # 0.9 is above 3 values; 0.4 is above 0.1 and equal to 0.4
     nothing = metrics.detection(wrong, [False] * 5)
     assert nothing == (0.0, 0.0, 0.0, 0.5)
 
@@ -124,7 +124,7 @@ def test_confusion_agrees_with_scikit_learn(seed: int, c: int, n: int) -> None:
         (lambda: metrics.auroc([True, False], [0.1]), "suspicion: has 1 entries"),
     ],
 )
-def test_bad_input_is_named(call: object, message: str) -> None:
+def test_invalid_input_is_refused(call: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()  # type: ignore[operator]
 
@@ -190,10 +190,10 @@ def test_missing_labels_are_refused(labels: object) -> None:
         ),
     ],
 )
-def test_labels_of_one_kind_are_compared_however_they_are_kept(left: object, right: object) -> None:
+def test_labels_of_one_type_are_compared_in_any_container(left: object, right: object) -> None:
     assert metrics.accuracy(left, right) == pytest.approx(2 / 3)  # type: ignore[arg-type]
 
 
-def test_whole_numbers_in_a_column_of_objects_are_codes() -> None:
+def test_integers_in_object_arrays_are_codes() -> None:
     labels = np.array([0, 1, 1], dtype=object)
     np.testing.assert_array_equal(metrics.confusion(labels, [0, 1, 0], 2), [[1, 0], [0.5, 0.5]])

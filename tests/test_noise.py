@@ -1,4 +1,4 @@
-"""Corruption: exact in distribution, seeded, the input untouched, the type kept."""
+"""Corruption of labels: distribution, seeds, types and invalid input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.sparse import coo_array, csr_matrix
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
 
-steady = settings(deadline=None, max_examples=60)  # a busy machine is no failure
+steady = settings(deadline=None, max_examples=60)  # no time limit on a busy machine
 
 
 @pytest.mark.parametrize("pattern", noise.PATTERNS)
@@ -89,12 +89,12 @@ def test_bools_and_lists_and_read_only_arrays() -> None:
     assert listed == ["a", "b"] * 20
 
 
-def test_text_grows_to_hold_the_new_name() -> None:
+def test_strings_are_widened_for_longer_names() -> None:
     noisy = noise.corrupt(np.array(["ox"] * 20), [[0, 1], [0, 1]], 0, classes=["ox", "elephant"])
     assert set(noisy.tolist()) == {"elephant"}
 
 
-def test_numbers_grow_to_hold_the_new_class() -> None:
+def test_integers_are_widened_for_larger_classes() -> None:
     drawn = noise.corrupt(np.full(2000, 255, dtype=np.uint8), theory.pair(300, 0.5), 0)
     assert set(drawn.tolist()) == {255, 256}
     assert noise.corrupt(np.zeros(9, dtype=np.int8), theory.pair(100, 0.5), 0).dtype == np.int8  # all fit
@@ -117,7 +117,7 @@ def test_seeds() -> None:
     assert not np.array_equal(first, noise.corrupt(labels, t, 8))
     rng = np.random.default_rng(7)
     noise.corrupt(labels, t, rng)
-    assert not np.array_equal(first, noise.corrupt(labels, t, rng))  # a Generator moves on
+    assert not np.array_equal(first, noise.corrupt(labels, t, rng))  # a Generator has state
     for bad in (-1, 1.5, True, "7"):
         with pytest.raises(InputError, match="rng"):
             noise.corrupt(labels, t, bad)  # type: ignore[arg-type]
@@ -141,12 +141,12 @@ def test_seeds() -> None:
         ([0, 1], [[0.5, 0.4], [0, 1]], r"row 0 sums to 0\.9"),
     ],
 )
-def test_bad_labels_are_named(labels: object, t: object, message: str) -> None:
+def test_invalid_labels_are_refused(labels: object, t: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         noise.corrupt(labels, t, 0)  # type: ignore[arg-type]
 
 
-def test_classes_of_another_kind_than_the_labels_are_named() -> None:
+def test_classes_of_another_type_are_refused() -> None:
     with pytest.raises(InputError, match="classes"):
         noise.corrupt(pd.Series(["a", "b"], dtype=object), np.eye(2), 0, classes=[0, 1])
 
@@ -173,7 +173,7 @@ def test_empty_labels_stay_empty() -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.02, 0.2, 0.5, 0.95])
-def test_instance_noise_has_the_asked_mean_rate(ratio: float) -> None:
+def test_instance_noise_has_the_requested_ratio(ratio: float) -> None:
     rng = np.random.default_rng(0)
     n = 40_000
     x, y = rng.normal(size=(n, 6)), rng.integers(0, 4, n)
@@ -188,13 +188,13 @@ def test_instance_noise_depends_on_the_features() -> None:
     y[0:4] = range(4)
     noisy = noise.corrupt_by_instance(y, x, 0.5, 2)
     flipped = (noisy != y) & (y == 0)
-    # Where wrong labels go differs between the halves of feature space; under a transition matrix it would not.
+    # The wrong classes differ between the halves of the feature space, unlike with a transition matrix.
     left, right = (np.bincount(noisy[flipped & side], minlength=4) for side in (x[:, 0] < 0, x[:, 0] >= 0))
     left, right = left / left.sum(), right / right.sum()
     assert np.abs(left - right).max() > 0.1
 
 
-def test_instance_noise_keeps_its_promises() -> None:
+def test_instance_noise_keeps_types_and_seeds() -> None:
     x = np.arange(300.0).reshape(100, 3)
     y = np.array(["a", "b"] * 50)
     first = noise.corrupt_by_instance(y, x, 0.4, 3)
@@ -232,7 +232,7 @@ def test_instance_noise_bad_input() -> None:
 def test_sparse_features_are_read_as_dense_ones() -> None:
     rng = np.random.default_rng(0)
     x = np.where(rng.random((500, 40)) < 0.1, rng.normal(2, 1, (500, 40)), 0.0)
-    x[:, 3] = 7.0  # no spread at all
+    x[:, 3] = 7.0  # constant
     y = rng.integers(0, 4, 500)
     dense = noise.corrupt_by_instance(y, x, 0.4, 3)
     for sparse in (csr_matrix(x), coo_array(x)):
@@ -247,7 +247,7 @@ def test_sparse_features_are_read_as_dense_ones() -> None:
 # ---------------------------------------------------------------- matrices from files
 
 
-def test_matrices_from_every_kind_of_file(tmp_path: Path) -> None:
+def test_matrices_from_all_file_types(tmp_path: Path) -> None:
     t = theory.pair(3, 0.25)
     np.save(tmp_path / "t.npy", t)
     np.savetxt(tmp_path / "t.csv", t, delimiter=",")
@@ -272,14 +272,14 @@ def test_matrices_from_every_kind_of_file(tmp_path: Path) -> None:
         ("t.xls", "1", "expected a .csv, .json or .npy"),
     ],
 )
-def test_bad_files_are_named(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message) as caught:
         noise.load_matrix(tmp_path / name)
     assert name in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_pickles_are_refused_and_missing_files_named(tmp_path: Path) -> None:
+def test_pickles_and_missing_files_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.array([[1, None], [0, 1]], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="plain numbers"):
         noise.load_matrix(tmp_path / "t.npy")

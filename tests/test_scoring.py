@@ -1,4 +1,4 @@
-"""Selection and suspicion on stored predictions: two-row answers, chunks, mapped files, checks."""
+"""Selection and suspicion on stored predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from labelsieve import metrics, noise, scoring, theory
 from labelsieve.errors import InputError
 
-steady = settings(deadline=None, max_examples=60)  # a busy machine is no failure
+steady = settings(deadline=None, max_examples=60)  # no time limit on a busy machine
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
 
@@ -25,7 +25,7 @@ def random_probs(seed: int, n: int, c: int, dtype: str = "float64") -> tuple[np.
 
 
 def plain_suspicion(labels: np.ndarray, probs: np.ndarray) -> list[float]:
-    """The formula, a sample at a time."""
+    """Return the suspicion with a loop over the samples."""
     out = []
     for label, row in zip(labels.tolist(), probs.astype(float).tolist(), strict=True):
         predicted = row.index(max(row))
@@ -55,7 +55,7 @@ def test_ties_go_to_the_first_class_as_argmax_does() -> None:
 @given(
     st.integers(0, 2**32), st.integers(1, 200), st.integers(2, 12), st.sampled_from(["float16", "float32", "float64"])
 )
-def test_agrees_with_the_plain_formula_and_its_promises(seed: int, n: int, c: int, dtype: str) -> None:
+def test_equals_the_plain_formula(seed: int, n: int, c: int, dtype: str) -> None:
     labels, probs = random_probs(seed, n, c, dtype)
     before = probs.copy()
     suspicion, selected = scoring.label_suspicion(labels, probs), scoring.select_clean(labels, probs)
@@ -77,7 +77,7 @@ def test_chunks_make_no_difference(chunk: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("offset", [0, 128])
-def test_mapped_files_are_read_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+def test_pages_of_mapped_files_are_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
     labels, probs = random_probs(2, 20_000, 10, "float32")
     with (tmp_path / "probs.bin").open("wb") as file:
         file.write(b"\0" * offset)
@@ -94,7 +94,7 @@ def test_mapped_files_are_read_and_let_go(tmp_path: Path, monkeypatch: pytest.Mo
         np.testing.assert_array_equal(mapped, probs)
 
 
-def test_a_private_mapping_keeps_what_was_written_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_mappings_keep_their_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels, probs = random_probs(3, 20_000, 10, "float32")
     np.save(tmp_path / "probs.npy", probs)
     mapped = np.load(tmp_path / "probs.npy", mmap_mode="c")
@@ -154,12 +154,12 @@ def test_no_samples() -> None:
         ([0, 1], [["a", "b"], ["a", "b"]], "expected numbers"),
     ],
 )
-def test_bad_input_is_named(function: object, labels: object, probs: object, message: str) -> None:
+def test_invalid_input_is_refused(function: object, labels: object, probs: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         function(labels, probs)  # type: ignore[operator]
 
 
-def test_the_bad_row_is_named_in_any_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_row_is_named_in_any_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     labels, probs = random_probs(5, 1000, 4)
     probs[777] *= 1.5
     monkeypatch.setattr(scoring, "CHUNK_BYTES", 32 * 50)
@@ -172,7 +172,7 @@ def test_the_bad_row_is_named_in_any_chunk(monkeypatch: pytest.MonkeyPatch) -> N
 def test_suspicion_from_scores_alone() -> None:
     got = scoring.suspicion_from_scores([0.9, 0.1, 0.0, np.nan], [0.9, 0.8, 0.0, np.nan])
     np.testing.assert_allclose(got, [0.05, 0.8 / 0.9, 0.5, np.nan])
-    # Only `predict`: certain either way.
+    # Classifiers with `predict` only have probabilities 0 and 1.
     assert scoring.suspicion_from_scores([1.0, 0.0], [1.0, 1.0]).tolist() == [0.0, 1.0]
     # A prediction that is not the most probable class still counts as a contradiction; rounding above 1 stays in 0..1.
     assert scoring.suspicion_from_scores([0.6], [0.4], agrees=[False]).tolist() == [0.5]
@@ -187,7 +187,7 @@ def test_an_impossible_label_has_a_finite_loss() -> None:
 
 
 def test_suspicion_ranks_wrong_labels_better_than_1_minus_p_under_pair_noise() -> None:
-    """Digits, logistic regression on halves: the comparison that benchmarks/suspicion.md makes at large."""
+    """A small version of benchmarks/suspicion.md: digits and logistic regression on halves."""
     from sklearn.datasets import load_digits
     from sklearn.linear_model import LogisticRegression
 
@@ -204,7 +204,7 @@ def test_suspicion_ranks_wrong_labels_better_than_1_minus_p_under_pair_noise() -
 
 
 class Frame:
-    """What polars has: names that are texts, and an array."""
+    """Minimal polars-like frame: column names and an array."""
 
     def __init__(self, values: np.ndarray, columns: list[str]) -> None:
         self.values, self.columns = values, columns
@@ -225,7 +225,7 @@ class Frame:
         (np.array(["a", "c", "a"], dtype=object), ["b", "a", "c"]),
     ],
 )
-def test_columns_of_a_frame_go_by_their_names(labels, columns) -> None:
+def test_columns_of_a_frame_are_matched_by_name(labels, columns) -> None:
     turned = PROBS[:, [1, 0, 2]]
     frame = Frame(turned, columns) if isinstance(columns, list) else pd.DataFrame(turned, columns=columns)
     assert scoring.select_clean(labels, frame).tolist() == [True, False, False]
@@ -234,11 +234,11 @@ def test_columns_of_a_frame_go_by_their_names(labels, columns) -> None:
     np.testing.assert_array_equal(scoring.score_probabilities(labels, frame).probability, [0.7, 0.3, 0.25])
 
 
-def test_columns_that_only_have_numbers_stay_where_they_are() -> None:
+def test_numbered_columns_keep_their_order() -> None:
     for frame in (pd.DataFrame(PROBS), Frame(PROBS, ["column_0", "column_1", "column_2"])):
         assert scoring.select_clean(["a", "c", "b"], frame).tolist() == [True, False, False]
         assert scoring.select_clean([0, 2, 0], frame).tolist() == [True, False, False]
-    named = pd.DataFrame(PROBS, columns=["p_a", "p_b", "p_c"])  # what classes= says goes before names that say nothing
+    named = pd.DataFrame(PROBS, columns=["p_a", "p_b", "p_c"])  # classes= overrides the names
     assert scoring.select_clean(["a", "c", "a"], named, classes=["a", "b", "c"]).tolist() == [True, False, False]
     bools = pd.DataFrame(PROBS[:, :2] / PROBS[:, :2].sum(axis=1, keepdims=True), columns=[True, False])
     assert scoring.select_clean([True, True, False], bools).tolist() == [True, False, False]
@@ -252,7 +252,7 @@ def test_columns_that_only_have_numbers_stay_where_they_are() -> None:
         (["b", "a", "c"], ["a", "b", "c"], "classes: in another order than the columns"),
     ],
 )
-def test_columns_that_name_other_classes_are_refused(columns, classes, said) -> None:
+def test_columns_with_other_names_are_refused(columns, classes, said) -> None:
     for function in (scoring.select_clean, scoring.label_suspicion, scoring.score_probabilities):
         with pytest.raises(InputError, match=said) as problem:
             function(["a", "c", "a"], pd.DataFrame(PROBS, columns=columns), classes=classes)

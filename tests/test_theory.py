@@ -1,4 +1,4 @@
-"""The closed forms against hand-computed cases, identities and simulation of claim 1."""
+"""Closed forms compared with hand-computed cases, identities and simulations of Claim 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from labelsieve import theory
 from labelsieve.errors import InputError
 
-steady = settings(deadline=None, max_examples=60)  # a busy machine is no failure
+steady = settings(deadline=None, max_examples=60)  # no time limit on a busy machine
 
 HAND = np.array([[0.5, 0.5, 0.0], [0.1, 0.8, 0.1], [0.0, 0.0, 1.0]])
 shares = st.floats(0, 1)
@@ -20,7 +20,7 @@ classes = st.integers(2, 50)
 
 
 def random_matrix(rng: np.random.Generator, c: int) -> np.ndarray:
-    """Flat, peaked and diagonal-heavy rows alike."""
+    """Draw transition matrices with flat, peaked and diagonal rows."""
     t = rng.dirichlet(np.full(c, rng.choice([0.2, 1.0, 5.0])), size=c)
     keep = rng.uniform(0, 0.9)
     return (1 - keep) * t + keep * np.eye(c)
@@ -49,7 +49,7 @@ def test_propositions_by_hand() -> None:
     assert theory.selected_noise_ratio(HAND, prior) == pytest.approx(1 - 0.445 / 0.58, abs=1e-15)
 
 
-def test_the_papers_numbers_for_half_symmetric_noise() -> None:
+def test_numbers_of_the_paper_for_symmetric_noise_of_one_half() -> None:
     t = theory.symmetric(10, 0.5)
     assert theory.test_accuracy(t) == pytest.approx(0.25 + 0.25 / 9, abs=1e-15)
     assert theory.label_precision(t) == pytest.approx(0.9, abs=1e-15)
@@ -66,7 +66,7 @@ def test_matrices_by_hand() -> None:
     moved = {(int(i), int(j)) for i, j in np.argwhere(t > 0) if i != j}
     assert moved == {(9, 1), (2, 0), (4, 7), (3, 5), (5, 3)}
     assert theory.source_noise_ratio(t) == pytest.approx(0.2)
-    # "50 %" that may redraw the true class is 45 % of real noise.
+    # "50 %" that can redraw the true class is a noise ratio of 45 %.
     assert theory.source_noise_ratio(theory.symmetric_inclusive(10, 0.5)) == pytest.approx(0.45)
 
 
@@ -144,7 +144,7 @@ def test_pair_attains_the_low_bound_and_symmetric_the_high(c: int, eps: float) -
     assert theory.bounds_attained(theory.symmetric(c, eps)) == ("high",) * c
 
 
-def test_bounds_where_they_meet() -> None:
+def test_bounds_are_equal_in_special_cases() -> None:
     assert theory.bounds_attained(HAND) == ("low", "high", "both")
     assert theory.bounds_attained([[0.6, 0.3, 0.1], [0, 1, 0], [0, 0, 1]])[0] == "neither"
     assert theory.label_precision_bounds(0.7, 2)[0] == theory.label_precision_bounds(0.7, 2)[1]
@@ -157,7 +157,7 @@ def test_bounds_where_they_meet() -> None:
 
 @steady
 @given(matrices(), st.integers(0, 2**32))
-def test_never_dirtier_where_the_diagonal_leads(t: np.ndarray, seed: int) -> None:
+def test_selection_is_never_noisier_if_the_diagonal_is_largest(t: np.ndarray, seed: int) -> None:
     prior = np.random.default_rng(seed).dirichlet(np.ones(len(t)))
     lead = t.copy()
     for i, row in enumerate(lead):  # swap the largest entry of each row onto the diagonal
@@ -175,7 +175,7 @@ def test_gain_by_hand() -> None:
     assert (gain.source, gain.selected, gain.by) == pytest.approx((0.5, 0.1, 0.4))
     dirty = theory.selection_gain(theory.pair(10, 0.6))
     assert not dirty.cleaner and not dirty.guaranteed and dirty.by < 0
-    # The diagonal need not lead in every class for the whole to gain: told, not assumed.
+    # Selection can help even if the diagonal is not the largest value in every class.
     mixed = theory.selection_gain([[0.4, 0.6], [0.0, 1.0]])
     assert mixed.cleaner == (mixed.selected < mixed.source) and not mixed.guaranteed
     for t in (np.eye(4), theory.pair(10, 0.5), theory.symmetric(10, 0.9)):
@@ -204,7 +204,7 @@ def test_inverse_gives_back_the_ratio(c: int, share_of_reach: float) -> None:
         assert abs(theory.noise_ratio(theory.pattern_test_accuracy(eps, c, pattern), c, pattern) - eps) < 1e-12
 
 
-def test_inverse_as_the_authors_write_it() -> None:
+def test_inverse_equals_the_formula_of_the_authors() -> None:
     c, a = 10, 0.4
     assert theory.noise_ratio(a, c) == pytest.approx(
         (c - 1) / c * (1 - math.sqrt(1 - (1 - a) * c / (c - 1))), abs=1e-15
@@ -216,21 +216,21 @@ def test_inverse_as_the_authors_write_it() -> None:
     assert theory.noise_ratio(1.0, 10) == 0.0
 
 
-def test_inverse_says_where_it_clamps() -> None:
+def test_inverse_warns_if_the_accuracy_is_out_of_reach() -> None:
     with pytest.warns(theory.OutOfReachWarning, match=r"0\.05 is below 0\.1.*0\.9"):
         assert theory.noise_ratio(0.05, 10) == pytest.approx(0.9)
     with pytest.warns(theory.OutOfReachWarning, match="pair"):
         assert theory.noise_ratio(0.3, 10, "pair") == 0.5
     estimate = theory.ratio_from_accuracy(0.3, 10, "pair")
     assert estimate == (0.5, False, (0.5, 1.0))
-    assert theory.ratio_from_accuracy(0.1, 10).in_reach  # the very edge is reachable: eps = 0.9
+    assert theory.ratio_from_accuracy(0.1, 10).in_reach  # the limit is in reach: eps = 0.9
 
 
 # ---------------------------------------------------------------- simulation of claim 1
 
 
 def simulate(t: np.ndarray, prior: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """True class, given label and prediction of n samples, label and prediction drawn independently from row T_i."""
+    """Draw true classes, given labels and predictions; label and prediction are independent draws from row T_i."""
     true = rng.choice(len(t), size=n, p=prior)
     thresholds = np.cumsum(t, axis=1)
     draws = [np.minimum((rng.random((n, 1)) > thresholds[true]).sum(axis=1), len(t) - 1) for _ in range(2)]
@@ -238,7 +238,7 @@ def simulate(t: np.ndarray, prior: np.ndarray, n: int, rng: np.random.Generator)
 
 
 def close(hits: int, trials: int, expected: float) -> bool:
-    """Within 5 standard errors of a binomial share, and a hair for shares of 0 and 1."""
+    """Check that a proportion is within 5 standard errors of its expectation."""
     if trials == 0:
         return True
     return abs(hits / trials - expected) <= 5 * math.sqrt(max(expected * (1 - expected), 1 / trials) / trials)
@@ -272,7 +272,7 @@ def test_theory_matches_simulation_for_both_patterns(pattern: str, c: int, eps: 
     check_simulation(theory.matrix(pattern, c, eps), np.full(c, 1 / c), np.random.default_rng(int(100 * eps) + c))
 
 
-# ---------------------------------------------------------------- bad input, and the rest
+# ---------------------------------------------------------------- invalid input
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_theory_matches_simulation_for_both_patterns(pattern: str, c: int, eps: 
         ([["a", "b"], ["c", "d"]], "numbers"),
     ],
 )
-def test_bad_matrices_are_named(t: object, message: str) -> None:
+def test_invalid_matrices_are_refused(t: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         theory.label_precision(t)  # type: ignore[arg-type]
 
@@ -327,7 +327,7 @@ def test_other_bad_arguments() -> None:
     assert issubclass(InputError, ValueError)
 
 
-def test_arguments_are_not_changed_and_nothing_is_shared() -> None:
+def test_arguments_are_not_changed_or_shared() -> None:
     t = HAND.copy()
     theory.class_label_recall(t)[0] = 9
     theory.prediction_distribution(t)[0, 0] = 9
@@ -336,7 +336,7 @@ def test_arguments_are_not_changed_and_nothing_is_shared() -> None:
 
 @steady
 @given(matrices())
-def test_summary_is_plain_and_consistent(t: np.ndarray) -> None:
+def test_summary_is_json_and_consistent(t: np.ndarray) -> None:
     import json
 
     told = json.loads(json.dumps(theory.summary(t)))
