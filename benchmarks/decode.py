@@ -22,15 +22,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from labelsieve.data.device_pictures import DevicePictures
+from labelsieve.data.stream import MEAN, STD, PictureStream
+from labelsieve.data.workers import usable_cores
 from torch import Tensor
 
 from labelsieve.data.decode import CODES, Pictures, best_decoder, decode_file
-from labelsieve.data.device_pictures import DevicePictures
 from labelsieve.data.make_webvision import make
 from labelsieve.data.stage import stage
-from labelsieve.data.stream import MEAN, STD, PictureStream
 from labelsieve.data.webvision import training
-from labelsieve.data.workers import usable_cores
 
 BATCH, CROP, SIDE = 128, 227, 256
 

@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from labelsieve.data.read_pictures import picture_shape
 from labelsieve.decisions import Decision, append_decision, decided_ids, read_decisions
 from labelsieve.errors import InputError
 from labelsieve.files import (
@@ -44,7 +45,7 @@ from labelsieve.files import (
     write_json,
 )
 from labelsieve.labels_csv import LabelColumns, LabelRow, number_cell, read_labels
-from labelsieve.types import VERDICTS, LabelledData, Selection, Skipped
+from labelsieve.types import VERDICTS, LabelledData, Samples, Selection, Skipped
 
 FORMAT = 1
 LOCK, STAGED, DECISIONS = "run.lock", "staged", "decisions.csv"
@@ -320,7 +321,9 @@ def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
     for start in range(0, len(data), 100_000):
         digest.update("\n".join(data.ids[start : start + 100_000].tolist()).encode())
     digest.update(np.ascontiguousarray(data.y, dtype="<i8").tobytes())
-    whole = np.asarray(data.x) if data.kind == "table" else data.x
+    whole = data.x
+    if data.kind == "table" or (isinstance(whole, Samples) and _is_small_array(whole)):
+        whole = np.asarray(whole)
     if isinstance(whole, np.ndarray) and whole.nbytes <= MAX_FINGERPRINT_BYTES:
         if not whole.dtype.hasobject:
             digest.update(np.ascontiguousarray(whole).tobytes())
@@ -330,6 +333,11 @@ def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
         sample = data.x[int(i)]
         digest.update(sample.tobytes() if isinstance(sample, np.ndarray) else repr(sample).encode())
     return digest.hexdigest()[:32]
+
+
+def _is_small_array(x: Any) -> bool:
+    """Whether pictures on disk have one size and are small: their hash is that of the same pictures in memory."""
+    return picture_shape(x) is not None and x.nbytes <= MAX_FINGERPRINT_BYTES
 
 
 def describe(data: LabelledData, source: str | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,19 @@ Kind = Literal["pictures", "table", "text"]
 # Codes of `Selection.verdict`; the names are what labels.csv shows.
 CANDIDATE, SELECTED, REMOVED = 0, 1, 2
 VERDICTS = ("candidate", "selected", "removed")
+
+
+class Samples(ABC):
+    """Samples that are more than an array, such as pictures on disk or an encoded table."""
+
+    @abstractmethod
+    def subset(self, index: IntArray) -> Self:
+        """Return the samples with these indices."""
+
+
+def some_of(x: Any, index: IntArray) -> Any:
+    """Return the samples with these indices, whatever their kind."""
+    return x.subset(index) if isinstance(x, Samples) else x[index]
 
 
 class Skipped(NamedTuple):

@@ -70,8 +70,17 @@ def describe_plan(found: dict[str, Any]) -> list[str]:
         "",
         f"{workload['samples']:,} samples, {gpus} device{'s' if gpus > 1 else ''}, at most:",
         *table(rows),
+        *([f"Training reads the pictures from {PLACES[found['pictures']]}."] if found["pictures"] else []),
         f"Samples: {found['data']}. Slowest stage: {found['bottleneck']}{unmeasured}.",
     ]
+
+
+PLACES = {
+    "memory": "memory",
+    "device": "the memory of the GPU",
+    "staged": "the disk, decoded once into the run folder",
+    "streamed": "their files, decoded again in every epoch",
+}
 
 
 def _selection_speed(found: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from labelsieve.data.cells import DATES, MOST_LOOKED_AT, NEARLY_ALL, Form, Numbers, is_text, read_numbers
 from labelsieve.data.units import FAMILIES, Around, measured
 from labelsieve.errors import InputError
+from labelsieve.types import Samples
 
 MOST_LEVELS = 50
 FEW_LEVELS = 10  # of which even the rare ones drown nothing
@@ -133,7 +134,7 @@ class Encoding:
         return cls(tuple(columns))
 
 
-class TableX:
+class TableX(Samples):
     """The encoded matrix, which is what indexing and numpy see, beside the rows as the user wrote them."""
 
     ndim = 2

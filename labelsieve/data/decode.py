@@ -1,27 +1,23 @@
-"""Picture files in, uint8 [height, width, 3] out, the shorter side `side` pixels; and the window a code cuts out.
+"""Decode encoded pictures (JPEG, PNG and other formats) to uint8 RGB arrays.
 
-JPEGs are decoded at the smallest eighth that is still large enough (pillow's draft mode, simplejpeg's scaling), which
-is most of the speed. numpy and pillow only, so that decoding processes start quickly; simplejpeg is used where it is
-installed. A picture that cannot be read never stops anything: it becomes a grey one and is counted.
+Every picture that labelsieve shows or trains on comes through this module, so that a page shows what a network saw:
+upright (EXIF), RGB, white where it was transparent. JPEGs are decoded at the smallest scale that is still large enough,
+which is most of the speed; simplejpeg is used if it is installed. The module needs numpy and pillow only, so that
+decoding processes start quickly.
 """
 
 from __future__ import annotations
 
 import io
-import os
+import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.open_image import MOST_PIXELS, TURNS, open_checked, orientation, upright
 from labelsieve.errors import InputError
-from labelsieve.types import IntArray
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -29,22 +25,132 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 Decoder = Literal["auto", "pillow", "simplejpeg"]
 
-SIDE = 256  # the paper's: "resize each image to make shorter size as 256"
-CROP = 227  # the window cut out of it, the paper's too; smaller pictures are cut to their shorter side
-LONGEST = 4  # a side longer than 4 times the shorter is cut around its middle: banners must not fill the disk
-SPAN = 127  # crop positions a side; odd, so that one is the middle, and codes fit 16 bits
-CODES = 2 * SPAN * SPAN  # with the mirrored ones
-CENTRE = (SPAN // 2) * SPAN + SPAN // 2
-GREY = 128
-TURN_MARKS = (b"Exif\0\0", b"tiff:Orientation")  # one of them is in every JPEG that says how it is turned
+MAX_PIXELS = 100_000_000
+# Formats with a plain decoder: none of them runs another program (as EPS does) or reads other files.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+EXIF_ORIENTATION = 0x0112
+# The operation that turns a picture of an EXIF orientation upright.
+TURNS = {
+    2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE",
+    8: "ROTATE_90",
+}  # fmt: skip
+SIDEWAYS = (5, 6, 7, 8)
+ORIENTATION_MARKS = (b"Exif\0\0", b"tiff:Orientation")  # every JPEG with an orientation contains one of them
+
+SIDE = 256  # shorter side in the paper: "resize each image to make shorter size as 256"
+MAX_ASPECT = 4  # a longer picture is cut around its middle, so that a banner does not fill the disk
+GREY = 128  # replaces a picture that cannot be read
+JPEG_TAIL = 1024  # bytes in which a JPEG's end mark is searched: some programs write a little behind it
+FILE_NOT_FOUND = "the file is not there"
 
 
 class UnreadablePictureError(ValueError):
-    """Why a file is not a picture."""
+    """A file is not a picture that can be decoded; the message is the reason."""
+
+
+class ShorterSide(NamedTuple):
+    """Resize so that the shorter side has this number of pixels; the aspect ratio stays."""
+
+    pixels: int
+
+
+class ExactSize(NamedTuple):
+    """Resize and cut out the middle, so that every picture has this size."""
+
+    height: int
+    width: int
+
+
+Resize = ShorterSide | ExactSize
+
+
+class _SilencedWarnings:
+    """Silences warnings while at least one thread is inside.
+
+    Pillow warns of unusual metadata and palettes, which users cannot change. `warnings.catch_warnings` restores the
+    filters that it found: of two threads, the second would restore the silence of the first. Here the first thread in
+    saves the filters and the last one out restores them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._saved = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._saved = warnings.catch_warnings()
+                self._saved.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._saved.__exit__(None, None, None)
+
+
+silenced_warnings = _SilencedWarnings()
+
+
+def open_checked(file: Any) -> Any:
+    """Open a file, or a binary stream, as a PIL picture after checks of format and size; nothing is decoded yet."""
+    from PIL import Image
+
+    with silenced_warnings:
+        opened = Image.open(file, formats=FORMATS)
+    pixels = opened.size[0] * opened.size[1]
+    if pixels > MAX_PIXELS:
+        opened.close()
+        raise InputError(f"too large: {pixels / 1e6:.0f} megapixels, at most {MAX_PIXELS / 1e6:.0f} are read")
+    return opened
+
+
+def orientation(picture: Any) -> int:
+    """Return the EXIF orientation, 1 if there is none or if the metadata are damaged."""
+    try:
+        with silenced_warnings:
+            return int(picture.getexif().get(EXIF_ORIENTATION, 1))
+    except Exception:  # pillow's parsers raise errors of many types
+        return 1
+
+
+def upright_size(opened: Any) -> tuple[int, int]:
+    """Return (height, width) of a PIL picture after the EXIF rotation."""
+    width, height = opened.size
+    # pillow rotates a TIFF itself and reports the size after the rotation
+    sideways = opened.format != "TIFF" and orientation(opened) in SIDEWAYS
+    return (width, height) if sideways else (height, width)
+
+
+def upright(picture: Any) -> Any:
+    """Convert a PIL picture to RGB, rotated by its EXIF orientation, white where it was transparent."""
+    from PIL import Image
+
+    with silenced_warnings:
+        picture.load()  # a TIFF is upright from here on
+        turn = TURNS.get(orientation(picture))
+        if picture.mode.startswith("I") or picture.mode == "F":
+            picture = Image.fromarray(_to_eight_bits(picture))
+        if picture.has_transparency_data:
+            picture = picture.convert("RGBA")
+            picture = Image.alpha_composite(Image.new("RGBA", picture.size, (255, 255, 255, 255)), picture)
+        picture = picture.convert("RGB")
+        return picture if turn is None else picture.transpose(Image.Transpose[turn])
+
+
+def _to_eight_bits(picture: Any) -> Pixels:
+    """Scale 16 or 32 bits per pixel to 8, where PIL would clip."""
+    values = np.asarray(picture, dtype=np.float64)
+    top = 65535.0 if picture.mode.startswith("I") and values.max(initial=0) > 255 else 255.0
+    return np.clip(values * (255.0 / top), 0, 255).astype(np.uint8)
 
 
 @cache
 def best_decoder() -> Literal["pillow", "simplejpeg"]:
+    """Return simplejpeg if it is installed, else pillow."""
     try:
         import simplejpeg  # noqa: F401
     except ImportError:
@@ -52,18 +158,59 @@ def best_decoder() -> Literal["pillow", "simplejpeg"]:
     return "simplejpeg"
 
 
-def decode(data: bytes, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixels:
-    """The picture in `data`, upright, RGB, resized so that its shorter side is `side`."""
+def decode(data: bytes, resize: Resize, decoder: Decoder = "auto") -> Pixels:
+    """Decode an encoded picture to [height, width, 3].
+
+    An exact size is always decoded by pillow with bicubic resampling, so that it does not depend on what is installed.
+    """
+    try:
+        if isinstance(resize, ExactSize):
+            return _decode_exact(data, resize)
+        return _decode_shorter_side(data, resize.pixels, best_decoder() if decoder == "auto" else decoder)
+    except Exception as problem:  # pillow's decoders raise errors of many types
+        raise UnreadablePictureError(reason(problem)) from problem
+
+
+def reason(problem: Exception) -> str:
+    """Say why a picture cannot be read."""
+    from PIL import Image, UnidentifiedImageError
+
+    if isinstance(problem, InputError | UnreadablePictureError):
+        return str(problem)
+    if isinstance(problem, UnidentifiedImageError):
+        return "not a picture in a supported format"
+    if isinstance(problem, Image.DecompressionBombError):
+        return f"too large: at most {MAX_PIXELS / 1e6:.0f} megapixels are read"
+    if isinstance(problem, FileNotFoundError):
+        return FILE_NOT_FOUND
+    if isinstance(problem, OSError) and problem.strerror:
+        return f"cannot be read: {problem.strerror}"
+    text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    return f"damaged: {text[:200]}"
+
+
+def _decode_exact(data: bytes, size: ExactSize) -> Pixels:
+    from PIL import Image, ImageOps
+
+    longer = max(size)
+    with open_checked(io.BytesIO(data)) as opened:
+        opened.draft("RGB", (longer, longer))
+        picture = upright(opened)
+    if picture.size != (size.width, size.height):
+        picture = ImageOps.fit(picture, (size.width, size.height), method=Image.Resampling.BICUBIC)
+    return np.asarray(picture, dtype=np.uint8)
+
+
+def _decode_shorter_side(data: bytes, side: int, decoder: Decoder) -> Pixels:
     from PIL import Image
 
-    chosen = best_decoder() if decoder == "auto" else decoder
-    pixels = _simplejpeg(data, side) if chosen == "simplejpeg" and data[:2] == b"\xff\xd8" else None
-    if pixels is not None and min(pixels.shape[:2]) == side and max(pixels.shape[:2]) <= LONGEST * side:
+    pixels = _simplejpeg(data, side) if decoder == "simplejpeg" and data[:2] == b"\xff\xd8" else None
+    if pixels is not None and min(pixels.shape[:2]) == side and max(pixels.shape[:2]) <= MAX_ASPECT * side:
         return pixels
     picture = _pillow(data, side) if pixels is None else Image.fromarray(pixels)
     short = min(picture.size)
-    # first the cut, then the resize: a file of 1 x 60,000 pixels must not become gigabytes
-    margins = [max(0, length - LONGEST * short) for length in picture.size]
+    # the cut comes before the resize: a file of 1 x 60,000 pixels must not become gigabytes
+    margins = [max(0, length - MAX_ASPECT * short) for length in picture.size]
     if any(margins):
         left, top = (margin // 2 for margin in margins)
         width, height = (length - margin for length, margin in zip(picture.size, margins, strict=True))
@@ -75,12 +222,12 @@ def decode(data: bytes, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixel
 
 
 def _simplejpeg(data: bytes, side: int) -> Pixels | None:
-    """None where it is not sure of itself (CMYK, small damages) or turns nothing: pillow has the last word."""
+    """Return None for colour spaces, damages and orientations that pillow handles."""
     import simplejpeg
 
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        if colours not in ("YCbCr", "RGB", "Gray") or height * width > MOST_PIXELS or _turned(data):
+        if colours not in ("YCbCr", "RGB", "Gray") or height * width > MAX_PIXELS or _is_rotated(data):
             return None
         pixels: Pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side)
         return pixels
@@ -88,8 +235,8 @@ def _simplejpeg(data: bytes, side: int) -> Pixels | None:
         return None
 
 
-def _pixels_begin(data: bytes) -> int:
-    """Where a JPEG's metadata end: segments with their lengths, up to the scan; its end where it is built oddly."""
+def _metadata_length(data: bytes) -> int:
+    """Return the length of a JPEG's metadata: its segments up to the scan; the whole length if they are damaged."""
     at = 2
     while data[at : at + 1] == b"\xff" and at + 4 <= len(data):
         if data[at + 1] == 0xDA:
@@ -98,173 +245,42 @@ def _pixels_begin(data: bytes) -> int:
     return len(data)
 
 
-def _turned(data: bytes) -> bool:
-    """Whether a JPEG is to be turned. Most have no mark of it, and a search takes less time than a parser."""
-    end = _pixels_begin(data)
-    if all(data.find(mark, 0, end) < 0 for mark in TURN_MARKS):
+def _is_rotated(data: bytes) -> bool:
+    """Return whether a JPEG's EXIF orientation rotates it. Few have one, and a search is faster than a parser."""
+    end = _metadata_length(data)
+    if all(data.find(mark, 0, end) < 0 for mark in ORIENTATION_MARKS):
         return False
     try:
         with open_checked(io.BytesIO(data)) as picture:
             return orientation(picture) in TURNS
-    except Exception:  # pillow cannot read it at all: then it cannot say how it is turned
+    except Exception:  # pillow cannot read it: there is no orientation to apply
         return False
 
 
 def _pillow(data: bytes, side: int) -> Image.Image:
-    from PIL import UnidentifiedImageError
-
-    try:
-        with open_checked(io.BytesIO(data)) as picture:
-            picture.draft("RGB", (side, side))
-            found: Image.Image = upright(picture)
-            return found
-    except UnidentifiedImageError as problem:  # its own words name an object in memory
-        raise UnreadablePictureError("not a readable picture: of no known format") from problem
-    except InputError as problem:
-        raise UnreadablePictureError(f"not a readable picture: {problem}") from problem
-    except Exception as problem:  # pillow's decoders raise whatever their format's library does
-        raise UnreadablePictureError(f"not a readable picture ({type(problem).__name__}: {problem})") from problem
-
-
-def decode_file(path: str | Path, *, side: int = SIDE, decoder: Decoder = "auto") -> Pixels:
-    try:
-        data = Path(path).read_bytes()
-    except OSError as problem:
-        raise UnreadablePictureError(f"cannot be read ({problem.strerror or problem})") from problem
-    if not data:
-        raise UnreadablePictureError("empty file")
-    return decode(data, side=side, decoder=decoder)
-
-
-def decode_many(paths: list[str], side: int, decoder: Decoder) -> list[Pixels | str]:
-    """Pictures, or why they are none."""
-    found: list[Pixels | str] = []
-    for path in paths:
-        try:
-            found.append(decode_file(path, side=side, decoder=decoder))
-        except UnreadablePictureError as problem:
-            found.append(str(problem))
-    return found
-
-
-def grey(side: int) -> Pixels:
-    return np.full((side, side, 3), GREY, dtype=np.uint8)
-
-
-def place(code: int, height: int, width: int, crop: int) -> tuple[int, int, bool]:
-    """Where code's window lies (top, left) and whether it is mirrored; every position is equally likely."""
-    mirrored, spot = divmod(code, SPAN * SPAN)
-    row, column = divmod(spot, SPAN)
-    return row * (height - crop + 1) // SPAN, column * (width - crop + 1) // SPAN, bool(mirrored)
-
-
-def cut(picture: Pixels, code: int, crop: int) -> Pixels:
-    """The crop x crop window of a code, as a view; mirroring is left to the device."""
-    top, left, _ = place(code, picture.shape[0], picture.shape[1], crop)
-    return picture[top : top + crop, left : left + crop]
-
-
-def square(picture: Pixels, side: int) -> Pixels:
-    """The middle side x side of a picture, as the paper's supplement C shows them."""
-    top, left = (picture.shape[0] - side) // 2, (picture.shape[1] - side) // 2
-    return picture[top : top + side, left : left + side]
-
-
-class PictureSequence:
-    """Pictures of different sizes that look like an array of squares to whoever wants one.
-
-    `x[3]` is a whole picture; `x[2:9]`, `x[indices]` and `np.asarray(x)` are middle squares, [n, side, side, 3].
-    """
-
-    side: int
-    unreadable: dict[int, str]
-
-    def __len__(self) -> int:
-        raise TypeError("a sequence of pictures has a length")
-
-    def picture(self, i: int) -> Pixels:
-        raise TypeError("a sequence of pictures has pictures")
-
-    def tell_unreadable(self, new: Iterable[int]) -> None:
-        """Warns of pictures that turned out unreadable only now, when they are already part of a run."""
-        found = sorted(new)
-        if len(self.unreadable) == len(self) > 0:
-            raise InputError(f"none of the {len(self):,} pictures can be read (the first: {self.unreadable[0]})")
-        if found:
-            named = ", ".join(f"{self.describe(i)}: {self.unreadable[i]}" for i in found[:3])
-            count = f"{len(found):,} of {len(self):,} pictures cannot be read"
-            warnings.warn(f"{count} and are shown as grey ones; take them out ({named})", stacklevel=3)
-
-    def describe(self, i: int) -> str:
-        return f"picture {i}"
-
-    @overload
-    def __getitem__(self, i: int) -> Pixels: ...
-    @overload
-    def __getitem__(self, i: slice | NDArray[Any] | list[int]) -> Pixels: ...
-    def __getitem__(self, i: int | slice | NDArray[Any] | list[int]) -> Pixels:
-        if isinstance(i, int | np.integer):
-            place = int(i) + (len(self) if i < 0 else 0)
-            if not 0 <= place < len(self):
-                raise IndexError(f"picture {i} of {len(self)}")
-            return self.picture(place)
-        chosen = np.arange(len(self))[i]
-        found = np.empty((len(chosen), self.side, self.side, 3), dtype=np.uint8)
-        for row, j in enumerate(chosen.tolist()):
-            found[row] = square(self.picture(j), self.side)
+    with open_checked(io.BytesIO(data)) as picture:
+        picture.draft("RGB", (side, side))
+        found: Image.Image = upright(picture)
         return found
 
-    def __iter__(self) -> Iterator[Pixels]:
-        return (self.picture(i) for i in range(len(self)))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return self[:].astype(dtype or np.uint8, copy=False)
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        return len(self), self.side, self.side, 3
-
-    @property
-    def ndim(self) -> int:
-        return 4
-
-    @property
-    def dtype(self) -> np.dtype[np.uint8]:
-        return np.dtype(np.uint8)
+def is_whole_jpeg(file: BinaryIO) -> bool:
+    """Return whether a file is a JPEG with a readable header and an end mark, without decoding it."""
+    if file.read(2) != b"\xff\xd8":
+        return False
+    length = file.seek(0, io.SEEK_END)
+    file.seek(-min(JPEG_TAIL, length), io.SEEK_END)
+    if b"\xff\xd9" not in file.read():
+        return False
+    file.seek(0)
+    try:
+        open_checked(file)
+        return True
+    except Exception:  # decoding it gives the reason
+        return False
 
 
-@dataclass(frozen=True)
-class Pictures(PictureSequence):
-    """Picture files, decoded when asked for. `unreadable` fills up with what turned out not to be pictures."""
-
-    root: Path
-    names: Sequence[str]
-    side: int = SIDE
-    decoder: Decoder = "auto"
-    unreadable: dict[int, str] = field(default_factory=dict, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.side < 1:
-            raise InputError(f"side {self.side}: pictures need at least one pixel")
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def subset(self, index: IntArray) -> Pictures:
-        """Some of the files."""
-        places = index.tolist()
-        bad = {row: self.unreadable[i] for row, i in enumerate(places) if i in self.unreadable}
-        return replace(self, names=[self.names[i] for i in places], unreadable=bad)
-
-    def path(self, i: int) -> str:
-        return f"{self.root}{os.sep}{self.names[i]}"
-
-    def describe(self, i: int) -> str:
-        return self.names[i]
-
-    def picture(self, i: int) -> Pixels:
-        try:
-            return decode_file(self.path(i), side=self.side, decoder=self.decoder)
-        except UnreadablePictureError as problem:
-            self.unreadable[i] = str(problem)
-            return grey(self.side)
+def grey(resize: Resize) -> Pixels:
+    """Return the picture that replaces an unreadable one."""
+    height, width = resize if isinstance(resize, ExactSize) else (resize.pixels, resize.pixels)
+    return np.full((height, width, 3), GREY, dtype=np.uint8)

@@ -1,11 +1,14 @@
-"""Samples that are there twice, exactly: with different labels one of the two is wrong whatever a model says, with the
-same label each would confirm the other's.
+"""Samples that occur more than once, exactly.
+
+If two copies have different labels, one of the labels is wrong whatever a model says. If they have the same label, a
+model that trained on one of them confirms the label of the other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,27 +21,34 @@ from numpy.typing import NDArray
 
 from labelsieve.types import IntArray, Kind, LabelledData
 
-HEAD = 4096  # bytes of a file that nearly always tell it from others of its length
-MOST_BYTES = 2**30  # of pictures in memory that are looked at; a second
-MOST_COPIES = 20  # what is there more often is something that people write, not one sample many times
-FEWEST = 10  # different samples of a class; with fewer its repeats are all there is to learn from
-INDEPENDENT = 0.05  # share of groups with several labels, from which on labels were given to each by itself
+HEAD = 4096  # first bytes of a file, which nearly always differ from those of others with its length
+MAX_HASHED_BYTES = 2**30  # of pictures in memory: takes a second
+# The limits below were set on real tables and texts (benchmarks/copies.md).
+MOST_COPIES = 20  # a text that occurs more often is one that many people write, not a copy
+MIN_DIFFERENT = 10  # different samples of a class; a class with fewer needs its repeated ones to be learned at all
+INDEPENDENT_SHARE = 0.05  # share of groups with several labels above which each sample was labelled on its own
 
-START = 0x9E3779B97F4A7C15  # of a hash
+HASH_START = 0x9E3779B97F4A7C15
 
 Groups = list[list[int]]
 
 
 @dataclass
-class Same:
-    """Samples whose files are the same: gathered while a source is read, judged when its labels are known."""
+class DuplicateFiles:
+    """Groups of samples whose files have equal bytes, collected while a source is read."""
 
-    groups: Groups | None = None  # None: nobody looked
+    groups: Groups | None = None  # None: the files were not compared
+
+    def keep(self, rows: IntArray) -> None:
+        """Keep these samples and renumber them."""
+        if self.groups is not None:
+            place = {row: at for at, row in enumerate(rows.tolist())}
+            self.groups = [[place[row] for row in group if row in place] for group in self.groups]
 
 
-def same_files(files: Sequence[Any]) -> Groups:
-    """Which of the files have the same bytes. Most are told apart by their length, then by their first bytes."""
-    groups = [[i for i, file in enumerate(files) if isinstance(file, Path)]]
+def same_files(files: Sequence[str | Path | None]) -> Groups:
+    """Find files with equal bytes. Most are distinguished by their length, then by their first bytes."""
+    groups = [[i for i, file in enumerate(files) if file is not None]]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for look in (_length, _head, _whole):
             groups = [part for group in groups for part in _split(group, pool.map(look, [files[i] for i in group]))]
@@ -53,8 +63,8 @@ def _split(group: list[int], keys: Iterable[Any]) -> Groups:
     return [part for part in parts.values() if len(part) > 1]
 
 
-def _unreadable_is_none(look: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    def careful(path: Path) -> Any:
+def _none_if_unreadable(look: Callable[[str | Path], Any]) -> Callable[[str | Path], Any]:
+    def careful(path: str | Path) -> Any:
         try:
             return look(path)
         except OSError:
@@ -63,73 +73,73 @@ def _unreadable_is_none(look: Callable[[Path], Any]) -> Callable[[Path], Any]:
     return careful
 
 
-@_unreadable_is_none
-def _length(path: Path) -> int:
-    return path.stat().st_size
+@_none_if_unreadable
+def _length(path: str | Path) -> int:
+    return os.stat(path).st_size  # noqa: PTH116
 
 
-@_unreadable_is_none
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
+@_none_if_unreadable
+def _head(path: str | Path) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123
         return hashlib.blake2b(file.read(HEAD), digest_size=16).digest()
 
 
-@_unreadable_is_none
-def _whole(path: Path) -> bytes:
-    with path.open("rb") as file:
+@_none_if_unreadable
+def _whole(path: str | Path) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 
-def repeated(data: LabelledData, same: Same) -> Groups:
-    """Groups of the same sample, in input order."""
+def repeated(data: LabelledData, same: DuplicateFiles) -> Groups:
+    """Return groups of equal samples, in input order."""
     if same.groups is None:
         keys = _keys(data)
         same.groups = _equal(keys) if keys is not None else []
-    return sorted(group for group in same.groups if len(group) > 1)  # others may have been left out since
+    return sorted(group for group in same.groups if len(group) > 1)  # samples may have been left out since
 
 
-def conflicting(data: LabelledData, same: Same) -> Groups:
-    """Those with more than one label."""
+def conflicting(data: LabelledData, same: DuplicateFiles) -> Groups:
+    """Return the groups with more than one label."""
     return [group for group in repeated(data, same) if len(set(data.y[group].tolist())) > 1]
 
 
-def copied(data: LabelledData, same: Same) -> IntArray | None:
-    """A code a sample, the same for copies of one sample; None where there are none.
+def copied(data: LabelledData, same: DuplicateFiles) -> IntArray | None:
+    """Return one code per sample, equal for copies of one sample; None if there are no copies.
 
-    Copies come with their labels: rows that were joined or drawn twice, files that were uploaded again. Where many of
-    the same samples have several labels these were given to each by itself, as to rows of few columns with few values,
-    or to what many people write: then they are no copies but as many witnesses.
+    Copies share their label: rows that were joined twice, files that were uploaded again. If many groups of equal
+    samples have several labels, each sample was labelled on its own (rows with few values, frequent texts), and they do
+    not count as copies.
     """
     groups = [group for group in repeated(data, same) if len(group) <= MOST_COPIES]
     several = sum(len(set(data.y[group].tolist())) > 1 for group in groups)
-    if not groups or several > INDEPENDENT * len(groups):
+    if not groups or several > INDEPENDENT_SHARE * len(groups):
         return None
     codes = np.arange(len(data))
     for group in groups:
         codes[group] = group[0]
     different = np.bincount(data.y[np.unique(codes)], minlength=int(data.y.max()) + 1)
-    poor = different[data.y] < FEWEST
-    codes[poor] = np.flatnonzero(poor)
+    rare = different[data.y] < MIN_DIFFERENT
+    codes[rare] = np.flatnonzero(rare)
     return codes if (codes != np.arange(len(data))).any() else None
 
 
 def copies_among(x: Any, y: IntArray, *, text: bool = False) -> IntArray | None:
-    """The same of samples that no source was read for: texts, rows (a frame, an array, sparse ones) or pictures."""
-    kind: Kind = "text" if text else "pictures" if getattr(x, "ndim", 2) > 2 else "table"
-    return copied(LabelledData(x, y, (), np.zeros(0, dtype=str), kind), Same())
+    """Return the codes of `copied` for texts, rows (a data frame, an array, a sparse matrix) or pictures."""
+    kind: Kind = "text" if text else "pictures" if isinstance(x, np.ndarray) and x.ndim > 2 else "table"
+    return copied(LabelledData(x, y, (), np.zeros(0, dtype=str), kind), DuplicateFiles())
 
 
 def about_copies(codes: IntArray | None) -> str | None:
-    """A sentence on them; None where there are none."""
+    """Return a note on them, None if there are none."""
     if codes is None:
         return None
     count = int((codes != np.arange(len(codes))).sum())
     samples = "1 sample is a copy of another" if count == 1 else f"{count:,} samples are copies of others"
-    return f"{samples}: copies are searched together, so that none confirms another's label"
+    return f"{samples}: copies stay on one side of every split, so that none confirms the label of another"
 
 
-def about_conflicts(data: LabelledData, same: Same) -> str | None:
-    """A sentence on them; None where there are none."""
+def about_conflicts(data: LabelledData, same: DuplicateFiles) -> str | None:
+    """Return a note on them, None if there are none."""
     groups = conflicting(data, same)
     if not groups:
         return None
@@ -141,7 +151,7 @@ def about_conflicts(data: LabelledData, same: Same) -> str | None:
 
 
 def _equal(keys: IntArray) -> Groups:
-    """Places of equal keys, for keys that are there more than once; key 0 is nobody's."""
+    """Return the groups of equal keys; key 0 belongs to no group."""
     order = np.argsort(keys, kind="stable")
     begins = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] - 1))
     ends = np.append(begins[1:], len(keys))
@@ -151,36 +161,45 @@ def _equal(keys: IntArray) -> Groups:
 
 
 def _keys(data: LabelledData) -> IntArray | None:
-    """A hash of each sample; None where that would take long."""
+    """Return a hash per sample, None if that would take long."""
     if data.kind == "text":
-        # Nothing written is not the same thing written twice.
+        # Empty texts are not copies of each other.
         return np.fromiter((hash(str(text)) if str(text).strip() else 0 for text in data.x), np.int64, len(data))
     if data.kind == "table":
         return _row_keys(data.x)
     x = data.x
-    if not isinstance(x, np.ndarray) or x.nbytes > MOST_BYTES:
+    if not isinstance(x, np.ndarray) or x.nbytes > MAX_HASHED_BYTES:
         return None
     digests = (hashlib.blake2b(np.ascontiguousarray(x[i]).data, digest_size=8).digest() for i in range(len(x)))
     return np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64)
 
 
 def _row_keys(x: Any) -> IntArray:
-    """Of rows as they were written where that is known: filling gaps and sharing levels makes different rows alike."""
-    from labelsieve.data.cells import distinct_values
+    """Hash rows, of a table as the user wrote them: its encoding fills gaps, which makes different rows equal."""
+    from scipy.sparse import issparse
 
-    if hasattr(x, "table"):
+    from labelsieve.data.cells import distinct_values
+    from labelsieve.data.columns import TableX
+
+    if isinstance(x, TableX):
         columns: Iterable[Any] = (distinct_values(x.table.column(name))[0] for name in x.table.column_names)
-    elif hasattr(x, "iloc"):
+    elif is_data_frame(x):
         columns = (x.iloc[:, i].factorize()[0] for i in range(x.shape[1]))
-    elif hasattr(x, "indptr"):
+    elif issparse(x):
         return _sparse_keys(x)
     else:
-        matrix = np.ascontiguousarray(x)
-        columns = (_as_whole(matrix[:, i]) for i in range(matrix.shape[1]))
-    keys: NDArray[np.uint64] = np.full(x.shape[0] if hasattr(x, "shape") else len(x), START, dtype=np.uint64)
+        x = np.ascontiguousarray(x)
+        columns = (_as_whole(x[:, i]) for i in range(x.shape[1]))
+    keys: NDArray[np.uint64] = np.full(x.shape[0], HASH_START, dtype=np.uint64)
     for column in columns:
         keys = _mixed(keys, column.astype(np.uint64))
     return keys.astype(np.int64)
+
+
+def is_data_frame(x: Any) -> bool:
+    """Return whether x is a pandas data frame, without importing pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(x, pandas.DataFrame)
 
 
 def _mixed(keys: NDArray[np.uint64], column: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -195,8 +214,8 @@ def _as_whole(column: NDArray[Any]) -> IntArray:
 
 
 def _sparse_keys(rows: Any) -> IntArray:
-    """Of a CSR matrix: what its entries are, in any order; a row without any is nobody's."""
-    columns = np.full(len(rows.indices), START, dtype=np.uint64)
+    """Hash the rows of a CSR matrix by their entries, in any order; an empty row belongs to no group."""
+    columns = np.full(len(rows.indices), HASH_START, dtype=np.uint64)
     entries = _mixed(_mixed(columns, rows.indices.astype(np.uint64)), _as_whole(rows.data).astype(np.uint64))
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)])
     return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]).astype(np.int64)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from labelsieve.data.columns import Note, by_row, silence
-from labelsieve.data.decode_cache import stamp
+from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
+from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, safe_path, stamp
 from labelsieve.data.read_options import ReadOptions, parse_query
+from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError
@@ -23,7 +27,7 @@ OPTIONS = ("split", "label", "config")
 
 
 def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -> LabelledData:
-    """The column `label` (or the one ClassLabel column), and an Image, texts or feature columns."""
+    """Read the column `label` (or the only ClassLabel column) and an Image column, texts or feature columns."""
     progress = progress or Progress(silent=True)
     labelled, id_column = reading.needs_labels, reading.id_column
     where, _, query = spec.removeprefix("hf:").partition("?")
@@ -43,18 +47,8 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     name = Path(where).name
     pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
     if pictures and reading.text_column is None:
-        data = _pictures(
-            rows,
-            pictures[0],
-            y,
-            classes,
-            ids,
-            where=where,
-            name=name,
-            size=reading.size,
-            staging=reading.cache_dir,
-            progress=progress,
-        )
+        data = LabelledData(DatasetPictures.of(rows, pictures[0], Path(where)), y, classes, ids, "pictures", name=name)
+        data = read_pictures(data, size=reading.size, staging=reading.cache_dir, progress=progress)
         return without_label(data, progress.note) if labelled else data
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
     if not plain:
@@ -68,7 +62,7 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
 
 
 def _open(where: str, options: dict[str, str]) -> Any:
-    # What is loaded is nobody else's business.
+    # Loading data must not report to anyone.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         import datasets
@@ -82,13 +76,10 @@ def _open(where: str, options: dict[str, str]) -> Any:
             loaded = datasets.load_from_disk(where)
         else:
             loaded = datasets.load_dataset(where, options.get("config"))
-    except InputError:
-        raise
-    except Exception as error:
-        # Whatever goes wrong in there (no network, no such name, a broken file), the user gets one line.
+    except Exception as error:  # no network, no such name, a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cannot load hf:{where}: {reason[:300]}") from None
-    if not hasattr(loaded, "keys"):
+    if not isinstance(loaded, datasets.DatasetDict):
         return loaded
     split = options.get("split", "train" if "train" in loaded else next(iter(loaded)))
     if split not in loaded:
@@ -117,7 +108,7 @@ def _labels(
 def _codes(
     rows: Any, label: str, typed: bool, spec: str, labelled: bool, note: Note
 ) -> tuple[IntArray, tuple[Any, ...]]:
-    """Codes, -1 where a label is missing, and classes."""
+    """Return codes, -1 for a missing label, and classes."""
     values, count = stripped(rows.with_format(None)[label][:])
     missing = [i for i, value in enumerate(values) if value in (None, "") or (typed and value < 0)]
     if missing and (not labelled or too_many(missing, len(values))):
@@ -133,43 +124,64 @@ def _codes(
     return y, classes
 
 
-def _pictures(
-    rows: Any, column: str, y: IntArray, classes: tuple[Any, ...], ids: Any, *, where: str, **options: Any
-) -> LabelledData:
-    import io
+@dataclass(frozen=True)
+class DatasetPictures(EncodedPictures):
+    """The Image column of a data set. Threads decode it: its rows may be in memory."""
 
-    import datasets
+    rows: Any
+    column: str
+    folder: Path
+    fingerprint: str
+    index: IntArray
+    resize: Resize = PAPER_SIZE
+    unreadable: dict[int, str] = field(default_factory=dict, compare=False)
 
-    from labelsieve.data.pictures import open_checked, read_pictures, safe_path
+    @classmethod
+    def of(cls, rows: Any, column: str, folder: Path) -> DatasetPictures:
+        import datasets
 
-    encoded = rows.cast_column(column, datasets.Image(decode=False))
+        encoded = rows.cast_column(column, datasets.Image(decode=False))
+        return cls(encoded, column, folder, rows._fingerprint, np.arange(len(rows)))
 
-    def opener(i: int) -> Any:
-        cell = encoded[i][column]
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def subset(self, index: IntArray) -> DatasetPictures:
+        return replace(self, index=self.index[index], unreadable=self._subset_unreadable(index))
+
+    def resized(self, resize: Resize) -> DatasetPictures:
+        return replace(self, resize=resize, unreadable={})
+
+    def describe(self, i: int) -> str:
+        return f"row {self.index[i]}"
+
+    def open(self, i: int) -> BinaryIO:
+        import datasets
+
+        cell = self.rows[int(self.index[i])][self.column]
         if cell is None:
             raise InputError("there is no picture in this row")
         if cell.get("bytes"):
-            return open_checked(io.BytesIO(cell["bytes"]))
-        # A row may name any file: only the data set's own are opened.
-        for home in (Path(where), Path(datasets.config.HF_CACHE_HOME)):
+            return io.BytesIO(cell["bytes"])
+        # A row may name any file: only those of the data set are opened.
+        for home in (self.folder, Path(datasets.config.HF_CACHE_HOME)):
             inside = safe_path(home, str(Path(str(cell["path"])).absolute()))
             if inside is not None:
-                return open_checked(inside)
-        raise InputError("leads outside the data set's folder")
+                return inside.open("rb")
+        raise InputError("a path that leads outside the folder of the data set")
 
-    # A staged copy is known by the rows' own fingerprint, these pictures need not be files; a folder that was saved
-    # keeps its fingerprint whatever somebody does to what lies in it.
-    version = f"{rows._fingerprint} {[stamp(file) for file in _files(Path(where))]}"
-    return read_pictures(list(range(len(rows))), y, classes, ids, opener=opener, version=version, **options)
+    def version(self) -> str:
+        """Return the fingerprint of the rows and the times of the files, which may change without it."""
+        return f"{self.fingerprint} {[stamp(file) for file in _files(self.folder)]}"
 
 
 def files(spec: str) -> list[Path]:
-    """What is read; nothing where a data set is known by its name alone."""
+    """Return the files that are read; none if the data set is given by its name."""
     return _files(Path(spec.removeprefix("hf:").partition("?")[0]))
 
 
 def _files(folder: Path) -> list[Path]:
-    """Whoever works with a data set leaves cached results beside its rows: they are no part of it."""
+    """Return the files of a data set without the cached results that programs write there."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "cache-")))

@@ -21,7 +21,7 @@ from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData
 
 if TYPE_CHECKING:
-    from labelsieve.data.duplicates import Same
+    from labelsieve.data.duplicates import DuplicateFiles
 
 FEW = 5  # examples in one line
 OTHERS = "others_dropped"
@@ -252,7 +252,7 @@ def read_label_file(path: Path | str) -> LabelFile:
     )
 
 
-def with_labels(data: LabelledData, file: LabelFile, same: Same | None = None) -> LabelledData:
+def with_labels(data: LabelledData, file: LabelFile, same: DuplicateFiles | None = None) -> LabelledData:
     """The same samples with the file's labels, less those it drops. Classes that the source lacks follow its own; of
     these a whole file keeps those that it names, so that two which it calls alike are one."""
     missing = lacking(data, file)

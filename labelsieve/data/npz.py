@@ -91,7 +91,7 @@ def _labels(
 
 def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:
     """A few kilobytes can claim to unpack to anything: ask before making room for it."""
-    from labelsieve.data.memory import available
+    from labelsieve.data.resources import available_memory
 
     with zipfile.ZipFile(file) as archive:
         needed = 0
@@ -105,8 +105,10 @@ def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:
             if not dtype.hasobject and (min(shape, default=0) < 0 or size > stored.file_size):
                 raise ValueError(f"{name} claims {size:,} bytes and has {stored.file_size:,}")
             needed += size
-    if needed > available():
-        raise InputError(f"{path} unpacks to {needed / 1e9:.1f} GB, {available() / 1e9:.1f} GB of memory are free")
+    if needed > available_memory():
+        raise InputError(
+            f"{path} unpacks to {needed / 1e9:.1f} GB, {available_memory() / 1e9:.1f} GB of memory are free"
+        )
 
 
 def _check_text(array: NDArray[np.generic], where: str) -> None:

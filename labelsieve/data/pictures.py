@@ -1,42 +1,52 @@
-"""Picture files to bytes of one size. Whatever cannot be read is listed with its reason and never stops the rest.
-
-Pictures come in every size, grey, with transparency, with a palette, turned by EXIF: all become RGB, upright, white
-where they were transparent. With a staging folder the decoded pictures are kept there, and the next start uses them.
-"""
+"""Sequences of pictures: encoded ones that are decoded on demand, and the loops that decode many of them."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+import warnings
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.decode_cache import Kept
-from labelsieve.data.duplicates import Groups, Same, same_files
-from labelsieve.data.open_image import MOST_PIXELS, quiet, upright, upright_size
-from labelsieve.data.open_image import open_checked as open_checked
-from labelsieve.data.skipped import NO_FILE
+from labelsieve.data.decode import (
+    SIDE,
+    Decoder,
+    ExactSize,
+    Pixels,
+    Resize,
+    ShorterSide,
+    UnreadablePictureError,
+    decode,
+    grey,
+    is_whole_jpeg,
+    reason,
+)
+from labelsieve.data.resources import usable_cores, worker_processes
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path
-from labelsieve.progress import Progress
-from labelsieve.types import IntArray, LabelledData, Skipped
+from labelsieve.types import IntArray, Samples
 
-LARGEST_SIDE = 64  # larger pictures are shrunk to this unless a size is asked for
 EXTENSIONS = frozenset((".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"))
-AT_ONCE = 256
+CROP = 227  # side of the window that the paper cuts out of pictures with a shorter side of 256
+MEAN_ASPECT = 1.4  # area of a photo over the area of its middle square, on average: sizes the WebVision pictures
+CHUNK = 64  # pictures per job of a thread or process
+PAPER_SIZE = ShorterSide(SIDE)
+FEW_PICTURES = 4096  # threads decode this many before processes would have started
+JOBS_AHEAD = 4  # jobs per worker whose results wait in memory
 
-Pixels = NDArray[np.uint8]
-Size = int | tuple[int, int] | None  # a square, (height, width), or by what is there
+
+Size = int | tuple[int, int] | None  # of a square, (height, width), or None: chosen by the pictures
 
 
 def safe_path(root: Path, name: str) -> Path | None:
-    """`root / name` where it stays inside `root`, links followed; else None."""
+    """Return `root / name` if it stays inside `root` after links are followed, else None."""
     try:
         resolved = (root / name).resolve()
         return resolved if resolved.is_relative_to(root.resolve()) else None
@@ -44,171 +54,281 @@ def safe_path(root: Path, name: str) -> Path | None:
         return None
 
 
-def decode(opened: Any, height: int, width: int) -> Pixels:
-    """An opened PIL picture to [height, width, 3]: upright, RGB, shorter side fitted, middle cut out."""
-    from PIL import Image, ImageOps
+class PictureSequence(Samples):
+    """Pictures that look like an array: `x[3]` is one picture, `x[2:9]` and `x[indices]` are [n, height, width, 3].
 
-    # JPEG can be decoded at a fraction of its size, several times faster.
-    opened.draft("RGB", (max(height, width), max(height, width)))
-    picture = upright(opened)
-    if picture.size != (width, height):
-        picture = ImageOps.fit(picture, (width, height), method=Image.Resampling.BICUBIC)
-    return np.asarray(picture, dtype=np.uint8)
-
-
-def common_size(sizes: Sequence[tuple[int, int]], size: Size) -> tuple[int, int]:
-    """Small pictures of one size keep it; others become squares of at most `LARGEST_SIDE`."""
-    if size is not None:
-        return (size, size) if isinstance(size, int) else size
-    if len(set(sizes)) == 1 and max(sizes[0]) <= LARGEST_SIDE:
-        return sizes[0]
-    side = min(LARGEST_SIDE, max(min(one) for one in sizes))
-    return side, side
-
-
-def read_pictures(
-    files: Sequence[Any],
-    y: IntArray,
-    classes: tuple[Any, ...],
-    ids: NDArray[np.str_],
-    *,
-    name: str,
-    size: Size = None,
-    staging: Path | None = None,
-    skipped: Sequence[Skipped] = (),
-    progress: Progress | None = None,
-    opener: Callable[[Any], Any] = open_checked,
-    version: str = "",
-    same: Same | None = None,
-) -> LabelledData:
-    """Decode `files` (what `opener` opens). Those that fail go to `skipped`; the rest keep their order.
-
-    `version` changes when pictures do that are no files; `same` gathers which files have the same bytes.
+    If the pictures differ in size, a block holds their middle squares.
     """
-    if isinstance(size, int) and not 8 <= size <= 1024:
-        raise InputError(f"--size {size} is outside 8..1024 pixels")
-    progress = progress or Progress(silent=True)
-    kept = Kept.of(staging, files, ids, f"{size} {LARGEST_SIDE} {version}") if staging is not None else None
-    staged = kept.read() if kept is not None else None
-    if staged is not None:
-        progress.note(f"using the pictures staged in {staging}", passing=True)
-        x, failures = staged
-    else:
-        with quiet:  # what PIL warns of is what `open_checked` refuses
-            x, failures = _decode_all(files, ids, size, kept, progress, opener)
-    readable = np.setdiff1d(np.arange(len(files)), np.array(sorted(failures), dtype=np.int64))
-    lost = [Skipped(str(ids[i]), reason) for i, reason in sorted(failures.items())]
-    if not len(readable):
-        first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
-        raise InputError(f"no readable picture in {name}{first}")
-    if same is not None and isinstance(files[0], Path):
-        place = {i: at for at, i in enumerate(readable.tolist())}
-        same.groups = [[place[i] for i in group if i in place] for group in _same(files, kept)]
-    everything = (*skipped, *lost)
-    if everything:
-        one = (lost or skipped)[0]
-        such = ", such as" if len(everything) > 1 else ":"
-        total = len(files) + len(skipped)
-        progress.note(f"{len(everything):,} of {total:,} files cannot be read{such} {one.id} ({one.reason})")
-    return LabelledData(x, y[readable], classes, ids[readable], "pictures", name=name, skipped=everything)
+
+    resize: Resize
+    unreadable: dict[int, str]  # index and reason of the pictures that cannot be read; they are grey
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def picture(self, i: int) -> Pixels:
+        """Return picture i, [height, width, 3]."""
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(height, width) of all pictures, None if they differ."""
+        return (self.resize.height, self.resize.width) if isinstance(self.resize, ExactSize) else None
+
+    @property
+    def side(self) -> int:
+        """The shorter side in pixels."""
+        return min(self.resize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pictures once they are decoded; estimated if they differ in size."""
+        height, width = self.size or (self.side, self.side * MEAN_ASPECT)
+        return int(len(self) * height * width * 3)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self), *(self.size or (self.side, self.side)), 3
+
+    @property
+    def ndim(self) -> int:
+        return 4
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        return np.dtype(np.uint8)
+
+    def describe(self, i: int) -> str:
+        """Return a name of picture i for messages."""
+        return f"picture {i}"
+
+    def path(self, i: int) -> str | None:
+        """Return the file of picture i, None if it has none of its own."""
+        return None
+
+    def warn_unreadable(self, new: Iterable[int]) -> None:
+        """Warn of pictures that turned out to be unreadable when they were already part of a run."""
+        found = sorted(new)
+        if len(self.unreadable) == len(self) > 0:
+            raise InputError(f"none of the {len(self):,} pictures can be read (the first: {self.unreadable[0]})")
+        if found:
+            named = ", ".join(f"{self.describe(i)}: {self.unreadable[i]}" for i in found[:3])
+            count = f"{len(found):,} of {len(self):,} pictures cannot be read"
+            warnings.warn(f"{count} and are replaced by grey ones; remove them ({named})", stacklevel=3)
+
+    def _subset_unreadable(self, index: IntArray) -> dict[int, str]:
+        if not self.unreadable:
+            return {}
+        return {row: self.unreadable[i] for row, i in enumerate(index.tolist()) if i in self.unreadable}
+
+    @overload
+    def __getitem__(self, i: int) -> Pixels: ...
+    @overload
+    def __getitem__(self, i: slice | NDArray[Any] | list[int]) -> Pixels: ...
+    def __getitem__(self, i: int | slice | NDArray[Any] | list[int]) -> Pixels:
+        if isinstance(i, int | np.integer):
+            place = int(i) + (len(self) if i < 0 else 0)
+            if not 0 <= place < len(self):
+                raise IndexError(f"picture {i} of {len(self)}")
+            return self.picture(place)
+        chosen = np.arange(len(self))[i]
+        block = np.empty((len(chosen), *self.shape[1:]), dtype=np.uint8)
+        for row, j in enumerate(chosen.tolist()):
+            block[row] = middle(self.picture(j), block.shape[1], block.shape[2])
+        return block
+
+    def __iter__(self) -> Iterator[Pixels]:
+        return (self.picture(i) for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or np.uint8, copy=False)
 
 
-def _same(files: Sequence[Any], kept: Kept | None) -> Groups:
-    """Which files have the same bytes: looked at once, and kept beside the decoded pictures."""
-    if kept is None:
-        return same_files(files)
+def middle(picture: Pixels, height: int, width: int) -> Pixels:
+    """Return the middle of a picture, as the paper's supplement C shows them."""
+    top, left = (picture.shape[0] - height) // 2, (picture.shape[1] - width) // 2
+    return picture[top : top + height, left : left + width]
+
+
+class EncodedPictures(PictureSequence):
+    """Encoded pictures, decoded each time they are read."""
+
+    decoder: Decoder = "auto"
+    in_processes: bool = False  # whether a subset is small enough to be sent to another process
+
+    @abstractmethod
+    def open(self, i: int) -> BinaryIO:
+        """Open the encoded picture i."""
+
+    @abstractmethod
+    def resized(self, resize: Resize) -> Self:
+        """Return the same pictures with another size, none of them known to be unreadable."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return a text that changes if a picture may have changed, without reading any."""
+
+    def decode(self, i: int) -> Pixels:
+        """Decode picture i or raise UnreadablePictureError."""
+        try:
+            with self.open(i) as file:
+                data = file.read()
+        except (OSError, InputError) as problem:
+            raise UnreadablePictureError(reason(problem)) from problem
+        return decode(data, self.resize, self.decoder)
+
+    def picture(self, i: int) -> Pixels:
+        try:
+            return self.decode(i)
+        except UnreadablePictureError as problem:
+            self.unreadable[i] = str(problem)
+            return grey(self.resize)
+
+    def problem(self, i: int) -> str | None:
+        """Return why picture i cannot be read, None if it can; a whole JPEG is not decoded to find that out."""
+        try:
+            with self.open(i) as file:
+                if is_whole_jpeg(file):
+                    return None
+            self.decode(i)
+        except (OSError, InputError, UnreadablePictureError) as problem:
+            return reason(problem)
+        return None
+
+
+Stamps = NDArray[np.int64]  # [n, 2] bytes and time of the last change in nanoseconds; -1 if there is no such file
+
+
+@dataclass(frozen=True)
+class PictureFiles(EncodedPictures):
+    """Picture files. `names` are relative to `root`, or absolute."""
+
+    root: Path
+    names: Sequence[str]
+    resize: Resize = PAPER_SIZE
+    decoder: Decoder = "auto"
+    unreadable: dict[int, str] = field(default_factory=dict, compare=False)
+    in_processes = True
+
+    def __post_init__(self) -> None:
+        if self.side < 1:
+            raise InputError(f"side {self.side}: pictures need at least one pixel")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def subset(self, index: IntArray) -> PictureFiles:
+        names = [self.names[i] for i in index.tolist()]
+        return replace(self, names=names, unreadable=self._subset_unreadable(index))
+
+    def resized(self, resize: Resize) -> PictureFiles:
+        return replace(self, resize=resize, unreadable={})
+
+    def path(self, i: int) -> str:
+        return os.path.join(self.root, self.names[i])  # noqa: PTH118 - a Path per picture takes several times as long
+
+    def describe(self, i: int) -> str:
+        return self.names[i]
+
+    def open(self, i: int) -> BinaryIO:
+        return open(self.path(i), "rb")  # noqa: PTH123
+
+    def stamps(self) -> Stamps:
+        """Return size and time of each file: what tells a file from another one of its name without reading it."""
+        return np.array([stamp(self.path(i)) for i in range(len(self))], dtype=np.int64).reshape(-1, 2)
+
+    def version(self) -> str:
+        return ""
+
+
+def stamp(path: str | Path) -> tuple[int, int]:
+    """Return size and time of the last change of a file, -1 for both if it cannot be found."""
     try:
-        return [[int(i) for i in group] for group in kept.index()["same"]]
-    except (KeyError, TypeError, ValueError):
-        found = same_files(files)
-        with suppress(OSError):  # staged by somebody else, in a folder that is only read
-            kept.add(same=found)
-        return found
+        status = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
 
 
-def _decode_all(
-    files: Sequence[Any],
-    ids: NDArray[np.str_],
-    size: Size,
-    kept: Kept | None,
-    progress: Progress,
-    opener: Callable[[Any], Any],
-) -> tuple[Pixels, dict[int, str]]:
-    failures: dict[int, str] = {}
-    sizes: dict[int, tuple[int, int]] = {}
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
-    def measure(i: int) -> None:
+
+def decoded(pictures: EncodedPictures, workers: int | None = None) -> Iterator[Pixels]:
+    """Yield all pictures in order, grey for those that cannot be read (`pictures.unreadable` has the reasons)."""
+    workers = usable_cores() if workers is None else workers
+    pool = decoding_pool(pictures, workers)
+    for i, found in enumerate(in_chunks(_decode_chunk, pictures, pool, workers)):
+        if isinstance(found, str):
+            pictures.unreadable[i] = found
+            yield grey(pictures.resize)
+        else:
+            yield found
+
+
+def _decode_chunk(pictures: EncodedPictures) -> list[Pixels | str]:
+    """Decode pictures; a text is the reason why one cannot be read."""
+    found: list[Pixels | str] = []
+    for i in range(len(pictures)):
         try:
-            with opener(files[i]) as opened:
-                sizes[i] = upright_size(opened)
-        except Exception as error:
-            failures[i] = _reason(error)
+            found.append(pictures.decode(i))
+        except UnreadablePictureError as problem:
+            found.append(str(problem))
+    return found
 
-    for _ in _in_threads(measure, range(len(files)), progress, "looking at pictures"):
-        pass
-    if not sizes:
-        return np.zeros((0, 1, 1, 3), dtype=np.uint8), failures
-    height, width = common_size(list(sizes.values()), size)
 
-    def read(i: int) -> Pixels | None:
-        if i in failures:
-            return None
+def in_chunks(
+    function: Callable[[EncodedPictures], list[Result]], pictures: EncodedPictures, pool: Executor | None, workers: int
+) -> Iterator[Result]:
+    """Apply a function to chunks of the pictures in a pool and yield its results per picture, in order."""
+    starts = range(0, len(pictures), CHUNK)
+    chunks = (pictures.subset(np.arange(start, min(start + CHUNK, len(pictures)))) for start in starts)
+    for results in in_order(function, chunks, pool, workers):
+        yield from results
+
+
+def decoding_pool(pictures: EncodedPictures, workers: int) -> Executor | None:
+    """Return processes for many files, threads for few (decoders release Python's lock), None for one worker."""
+    if workers <= 1 or len(pictures) <= CHUNK:
+        return None
+    if pictures.in_processes and len(pictures) > FEW_PICTURES:
+        return worker_processes(workers)
+    return ThreadPoolExecutor(workers)
+
+
+def in_order(
+    function: Callable[[Job], Result], jobs: Iterable[Job], pool: Executor | None, workers: int
+) -> Iterator[Result]:
+    """Apply a function to jobs in a pool and yield its results in order.
+
+    Without a pool, or after one of its processes was killed, the jobs run in this process.
+    """
+    waiting: deque[tuple[Job, Future[Result] | None]] = deque()
+    usable = pool
+
+    def finish(job: Job, future: Future[Result] | None) -> Result:
+        nonlocal usable
         try:
-            with opener(files[i]) as opened:
-                return decode(opened, height, width)
-        except Exception as error:
-            failures[i] = _reason(error)
-            return None
+            return function(job) if future is None else future.result()
+        except BrokenProcessPool:
+            usable = None
+            return function(job)
 
-    shape = (len(sizes), height, width, 3)
-    everything = range(len(files))  # counted as they were when they were looked at
-    if kept is None:
-        x = np.empty(shape, dtype=np.uint8)
-        count = _fill(x, _in_threads(read, everything, progress, "decoding pictures"))
-        return x[:count], failures
-    kept.folder.mkdir(parents=True, exist_ok=True)
-    needed = int(np.prod(shape))
-    free = shutil.disk_usage(kept.folder).free
-    if needed > free:
-        raise InputError(f"{kept.folder} needs {needed / 1e9:.1f} GB for the pictures, {free / 1e9:.1f} GB are free")
-    with atomic_path(kept.path("npy")) as partial:
-        out = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape)
-        count = _fill(out, _in_threads(read, everything, progress, "decoding pictures"))
-        out.flush()
-        del out
-    kept.write_index(ids, failures)
-    return np.load(kept.path("npy"), mmap_mode="r")[:count], failures
-
-
-def _in_threads(work: Callable[[int], Any], items: Sequence[int], progress: Progress, what: str) -> Iterator[list[Any]]:
-    """Answers in order, a bounded number at once; decoders let go of Python's lock."""
-    with progress.stage(what, len(items), unit="pictures") as stage, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for start in range(0, len(items), AT_ONCE):
-            part = items[start : start + AT_ONCE]
-            yield list(pool.map(work, part))
-            stage.advance(len(part))
-
-
-def _fill(out: Pixels, parts: Iterator[list[Pixels | None]]) -> int:
-    count = 0
-    for part in parts:
-        for pixels in part:
-            if pixels is not None:
-                out[count] = pixels
-                count += 1
-    return count
-
-
-def _reason(error: Exception) -> str:
-    from PIL import Image, UnidentifiedImageError
-
-    if isinstance(error, InputError):
-        return str(error)
-    if isinstance(error, UnidentifiedImageError):
-        return "not a picture, whatever its name says"
-    if isinstance(error, Image.DecompressionBombError):
-        return f"too large: at most {MOST_PIXELS / 1e6:.0f} megapixels are read"
-    if isinstance(error, FileNotFoundError):
-        return NO_FILE
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return f"damaged: {text[:200]}"
+    try:
+        for job in jobs:
+            future = None
+            try:
+                future = usable.submit(function, job) if usable is not None else None
+            except BrokenProcessPool:  # noticed between two jobs
+                usable = None
+            waiting.append((job, future))
+            if pool is None or len(waiting) >= JOBS_AHEAD * workers:
+                yield finish(*waiting.popleft())
+        while waiting:
+            yield finish(*waiting.popleft())
+    finally:
+        for _, future in waiting:
+            if future is not None:
+                future.cancel()
+        if pool is not None:
+            pool.shutdown(wait=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.data.duplicates import Same, about_conflicts, about_copies, copied
+from labelsieve.data.duplicates import DuplicateFiles, about_conflicts, about_copies, copied
 from labelsieve.data.groups import GroupColumn
 from labelsieve.data.labels import about_stripped, lacking, with_labels
 from labelsieve.data.read_options import ReadOptions as ReadOptions
@@ -68,7 +68,7 @@ def load_source(
         groups = GroupColumn.read(source, options.group_column, id_column=options.id_column)
         ignored = tuple(dict.fromkeys((*ignored, options.group_column)))
     options = replace(options, ignore_columns=ignored)
-    same = Same() if options.labelled else None
+    same = DuplicateFiles() if options.labelled else None
     data = _read(source, options, recorder, same)
     if options.labels is not None:
         data = _relabel(source, data, options, recorder, same)
@@ -99,7 +99,7 @@ def _ignored(options: ReadOptions) -> tuple[str, ...]:
 
 
 def _relabel(
-    source: str, data: LabelledData, options: ReadOptions, progress: Progress, same: Same | None
+    source: str, data: LabelledData, options: ReadOptions, progress: Progress, same: DuplicateFiles | None
 ) -> LabelledData:  # fmt: skip
     """Apply the file of labels."""
     labels = options.labels
@@ -119,7 +119,12 @@ def _relabel(
 
 
 def _without_any_label(
-    source: str, data: LabelledData, missing: list[str], options: ReadOptions, progress: Progress, same: Same | None
+    source: str,
+    data: LabelledData,
+    missing: list[str],
+    options: ReadOptions,
+    progress: Progress,
+    same: DuplicateFiles | None,
 ) -> LabelledData:
     """Leave out the samples that have no label in the file of labels and none in the source."""
     if data.kind == "pictures":  # reading the source again would decode all images again
@@ -141,7 +146,7 @@ def _without_any_label(
     return leave_out(data, rows, same)
 
 
-def _read(source: str, options: ReadOptions, progress: Progress, same: Same | None) -> LabelledData:
+def _read(source: str, options: ReadOptions, progress: Progress, same: DuplicateFiles | None) -> LabelledData:
     """Call the reader for this kind of source."""
     scheme = source.partition(":")[0]
     path = Path(source)
@@ -156,7 +161,7 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Same | No
     if scheme == "webvision":
         from labelsieve.data import webvision
 
-        return webvision.load(source, size=options.size, progress=progress)
+        return webvision.load(source, options, progress=progress)
     if scheme == "hf":
         from labelsieve.data import huggingface
 
@@ -164,10 +169,7 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Same | No
     if path.is_dir():
         from labelsieve.data import folder
 
-        return folder.load(
-            path, labelled=options.needs_labels, size=options.size, staging=options.cache_dir, progress=progress,
-            same=same,
-        )  # fmt: skip
+        return folder.load(path, options, progress=progress, same=same)
     if path.is_file() and path.suffix.lower() == ".npz":
         from labelsieve.data import npz
 

@@ -1,246 +1,373 @@
-"""Pictures decoded once and kept as memory-mapped shards: what an epoch then costs is a copy, not a decoding.
+"""Pictures decoded once and kept on disk as shards, so that an epoch costs a copy per picture, not a decoding.
 
-    DIR/shard-00000.bin     pictures one after the other, uint8 rows of RGB pixels, shorter side `side`
-    DIR/shard-00000.json    height and width of each, what could not be read, and checksums of the files' names, lengths
+    DIR/shard-00000.bin     decoded pictures one after the other, uint8 rows of RGB pixels
+    DIR/shard-00000.json    height and width of each, which could not be read, and checksums of the files' names, sizes
                             and times
-    DIR/stage.json          samples, side, shard size, decoder
+    DIR/stage.json          number of pictures, their size, pictures per shard, decoder
 
-A shard is written under another name and renamed when it is complete, so a staging that was stopped goes on where it
-was, and any number of processes makes the same files, those of two runs at once among them.
+A shard is written under another name and renamed when it is complete. So a stopped staging continues where it stopped,
+and several processes or runs may stage at once. Pictures are read with `pread`, not mapped: memory stays bounded.
+
+A run folder holds one staged set per key (`DecodeCache`):
+
+    RUN/staged/pictures-KEY/          the shards
+    RUN/staged/pictures-KEY.csv       id, bytes, modified (ns): the files that were read
+    RUN/staged/pictures-KEY.json      what could not be read, which files are equal; written last
 """
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
+import os
 import shutil
 import zlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.decode import (
-    Decoder,
-    Pictures,
-    PictureSequence,
-    Pixels,
-    UnreadablePictureError,
-    best_decoder,
-    decode_file,
-    grey,
-)
-from labelsieve.data.decode_cache import stamp
-from labelsieve.data.workers import processes, usable_cores
+from labelsieve.data.decode import ExactSize, Pixels, Resize, ShorterSide, UnreadablePictureError, best_decoder, grey
+from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Stamps, decoding_pool, in_order
+from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path, check_free, sweep, write_text
+from labelsieve.files import atomic_path, atomic_writer, check_free, sweep, write_json, write_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray
 
-VERSION = 2  # 1: as the file has the pixels, whatever EXIF says, and any colour where it was transparent
+VERSION = 2  # 1: without EXIF rotation, and any colour where a picture was transparent
+CACHE_FORMAT = 3  # 2: all pictures in one file, pictures-KEY.npy
+CACHE_NAMES = "pictures*"
+OPEN_SHARDS = 128  # files held open at once; the usual limit of a process is 1,024
+
+
+class ShardJob(NamedTuple):
+    """One shard to write."""
+
+    folder: Path
+    number: int
+    pictures: EncodedPictures
 
 
 def default_shard_size(samples: int) -> int:
-    """Small sets still spread over processes; large ones stay under a gigabyte a shard."""
+    """Return pictures per shard: small sets are spread over processes, large shards stay under a gigabyte."""
     return int(np.clip(-(-samples // 64), 64, 4096))
 
 
 def stage(
-    pictures: Pictures,
+    pictures: EncodedPictures,
     to: str | Path,
     *,
     workers: int | None = None,
     shard_size: int | None = None,
     progress: Progress | None = None,
-) -> Staged:
-    """Decode all pictures into shards under `to`; shards that are there already are kept."""
+) -> StagedPictures:
+    """Decode all pictures into shards under `to`. Complete shards of unchanged files are kept."""
     folder, progress = Path(to), progress or Progress(silent=True)
     if not (folder / "stage.json").exists():
         check_free(folder, "stage=", missing="staged pictures")
     folder.mkdir(parents=True, exist_ok=True)
-    sweep(folder, ".shard-*.partial")  # a killed writer's, up to a gigabyte each
+    sweep(folder, ".shard-*.partial")  # left by a killed writer, up to a gigabyte each
     size = shard_size or default_shard_size(len(pictures))
-    decoder: Decoder = best_decoder() if pictures.decoder == "auto" else pictures.decoder
-    settings: dict[str, object] = {
-        "version": VERSION,
-        "samples": len(pictures),
-        "side": pictures.side,
-        "shard_size": size,
-        "decoder": decoder,
-    }
-    _same_or_new(folder / "stage.json", settings)
+    _check_settings(folder / "stage.json", _settings(pictures, size))
     jobs = []
     for number, first in enumerate(range(0, len(pictures), size)):
-        names = list(pictures.names[first : first + size])
-        if not _complete(folder, number, names, pictures.root):
-            jobs.append((str(folder), number, str(pictures.root), names, pictures.side, decoder))
-    workers = usable_cores() if workers is None else workers
+        part = pictures.subset(np.arange(first, min(first + size, len(pictures))))
+        if not _is_complete(folder, number, part):
+            jobs.append(ShardJob(folder, number, part))
     if not jobs:
         progress.note(f"using the pictures staged in {folder}", passing=True)
-        return Staged.open(folder)
-    with progress.stage("staging pictures", len(pictures), unit="pictures") as told:
-        told.resume(len(pictures) - sum(len(job[3]) for job in jobs))
-        for count in _run(jobs, workers):
+        return StagedPictures.open(folder)
+    workers = min(usable_cores() if workers is None else workers, len(jobs))
+    with progress.stage("decoding pictures", len(pictures), unit="pictures") as told:
+        told.resume(len(pictures) - sum(len(job.pictures) for job in jobs))
+        for count in in_order(write_shard, jobs, decoding_pool(pictures, workers), workers):
             told.advance(count)
-    return Staged.open(folder)
+    return StagedPictures.open(folder)
 
 
-def _run(jobs: Sequence[tuple[str, int, str, list[str], int, Decoder]], workers: int) -> Iterator[int]:
-    if workers <= 1 or len(jobs) <= 1:
-        yield from (write_shard(*job) for job in jobs)
-        return
-    done: set[int] = set()
-    futures: dict[Future[int], int] = {}
-    pool = processes(min(workers, len(jobs)))
-    try:
-        futures = {pool.submit(write_shard, *job): number for number, job in enumerate(jobs)}
-        for future in as_completed(futures):
-            yield future.result()
-            done.add(futures[future])
-    except BrokenProcessPool:  # a worker was killed: what is left is done here
-        yield from (write_shard(*job) for number, job in enumerate(jobs) if number not in done)
-    finally:
-        for future in futures:
-            future.cancel()
-        pool.shutdown(wait=True)
-
-
-def write_shard(folder: str, number: int, root: str, names: list[str], side: int, decoder: Decoder) -> int:
-    """One shard; returns how many pictures it holds."""
+def write_shard(job: ShardJob) -> int:
+    """Write one shard and return its number of pictures."""
+    folder, number, pictures = job
     shapes, unreadable = [], {}
-    stamps = _stamps(Path(root), names)  # before they are read: a file that changes meanwhile is read again
-    data, about = _files(Path(folder), number)
+    stamps = _stamp_checksum(pictures)  # before they are read: a file that changes meanwhile is read again
+    data, about = _shard_files(folder, number)
     try:
         with atomic_path(data) as part, part.open("wb") as out:
-            for i, name in enumerate(names):
+            for i in range(len(pictures)):
                 try:
-                    picture = decode_file(Path(root, name), side=side, decoder=decoder)
+                    picture = pictures.decode(i)
                 except UnreadablePictureError as problem:
-                    unreadable[i], picture = str(problem), grey(side)
+                    unreadable[i], picture = str(problem), grey(pictures.resize)
                 shapes.append(picture.shape[:2])
                 out.write(picture.tobytes())
     except OSError as problem:
-        need = f"about {3 * 1.4 * side * side * len(names) / 1e6:.0f} MB a shard"
         free = shutil.disk_usage(folder).free / 1e6
-        raise InputError(f"{data}: {problem.strerror}; staging needs {need}, {free:.0f} MB are free there") from problem
+        needed = f"{pictures.nbytes / 1e6:.0f} MB per shard"
+        raise InputError(
+            f"{data}: {problem.strerror}; staging needs about {needed}, {free:.0f} MB are free"
+        ) from problem
     note = {
-        "names": _checksum(names), "files": stamps, "shapes": shapes, "unreadable": unreadable,
+        "names": _name_checksum(pictures), "files": stamps, "shapes": shapes, "unreadable": unreadable,
         "bytes": data.stat().st_size,
     }  # fmt: skip
     write_text(about, json.dumps(note))
-    return len(names)
+    return len(pictures)
 
 
-def _files(folder: Path, number: int) -> tuple[Path, Path]:
+def _settings(pictures: EncodedPictures, shard_size: int) -> dict[str, Any]:
+    exact = isinstance(pictures.resize, ExactSize)
+    decoder = best_decoder() if pictures.decoder == "auto" else pictures.decoder
+    return {
+        "version": VERSION,
+        "samples": len(pictures),
+        **({"size": list(pictures.resize)} if exact else {"side": pictures.side}),
+        "shard_size": shard_size,
+        "decoder": "pillow" if exact else decoder,
+    }
+
+
+def _shard_files(folder: Path, number: int) -> tuple[Path, Path]:
     return folder / f"shard-{number:05d}.bin", folder / f"shard-{number:05d}.json"
 
 
-def _checksum(names: Sequence[str]) -> int:
-    return zlib.crc32("\n".join(names).encode())
+def _checksum(texts: Sequence[str]) -> int:
+    return zlib.crc32("\n".join(texts).encode())
 
 
-def _stamps(root: Path, names: Sequence[str]) -> int:
-    """Changes when the length of a file does, or when it was written."""
-    return _checksum([str(stamp(root / name)) for name in names])
+def _name_checksum(pictures: EncodedPictures) -> int:
+    return _checksum([pictures.describe(i) for i in range(len(pictures))])
 
 
-def _complete(folder: Path, number: int, names: Sequence[str], root: Path) -> bool:
-    """Whether a shard is there whole, and made of these files as they are now."""
-    data, about = _files(folder, number)
+def _stamp_checksum(pictures: EncodedPictures) -> int:
+    """Return a number that changes if the size or the time of a file does."""
+    if isinstance(pictures, PictureFiles):
+        return _checksum([str(tuple(pair)) for pair in pictures.stamps().tolist()])
+    return _checksum([pictures.version()])
+
+
+def _is_complete(folder: Path, number: int, pictures: EncodedPictures) -> bool:
+    """Return whether a shard is complete and made of these files as they are now."""
+    data, about = _shard_files(folder, number)
     try:
         note = json.loads(about.read_text())
-        whole = note["names"] == _checksum(names) and note["bytes"] == data.stat().st_size
-        return bool(whole and note.get("files") in (None, _stamps(Path(root), names)))
+        whole = note["names"] == _name_checksum(pictures) and note["bytes"] == data.stat().st_size
+        return bool(whole and note.get("files") in (None, _stamp_checksum(pictures)))
     except (OSError, ValueError, KeyError):
         return False
 
 
-def _same_or_new(path: Path, settings: dict[str, object]) -> None:
-    if path.exists():
-        found = _settings(path)
-        different = [key for key, value in settings.items() if found.get(key) != value]
-        if different:
-            key = different[0]
+def _check_settings(path: Path, settings: dict[str, Any]) -> None:
+    """Write the settings of a new folder; refuse a folder that was staged with others."""
+    if not path.exists():
+        write_text(path, json.dumps(settings))
+        return
+    found = _read_settings(path)
+    for key, value in settings.items():
+        if found.get(key) != value:
             raise InputError(
-                f"{path.parent}: staged with {key} {found.get(key)}, now {settings[key]} is wanted; "
+                f"{path.parent}: staged with {key} {found.get(key)}, now {value} is needed; "
                 "give another folder or delete this one"
             )
-    else:
-        write_text(path, json.dumps(settings))
 
 
-def _settings(path: Path) -> dict[str, object]:
+def _read_settings(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError) as problem:
         raise InputError(f"{path}: not a folder of staged pictures ({problem}); stage them again") from problem
 
 
+class _OpenFile:
+    """A file that is closed when its last user is gone: threads may read it while the cache drops it."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
 @dataclass(frozen=True)
-class Staged(PictureSequence):
-    """Pictures out of shards: a view into the mapped file, no copy until someone needs one."""
+class StagedPictures(PictureSequence):
+    """Decoded pictures in shards on disk."""
 
     folder: Path
-    side: int
-    sizes: NDArray[np.int32]  # [N,2] height, width
-    shard: NDArray[np.int32]  # [N]
-    offset: IntArray  # [N] bytes into the shard
+    resize: Resize
+    sizes: NDArray[np.int32]  # [n, 2] height, width
+    shard: NDArray[np.int32]  # [n]
+    offset: IntArray  # [n] bytes into the shard
     unreadable: dict[int, str]
 
     @classmethod
-    def open(cls, folder: str | Path) -> Staged:
+    def open(cls, folder: str | Path) -> StagedPictures:
+        """Open a folder that `stage` wrote."""
         folder = Path(folder)
-        settings = _settings(folder / "stage.json")
-        samples, size = int(str(settings["samples"])), int(str(settings["shard_size"]))
-        sizes: list[tuple[int, int]] = []
+        settings = _read_settings(folder / "stage.json")
+        samples, size = int(settings["samples"]), int(settings["shard_size"])
+        resize: Resize = ExactSize(*settings["size"]) if "size" in settings else ShorterSide(int(settings["side"]))
+        shapes: list[NDArray[np.int32]] = [np.zeros((0, 2), dtype=np.int32)]
         unreadable: dict[int, str] = {}
         for number, first in enumerate(range(0, samples, size)):
-            data, about = _files(folder, number)
+            data, about = _shard_files(folder, number)
             try:
                 note = json.loads(about.read_text())
                 whole = data.stat().st_size == note["bytes"]
             except (OSError, ValueError, KeyError):
                 whole = False
             if not whole or len(note["shapes"]) != min(size, samples - first):
-                raise InputError(f"{data}: staged shard missing or damaged; stage again, the others are kept")
-            sizes += note["shapes"]
-            unreadable |= {first + int(i): reason for i, reason in note["unreadable"].items()}
-        shape = np.array(sizes, dtype=np.int32).reshape(-1, 2)
-        ends = np.cumsum(shape.prod(1, dtype=np.int64) * 3)
-        starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[:samples]
+                raise InputError(f"{data}: staged shard missing or damaged; stage again, complete shards are kept")
+            shapes.append(np.array(note["shapes"], dtype=np.int32))
+            unreadable |= {first + int(i): text for i, text in note["unreadable"].items()}
+        sizes = np.concatenate(shapes)
+        lengths = sizes.prod(1, dtype=np.int64) * 3
+        starts = np.cumsum(lengths) - lengths
         shard = (np.arange(samples) // size).astype(np.int32)
-        return cls(folder, int(str(settings["side"])), shape, shard, starts - starts[shard * size], unreadable)
+        return cls(folder.absolute(), resize, sizes, shard, starts - starts[shard * size], unreadable)
 
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def subset(self, index: IntArray) -> Staged:
-        """Some of the pictures, out of the same shards."""
-        places = index.tolist()
-        bad = {row: self.unreadable[i] for row, i in enumerate(places) if i in self.unreadable}
-        return Staged(self.folder, self.side, self.sizes[index], self.shard[index], self.offset[index], bad)
+    def subset(self, index: IntArray) -> StagedPictures:
+        return replace(
+            self, sizes=self.sizes[index], shard=self.shard[index], offset=self.offset[index],
+            unreadable=self._subset_unreadable(index),
+        )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: where the shards lie, not what is in them."""
-        kept = {name: value for name, value in self.__dict__.items() if name != "maps"}
-        return kept | {"folder": self.folder.absolute()}
+        """Send the place of the shards to another process, not the open files."""
+        return {name: value for name, value in self.__dict__.items() if name != "_open_shard"}
 
     @property
     def nbytes(self) -> int:
         return int(self.sizes.prod(1, dtype=np.int64).sum()) * 3
 
     @cached_property
-    def maps(self) -> list[Pixels]:
-        count = int(self.shard.max()) + 1 if len(self) else 0
-        return [np.memmap(_files(self.folder, number)[0], dtype=np.uint8, mode="r") for number in range(count)]
+    def _open_shard(self) -> Callable[[int], _OpenFile]:
+        return lru_cache(maxsize=OPEN_SHARDS)(lambda number: _OpenFile(_shard_files(self.folder, number)[0]))
 
     def picture(self, i: int) -> Pixels:
         height, width = (int(length) for length in self.sizes[i])
-        start = int(self.offset[i])
-        pixels = self.maps[int(self.shard[i])][start : start + height * width * 3]
-        return pixels.reshape(height, width, 3)
+        file = self._open_shard(int(self.shard[i]))
+        data = os.pread(file.descriptor, height * width * 3, int(self.offset[i]))
+        return np.frombuffer(data, dtype=np.uint8).reshape(height, width, 3)
+
+
+# -- the staged sets of a run folder -------------------------------------------------------------------------------
+
+_last_used: dict[Path, str] = {}  # key of the set that was read or written last, by folder
+
+
+@dataclass(frozen=True)
+class DecodeCache:
+    """The staged set of some files. Its key changes if a file, its time, its size or the requested size does."""
+
+    folder: Path
+    key: str
+    stamps: Stamps | None  # None if the pictures are not files
+
+    @classmethod
+    def of(cls, folder: Path, pictures: EncodedPictures, ids: NDArray[np.str_], how: str) -> DecodeCache:
+        """Return the set of these pictures; `how` names everything else that decides the pixels."""
+        digest = hashlib.sha256(f"{CACHE_FORMAT} {how} {pictures.version()} {len(pictures)}".encode())
+        stamps = pictures.stamps() if isinstance(pictures, PictureFiles) else None
+        for id in ids.tolist():
+            digest.update(f"{id}\n".encode())
+        digest.update(b"" if stamps is None else stamps.tobytes())
+        return cls(folder, digest.hexdigest()[:16], stamps)
+
+    @property
+    def shards(self) -> Path:
+        return self.folder / f"pictures-{self.key}"
+
+    def path(self, suffix: str) -> Path:
+        return self.folder / f"pictures-{self.key}.{suffix}"
+
+    def index(self) -> dict[str, Any]:
+        return dict(json.loads(self.path("json").read_text(encoding="utf-8")))
+
+    def read(self) -> tuple[StagedPictures, dict[int, str]] | None:
+        """Return the readable pictures, and index and reason of the others; None if the set is not complete."""
+        try:
+            failures = {int(i): str(text) for i, text in self.index()["failures"]}
+            staged = StagedPictures.open(self.shards)
+        except (OSError, ValueError, KeyError, TypeError):  # InputError is a ValueError
+            return None
+        _last_used[self.folder.absolute()] = self.key
+        return staged.subset(_without(len(staged), staged.unreadable)), failures
+
+    def write(
+        self,
+        pictures: EncodedPictures,
+        rows: IntArray,
+        ids: NDArray[np.str_],
+        failures: dict[int, str],
+        progress: Progress,
+    ) -> None:
+        """Stage `pictures`, the `rows` of the source that are not among the `failures`. The index is written last."""
+        try:
+            _read_settings(self.shards / "stage.json")
+        except InputError:  # missing or damaged
+            shutil.rmtree(self.shards, ignore_errors=True)
+        staged = stage(pictures, self.shards, progress=progress)
+        failures = failures | {int(rows[i]): text for i, text in staged.unreadable.items()}
+        with atomic_writer(self.path("csv")) as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("id", "bytes", "modified"))
+            stamps = [("", "")] * len(ids) if self.stamps is None else self.stamps.tolist()
+            writer.writerows((ids[i], *stamps[i]) for i in _without(len(ids), failures).tolist())
+        write_json(self.path("json"), {"failures": sorted(failures.items())})
+
+    def add(self, **entries: Any) -> None:
+        """Add entries to the index."""
+        write_json(self.path("json"), {**self.index(), **entries})
+
+
+def cached_pictures(table: Path) -> Pixels | StagedPictures:
+    """Return the pictures of the rows of pictures-KEY.csv; earlier versions kept them in pictures-KEY.npy."""
+    old = table.with_suffix(".npy")
+    if old.exists():
+        pictures: Pixels = np.load(old, mmap_mode="r", allow_pickle=False)
+        return pictures
+    staged = StagedPictures.open(table.with_suffix(""))
+    return staged.subset(_without(len(staged), staged.unreadable))
+
+
+def _without(count: int, left_out: Any) -> IntArray:
+    return np.setdiff1d(np.arange(count), np.fromiter(left_out, np.int64, len(left_out)))
+
+
+@contextmanager
+def provisional_cache(folder: Path, *, begun: bool) -> Iterator[Callable[[], None]]:
+    """Decode pictures into `folder` before it is known whether they belong to the run.
+
+    Call the yielded function when they do: all other sets are removed. If a run that was `begun` refuses them
+    (InputError), the new sets are removed instead, and the next start finds the run's own.
+    """
+    before, accepted = set(folder.glob(CACHE_NAMES)), False
+
+    def accept() -> None:
+        nonlocal accepted
+        accepted = True
+        key = _last_used.get(folder.absolute())
+        if key is not None:
+            _remove(path for path in folder.glob(CACHE_NAMES) if path.name.partition(".")[0] != f"pictures-{key}")
+
+    try:
+        yield accept
+    except InputError:
+        if begun and not accepted:
+            _remove(set(folder.glob(CACHE_NAMES)) - before)
+        raise
+
+
+def _remove(paths: Any) -> None:
+    for path in list(paths):
+        with suppress(OSError):  # a read-only folder, or a system that keeps open files
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

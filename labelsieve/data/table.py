@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve.data.columns import Encoding, Note, silence, told
+from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
     about_missing,
@@ -29,7 +30,7 @@ from labelsieve.data.labels import (
     unlabelled,
     whole_numbers,
 )
-from labelsieve.data.skipped import NO_FILE, NO_LABEL, about_left_out, about_lost, too_many, without_blank
+from labelsieve.data.skipped import NO_LABEL, about_left_out, about_lost, too_many, without_blank
 from labelsieve.data.textfile import Code, about_titles, code_of, csv_rows, delimiter_of, top_of
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
@@ -38,7 +39,7 @@ from labelsieve.types import LabelledData, Skipped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from labelsieve.data.duplicates import Same
+    from labelsieve.data.duplicates import DuplicateFiles
     from labelsieve.data.read_options import ReadOptions
     from labelsieve.types import IntArray
 
@@ -48,7 +49,7 @@ LONGEST_CELL = 2**31 - 1  # a C long on every system
 
 
 def load(
-    path: Path, options: ReadOptions, *, progress: Progress | None = None, same: Same | None = None
+    path: Path, options: ReadOptions, *, progress: Progress | None = None, same: DuplicateFiles | None = None
 ) -> LabelledData:  # fmt: skip
     """Read a table. Rows without a label and empty texts are skipped, unless the table is read for prediction."""
     progress = progress or Progress(silent=True)
@@ -108,7 +109,8 @@ def load(
         return tuple(Skipped(str(ids[row]), NO_LABEL) for row in missing)
 
     if "path" in names and text_column is None:
-        from labelsieve.data.pictures import read_pictures
+        from labelsieve.data.pictures import PictureFiles
+        from labelsieve.data.read_pictures import read_pictures
 
         written = [str(value or "") for value in table.column("path").to_pylist()]
         files, lost = _picture_files(path, written, kept, lines, root=root)
@@ -117,18 +119,10 @@ def load(
         there = np.setdiff1d(kept, lost)
         y = y[np.isin(kept, there)]
         ids = _ids(written if named is None else named, there, path, lines)
-        data = read_pictures(
-            files,
-            y,
-            classes,
-            ids[there],
-            name=path.stem,
-            size=options.size,
-            staging=options.cache_dir,
-            progress=progress,
-            same=same,
-        )
-        gone = (Skipped(str(ids[row]), NO_FILE) for row in lost)
+        pictures = PictureFiles(path.parent, files)
+        data = LabelledData(pictures, y, classes, ids[there], "pictures", name=path.stem)
+        data = read_pictures(data, size=options.size, staging=options.cache_dir, progress=progress, same=same)
+        gone = (Skipped(str(ids[row]), FILE_NOT_FOUND) for row in lost)
         return replace(data, skipped=(*skipped(ids), *gone, *data.skipped))
     if not rest.column_names:
         raise InputError(f"{path} has only the label: it needs a column path or text, or columns of features")
@@ -151,7 +145,7 @@ def load(
 
 def _picture_files(
     path: Path, written: Sequence[str], kept: IntArray, lines: _Lines, *, root: Path | None
-) -> tuple[list[Path], list[int]]:
+) -> tuple[list[str], list[int]]:
     """The pictures of the rows that are kept, none outside the folder they begin in, and the rows without one."""
     from labelsieve.data.pictures import safe_path
 
@@ -162,7 +156,7 @@ def _picture_files(
         if file is None:
             raise InputError(f"{path}, {lines.name(row)}: {name[:200]!r} leads outside {base}; give --root")
         if os.path.isfile(file):  # noqa: PTH113 - unlike Path's, it never raises
-            files.append(file)
+            files.append(str(file))
         else:
             lost.append(row)
     if not too_many(lost, len(kept)):

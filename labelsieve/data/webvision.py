@@ -1,14 +1,14 @@
-"""WebVision 1.0 in its own layout (Li et al. 2017), and ILSVRC12's validation set for the same classes.
+"""WebVision 1.0 in its own layout (Li et al. 2017), and the validation set of ILSVRC12 for the same classes.
 
-    DIR/info/synsets.txt                  one class a line, "n01440764 tench, Tinca tinca": line i is class i
+    DIR/info/synsets.txt                  one class per line, "n01440764 tench, Tinca tinca": line i is class i
     DIR/info/train_filelist_google.txt    "google/q0001/abc.jpg 0": a picture under DIR and its class
     DIR/info/val_filelist.txt             "val000001.jpg 0": a picture under DIR/val_images_256
-    ILSVRC/val/n01440764/*.JPEG           one folder a synset; or all pictures in one folder beside
-    ILSVRC/LOC_val_solution.csv           ... "ILSVRC2012_val_00000001,n01751748 111 108 370 297 ...", or
-    ILSVRC/imagenet_2012_validation_synset_labels.txt   ... one synset a line, in the order of the pictures' names
+    ILSVRC/val/n01440764/*.JPEG           one folder per synset; or all pictures in one folder with one of these lists:
+    ILSVRC/LOC_val_solution.csv           "ILSVRC2012_val_00000001,n01751748 111 108 370 297 ..."
+    ILSVRC/imagenet_2012_validation_synset_labels.txt   one synset per line, in the order of the file names
 
 The paper trains on the first 50 classes of the Google subset (65,944 pictures) and tests on both validation sets (2,500
-pictures each); a class has the same code in all three. Pictures stay files until someone looks at them.
+pictures each); a class has the same code in all three.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelsieve.data.decode import CROP, SIDE, Pictures
-from labelsieve.data.pictures import Size
-from labelsieve.data.read_options import parse_query
-from labelsieve.data.readable import unreadable
-from labelsieve.data.skipped import leave_out
+from labelsieve.data.decode import SIDE, ShorterSide
+from labelsieve.data.pictures import CROP, PictureFiles
+from labelsieve.data.read_options import ReadOptions, parse_query
+from labelsieve.data.read_pictures import leave_out_unreadable, read_pictures, rows_without
+from labelsieve.data.stage import stage
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
 CLASSES = 50
 SUBSETS = ("google", "flickr", "all")
-NONE = "pictures can be read"
 VALIDATION_FOLDERS = ("val_images_256", "val_images", "val_images_resized")
 LAYOUT = (
     "WebVision 1.0 has info/synsets.txt, info/train_filelist_google.txt, info/val_filelist.txt and the picture folders"
@@ -45,35 +44,35 @@ class Synset(NamedTuple):
     name: str
 
 
-def load(spec: str | Path, *, size: Size = None, progress: Progress | None = None) -> LabelledData:
-    """The training set. `DIR?classes=50&subset=google&side=256&stage=FOLDER`, all after ? optional.
+def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | None = None) -> LabelledData:
+    """Read the training set `DIR?classes=50&subset=google&side=256&stage=FOLDER`; everything after ? is optional.
 
-    `size` is the shorter side where `spec` names none; as a pair it is the window that a network reads.
+    The size in `reading` is the shorter side if `spec` names none; as a pair it is the window that a network reads.
+    Pictures that fit neither memory nor the device are staged in `stage`, else in the cache folder of `reading`.
     """
+    reading, progress = reading or ReadOptions(), progress or Progress(silent=True)
     folder, options = _options(str(spec))
+    size = reading.size
     if isinstance(size, int) and "side" in options and options["side"] != str(size):
-        raise InputError(f"webvision:{folder}?side={options['side']} is not of size {size}: give one of the two")
+        raise InputError(f"webvision:{folder}?side={options['side']} and size {size} differ: give one of the two")
     side = min(size) if isinstance(size, tuple) else size
     if side is None or (isinstance(size, tuple) and side >= CROP):
-        side = SIDE  # a window of the largest size is cut from larger pictures
-    data = training(
+        side = SIDE  # the largest window is cut from larger pictures
+    data = listed_training(
         folder,
         classes=_whole(options.get("classes", str(CLASSES)), "classes"),
         subset=options.get("subset", "google"),
         side=_whole(options.get("side", str(side)), "side"),
-        check="stage" not in options,  # staging decodes them all
-        progress=progress,
     )
     if "stage" not in options:
-        return data
-    from labelsieve.data.stage import stage
-
+        return read_pictures(data, size=data.x.resize, staging=reading.cache_dir, progress=progress)
     staged = stage(data.x, options["stage"], progress=progress)
-    return leave_out(replace(data, x=staged), staged.unreadable, none=NONE)
+    data = replace(data, x=staged.subset(rows_without(len(staged), staged.unreadable)))
+    return leave_out_unreadable(data, staged.unreadable, None, progress)
 
 
 def files(spec: str) -> list[Path]:
-    """What `load` reads: the lists, and the pictures that they name."""
+    """Return the files that `load` reads: the lists, and the pictures in them."""
     folder, options = _options(spec)
     root = Path(folder)
     lists = [root / "info" / f"train_filelist_{part}.txt" for part in _parts(options.get("subset", "google"))]
@@ -95,33 +94,41 @@ def training(
     classes: int = CLASSES,
     subset: str = "google",
     side: int = SIDE,
-    check: bool = True,
     progress: Progress | None = None,
 ) -> LabelledData:
-    """Without `check`, files that cannot be read stay in: they show when they are decoded, as grey pictures."""
-    root, parts = Path(folder), _parts(subset)
+    """Read the training set; its pictures stay encoded files."""
+    data = listed_training(folder, classes=classes, subset=subset, side=side)
+    return read_pictures(data, size=data.x.resize, progress=progress)
+
+
+def listed_training(
+    folder: str | Path, *, classes: int = CLASSES, subset: str = "google", side: int = SIDE
+) -> LabelledData:
+    """Return the training pictures that exist; whether they can be read is not checked."""
+    root = Path(folder)
     every = synsets(root)
     names = every[:classes]
     files: list[str] = []
     codes: list[int] = []
-    for part in parts:
+    for part in _parts(subset):
         some, labels = _filelist(root / "info" / f"train_filelist_{part}.txt", len(every), len(names))
         files += some
         codes += labels
-    return _labelled(root, "", files, codes, names, side, name="webvision", check=check, progress=progress)
+    return _labelled(Listing("webvision", root, files, codes), names, side)
 
 
 def validation(
     folder: str | Path, *, classes: int = CLASSES, side: int = SIDE, progress: Progress | None = None
 ) -> LabelledData:
-    """WebVision's own, labelled by people."""
+    """Read WebVision's validation set, which people labelled."""
     root = Path(folder)
     every = synsets(root)
     files, codes = _filelist(root / "info" / "val_filelist.txt", len(every), min(classes, len(every)))
     inside = next((name for name in VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if inside is None:
         raise InputError(f"{root}: no folder val_images_256 with the validation pictures; unpack it there")
-    return _labelled(root, inside, files, codes, every[:classes], side, name="webvision-val", progress=progress)
+    data = _labelled(Listing("webvision-val", root, files, codes, inside), every[:classes], side)
+    return read_pictures(data, size=data.x.resize, progress=progress)
 
 
 def ilsvrc_validation(
@@ -132,7 +139,7 @@ def ilsvrc_validation(
     side: int = SIDE,
     progress: Progress | None = None,
 ) -> LabelledData:
-    """ILSVRC12's validation pictures of WebVision's classes, found by their synsets."""
+    """Read the validation pictures of ILSVRC12 that belong to WebVision's classes, found by their synsets."""
     root = Path(folder)
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give the one with ILSVRC12's validation pictures")
@@ -146,29 +153,30 @@ def ilsvrc_validation(
     if not found:
         raise InputError(f"{pictures}: no pictures of the synsets {names[0].wnid} to {names[-1].wnid}")
     files, codes = [name for name, _ in found], [label for _, label in found]
-    return _labelled(pictures, "", files, codes, names, side, name="ilsvrc12-val", progress=progress)
+    data = _labelled(Listing("ilsvrc12-val", pictures, files, codes), names, side)
+    return read_pictures(data, size=data.x.resize, progress=progress)
 
 
 def synsets(root: Path) -> list[Synset]:
-    """All classes, in the order of their codes."""
+    """Return all classes in the order of their codes."""
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; {LAYOUT}")
     lines = _lines(root / "info" / "synsets.txt")
     if not lines:
-        raise InputError(f"{root / 'info' / 'synsets.txt'}: empty; one class a line is expected")
+        raise InputError(f"{root / 'info' / 'synsets.txt'}: empty; one class per line is expected")
     found = []
     for number, line in enumerate(lines, 1):
         wnid, _, name = line.partition(" ")
         if not (wnid.startswith("n") and wnid[1:].isdigit()):
             raise InputError(
-                f"{root / 'info' / 'synsets.txt'}:{number}: {line[:40]!r} begins with no synset such as n01440764"
+                f"{root / 'info' / 'synsets.txt'}:{number}: {line[:40]!r} must begin with a synset such as n01440764"
             )
         found.append(Synset(wnid, name.strip() or wnid))
     return found
 
 
 def class_names(names: Sequence[Synset]) -> tuple[str, ...]:
-    """The concepts; where two synsets share one (crane, the bird and the machine), the synset tells them apart."""
+    """Return the names of classes, with the synset if two share a name (crane, the bird and the machine)."""
     times = Counter(synset.name for synset in names)
     return tuple(s.name if times[s.name] == 1 else f"{s.name} ({s.wnid})" for s in names)
 
@@ -190,7 +198,7 @@ def _options(spec: str) -> tuple[str, dict[str, str]]:
 
 def _whole(text: str, what: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"{what}={text}: a whole number from 1 on is expected")
+        raise InputError(f"{what}={text}: must be a whole number of at least 1")
     return int(text)
 
 
@@ -202,7 +210,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _filelist(path: Path, known: int, classes: int) -> tuple[list[str], list[int]]:
-    """Names and codes of the pictures in the first `classes` classes."""
+    """Return names and codes of the pictures in the first `classes` classes."""
     files, codes = [], []
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
@@ -221,59 +229,64 @@ def _filelist(path: Path, known: int, classes: int) -> tuple[list[str], list[int
     return files, codes
 
 
-def _labelled(
-    root: Path,
-    inside: str,
-    files: Sequence[str],
-    codes: Sequence[int],
-    names: Sequence[Synset],
-    side: int,
-    *,
-    name: str,
-    check: bool = True,
-    progress: Progress | None = None,
-) -> LabelledData:
-    """What is missing, empty, elsewhere or no picture is left out and told."""
+class Listing(NamedTuple):
+    """Pictures and classes as a list of files gives them."""
+
+    name: str
+    root: Path
+    files: Sequence[str]
+    codes: Sequence[int]
+    inside: str = ""  # folder of the files below the root
+
+
+def _labelled(listing: Listing, names: Sequence[Synset], side: int) -> LabelledData:
+    """Return the listed pictures that exist; missing and empty ones, and links to other folders, are skipped."""
+    root, inside = listing.root, listing.inside
     kept, labels, skipped = [], [], []
     home = _Home(root)
-    for file, code in zip(files, codes, strict=True):
+    for file, code in zip(listing.files, listing.codes, strict=True):
         path = f"{inside}/{file}" if inside else file
-        try:
-            reason = None if (root / path).stat().st_size else "empty file"
-            if reason is None and not home.holds(root / path):
-                reason = "leads outside the data set's folder"
-        except (OSError, ValueError, RuntimeError) as problem:
-            reason = getattr(problem, "strerror", None) or str(problem)
+        reason = home.problem(root / path)
         if reason is None:
             kept.append(path)
             labels.append(code)
         else:
             skipped.append(Skipped(file, reason))
     if not kept:
-        raise InputError(f"{root / skipped[0].id}: none of the {len(files)} listed pictures is there; {LAYOUT}")
+        raise InputError(f"{root / skipped[0].id}: none of the {len(listing.files)} listed pictures exists; {LAYOUT}")
     ids = np.array([path.removeprefix(f"{inside}/") for path in kept], dtype=np.str_)
-    # absolute: processes on other machines, with another working directory, read them too
-    pictures = Pictures(root.absolute(), kept, side=side)
-    data = LabelledData(
+    # absolute paths: processes with another working directory read them too
+    pictures = PictureFiles(root.absolute(), kept, ShorterSide(side))
+    return LabelledData(
         x=pictures,
         y=np.array(labels, dtype=np.int64),
         classes=class_names(names),
         ids=ids,
         kind="pictures",
-        name=name,
+        name=listing.name,
         skipped=tuple(skipped),
     )
-    return leave_out(data, unreadable(pictures, progress), none=NONE) if check else data
 
 
 class _Home:
-    """What lies in a folder, links followed. Folders are looked at once: a list names millions of files in a few."""
+    """A folder and everything below it. Each folder is resolved once: a list names millions of files in a few."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self._folders: dict[Path, bool] = {}
 
-    def holds(self, path: Path) -> bool:
+    def problem(self, path: Path) -> str | None:
+        """Return why a listed file is skipped, None if it exists below this folder."""
+        try:
+            if not path.stat().st_size:
+                return "empty file"
+            return None if self._holds(path) else "leads outside the data set's folder"
+        except OSError as problem:
+            return problem.strerror or str(problem)
+        except (ValueError, RuntimeError) as problem:
+            return str(problem)
+
+    def _holds(self, path: Path) -> bool:
         folder = path.parent
         if folder not in self._folders:
             self._folders[folder] = folder.resolve().is_relative_to(self.root)
@@ -281,7 +294,7 @@ class _Home:
 
 
 def _picture_names(folder: Path) -> list[str]:
-    """In the order of their names, whatever the file system's."""
+    """Return the pictures of a folder, sorted by name."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -290,7 +303,7 @@ def _picture_names(folder: Path) -> list[str]:
 
 
 def _flat_labels(root: Path, pictures: Path) -> list[tuple[str, str]]:
-    """(picture, synset) where all pictures lie in one folder."""
+    """Return (picture, synset) of pictures that are all in one folder."""
     names = _picture_names(pictures)
     table = next((p / "LOC_val_solution.csv" for p in (root, pictures) if (p / "LOC_val_solution.csv").exists()), None)
     if table is not None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from labelsieve.data.pictures import PictureSequence
 from labelsieve.engine.schedule import Schedule
 from labelsieve.engine.store import PictureStore
 
@@ -43,7 +44,9 @@ def fast_schedule(epochs: int = EPOCHS, batch_size: int = BATCH_SIZE) -> Schedul
     )
 
 
-def fast_store(x: NDArray[np.uint8], device: torch.device | str = "cpu", *, augment: bool = True) -> PictureStore:
+def fast_store(
+    x: NDArray[np.uint8] | PictureSequence, device: torch.device | str = "cpu", *, augment: bool = True
+) -> PictureStore:
     """Pictures onto the device, shifted by at most two pixels and flipped in training; scored as three views, a pixel
     apart along the diagonal."""
     device = torch.device(device)

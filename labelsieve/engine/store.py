@@ -9,9 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelsieve.data.pictures import PictureSequence
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
 from labelsieve.types import Store
+
+PADDED_AT_ONCE = 1024  # pictures that are copied to the device in one piece
+STATISTICS_SAMPLE, STATISTICS_AT_ONCE = 10_000, 256  # pictures in the statistics of channels, and in memory for them
 
 
 class VectorStore(Store):
@@ -34,17 +38,17 @@ class VectorStore(Store):
         return self.x[index.T].reshape(b, n * self.shape[0], *self.shape[1:])
 
 
-class PictureStore(Store):
-    """Pictures [N, H, W, C] of 8 bits, shifted by up to `shift` pixels (the edge repeats) and flipped, on the device.
+class ShiftedPictures(Store):
+    """Pictures of one size, shifted by up to `shift` pixels (the edge repeats) and mirrored on the device.
 
-    They stay uint8, padded once; a step reads each pixel of its batch once and normalises it on the way.
+    A step reads each pixel of its batch once and normalises it on the way.
     """
 
     score_shifts: tuple[int, ...] = (0,)  # scoring averages over pictures shifted along the diagonal by these
 
     def __init__(
         self,
-        x: NDArray[np.uint8],
+        x: NDArray[np.uint8] | PictureSequence,
         device: torch.device,
         *,
         shift: int = 4,
@@ -67,11 +71,6 @@ class PictureStore(Store):
         self.codes = self.span * self.span * (2 if flip else 1)
         self.plain = self.shifted(0, 0)
         self.padded_width = self.width + 2 * shift
-        padded = np.empty((len(x), self.height + 2 * shift, self.padded_width, channels), dtype=np.uint8)
-        for start in range(0, len(x), 8192):
-            piece = x[start : start + 8192]
-            padded[start : start + 8192] = np.pad(piece, ((0, 0), (shift, shift), (shift, shift), (0, 0)), mode="edge")
-        self.pixels = torch.as_tensor(padded, device=device).view(-1, channels)
         self.rows = torch.arange(self.height, device=device)
         self.columns = torch.arange(self.width, device=device)
         self._length = len(x)
@@ -80,23 +79,20 @@ class PictureStore(Store):
         return self._length
 
     @property
-    def nbytes(self) -> int:
-        return self.pixels.nbytes
-
-    @property
     def views(self) -> tuple[int, ...]:
         return tuple(self.shifted(by, by) for by in self.score_shifts)
 
     def shifted(self, down: int, right: int) -> int:
-        """The code of pictures looked at so many pixels further down and right."""
+        """Return the code that shifts pictures by this number of pixels."""
         return (self.shift + down) * self.span + self.shift + right
 
-    def batch(self, index: Tensor, code: Tensor) -> Tensor:
-        if self.pixels.is_cuda and kernels.available():
+    def gather(self, pixels: Tensor, index: Tensor, code: Tensor) -> Tensor:
+        """Return the batch of padded pictures, `pixels` [pictures * padded height * padded width, channels]."""
+        if pixels.is_cuda and kernels.available():
             from labelsieve.models.kernels import step
 
             return step.gather_pictures(
-                self.pixels, index, code, self.scale, self.offset, self.height, self.width, self.shift, self.dtype
+                pixels, index, code, self.scale, self.offset, self.height, self.width, self.shift, self.dtype
             )
         _n, b = index.shape
         index, code = index.T[:, None, None, :], code.T[:, None, None, :]  # [B,1,1,n]
@@ -106,25 +102,67 @@ class PictureStore(Store):
         columns = place % self.span + torch.where(flipped, self.width - 1 - columns, columns)
         rows = place // self.span + self.rows[None, :, None, None]
         pixel = (index * (self.height + 2 * self.shift) + rows) * self.padded_width + columns  # [B,H,W,n]
-        x = self.pixels[pixel].float() * self.scale + self.offset
+        x = pixels[pixel].float() * self.scale + self.offset
         return x.to(self.dtype).reshape(b, self.height, self.width, -1).permute(0, 3, 1, 2)
 
+    def padded(self, pictures: Tensor) -> Tensor:
+        """Repeat the edges of uint8 pictures [n, height, width, channels] by `shift` pixels, for `gather`."""
+        rows = torch.arange(-self.shift, self.height + self.shift, device=pictures.device).clamp_(0, self.height - 1)
+        columns = torch.arange(-self.shift, self.width + self.shift, device=pictures.device).clamp_(0, self.width - 1)
+        return pictures[:, rows][:, :, columns].view(-1, pictures.shape[-1])
 
-def channel_statistics(x: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of each channel in 0..1, over at most 10,000 pictures."""
-    sample = x[:: max(1, len(x) // 10_000)].reshape(-1, x.shape[-1]).astype(np.float64) / 255
-    return sample.mean(0), np.maximum(sample.std(0), 1e-3)
+
+class PictureStore(ShiftedPictures):
+    """`ShiftedPictures` that are all on the device, as uint8, padded once."""
+
+    def __init__(self, x: NDArray[np.uint8] | PictureSequence, device: torch.device, **options: Any) -> None:
+        super().__init__(x, device, **options)
+        area = (self.height + 2 * self.shift) * self.padded_width
+        self.pixels = torch.empty((len(x) * area, self.shape[0]), dtype=torch.uint8, device=device)
+        for start in range(0, len(x), PADDED_AT_ONCE):  # the host never holds a second copy of all
+            piece = torch.from_numpy(np.array(x[start : start + PADDED_AT_ONCE])).to(device)
+            self.pixels[start * area : (start + len(piece)) * area] = self.padded(piece)
+
+    @property
+    def nbytes(self) -> int:
+        return self.pixels.nbytes
+
+    def batch(self, index: Tensor, code: Tensor) -> Tensor:
+        return self.gather(self.pixels, index, code)
+
+
+def channel_statistics(x: NDArray[np.uint8] | PictureSequence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and standard deviation of each channel in 0..1, over at most 10,000 pictures."""
+    chosen = np.arange(0, len(x), max(1, len(x) // STATISTICS_SAMPLE))
+    counts = np.zeros((x.shape[-1], 256))  # how often each value occurs: exact, and small for any number of pictures
+    for start in range(0, len(chosen), STATISTICS_AT_ONCE):
+        block = np.asarray(x[chosen[start : start + STATISTICS_AT_ONCE]])
+        for channel, count in enumerate(counts):
+            count += np.bincount(block[..., channel].ravel(), minlength=256)
+    values, total = np.arange(256) / 255, counts.sum(axis=1)
+    mean = counts @ values / total
+    variance = (counts * (values - mean[:, None]) ** 2).sum(axis=1) / total
+    return mean, np.maximum(np.sqrt(variance), 1e-3)
+
+
+def default_shift(height: int) -> int:
+    """Return the largest shift in pixels: 4, as usual for CIFAR-10, less for smaller pictures."""
+    return min(4, height // 8)
 
 
 def stage_pictures(
-    x: NDArray[np.uint8], device: torch.device | str = "cpu", *, augment: bool = True, like: PictureStore | None = None
+    x: NDArray[np.uint8] | PictureSequence,
+    device: torch.device | str = "cpu",
+    *,
+    augment: bool = True,
+    like: ShiftedPictures | None = None,
 ) -> PictureStore:
-    """Pictures onto the device. `like`: take its normalisation (a test set takes the training set's)."""
+    """Copy pictures to the device. With `like`, use its normalisation (a test set takes that of the training set)."""
     device = torch.device(device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    shift = min(4, x.shape[1] // 8) if augment else 0
+    shift = default_shift(x.shape[1]) if augment else 0
     mean, std = (like.mean, like.std) if like is not None else (None, None)
     return PictureStore(x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=dtype)
 
 
-__all__ = ["PictureStore", "Store", "VectorStore", "channel_statistics", "stage_pictures"]
+__all__ = ["PictureStore", "ShiftedPictures", "Store", "VectorStore", "channel_statistics", "stage_pictures"]

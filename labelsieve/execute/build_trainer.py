@@ -97,8 +97,8 @@ def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOp
 
     x = data.x
     if data.kind == "pictures" and not isinstance(x, np.ndarray):
-        from labelsieve.data.device_pictures import picture_store
         from labelsieve.engine.device import choose_device
+        from labelsieve.engine.picture_stores import picture_store
 
         x = picture_store(x, choose_device(options.device), crop=SampleInfo.of(data).shape[1])
     assert choice.factory is not None

@@ -57,7 +57,7 @@ class FastTrainer(EngineTrainer):
         device: str | torch.device = "auto",
         **options: Any,
     ) -> None:
-        store = x if isinstance(x, Store) else fast_store(np.asarray(x), choose_device(str(device)))
+        store = x if isinstance(x, Store) else fast_store(x, choose_device(str(device)))
         check_pictures(store.shape, widths=widths)
         batch_size = batch_size or batch_size_for(len(store))
         super().__init__(

@@ -9,16 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from labelsieve.data.pictures import PictureSequence
 from labelsieve.engine import Method, Plan, Schedule, Store, VectorStore, stage_pictures, train
 from labelsieve.engine.augment import mirror_test
 from labelsieve.engine.bundle import Factory
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.factory import check_factory
+from labelsieve.engine.picture_stores import picture_store
 from labelsieve.types import FloatArray, IntArray, Job, Scores, Trainer
 
 
 def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
     """An array onto the device: pictures (uint8, 4 axes), or rows of numbers and arrays of more axes, standardised."""
+    if isinstance(x, PictureSequence):
+        return picture_store(x, device, augment=augment)
     x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)  # networks read sparse rows as dense ones
     if x.ndim == 4 and x.dtype == np.uint8:
         return stage_pictures(x, device, augment=augment)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import tempfile
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve import noise as corruption
+from labelsieve.data.decode import ShorterSide
 from labelsieve.engine import PictureStore, Store, stage_pictures
 from labelsieve.errors import InputError
 from labelsieve.experiments import records
@@ -148,7 +149,6 @@ def synthetic(
 ILSVRC, TRUTH = "ilsvrc12", "planted_truth.csv"
 LAYOUT = ("info/synsets.txt", "info/train_filelist_google.txt", "info/val_filelist.txt", "val_images_256", ILSVRC)
 THUMBNAIL_SIDE = 96  # pixels, of the suspects in a record
-SMALL_SET = 4096  # below this number of pictures, decoding is faster than starting worker processes
 GENERATED = {"classes": 8, "train": 50, "validation": 10, "wrong": 0.2}  # the folder of a smoke run
 
 
@@ -184,7 +184,7 @@ class WebVisionFiles(ExperimentData):
 
     def thumbnails(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
         """Return the central squares, as supplement C shows them, in a smaller size."""
-        small = replace(self.training.x, side=min(THUMBNAIL_SIDE, self.training.x.side), unreadable={})
+        small = self.training.x.resized(ShorterSide(min(THUMBNAIL_SIDE, self.training.x.side)))
         return np.asarray(small[indices])
 
     def counts(self) -> dict[str, int]:
@@ -204,10 +204,9 @@ class WebVisionFiles(ExperimentData):
         return (self.training, *self._validation.values())
 
     def _store(self, data: LabelledData, device: str, progress: Progress | None, *, augment: bool) -> Store:
-        from labelsieve.data.device_pictures import picture_store
+        from labelsieve.engine.picture_stores import picture_store
 
-        workers = 0 if len(data) <= SMALL_SET else None
-        return picture_store(data.x, device, crop=self.crop, augment=augment, workers=workers, progress=progress)
+        return picture_store(data.x, device, crop=self.crop, augment=augment, progress=progress)
 
 
 def open_webvision(

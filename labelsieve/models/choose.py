@@ -111,11 +111,13 @@ class SampleInfo:
             return cls("text", len(data))
         if data.kind == "table":
             return cls("table", len(data), (data.x.shape[1],), columns_of(data.x))
-        if isinstance(data.x, np.ndarray):
-            height, width, channels = data.x.shape[1:]
-            return cls("pictures", len(data), (channels, height, width))
-        from labelsieve.data.decode import CROP
+        from labelsieve.data.pictures import CROP
+        from labelsieve.data.read_pictures import picture_shape
 
+        common = picture_shape(data.x)
+        if common is not None:
+            height, width, channels = common
+            return cls("pictures", len(data), (channels, height, width))
         side = min(crop or CROP, int(data.x.side))
         return cls("pictures", len(data), (3, side, side), in_memory=False)
 
@@ -390,7 +392,7 @@ def _check_reads(name: str, samples: SampleInfo, option: str) -> None:
 
         smallest = 2 ** len(WIDTHS)  # each block halves the picture
         if not samples.in_memory:
-            problem = "reads small pictures in memory, these are read from disk; choose another model"
+            problem = "reads pictures of one size, these differ in size; choose another model"
         elif min(samples.shape[1:]) < smallest:
             problem = f"needs pictures of at least {smallest} pixels per side, these have {min(samples.shape[1:])}; "
             problem += f"enlarge them (files: --size {smallest}), or choose small-cnn"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from labelsieve.data.folder import is_text
+from labelsieve.data.folder import is_utf8
 from labelsieve.data.pictures import EXTENSIONS, safe_path
 from labelsieve.errors import InputError
 
@@ -42,7 +42,7 @@ def first_missing(root: Path, names: Iterable[str]) -> str | None:
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
-        return [entry for entry in entries if not entry.name.startswith(".") and is_text(entry.name)]
+        return [entry for entry in entries if not entry.name.startswith(".") and is_utf8(entry.name)]
 
 
 def _is_picture(entry: os.DirEntry[str], root: Path, id: str) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.pictures import Pixels, decode, open_checked
+from labelsieve.data.decode import ExactSize, Pixels, UnreadablePictureError, decode
+from labelsieve.data.stage import StagedPictures, cached_pictures
 
 LOOKED_AT = 256  # files that are opened where all were copied; a second
 ROUNDING = 4  # by which two versions of a decoder may differ, of 255
@@ -45,7 +46,7 @@ def first_replaced(staged: Path, files: Iterable[tuple[str, str]]) -> str | None
     return None
 
 
-def _read(staged: Path) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64], Pixels] | None:
+def _read(staged: Path) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64], Pixels | StagedPictures] | None:
     """Row of each id, length, time, and the pictures themselves. The oldest where there are two: a run that was stopped
     before it took other ones keeps them."""
     import pyarrow as pa
@@ -59,7 +60,7 @@ def _read(staged: Path) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.i
             parse_options=pc.ParseOptions(newlines_in_values=True),
             convert_options=pc.ConvertOptions(column_types=types, include_columns=list(types)),
         )
-        pictures = np.load(path.with_suffix(".npy"), mmap_mode="r", allow_pickle=False)
+        pictures = cached_pictures(path)
     except (OSError, EOFError, ValueError, KeyError):  # pyarrow's own are of these kinds
         return None
     if pictures.dtype != np.uint8 or pictures.ndim != 4 or len(pictures) < table.num_rows:
@@ -76,12 +77,11 @@ def _some(files: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     return [files[i] for i in np.linspace(0, len(files) - 1, LOOKED_AT).astype(int).tolist()]
 
 
-def _is(pictures: Pixels, row: int, file: Path) -> bool:
+def _is(pictures: Pixels | StagedPictures, row: int, file: Path) -> bool:
     """Whether a file holds what was decoded from it."""
     height, width = pictures.shape[1:3]
     try:
-        with open_checked(file) as opened:
-            now = decode(opened, height, width)
-    except Exception:  # a decoder's whatever: it could be read once
+        now = decode(file.read_bytes(), ExactSize(height, width))
+    except (OSError, UnreadablePictureError):  # it could be read once
         return False
     return int(np.abs(now.astype(np.int16) - pictures[row]).max()) <= ROUNDING

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.duplicates import Groups, Same, conflicting, same_files
-from labelsieve.data.open_image import open_checked
-from labelsieve.data.open_image import upright as upright
+from labelsieve.data.columns import TableX
+from labelsieve.data.decode import open_checked
+from labelsieve.data.decode import upright as upright
+from labelsieve.data.duplicates import DuplicateFiles, Groups, conflicting, same_files
+from labelsieve.data.pictures import PictureFiles, PictureSequence
 from labelsieve.data.source import TABLES
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, index_in
@@ -202,7 +204,7 @@ def _from_table(source: SourceTable, columns: LabelColumns, loaded: Loaded) -> S
 
 def _equal(x: Any, kind: Kind) -> Groups:
     """Samples that are there more than once: as if every one had a label of its own, which conflicts then."""
-    return conflicting(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind), Same())
+    return conflicting(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind), DuplicateFiles())
 
 
 class Loaded:
@@ -234,10 +236,10 @@ class Loaded:
         if row >= len(data) if not named else name(row) not in place:
             raise InputError("the source no longer has this sample")
         row = place[name(row)] if named else row
-        if hasattr(data.x, "row"):
+        if isinstance(data.x, TableX):
             return data.x.row(row)
-        if hasattr(data.x, "path") and callable(data.x.path):
-            return open_checked(data.x.path(row))
+        if isinstance(data.x, PictureSequence) and (path := data.x.path(row)) is not None:
+            return open_checked(path)
         value = data.x[row]
         if isinstance(value, str):
             return value
@@ -252,8 +254,8 @@ class Loaded:
         import pyarrow as pa
 
         data = self.data()
-        if callable(getattr(data.x, "path", None)):
-            groups = same_files([Path(data.x.path(i)) for i in range(len(data))])
+        if isinstance(data.x, PictureFiles):
+            groups = same_files([data.x.path(i) for i in range(len(data))])
         else:
             groups = _equal(data.x, data.kind)
         # From the source's rows to the run's, which may have left some out.

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.columns import Encoding, TableX
+from labelsieve.data.pictures import PictureSequence
+from labelsieve.data.read_pictures import picture_shape
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
 from labelsieve.models.choose import ModelChoice, SampleInfo, choose_network
@@ -47,7 +49,7 @@ class SampleReader:
         """Learn the statistics of the training samples."""
         if data.kind == "pictures":
             shape = SampleInfo.of(data).shape
-            if not isinstance(data.x, np.ndarray):
+            if picture_shape(data.x) is None:
                 return cls("pictures", shape)
             from labelsieve.engine.store import channel_statistics
 
@@ -98,25 +100,27 @@ class SampleReader:
         return VectorStore((rows - self.arrays["centre"]) / self.arrays["spread"], device)
 
     def _picture_store(self, data: LabelledData, device: torch.device, *, augment: bool) -> Store:
-        if not isinstance(data.x, np.ndarray):
-            from labelsieve.data.device_pictures import picture_store
-
-            return picture_store(data.x, device, crop=self.shape[1], augment=augment)
         import torch
 
         from labelsieve.engine import PictureStore
+        from labelsieve.engine.picture_stores import picture_store
+        from labelsieve.engine.store import default_shift
 
+        found = picture_shape(data.x)
+        if found is None:
+            return picture_store(data.x, device, crop=self.shape[1], augment=augment)
         channels, height, width = self.shape
-        if (found := data.x.shape[1:]) != (height, width, channels):
+        if found != (height, width, channels):
             raise InputError(
                 f"{data.name} has pictures of {found[0]} x {found[1]} pixels and {found[2]} channels, the model was "
                 f"trained on {height} x {width} pixels and {channels} channels"
             )
+        mean, std = self.arrays["mean"], self.arrays["std"]
+        if isinstance(data.x, PictureSequence):
+            return picture_store(data.x, device, augment=augment, statistics=(mean, std))
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        return PictureStore(
-            data.x, device, shift=min(4, height // 8) if augment else 0, flip=augment, mean=self.arrays["mean"],
-            std=self.arrays["std"], dtype=dtype,
-        )  # fmt: skip
+        shift = default_shift(height) if augment else 0
+        return PictureStore(data.x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=dtype)
 
 
 @dataclass(frozen=True)

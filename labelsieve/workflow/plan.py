@@ -14,27 +14,28 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from labelsieve.data.decode import Pictures
-from labelsieve.data.device_pictures import SHARE, DevicePictures, free_memory, picture_store, pixel_bytes
-from labelsieve.data.skipped import some_of
-from labelsieve.data.stage import Staged
+from labelsieve.data.pictures import EncodedPictures, PictureFiles
+from labelsieve.data.read_pictures import DEVICE_SHARE, plan_pictures
+from labelsieve.data.resources import usable_cores
+from labelsieve.data.stage import StagedPictures
 from labelsieve.data.text import TextFeatures
-from labelsieve.data.workers import usable_cores
 from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
 from labelsieve.engine.bundle import Bundle, Factory, initial_state
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import probabilities
+from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.errors import InputError
 from labelsieve.models.choose import CLASSIFIERS, EDGES, ModelChoice, ModelKind, SampleInfo
 from labelsieve.notes import Note, NoteKind
 from labelsieve.progress import format_duration
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import Job, LabelledData, Trainer
+from labelsieve.types import Job, LabelledData, Trainer, some_of
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
 from labelsieve.workflow.settings import PlanRequest, RunSettings
@@ -110,7 +111,7 @@ def estimate(workload: Workload, measured: Measured, *, free: int, selecting: Me
     # If the peak of a step was not measured: weights, gradients and two moments of each network.
     parameters = max(measured.parameters, selecting.parameters)
     working = max(measured.working_bytes, selecting.working_bytes) or 4 * 4 * parameters * networks
-    streams = measured.from_disk and (pixels > SHARE * free or pixels + working > free)
+    streams = measured.from_disk and (pixels > DEVICE_SHARE * free or pixels + working > free)
     epochs = workload.iterations * workload.selection_epochs + workload.training_epochs
     # Two checkpoints of weights and two moments; those of the selection are removed after each round.
     at_once = max(measured.parameters * networks, selecting.parameters * workload.selecting * (workload.iterations > 0))
@@ -180,9 +181,9 @@ def _measure_and_estimate(
     if not alike:
         assert selector.factory is not None
         selecting = measure(some, selector.factory, store, batch_size=SELECTION_BATCH_SIZE, seconds=seconds)
-    names = [len(name) + 57 for name in data.x.names[:1000]] if isinstance(data.x, Pictures) else [0]
+    names = [len(name) + 57 for name in data.x.names[:1000]] if isinstance(data.x, PictureFiles) else [0]
     found = replace(
-        found, read=read, sample_bytes=sample_bytes, staged=isinstance(data.x, Staged),
+        found, read=read, sample_bytes=sample_bytes, staged=isinstance(data.x, StagedPictures),
         host_bytes=HOST_BYTES + float(data.ids.dtype.itemsize + np.mean(names)),
     )  # fmt: skip
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
@@ -193,7 +194,16 @@ def _measure_and_estimate(
         "device": card,
         "measured": asdict(found),
         "measured_selecting": asdict(selecting) if workload.iterations else None,
+        "pictures": _picture_placement(data, workload.samples, device),
     } | estimate(workload, found, selecting=selecting, free=free_memory(device))
+
+
+def _picture_placement(data: LabelledData, samples: int, device: torch.device) -> str | None:
+    """Return where a run in the current folder keeps its pictures (`Placement`), None for other samples."""
+    if data.kind != "pictures":
+        return None
+    memory = free_memory(device) if device.type == "cuda" else None
+    return plan_pictures(data.x, Path.cwd(), samples=samples, device_memory=memory).placement.value
 
 
 def measure(
@@ -263,17 +273,17 @@ def take_evenly(data: LabelledData, count: int) -> LabelledData:
 
 def _small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:
     """Return a store, the pictures that all cores decode per second (None: no decoding), and bytes per sample."""
-    if isinstance(data.x, Pictures):
+    if isinstance(data.x, EncodedPictures):
         count = min(32, len(data.x))
         began = time.perf_counter()
         for i in range(count):
             data.x.picture(i)
         read = count / (time.perf_counter() - began) * usable_cores()
-        store = DevicePictures(data.x, device, crop=min(crop, data.x.side), workers=0)
+        store = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0, hold=True)
         return store, read, _sample_bytes(store)
-    if isinstance(data.x, Staged):
+    if isinstance(data.x, StagedPictures):
         staged = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
-        return staged, None, pixel_bytes(data.x) / max(1, len(data.x))
+        return staged, None, data.x.nbytes / max(1, len(data.x))
     from labelsieve.execute.lockstep import stage
 
     held = stage(data.x, device)

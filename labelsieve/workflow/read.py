@@ -53,10 +53,10 @@ def read_samples(
 
 def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | None = None) -> LabelledData:
     """Read the samples of an existing run again; raise InputError if they changed since."""
-    from labelsieve.data.decode_cache import trial
     from labelsieve.data.labels import read_label_file
     from labelsieve.data.read_options import ReadOptions
     from labelsieve.data.source import load_source
+    from labelsieve.data.stage import provisional_cache
     from labelsieve.runfolder import STAGED, fingerprint
 
     record = run.record()
@@ -64,7 +64,7 @@ def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | No
     if about is None or not about.get("source"):
         raise InputError(f"{run.path} does not name its source; run `labelsieve select` first")
     cache_dir = cache_dir or run / STAGED
-    with trial(cache_dir, begun=True) as keep_cache:
+    with provisional_cache(cache_dir, begun=True) as keep_cache:
         labels = read_label_file(settings["labels"]) if settings.get("labels") else None
         options = ReadOptions.of_run(settings, labels=labels, cache_dir=cache_dir)
         data = load_source(about["source"], options, progress=progress)

@@ -248,7 +248,7 @@ def open_run(
     source: str, out: Path | None, settings: SelectSettings
 ) -> Iterator[tuple[RunFolder, Path, LabelFile | None]]:
     """Check the settings and lock the run folder; yield it, its path, and the file of labels."""
-    from labelsieve.data.decode_cache import trial
+    from labelsieve.data.stage import provisional_cache
     from labelsieve.runfolder import STAGED, RunFolder
 
     problems = Problems()
@@ -257,7 +257,7 @@ def open_run(
     folder = problems.attempt(RunFolder.to_write, join_processes(path, settings.device))
     problems.stop_if_any()
     assert folder is not None
-    with folder.lock(), trial(folder / STAGED, begun=folder.exists()) as keep_cache:
+    with folder.lock(), provisional_cache(folder / STAGED, begun=folder.exists()) as keep_cache:
         folder.check_settings("select", settings.recorded())
         yield folder, path, labels
         keep_cache()

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from labelsieve.cli.app import run
-from labelsieve.data import pictures
+from labelsieve.data.pictures import EncodedPictures, PictureFiles
 from labelsieve.runfolder import RunFolder
 
 SELECT = "--iterations 1 --model edges --device cpu"
@@ -37,7 +37,7 @@ def files(folder: Path) -> dict[Path, tuple[int, bytes]]:
 
 
 def decoding_is_an_error(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pictures, "_decode_all", None)
+    patch.setattr(EncodedPictures, "decode", None)
 
 
 @pytest.mark.parametrize("command", ["select", "run"])
@@ -137,7 +137,7 @@ def test_a_source_below_runs_is_not_its_own_run_folder(here: Path, capsys: pytes
 
 def test_a_command_that_is_stopped_while_it_decodes_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(pictures, "_fill", stop)
+        patch.setattr(PictureFiles, "decode", stop)
         assert run(f"select data --out mine {SELECT}".split()) == 130
     assert not (here / "mine" / "run.json").exists()
     assert run(f"select data --out mine {SELECT}".split()) == 0

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labelsieve.data import decode
-from labelsieve.data.decode import CENTRE, CODES, SPAN, Pictures, UnreadablePictureError, cut, place
+from labelsieve.data.decode import ShorterSide, UnreadablePictureError
+from labelsieve.data.pictures import PictureFiles
+from labelsieve.engine.picture_stores import CENTRE, CODES, SPAN, cut, place
 from labelsieve.errors import InputError
 
 
@@ -32,7 +34,7 @@ def encoded(pixels: np.ndarray, kind: str = "JPEG", mode: str = "RGB") -> bytes:
 @pytest.mark.parametrize(("height", "width"), [(480, 640), (1200, 900), (40, 60), (32, 32)])
 def test_the_shorter_side_is_what_was_asked_for(decoder: decode.Decoder, height: int, width: int) -> None:
     pixels = smooth(height, width)
-    found = decode.decode(encoded(pixels), side=64, decoder=decoder)
+    found = decode.decode(encoded(pixels), ShorterSide(64), decoder=decoder)
     scale = 64 / min(height, width)
     assert found.dtype == np.uint8
     assert found.shape == (round(height * scale), round(width * scale), 3)
@@ -44,7 +46,7 @@ def test_both_decoders_see_the_same_picture() -> None:
     rng = np.random.default_rng(0)
     pixels = np.asarray(Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((640, 480)))
     data = encoded(pixels)
-    one, other = (decode.decode(data, side=64, decoder=d).astype(int) for d in ("pillow", "simplejpeg"))
+    one, other = (decode.decode(data, ShorterSide(64), decoder=d).astype(int) for d in ("pillow", "simplejpeg"))
     assert np.abs(one - other).mean() < 2
 
 
@@ -52,20 +54,20 @@ def test_both_decoders_see_the_same_picture() -> None:
 @pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
 def test_grey_and_printers_jpegs_become_rgb(mode: str, decoder: decode.Decoder) -> None:
     pixels = np.full((40, 40, 3), 90, dtype=np.uint8)
-    found = decode.decode(encoded(pixels, mode=mode), side=20, decoder=decoder)
+    found = decode.decode(encoded(pixels, mode=mode), ShorterSide(20), decoder=decoder)
     assert found.shape == (20, 20, 3)
     assert np.abs(found.astype(int) - 90).max() < 12
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("PNG", "RGBA"), ("PNG", "P"), ("GIF", "P"), ("WEBP", "RGB")])
 def test_other_formats(kind: str, mode: str) -> None:
-    assert decode.decode(encoded(smooth(30, 50), kind, mode), side=10).shape == (10, 17, 3)
+    assert decode.decode(encoded(smooth(30, 50), kind, mode), ShorterSide(10)).shape == (10, 17, 3)
 
 
 def test_a_banner_is_cut_around_its_middle_before_it_is_enlarged() -> None:
     wide = np.zeros((1, 9_001, 3), dtype=np.uint8)
     wide[:, 4_498:4_503] = 255  # the middle
-    found = decode.decode(encoded(wide, "PNG"), side=32)
+    found = decode.decode(encoded(wide, "PNG"), ShorterSide(32))
     assert found.shape == (32, 128, 3)
     assert found.max() > 200
 
@@ -75,21 +77,21 @@ def test_what_is_no_picture_says_so(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(data)
     for decoder in ("pillow", "simplejpeg"):
         with pytest.raises(UnreadablePictureError):
-            decode.decode_file(tmp_path / "a.jpg", side=16, decoder=decoder)
+            PictureFiles(tmp_path, ["a.jpg"], ShorterSide(16), decoder).decode(0)
 
 
 def test_an_unreadable_picture_is_grey_and_counted(tmp_path: Path) -> None:
     (tmp_path / "good.png").write_bytes(encoded(smooth(20, 20), "PNG"))
     (tmp_path / "bad.png").write_bytes(b"x")
-    pictures = Pictures(tmp_path, ["good.png", "bad.png", "missing.png"], side=8)
+    pictures = PictureFiles(tmp_path, ["good.png", "bad.png", "missing.png"], ShorterSide(8))
     found = list(pictures)
     assert (found[0] != decode.GREY).any()
     for i in (1, 2):
         assert found[i].shape == (8, 8, 3) and (found[i] == decode.GREY).all()
     assert list(pictures.unreadable) == [1, 2]
-    assert "No such file" in pictures.unreadable[2]
+    assert pictures.unreadable[2] == decode.FILE_NOT_FOUND
     with pytest.raises(InputError, match="at least one pixel"):
-        Pictures(tmp_path, [], side=0)
+        PictureFiles(tmp_path, [], ShorterSide(0))
 
 
 @given(st.integers(0, CODES - 1), st.integers(16, 300), st.integers(16, 300), st.integers(1, 16))
@@ -118,7 +120,7 @@ def test_cut_is_a_view() -> None:
 def test_pictures_look_like_an_array_of_squares(tmp_path: Path) -> None:
     for name, (height, width) in {"wide.png": (20, 50), "tall.png": (40, 10), "small.png": (5, 5)}.items():
         (tmp_path / name).write_bytes(encoded(smooth(height, width), "PNG"))
-    pictures = Pictures(tmp_path, ["wide.png", "tall.png", "small.png"], side=10)
+    pictures = PictureFiles(tmp_path, ["wide.png", "tall.png", "small.png"], ShorterSide(10))
     assert pictures.shape == (3, 10, 10, 3) and pictures.ndim == 4 and pictures.dtype == np.uint8
     whole = np.asarray(pictures)
     assert whole.shape == pictures.shape and whole.dtype == np.uint8

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelsieve.data.decode_cache import Kept, trial
+from labelsieve.data.pictures import PictureFiles
 from labelsieve.data.source import ReadOptions, load_source
+from labelsieve.data.stage import DecodeCache, provisional_cache
 from labelsieve.errors import InputError
 
 
@@ -43,32 +44,32 @@ def test_every_row_says_what_its_file_was(folder: Path, tmp_path: Path) -> None:
 def test_pictures_of_another_size_lie_beside_the_first(folder: Path, tmp_path: Path) -> None:
     staged = tmp_path / "staged"
     load_source(str(folder), ReadOptions(cache_dir=staged))
-    first = {path: path.read_bytes() for path in staged.iterdir()}
+    first = {path: path.read_bytes() for path in staged.rglob("*.*")}
     load_source(str(folder), ReadOptions(cache_dir=staged, size=16))
     assert len(names(staged)) == 6 and first == {path: path.read_bytes() for path in first}
 
 
 def test_what_is_refused_goes_and_what_is_taken_replaces_the_rest(folder: Path, tmp_path: Path) -> None:
     staged = tmp_path / "staged"
-    with pytest.raises(InputError), trial(staged, begun=False):
+    with pytest.raises(InputError), provisional_cache(staged, begun=False):
         load_source(str(folder), ReadOptions(cache_dir=staged))
         raise InputError("of the first command: it is as good for the next one")
     first = names(staged)
-    with pytest.raises(InputError), trial(staged, begun=True):
+    with pytest.raises(InputError), provisional_cache(staged, begun=True):
         load_source(str(folder), ReadOptions(cache_dir=staged, size=16))
         raise InputError("not these")
     assert names(staged) == first
-    with trial(staged, begun=True) as take:
+    with provisional_cache(staged, begun=True) as take:
         load_source(str(folder), ReadOptions(cache_dir=staged, size=16))
         take()
     assert len(names(staged)) == 3 and not names(staged) & first
     second = names(staged)
-    with pytest.raises(InputError), trial(staged, begun=True) as take:
+    with pytest.raises(InputError), provisional_cache(staged, begun=True) as take:
         load_source(str(folder), ReadOptions(cache_dir=staged, size=32))
         take()
         raise InputError("of the training, which has nothing to do with it")
     assert len(names(staged)) == 3 and not names(staged) & second
-    with trial(staged, begun=True) as take:
+    with provisional_cache(staged, begun=True) as take:
         load_source(str(folder), ReadOptions(cache_dir=staged, size=32))
         take()
     assert len(names(staged)) == 3
@@ -78,14 +79,14 @@ def test_what_a_kill_left_is_written_again_and_stays(folder: Path, tmp_path: Pat
     staged = tmp_path / "staged"
     load_source(str(folder), ReadOptions(cache_dir=staged))
     whole = names(staged)
-    next(staged.glob("*.json")).unlink()  # killed before the last file
-    with trial(staged, begun=True) as take:
+    next(staged.glob("*.json")).unlink()  # killed before the last file was written
+    with provisional_cache(staged, begun=True) as take:
         load_source(str(folder), ReadOptions(cache_dir=staged))
         take()
     assert names(staged) == whole
     load_source(str(folder), ReadOptions(cache_dir=staged, size=16))  # of another command that was stopped
     (staged / "pictures.npy").write_text("of an earlier version")
-    with trial(staged, begun=True) as take:
+    with provisional_cache(staged, begun=True) as take:
         load_source(str(folder), ReadOptions(cache_dir=staged))
         take()
     assert names(staged) == whole
@@ -93,7 +94,7 @@ def test_what_a_kill_left_is_written_again_and_stays(folder: Path, tmp_path: Pat
 
 def test_a_run_that_has_none_keeps_none_that_it_refuses(folder: Path, tmp_path: Path) -> None:
     staged = tmp_path / "staged"
-    with pytest.raises(InputError), trial(staged, begun=True):
+    with pytest.raises(InputError), provisional_cache(staged, begun=True):
         load_source(str(folder), ReadOptions(cache_dir=staged))
         raise InputError("not these")
     assert names(staged) == set()
@@ -103,9 +104,9 @@ def test_half_of_it_is_decoded_again(folder: Path, tmp_path: Path) -> None:
     staged = tmp_path / "staged"
     first = np.array(load_source(str(folder), ReadOptions(cache_dir=staged)).x)
     files = sorted(folder.glob("*/*.png"))
-    kept = Kept.of(staged, files, np.array([path.name for path in files]), "some way")
-    assert kept.read() is None
-    for path in staged.iterdir():
+    pictures = PictureFiles(folder, [str(path) for path in files])
+    assert DecodeCache.of(staged, pictures, np.array([path.name for path in files]), "another size").read() is None
+    for path in staged.rglob("*.*"):
         path.write_text("{half")
         assert np.array_equal(load_source(str(folder), ReadOptions(cache_dir=staged)).x, first)
 

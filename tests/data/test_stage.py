@@ -16,21 +16,22 @@ import pytest
 import torch
 
 from labelsieve.data import stage as staging
-from labelsieve.data.decode import GREY, Pictures
+from labelsieve.data.decode import GREY, ShorterSide
 from labelsieve.data.make_webvision import make
-from labelsieve.data.stage import Staged, stage
-from labelsieve.data.stream import PictureStream
-from labelsieve.data.webvision import training
+from labelsieve.data.pictures import PictureFiles
+from labelsieve.data.stage import StagedPictures, stage
+from labelsieve.data.webvision import listed_training
+from labelsieve.engine.picture_stores import CropStream
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress, Stage
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> PictureFiles:
     folder = tmp_path_factory.mktemp("made") / "webvision"
     make(folder, classes=3, train=9, validation=1, side=40, corrupt=2, seed=1)
-    found = training(folder, side=32, check=False).x
-    assert isinstance(found, Pictures)
+    found = listed_training(folder, side=32).x
+    assert isinstance(found, PictureFiles)
     return found
 
 
@@ -57,7 +58,7 @@ def shard_bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_staged_pictures_are_the_decoded_ones(pictures: Pictures, tmp_path: Path) -> None:
+def test_staged_pictures_are_the_decoded_ones(pictures: PictureFiles, tmp_path: Path) -> None:
     told = Heard()
     staged = stage(pictures, tmp_path, workers=1, shard_size=10, progress=told)
     assert len(staged) == len(pictures) == 27
@@ -67,21 +68,21 @@ def test_staged_pictures_are_the_decoded_ones(pictures: Pictures, tmp_path: Path
     assert len(staged.unreadable) == 2
     for i in staged.unreadable:
         assert (staged[i] == GREY).all()
-    assert told.heard == [("staging pictures", 27), ("before", 0), ("more", 10), ("more", 10), ("more", 7)]
+    assert told.heard == [("decoding pictures", 27), ("before", 0), ("more", 10), ("more", 10), ("more", 7)]
     (tmp_path / "shard-00002.json").unlink()
     stage(pictures, tmp_path, workers=1, shard_size=10, progress=(rest := Heard()))
-    assert rest.heard == [("staging pictures", 27), ("before", 20), ("more", 7)]
+    assert rest.heard == [("decoding pictures", 27), ("before", 20), ("more", 7)]
     stage(pictures, tmp_path, workers=1, shard_size=10, progress=(again := Heard()))
     assert again.heard == [(f"using the pictures staged in {tmp_path}", 0)]  # nothing to wait for
 
 
-def test_any_number_of_processes_writes_the_same_files(pictures: Pictures, tmp_path: Path) -> None:
+def test_any_number_of_processes_writes_the_same_files(pictures: PictureFiles, tmp_path: Path) -> None:
     stage(pictures, tmp_path / "one", workers=1, shard_size=7)
     stage(pictures, tmp_path / "two", workers=2, shard_size=7)
     assert shard_bytes(tmp_path / "one") == shard_bytes(tmp_path / "two")
 
 
-def test_a_stopped_staging_goes_on(pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_staging_goes_on(pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage(pictures, tmp_path / "whole", workers=1, shard_size=7)
     folder = tmp_path / "stopped"
     stage(pictures, folder, workers=1, shard_size=7)
@@ -89,10 +90,10 @@ def test_a_stopped_staging_goes_on(pictures: Pictures, tmp_path: Path, monkeypat
     data = folder / "shard-00002.bin"
     data.write_bytes(data.read_bytes()[:-1])  # and one cut short
     with pytest.raises(InputError, match="missing or damaged"):
-        Staged.open(folder)
+        StagedPictures.open(folder)
     written: list[int] = []
     real = staging.write_shard
-    monkeypatch.setattr(staging, "write_shard", lambda *job: (written.append(job[1]), real(*job))[1])
+    monkeypatch.setattr(staging, "write_shard", lambda job: (written.append(job.number), real(job))[1])
     stage(pictures, folder, workers=1, shard_size=7)
     assert written == [1, 2]
     assert shard_bytes(folder) == shard_bytes(tmp_path / "whole")
@@ -100,7 +101,7 @@ def test_a_stopped_staging_goes_on(pictures: Pictures, tmp_path: Path, monkeypat
 
 def test_a_picture_that_was_replaced_is_staged_again(tmp_path: Path) -> None:
     make(tmp_path / "wv", classes=2, train=8, validation=1, side=20, seed=2)
-    found = training(tmp_path / "wv", side=16, check=False).x
+    found = listed_training(tmp_path / "wv", side=16).x
     before = stage(found, tmp_path / "stage", workers=1, shard_size=4)[5].copy()
     shutil.copyfile(found.path(9), found.path(5))
     again = stage(found, tmp_path / "stage", workers=1, shard_size=4)
@@ -108,26 +109,26 @@ def test_a_picture_that_was_replaced_is_staged_again(tmp_path: Path) -> None:
     assert not np.array_equal(again[5], before)
 
 
-def test_two_runs_may_stage_at_once(pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_may_stage_at_once(pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage(pictures, tmp_path / "whole", workers=1, shard_size=27)
     script = (
-        "import sys; from labelsieve.data.stage import stage; from labelsieve.data.webvision import training; "
-        "stage(training(sys.argv[1], side=32, check=False).x, sys.argv[2], workers=1, shard_size=27)"
+        "import sys; from labelsieve.data.stage import stage; from labelsieve.data.webvision import listed_training; "
+        "stage(listed_training(sys.argv[1], side=32).x, sys.argv[2], workers=1, shard_size=27)"
     )
     command = [sys.executable, "-c", script, str(pictures.root), str(tmp_path / "both")]
-    real, reads = staging.decode_file, iter(range(27))
+    real = PictureFiles.decode
 
-    def overtaken(*args, **options):  # type: ignore[no-untyped-def]
-        if next(reads) == 5:  # the other one comes, and is done, in the middle of our shard
+    def overtaken(self: PictureFiles, i: int) -> np.ndarray:
+        if i == 5:  # the other process starts and ends in the middle of our shard
             subprocess.run(command, check=True)
-        return real(*args, **options)
+        return real(self, i)
 
-    monkeypatch.setattr(staging, "decode_file", overtaken)
+    monkeypatch.setattr(PictureFiles, "decode", overtaken)
     stage(pictures, tmp_path / "both", workers=1, shard_size=27)
     assert shard_bytes(tmp_path / "both") == shard_bytes(tmp_path / "whole")
 
 
-def test_what_a_killed_staging_left_is_swept_away(pictures: Pictures, tmp_path: Path) -> None:
+def test_what_a_killed_staging_left_is_swept_away(pictures: PictureFiles, tmp_path: Path) -> None:
     stage(pictures, tmp_path, workers=1, shard_size=27)
     whole = shard_bytes(tmp_path)
     (tmp_path / ".shard-00000.bin.999999999.partial").write_bytes(b"half")
@@ -136,25 +137,25 @@ def test_what_a_killed_staging_left_is_swept_away(pictures: Pictures, tmp_path: 
     assert shard_bytes(tmp_path) == whole | {".mine.partial": b"somebody's"}
 
 
-def test_nothing_is_staged_between_files_of_somebody(pictures: Pictures, tmp_path: Path) -> None:
+def test_nothing_is_staged_between_files_of_somebody(pictures: PictureFiles, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("")
-    with pytest.raises(InputError, match=r"holds letter\.txt and no staged pictures: give stage= a new or an empty"):
+    with pytest.raises(InputError, match=r"letter\.txt.*stage="):
         stage(pictures, tmp_path, workers=1)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_other_pictures_or_settings_are_not_mixed(pictures: Pictures, tmp_path: Path) -> None:
+def test_other_pictures_or_settings_are_not_mixed(pictures: PictureFiles, tmp_path: Path) -> None:
     stage(pictures, tmp_path, workers=1, shard_size=10)
     with pytest.raises(InputError, match="staged with side 32, now 24"):
-        stage(Pictures(pictures.root, pictures.names, side=24), tmp_path, workers=1, shard_size=10)
+        stage(PictureFiles(pictures.root, pictures.names, ShorterSide(24)), tmp_path, workers=1, shard_size=10)
     with pytest.raises(InputError, match="samples"):
-        stage(Pictures(pictures.root, pictures.names[:5], side=32), tmp_path, workers=1, shard_size=10)
-    turned = Pictures(pictures.root, pictures.names[::-1], side=32)
+        stage(PictureFiles(pictures.root, pictures.names[:5], ShorterSide(32)), tmp_path, workers=1, shard_size=10)
+    turned = PictureFiles(pictures.root, pictures.names[::-1], ShorterSide(32))
     again = stage(turned, tmp_path, workers=1, shard_size=10)  # same number, other names: written again
     np.testing.assert_array_equal(again[0], turned[0])
 
 
-def test_a_full_disk_is_told_and_leaves_no_half_shard(pictures: Pictures, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_and_leaves_no_half_shard(pictures: PictureFiles, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
     try:
@@ -168,7 +169,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_shard(pictures: Pictures, tmp_pa
 
 def test_not_a_stage(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a folder of staged pictures"):
-        Staged.open(tmp_path)
+        StagedPictures.open(tmp_path)
 
 
 def test_shard_sizes() -> None:
@@ -176,11 +177,11 @@ def test_shard_sizes() -> None:
 
 
 def test_what_travels_to_another_process_is_small_and_finds_its_shards(
-    pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     stage(pictures, "shards", workers=1, shard_size=10)
-    staged = Staged.open("shards")  # named relative to here
+    staged = StagedPictures.open("shards")  # named relative to here
     expected = [np.array(picture) for picture in staged]  # maps the shards
     sent = pickle.dumps(staged)
     assert len(sent) < 5000 < staged.nbytes
@@ -191,11 +192,11 @@ def test_what_travels_to_another_process_is_small_and_finds_its_shards(
     for found, picture in zip(received, expected, strict=True):
         np.testing.assert_array_equal(found, picture)
     index, code = torch.tensor([[3, 0, 26, 11]]), torch.tensor([[0, 7, 20_000, 5]])
-    there, here = PictureStream(received, crop=24, workers=0), PictureStream(pictures, crop=24, workers=0)
+    there, here = CropStream(received, crop=24, workers=0), CropStream(pictures, crop=24, workers=0)
     assert torch.equal(there.batch(index, code), here.batch(index, code))
 
 
-def test_some_of_the_staged(pictures: Pictures, tmp_path: Path) -> None:
+def test_some_of_the_staged(pictures: PictureFiles, tmp_path: Path) -> None:
     staged = stage(pictures, tmp_path, workers=1, shard_size=10)
     bad = sorted(staged.unreadable)
     some = staged.subset(np.array([25, bad[1], 4]))

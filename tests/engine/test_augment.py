@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from labelsieve.data.decode import Pictures
-from labelsieve.data.device_pictures import DevicePictures
-from labelsieve.data.stream import PictureStream
+from labelsieve.data.decode import ShorterSide
+from labelsieve.data.pictures import PictureFiles
 from labelsieve.engine import stage_pictures
 from labelsieve.engine.augment import MODES, check_augment, mirror_test, shrunk
+from labelsieve.engine.picture_stores import CropStream, DevicePictures
 from labelsieve.errors import InputError
 
 
@@ -100,13 +100,13 @@ def test_a_store_that_does_not_mirror_shifts() -> None:
     assert not any(torch.equal(one, seen[half.plain].flip(2)) for one in seen)
 
 
-@pytest.mark.parametrize("kind", [DevicePictures, PictureStream])
+@pytest.mark.parametrize("kind", [DevicePictures, CropStream])
 def test_pictures_from_files_too(kind, tmp_path) -> None:
     from PIL import Image
 
     pixels = np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    store = kind(Pictures(tmp_path, ["a.png"], side=24), "cpu", crop=24, workers=0)
+    store = kind(PictureFiles(tmp_path, ["a.png"], ShorterSide(24)), "cpu", crop=24, workers=0)
     before = store.codes
     half = store
     half.disable_mirroring()

@@ -29,6 +29,7 @@ import numpy as np
 from trust_bend import bend, bend_json, bend_safetensors, bend_zip
 
 from labelsieve.errors import InputError
+from labelsieve.types import LabelledData
 
 SECONDS = 5.0  # of computing that one small file may take
 LONGEST_MESSAGE = 1500
@@ -293,12 +294,15 @@ def _seed_of(name: str) -> Callable[[], list[bytes]]:
 
 
 def _parse_picture(path: Path) -> object:
-    from labelsieve.data import decode, pictures
+    from labelsieve.data.decode import ShorterSide, UnreadablePictureError
+    from labelsieve.data.pictures import PictureFiles
+    from labelsieve.data.read_pictures import read_pictures
 
-    with suppress(decode.UnreadablePictureError):
-        decode.decode_file(path, side=16)
-    return pictures.read_pictures(
-        [path, _good_picture()], np.array([0, 1]), ("a", "b"), np.array(["p", "good"]), name="fuzz", size=16
+    pictures = PictureFiles(path.parent, [str(path), str(_good_picture())], ShorterSide(16))
+    with suppress(UnreadablePictureError):
+        pictures.decode(0)
+    return read_pictures(
+        LabelledData(pictures, np.array([0, 1]), ("a", "b"), np.array(["p", "good"]), "pictures", name="fuzz"), size=16
     )
 
 

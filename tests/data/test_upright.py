@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from labelsieve.data import decode, pictures
-from labelsieve.data import open_image as upright
-from labelsieve.data.decode import UnreadablePictureError
+from labelsieve.data import decode
+from labelsieve.data.decode import ExactSize, ShorterSide, UnreadablePictureError
 from labelsieve.report.samples import render
 
 SIDE = 16
@@ -39,18 +38,17 @@ def saved(picture: Image.Image, kind: str, **options: Any) -> bytes:
 
 def turned(orientation: int, kind: str = "JPEG") -> bytes:
     if kind == "TIFF":
-        return saved(quarters(), kind, tiffinfo={upright.ORIENTATION: orientation})
+        return saved(quarters(), kind, tiffinfo={decode.EXIF_ORIENTATION: orientation})
     exif = Image.Exif()
-    exif[upright.ORIENTATION] = orientation
+    exif[decode.EXIF_ORIENTATION] = orientation
     return saved(quarters(), kind, exif=exif)
 
 
 def seen(data: bytes) -> dict[str, np.ndarray]:
     """By everyone who looks at pictures, at the size that has a shorter side of SIDE."""
-    found = {name: decode.decode(data, side=SIDE, decoder=name) for name in ("pillow", "simplejpeg")}  # type: ignore[arg-type]
-    with pictures.open_checked(io.BytesIO(data)) as opened:
-        found["loader"] = pictures.decode(opened, *found["pillow"].shape[:2])
-    with pictures.open_checked(io.BytesIO(data)) as opened:
+    found = {name: decode.decode(data, ShorterSide(SIDE), decoder=name) for name in ("pillow", "simplejpeg")}  # type: ignore[arg-type]
+    found["loader"] = decode.decode(data, ExactSize(*found["pillow"].shape[:2]))
+    with decode.open_checked(io.BytesIO(data)) as opened:
         shown = Image.open(io.BytesIO(render(opened, 1000).data)).convert("RGB")
     found["page"] = np.asarray(shown.resize(found["pillow"].shape[1::-1]))
     return found
@@ -66,7 +64,7 @@ def test_all_turn_a_picture_alike(orientation: int, kind: str) -> None:
     data = turned(orientation, kind)
     with Image.open(io.BytesIO(data)) as opened:
         expected = ImageOps.exif_transpose(opened).convert("RGB")
-        assert upright.upright_size(Image.open(io.BytesIO(data))) == expected.size[::-1]
+        assert decode.upright_size(Image.open(io.BytesIO(data))) == expected.size[::-1]
     small = (SIDE, 24) if orientation < 5 else (24, SIDE)
     for who, picture in seen(data).items():
         assert apart(picture, np.asarray(expected.resize(small))) < 10, who
@@ -75,7 +73,7 @@ def test_all_turn_a_picture_alike(orientation: int, kind: str) -> None:
 
 @pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
 def test_a_jpeg_without_metadata_is_as_it_lies(decoder: decode.Decoder) -> None:
-    found = decode.decode(saved(quarters(), "JPEG", quality=95), side=32, decoder=decoder)
+    found = decode.decode(saved(quarters(), "JPEG", quality=95), ShorterSide(32), decoder=decoder)
     assert found.shape == (48, 32, 3) and apart(found, np.asarray(quarters())) < 4
 
 
@@ -84,9 +82,9 @@ def test_only_a_jpeg_that_is_turned_takes_the_slower_decoder(monkeypatch: pytest
     real = decode._pillow
     monkeypatch.setattr(decode, "_pillow", lambda data, side: (slow.append(len(data)), real(data, side))[1])
     for data in (saved(quarters(), "JPEG"), turned(1), turned(0)):
-        decode.decode(data, side=SIDE, decoder="simplejpeg")
+        decode.decode(data, ShorterSide(SIDE), decoder="simplejpeg")
     assert slow == []
-    decode.decode(turned(6), side=SIDE, decoder="simplejpeg")
+    decode.decode(turned(6), ShorterSide(SIDE), decoder="simplejpeg")
     assert slow == [len(turned(6))]
 
 
@@ -95,9 +93,9 @@ def test_a_jpeg_that_is_built_oddly_is_turned_as_well() -> None:
     padded = data[:2] + b"\xff" * 3 + data[2:]  # a marker may have any number of bytes before it
     for who, picture in seen(padded).items():
         assert picture.shape == (SIDE, 24, 3), who
-    found = decode._pixels_begin(data)
+    found = decode._metadata_length(data)
     assert data[found : found + 2] == b"\xff\xda" and found < len(data)
-    assert decode._pixels_begin(padded) == len(padded)  # all of it is searched then
+    assert decode._metadata_length(padded) == len(padded)  # all of it is searched then
 
 
 def test_xmp_turns_as_well() -> None:
@@ -132,7 +130,7 @@ def test_all_see_the_same_colours(data: bytes, expected: int) -> None:
 def odd_metadata() -> bytes:
     """EXIF that pillow reads but cannot write again: a number where a text should be."""
     exif = Image.Exif()
-    exif[upright.ORIENTATION] = 6
+    exif[decode.EXIF_ORIENTATION] = 6
     exif[0x010E] = "words"
     data = bytearray(saved(quarters(), "JPEG", exif=exif))
     entry = data.index(b"\x01\x0e\x00\x02")  # the tag and its type, big-endian
@@ -146,18 +144,17 @@ def test_odd_metadata_are_no_reason_to_lose_a_picture() -> None:
 
 
 def test_a_picture_that_is_too_large_is_refused_by_both_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (decode, upright):
-        monkeypatch.setattr(module, "MOST_PIXELS", 1_000)
+    monkeypatch.setattr(decode, "MAX_PIXELS", 1_000)
     for decoder in ("pillow", "simplejpeg"):
-        with pytest.raises(UnreadablePictureError, match="not a readable picture: too large: 0 megapixels"):
-            decode.decode(saved(quarters(), "JPEG"), side=SIDE, decoder=decoder)  # type: ignore[arg-type]
+        with pytest.raises(UnreadablePictureError, match="too large: 0 megapixels"):
+            decode.decode(saved(quarters(), "JPEG"), ShorterSide(SIDE), decoder=decoder)  # type: ignore[arg-type]
 
 
 def test_decoding_in_threads_leaves_warnings_as_they_were(tmp_path: Path) -> None:
     data = saved(Image.effect_noise((100, 100), 50).convert("RGB"), "PNG")
     before = list(warnings.filters)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: decode.decode(data, side=SIDE), range(2_000)))
+        list(pool.map(lambda _: decode.decode(data, ShorterSide(SIDE)), range(2_000)))
     assert warnings.filters == before
     with pytest.warns(UserWarning, match="heard"):
         warnings.warn("heard", UserWarning, stacklevel=1)

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelsieve.data import device_pictures
-from labelsieve.data import stage as staging
+from labelsieve.data import pictures as sequences
+from labelsieve.data import resources
 from labelsieve.data.make_webvision import make
+from labelsieve.data.resources import available_memory, usable_cores, worker_processes
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
-from labelsieve.data.workers import processes, usable_cores
 
 SCRIPT = """
 import sys
@@ -55,15 +55,15 @@ def test_killed_workers_leave_the_work_to_the_caller(
     whole = [np.array(picture) for picture in stage(pictures, tmp_path / "whole", workers=1, shard_size=8)]
 
     def doomed(workers: int):  # type: ignore[no-untyped-def]
-        pool = processes(workers)
+        pool = worker_processes(workers)
         real = pool.submit
         pool.submit = lambda work, *args: real(os._exit, 1)  # type: ignore[method-assign, assignment]
         return pool
 
-    monkeypatch.setattr(staging, "processes", doomed)
-    monkeypatch.setattr(device_pictures, "processes", doomed)
+    monkeypatch.setattr(sequences, "worker_processes", doomed)
+    monkeypatch.setattr(sequences, "FEW_PICTURES", 0)
     staged = stage(pictures, tmp_path / "killed", workers=2, shard_size=8)
-    decoded = list(device_pictures.decoded(pictures, 2))
+    decoded = list(sequences.decoded(pictures, 2))
     for expected, one, other in zip(whole, staged, decoded, strict=True):
         np.testing.assert_array_equal(one, expected)
         np.testing.assert_array_equal(other, expected)
@@ -73,10 +73,11 @@ def test_workers_killed_between_two_rounds_leave_the_rest_to_the_caller(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools: list[Executor] = []
-    monkeypatch.setattr(device_pictures, "processes", lambda workers: pools.append(processes(workers)) or pools[0])
-    monkeypatch.setattr(device_pictures, "CHUNK", 4)
+    monkeypatch.setattr(sequences, "worker_processes", lambda n: pools.append(worker_processes(n)) or pools[0])
+    monkeypatch.setattr(sequences, "CHUNK", 4)
+    monkeypatch.setattr(sequences, "FEW_PICTURES", 0)
     pictures = training(made, side=16).x
-    decoding = device_pictures.decoded(pictures, 2)
+    decoding = sequences.decoded(pictures, 2)
     found = [next(decoding) for _ in range(4 * 2 * 4)]  # the first round: four chunks a worker
     for pid in list(pools[0]._processes):  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGKILL)
@@ -89,3 +90,14 @@ def test_workers_killed_between_two_rounds_leave_the_rest_to_the_caller(
 
 def test_cores() -> None:
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
+
+
+def test_memory_is_what_the_system_and_the_container_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 2**20 < available_memory() < 2**50
+    monkeypatch.setattr(resources, "CGROUP", tmp_path)
+    free = available_memory()
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert available_memory() == pytest.approx(free, rel=0.1)
+    (tmp_path / "memory.max").write_text("5000\n")
+    assert available_memory() == 4000

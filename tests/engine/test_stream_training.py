@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelsieve.data.device_pictures import DevicePictures
 from labelsieve.data.make_webvision import make
-from labelsieve.data.stream import PictureStream
 from labelsieve.data.webvision import training
 from labelsieve.engine import Plan, Schedule, train
+from labelsieve.engine.picture_stores import CropStream, DevicePictures
 from labelsieve.methods.standard import Standard
 from labelsieve.models.small import SmallCNN
 
 
-class Noticing(PictureStream):
+class Noticing(CropStream):
     """Counts the batches that were not announced."""
 
     unannounced = 0
@@ -42,7 +41,7 @@ def test_a_training_from_the_stream_is_the_one_from_the_device(tmp_path: Path) -
     data = training(tmp_path / "made", side=20)
     everything = np.arange(len(data))
     results = []
-    for store in (DevicePictures(data.x, crop=16, workers=0), PictureStream(data.x, crop=16, workers=0)):
+    for store in (DevicePictures(data.x, crop=16, workers=0), CropStream(data.x, crop=16, workers=0)):
         plans = [Plan("half", data.y, everything[::2], seed=3, score=everything[1::2])]
         factory = partial(SmallCNN, 3, widths=(8, 16))
         schedule = Schedule(2, ((0, 1e-2),))

@@ -1,0 +1,304 @@
+"""CSV files: the only reader and the only writer of the project.
+
+Everything that is written can be read back unchanged, by this module, by pandas and by pyarrow: cells with quotes,
+separators, carriage returns or line feeds are quoted. Files of users are read in the format that they have: UTF-8,
+UTF-16 with a byte order mark or Windows-1252, with commas, tabs, semicolons or vertical bars between the cells.
+
+`make_harmless` protects people who open an exported file in a spreadsheet: an apostrophe before a formula turns it into
+text. `restore` removes these apostrophes again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from labelsieve.errors import InputError
+from labelsieve.files import atomic_writer
+
+SEPARATORS = (",", "\t", ";", "|")  # in this order: the first one in the header line is the delimiter
+DECLARATION = re.compile('"?sep=(?P<delimiter>[^"])"?', re.IGNORECASE)  # a first line that Excel writes and reads
+UTF16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+PYTHON_NAMES = {"utf-8": "utf-8-sig", "cp1252": "cp1252"}  # encodings that skip a byte order mark
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+
+csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is shorter than texts that occur
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a file is written. The default is how labelsieve writes its own files."""
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    bom: bool = False
+    declaration: str = ""  # the line `sep=;` before the header, if there is one
+    line_end: str = "\n"
+    note: str = ""  # for the user, if the encoding is a guess
+
+    @classmethod
+    def detect(cls, path: Path) -> CsvFormat:
+        """The format of a user's file. Raises InputError if the encoding is not supported."""
+        if path.suffix.lower() in SPREADSHEETS:
+            raise InputError(f"{path} is a spreadsheet, which is not supported: save it as CSV")
+        encoding, bom, note = _encoding(path)
+        with path.open(newline="", encoding=PYTHON_NAMES.get(encoding, "utf-16"), errors="replace") as file:
+            line = file.readline()
+        first, end = line.rstrip("\r\n"), "\r\n" if line.endswith("\r\n") else "\n"
+        if declared := DECLARATION.fullmatch(first):
+            return cls(declared["delimiter"], encoding, bom, first, end, note)
+        delimiter = next((separator for separator in SEPARATORS if separator in first), ",")
+        return cls(delimiter, encoding, bom, "", end, note)
+
+    def open(self, path: Path) -> IO[str]:
+        return path.open(newline="", encoding=PYTHON_NAMES.get(self.encoding, "utf-16"), errors="replace")
+
+
+OWN_FORMAT = CsvFormat()
+
+
+class Row(NamedTuple):
+    line: int  # where the row starts in the file, from 1
+    cells: list[str]
+
+
+# ---------------------------------------------------------------- writing
+
+
+class CsvWriter:
+    """Writes rows to an open text file (opened with `newline=""`)."""
+
+    def __init__(self, file: IO[str], style: CsvFormat = OWN_FORMAT) -> None:
+        self._file, self._end = file, style.line_end
+        # Python quotes the characters of the line terminator: with "\r\n", a carriage return is always quoted.
+        self._csv = csv.writer(self, delimiter=style.delimiter, lineterminator="\r\n")
+        if style.bom:
+            file.write("\ufeff")
+        if style.declaration:
+            file.write(style.declaration + style.line_end)
+
+    def write(self, line: str) -> None:
+        """Called by Python's writer with one complete row."""
+        self._file.write(line.removesuffix("\r\n") + self._end)
+
+    def row(self, cells: Iterable[Any]) -> None:
+        self._csv.writerow(cells)
+
+    def rows(self, rows: Iterable[Iterable[Any]]) -> None:
+        self._csv.writerows(rows)
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a file in our own format. The file appears when it is complete."""
+    with atomic_writer(path) as file:
+        writer = CsvWriter(file)
+        writer.row(header)
+        writer.rows(rows)
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """One row without its line end, as for an option that takes several names."""
+    lines: list[str] = []
+    csv.writer(_Collector(lines), lineterminator="\r\n").writerow(cells)
+    return lines[0].removesuffix("\r\n")
+
+
+class _Collector(NamedTuple):
+    lines: list[str]
+
+    def write(self, line: str) -> None:
+        self.lines.append(line)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_rows(path: Path, style: CsvFormat = OWN_FORMAT) -> Iterator[Row]:
+    """All rows that are not blank, with the header. Raises InputError at text that is not CSV."""
+    with style.open(path) as file:
+        reader = csv.reader(file, delimiter=style.delimiter)
+        start = 1
+        try:
+            for cells in reader:
+                if cells and not (style.declaration and start == 1):
+                    yield Row(start, cells)
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise InputError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def read_csv(path: Path, header: Sequence[str]) -> Iterator[Row]:
+    """The rows below the header of a file that labelsieve wrote. Raises InputError if the file is damaged."""
+    rows = read_rows(path)
+    first = next(rows, None)
+    if first is None or tuple(first.cells) != tuple(header):
+        raise InputError(f"{path}: the first line must be {','.join(header)}")
+    for row in rows:
+        if len(row.cells) != len(header):
+            raise InputError(f"{path}, line {row.line}: {len(row.cells)} cells instead of {len(header)}")
+        yield row
+
+
+def read_records(path: Path) -> list[dict[str, str]]:
+    """The rows of a file as dictionaries; missing cells are left out."""
+    rows = read_rows(path)
+    header = next(rows, Row(1, [])).cells
+    return [dict(zip(header, row.cells, strict=False)) for row in rows]
+
+
+def parse_line(text: str, delimiter: str = ",", *, skip_spaces: bool = False) -> list[str] | None:
+    """The cells of a single line; None if it is not CSV."""
+    try:
+        return next(csv.reader([text], delimiter=delimiter, skipinitialspace=skip_spaces), [])
+    except csv.Error:
+        return None
+
+
+def parse_names(text: str, option: str) -> list[str]:
+    """The names in the value of an option, separated by commas. A name with a comma is in quotes."""
+    cells = parse_line(text, skip_spaces=True)
+    if cells is None:
+        raise InputError(f"{option} {text!r}: separate names with commas, and put a name with a comma in quotes")
+    return [cell.strip() for cell in cells if cell.strip()]
+
+
+def read_arrow(
+    path: Path,
+    style: CsvFormat = OWN_FORMAT,
+    *,
+    types: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+) -> Any:
+    """A file as a pyarrow table. Columns that are not in `types` get the type that pyarrow infers."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    encoding = "utf8" if style.encoding == "utf-8" else PYTHON_NAMES.get(style.encoding, "utf-16")
+    try:
+        return pc.read_csv(
+            path,
+            read_options=pc.ReadOptions(encoding=encoding, skip_rows=1 if style.declaration else 0),
+            parse_options=pc.ParseOptions(delimiter=style.delimiter, newlines_in_values=True),
+            convert_options=pc.ConvertOptions(
+                column_types=types, include_columns=columns, strings_can_be_null=False
+            ),
+        )  # fmt: skip
+    except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as error:
+        raise InputError(_explain(path, style, error)) from None
+
+
+def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
+    """Why pyarrow cannot read a file. Its own messages count rows; people count lines."""
+    rows = read_rows(path, style)
+    width = len(next(rows, Row(1, [])).cells)
+    for row in rows:
+        if len(row.cells) != width:
+            return f"{path}, line {row.line}: {len(row.cells)} cells, but the header has {width}"
+    return f"{path} is not a readable CSV file ({str(error).splitlines()[0][:300]})"
+
+
+# ---------------------------------------------------------------- encodings
+
+
+def _encoding(path: Path) -> tuple[str, bool, str]:
+    """The encoding of a file, whether it starts with a byte order mark, and a note for the user."""
+    with path.open("rb") as file:
+        first = file.read(4)
+    utf16 = UTF16_MARKS.get(first[:2])
+    if first == codecs.BOM_UTF32_LE or (utf16 is None and b"\0" in first[:2]):
+        raise InputError(f"{path} is not UTF-8, UTF-16 with a byte order mark or Windows-1252: save it as UTF-8")
+    if utf16 is not None:
+        _check_utf16(path)
+        return utf16, True, ""
+    bom = first.startswith(codecs.BOM_UTF8)
+    valid = invalid = first_invalid = not_windows = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.isascii() or _decodes(line, "utf-8"):
+                valid += not line.isascii()
+                continue
+            invalid, first_invalid = invalid + 1, first_invalid or number
+            not_windows = not_windows or (0 if _decodes(line, "cp1252") else number)
+    if not invalid:
+        return "utf-8", bom, ""
+    # If most lines are UTF-8, the file is damaged UTF-8: read as Windows-1252, nearly all its letters would be wrong.
+    if bom or not_windows or valid > invalid:
+        raise InputError(f"{path}, line {first_invalid}: not UTF-8; save the file as UTF-8")
+    return "cp1252", False, (
+        f"{path} is read as Windows-1252, because line {first_invalid} is not UTF-8; save it as UTF-8 if letters "
+        "look wrong"
+    )  # fmt: skip
+
+
+def _check_utf16(path: Path) -> None:
+    number = 0
+    try:
+        with path.open(encoding="utf-16") as file:
+            for number, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise InputError(f"{path}, line {number}: not UTF-16 text; save the file as UTF-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}, after line {number}: not UTF-16 text; save the file as UTF-8") from None
+
+
+def _decodes(line: bytes, encoding: str) -> bool:
+    try:
+        line.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- formulas
+
+FORMULA_STARTS = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are full-width forms, which spreadsheets accept
+CELL_STARTS = FORMULA_STARTS + "\t\r\n"  # white space that spreadsheets remove before they look for a formula
+# Where a formula can start: in the cell, or where a spreadsheet that uses another separator would split it.
+_START = re.compile(rf"(?:\A|(?<=[\r\n{''.join(map(re.escape, SEPARATORS))}]))'*(?=[{re.escape(CELL_STARTS)}])")
+_SIGNS = "+-\uff0b\uff0d"
+_CALL = re.compile(r"[(|!]")  # needed by functions, by other programs (DDE) and by other sheets
+SPACES = " \u00a0\u2009\u202f"  # the last three stand between groups of digits
+# Numbers and telephone numbers start like a formula and must stay as they are.
+_ONE_SIGN = re.compile(rf"[+-][{SPACES}.,(]*[0-9][0-9{SPACES}.,/()]*")  # -0,151   -1 234.5   +49 (170) 1   -3/4
+_NUMBER = re.compile(rf"[+-][{SPACES}.,]*[0-9][0-9{SPACES}.,'\u2019]*([eE][+-]?[0-9]+)?[{SPACES}]?%?")  # -1,5e-3   -5 %
+_PHONE = re.compile(rf"\+[1-9][0-9]{{0,2}}[{SPACES}.()/-][0-9{SPACES}.()/-]*[0-9]")
+_PHONE_DIGITS = range(7, 16)  # ITU-T E.164 allows at most 15
+
+
+def make_harmless(cell: str) -> str:
+    """The cell with an apostrophe before everything that a spreadsheet could run as a formula."""
+    return _START.sub(lambda start: "'" * _is_formula(cell, start) + start[0], cell)
+
+
+def restore(cell: str) -> str:
+    """The cell before `make_harmless`."""
+    return _START.sub(lambda start: start[0][_is_formula(cell, start) :], cell)
+
+
+def _is_formula(cell: str, start: re.Match[str]) -> bool:
+    """Whether a spreadsheet could run the text after `start`."""
+    rest = cell[start.end() :] if not start.start() else _until_next(cell, start)
+    if not rest or rest == "-" or _is_number(rest):
+        return False
+    if not start.start():
+        return True
+    # Inside a text, "- item" is a list and not a formula.
+    return rest[0] in FORMULA_STARTS and (rest[0] not in _SIGNS or _CALL.search(rest) is not None)
+
+
+def _until_next(cell: str, start: re.Match[str]) -> str:
+    """The text from `start` to the next line break or separator, if the file is split at the separator before it."""
+    before = cell[start.start() - 1]
+    end = re.compile(f"[\r\n{'' if before in chr(13) + chr(10) else re.escape(before)}]").search(cell, start.end())
+    return cell[start.end() : end.start() if end else len(cell)]
+
+
+def _is_number(text: str) -> bool:
+    if _ONE_SIGN.fullmatch(text) or _NUMBER.fullmatch(text):
+        return True
+    return _PHONE.fullmatch(text) is not None and sum(map(str.isdigit, text)) in _PHONE_DIGITS

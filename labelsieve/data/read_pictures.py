@@ -1,0 +1,277 @@
+"""Read the pictures of any source: check them, choose their size, and keep them where they fit.
+
+    folder, CSV, Hugging Face, WebVision  ->  EncodedPictures  ->  array | StagedPictures | EncodedPictures
+
+Every way gives the same pixels and the same batches (`engine/picture_stores.py`); only speed and memory differ.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.data.decode import (
+    ExactSize,
+    Pixels,
+    ShorterSide,
+    open_checked,
+    reason,
+    silenced_warnings,
+    upright_size,
+)
+from labelsieve.data.duplicates import DuplicateFiles, Groups, same_files
+from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Size, decoded, in_chunks
+from labelsieve.data.resources import available_memory, usable_cores
+from labelsieve.data.stage import DecodeCache, StagedPictures
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import IntArray, LabelledData, Skipped, some_of
+
+LARGEST_SIDE = 64  # larger pictures are shrunk to this unless a size is given
+SIZES = range(8, 1025)  # pixels that --size accepts
+# Pictures of one size are held in memory up to this: reading them from disk slows a training by less than
+# 5 % (benchmarks/large-folder.md), so that more memory brings little.
+MEMORY_LIMIT = 2**30
+MEMORY_SHARE = 0.1  # of the available memory: training holds a second, padded copy
+DEVICE_SHARE = 0.3  # of a device's free memory that pictures may take: the networks come afterwards
+THREADS_PER_CORE, MAX_THREADS = 4, 32  # threads that check files mostly wait for the disk
+
+Result = TypeVar("Result")
+
+
+class Placement(StrEnum):
+    """Where training reads pictures from."""
+
+    MEMORY = "memory"
+    DEVICE = "device"
+    STAGED = "staged"  # decoded once, read from disk
+    STREAMED = "streamed"  # decoded again in every epoch
+
+
+@dataclass(frozen=True)
+class PicturePlan:
+    """Where pictures are kept, and their bytes once they are decoded."""
+
+    placement: Placement
+    nbytes: int
+
+
+def plan_pictures(
+    pictures: Pixels | PictureSequence,
+    folder: Path | None,
+    *,
+    samples: int | None = None,
+    device_memory: int | None = None,
+) -> PicturePlan:
+    """Choose the place of pictures by their size.
+
+    `folder` is where they may be staged, None if nowhere. `samples` is their number if there will be more of them.
+    `device_memory` is the free memory of a GPU, None if there is none.
+    """
+    need = int(pictures.nbytes * (len(pictures) if samples is None else samples) / max(1, len(pictures)))
+    one_size = picture_shape(pictures) is not None
+    if device_memory is not None and need <= DEVICE_SHARE * device_memory:
+        return PicturePlan(Placement.DEVICE, need)
+    limit = min(MEMORY_LIMIT, MEMORY_SHARE * available_memory()) if one_size else DEVICE_SHARE * available_memory()
+    if need <= limit:
+        return PicturePlan(Placement.MEMORY, need)
+    return PicturePlan(Placement.STAGED if _has_room(folder, need) else Placement.STREAMED, need)
+
+
+def _has_room(folder: Path | None, need: int) -> bool:
+    if folder is None:
+        return False
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(existing).free > need
+
+
+def picture_shape(x: Any) -> tuple[int, int, int] | None:
+    """Return (height, width, channels) of pictures, None if they differ in size."""
+    if isinstance(x, PictureSequence):
+        return (*x.size, 3) if x.size else None
+    height, width, channels = x.shape[1:]
+    return height, width, channels
+
+
+def read_pictures(
+    data: LabelledData,
+    *,
+    size: Size | ShorterSide = None,
+    staging: Path | None = None,
+    progress: Progress | None = None,
+    same: DuplicateFiles | None = None,
+) -> LabelledData:
+    """Read data whose `x` are encoded pictures and leave out those that cannot be read.
+
+    `size` is a side or (height, width) that all pictures get, None for `common_size`, or a `ShorterSide`, which keeps
+    their aspect ratio. `staging` is a folder that keeps the decoded pictures for the next start. `same` collects files
+    with equal bytes.
+    """
+    if isinstance(size, int) and size not in SIZES:
+        raise InputError(f"--size {size} is outside {SIZES[0]}..{SIZES[-1]} pixels")
+    progress = progress or Progress(silent=True)
+    pictures: EncodedPictures = data.x
+    cache = None
+    if staging is not None:
+        cache = DecodeCache.of(staging, pictures, data.ids, f"{size} {LARGEST_SIDE}")
+    with silenced_warnings:
+        x, failures = _decode(pictures, data.ids, size, cache, progress)
+    if same is not None and isinstance(pictures, PictureFiles):
+        same.groups = _same_files(pictures, cache)
+    return leave_out_unreadable(replace(data, x=x), failures, same, progress)
+
+
+def _decode(
+    pictures: EncodedPictures,
+    ids: NDArray[np.str_],
+    size: Size | ShorterSide,
+    cache: DecodeCache | None,
+    progress: Progress,
+) -> tuple[Pixels | PictureSequence, dict[int, str]]:
+    """Return the readable pictures, and index and reason of the others."""
+    staged = cache.read() if cache is not None else None
+    if staged is not None and cache is not None:
+        progress.note(f"using the pictures staged in {cache.folder}", passing=True)
+        return _load(*staged)
+    rows = np.arange(len(pictures))
+    failures: dict[int, str] = {}
+    if isinstance(size, ShorterSide):
+        encoded = pictures.resized(size)
+    else:
+        sizes, failures = measure(pictures, progress)
+        rows = rows_without(len(pictures), failures)
+        if not len(rows):
+            return np.zeros((0, 1, 1, 3), dtype=np.uint8), failures
+        encoded = pictures.subset(rows).resized(ExactSize(*common_size(sizes[rows], size)))
+    placement = plan_pictures(encoded, None if cache is None else cache.folder).placement
+    stay_encoded = placement is Placement.STREAMED or (placement is Placement.MEMORY and encoded.size is None)
+    if cache is not None and not stay_encoded:
+        cache.write(encoded, rows, ids, failures, progress)
+        written = cache.read()
+        assert written is not None
+        return _load(*written)
+    x: Pixels | EncodedPictures = encoded
+    unreadable = find_unreadable(encoded, progress) if stay_encoded else {}
+    if not stay_encoded:
+        x = np.empty(encoded.shape, dtype=np.uint8)
+        with progress.stage("decoding pictures", len(encoded), unit="pictures") as stage:
+            for i, pixels in enumerate(decoded(encoded)):
+                x[i] = pixels
+                stage.advance()
+        unreadable = encoded.unreadable
+    if unreadable:
+        x = some_of(x, rows_without(len(encoded), unreadable))
+    return x, failures | {int(rows[i]): text for i, text in unreadable.items()}
+
+
+def _load(staged: StagedPictures, failures: dict[int, str]) -> tuple[Pixels | PictureSequence, dict[int, str]]:
+    """Load staged pictures into memory if they fit."""
+    fits = staged.size is not None and plan_pictures(staged, None).placement is Placement.MEMORY
+    return (np.asarray(staged) if fits else staged), failures
+
+
+def measure(pictures: EncodedPictures, progress: Progress) -> tuple[IntArray, dict[int, str]]:
+    """Return (height, width) of each picture from its header, and index and reason of those that have none."""
+    sizes, failures = np.zeros((len(pictures), 2), dtype=np.int64), {}
+    with progress.stage("looking at pictures", len(pictures), unit="pictures") as stage:
+        for i, found in enumerate(_in_threads(_measure_chunk, pictures)):
+            if isinstance(found, str):
+                failures[i] = found
+            else:
+                sizes[i] = found
+            stage.advance()
+    return sizes, failures
+
+
+def _in_threads(function: Callable[[EncodedPictures], list[Result]], pictures: EncodedPictures) -> Iterator[Result]:
+    workers = min(MAX_THREADS, THREADS_PER_CORE * usable_cores())
+    return in_chunks(function, pictures, ThreadPoolExecutor(workers), workers)
+
+
+def _measure_chunk(pictures: EncodedPictures) -> list[tuple[int, int] | str]:
+    found: list[tuple[int, int] | str] = []
+    for i in range(len(pictures)):
+        try:
+            with pictures.open(i) as file, open_checked(file) as opened:
+                found.append(upright_size(opened))
+        except Exception as problem:  # pillow's parsers raise errors of many types
+            found.append(reason(problem))
+    return found
+
+
+def common_size(sizes: IntArray, size: Size) -> tuple[int, int]:
+    """Return the size of all pictures: small ones of one size keep it, others become squares of `LARGEST_SIDE`."""
+    if size is not None:
+        return (size, size) if isinstance(size, int) else size
+    if (sizes == sizes[0]).all() and sizes[0].max() <= LARGEST_SIDE:
+        return int(sizes[0, 0]), int(sizes[0, 1])
+    side = min(LARGEST_SIDE, int(sizes.min(axis=1).max()))
+    return side, side
+
+
+def find_unreadable(pictures: EncodedPictures, progress: Progress | None = None) -> dict[int, str]:
+    """Return index and reason of the pictures that cannot be read.
+
+    A JPEG with a header and an end mark counts as readable; an error in the middle of it shows when it is decoded for
+    training, as a warning.
+    """
+    told = (progress or Progress(silent=True)).stage("looking at pictures", len(pictures), unit="pictures")
+    failures: dict[int, str] = {}
+    with told as stage:
+        for i, problem in enumerate(_in_threads(_problems_chunk, pictures)):
+            if problem is not None:
+                failures[i] = problem
+            stage.advance()
+    return failures
+
+
+def _problems_chunk(pictures: EncodedPictures) -> list[str | None]:
+    return [pictures.problem(i) for i in range(len(pictures))]
+
+
+def leave_out_unreadable(
+    data: LabelledData, failures: Mapping[int, str], same: DuplicateFiles | None, progress: Progress
+) -> LabelledData:
+    """Leave the pictures that cannot be read out of labels and ids; `data.x` holds the others already."""
+    lost = [Skipped(str(data.ids[i]), text) for i, text in sorted(failures.items())]
+    rows = rows_without(len(data.ids), failures)
+    if not len(rows):
+        first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
+        raise InputError(f"no readable picture in {data.name}{first}")
+    if same is not None:
+        same.keep(rows)
+    skipped = (*data.skipped, *lost)
+    if skipped:
+        first_skipped = (lost or skipped)[0]
+        such = ", such as" if len(skipped) > 1 else ":"
+        total = len(data.ids) + len(data.skipped)
+        text = f"{len(skipped):,} of {total:,} files cannot be read{such} {first_skipped.id} ({first_skipped.reason})"
+        progress.note(text)
+    return replace(data, y=data.y[rows], ids=data.ids[rows], skipped=skipped)
+
+
+def _same_files(pictures: PictureFiles, cache: DecodeCache | None) -> Groups:
+    """Find files with equal bytes, once per staged set."""
+    if cache is None:
+        return same_files([pictures.path(i) for i in range(len(pictures))])
+    try:
+        return [[int(i) for i in group] for group in cache.index()["same"]]
+    except (OSError, KeyError, TypeError, ValueError):
+        found = same_files([pictures.path(i) for i in range(len(pictures))])
+        with suppress(OSError):  # streamed, or staged in a folder that is read-only
+            cache.add(same=found)
+        return found
+
+
+def rows_without(count: int, left_out: Mapping[int, str]) -> IntArray:
+    """Return 0..count-1 without the keys of `left_out`."""
+    return np.setdiff1d(np.arange(count), np.fromiter(left_out, np.int64, len(left_out)))

@@ -1,0 +1,53 @@
+"""What this machine offers: processor cores, worker processes and memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import cast
+
+UNKNOWN_MEMORY = 4 * 2**30  # assumed if the system does not report its memory
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def worker_processes(workers: int) -> Executor:
+    """Return a pool of `workers` processes. If one of them is killed, the pool raises BrokenProcessPool.
+
+    The pool is loky's, which comes with scikit-learn: its processes start without running the caller's script again.
+    """
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    return cast("Executor", ProcessPoolExecutor(workers))
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that can be allocated without swapping, within the limit of a container."""
+    return min(_system_memory(), _container_memory())
+
+
+def _system_memory() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    if sys.platform != "win32" and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return UNKNOWN_MEMORY
+
+
+def _container_memory() -> int:
+    """Return the free memory of this control group (version 2); without a limit, a number that limits nothing."""
+    try:
+        limit, used = ((CGROUP / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
+        return max(0, int(limit) - int(used))
+    except (OSError, ValueError):  # no control groups, or the limit is "max"
+        return 2**63

@@ -1,0 +1,521 @@
+"""Stores of pictures that are read from files or shards: all of them on the device, or batch by batch.
+
+`picture_store` chooses. For pictures of one size (`ShiftedPictures`) an augmentation shifts the picture; for pictures
+of different sizes it cuts a window of crop x crop pixels at one of SPAN x SPAN places. Both can mirror. A batch is a
+function of its indices and codes alone, so every store gives the same batches, with any number of workers, and an epoch
+that was stopped continues by asking for the rest of its batches.
+
+    worker processes or threads     read the pictures, or cut their windows, into a mapped file, uint8
+    the device                      repeats them for the networks that share a sample, shifts, mirrors, normalises
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelsieve.data.decode import GREY, Pixels
+from labelsieve.data.pictures import CROP, EncodedPictures, PictureSequence, decoded
+from labelsieve.data.read_pictures import Placement, plan_pictures
+from labelsieve.data.resources import available_memory, usable_cores, worker_processes
+from labelsieve.engine.store import PictureStore, ShiftedPictures, default_shift
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import IntArray, Store
+
+SPAN = 127  # positions of a window per axis; odd, so that one is the middle, and codes fit 16 bits
+CODES = 2 * SPAN * SPAN  # the upper half is mirrored
+CENTRE = (SPAN // 2) * SPAN + SPAN // 2
+# The channels of ImageNet: no pass over the data is needed before the first epoch, and validation sets agree.
+MEAN = np.array([0.485, 0.456, 0.406])
+STD = np.array([0.229, 0.224, 0.225])
+MAX_WORKERS = 16  # of a stream; more did not read faster (benchmarks/decode.md)
+COPIED_AT_ONCE = 4096  # pictures that the host holds while it fills a device, about a gigabyte at 256 pixels
+SHARED_MEMORY, LEAST_SHARED = "/dev/shm", 2**31  # batches pass through it if it has this many bytes free
+
+Indices = NDArray[np.integer] | Tensor
+
+
+def place(code: int, height: int, width: int, crop: int) -> tuple[int, int, bool]:
+    """Return top and left of the window of a code, and whether it is mirrored; all positions are equally likely."""
+    mirrored, spot = divmod(code, SPAN * SPAN)
+    row, column = divmod(spot, SPAN)
+    return row * (height - crop + 1) // SPAN, column * (width - crop + 1) // SPAN, bool(mirrored)
+
+
+def cut(picture: Pixels, code: int, crop: int) -> Pixels:
+    """Return the window of a code as a view, not mirrored."""
+    top, left, _ = place(code, picture.shape[0], picture.shape[1], crop)
+    return picture[top : top + crop, left : left + crop]
+
+
+def check_crop(crop: int, side: int) -> None:
+    if not 1 <= crop <= side:
+        raise InputError(f"crop {crop}: the shorter side of the pictures is {side} pixels; use 1 to {side}")
+
+
+def free_memory(device: torch.device) -> int:
+    """Return the free bytes of a CUDA device, for others those of the host."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_memory()
+
+
+def picture_store(
+    pictures: PictureSequence,
+    device: torch.device | str = "cpu",
+    *,
+    crop: int = CROP,
+    augment: bool = True,
+    statistics: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    workers: int | None = None,
+    hold: bool | None = None,
+    progress: Progress | None = None,
+) -> Store:
+    """Return a store of pictures: on the device if they fit, else a stream.
+
+    `crop` is for pictures of different sizes. `statistics`, for pictures of one size, are mean and standard deviation
+    of each channel if they were learned from other data. `hold` decides instead of the size of the pictures.
+    """
+    device = torch.device(device)
+    if hold is None:
+        plan = plan_pictures(pictures, None, device_memory=free_memory(device) if device.type == "cuda" else None)
+        hold = plan.placement in (Placement.DEVICE, Placement.MEMORY)
+    if pictures.size is None:
+        if hold:
+            return DevicePictures(pictures, device, crop=crop, augment=augment, workers=workers, progress=progress)
+        return CropStream(pictures, device, crop=crop, augment=augment, workers=workers)
+    options: dict[str, Any] = {
+        "shift": default_shift(pictures.size[0]) if augment else 0, "flip": augment,
+        "dtype": torch.bfloat16 if device.type == "cuda" else torch.float32,
+    }  # fmt: skip
+    if statistics is not None:
+        options |= {"mean": statistics[0], "std": statistics[1]}
+    return PictureStore(pictures, device, **options) if hold else ShiftStream(pictures, device, workers, **options)
+
+
+# -- windows of pictures of different sizes -------------------------------------------------------------------------
+
+
+class CroppedPictures(Store):
+    """Windows of pictures of different sizes."""
+
+    def __init__(self, pictures: PictureSequence, device: torch.device | str, crop: int, augment: bool) -> None:
+        check_crop(crop, pictures.side)
+        self.pictures, self.crop, self.augment = pictures, crop, augment
+        self.device = torch.device(device)
+        self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        self.codes, self.plain, self.mirrors = (CODES, CENTRE, True) if augment else (1, 0, False)
+        self.shape = (3, crop, crop)
+        self.scale = torch.as_tensor(1 / (255 * STD), dtype=torch.float32, device=self.device)
+        self.offset = torch.as_tensor(-MEAN / STD, dtype=torch.float32, device=self.device)
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    @property
+    def unreadable(self) -> dict[int, str]:
+        """Index and reason of the pictures that could not be decoded so far; they are grey."""
+        return self.pictures.unreadable
+
+    def spots(self, code: IntArray) -> IntArray:
+        """Return the position of each window, without its mirroring."""
+        return code % (SPAN * SPAN) if self.augment else np.full_like(code, CENTRE)
+
+    def finish(self, windows: Tensor, which: Tensor, code: Tensor) -> Tensor:
+        """Return uint8 windows [u, h, w, 3] of the networks' samples, which [n, B], normalised as [B, n*3, h, w]."""
+        n, b = which.shape
+        _, h, w, c = windows.shape
+        mirrored = (code >= SPAN * SPAN).T.reshape(-1) if self.augment else torch.zeros(b * n, dtype=torch.bool)
+        x = windows[which.T.reshape(-1)]
+        if x.is_cuda:
+            x = torch.where(mirrored.to(x.device)[:, None, None, None], x.flip(2), x)
+        elif mirrored.any():  # a GPU would have to wait for the answer; a CPU saves half the work
+            x[mirrored] = x[mirrored].flip(2)
+        # whole rows of pixels at a time: three channels alone are too short for vector instructions
+        x = x.view(b * n, h, w * c).float().mul_(self.scale.repeat(w)).add_(self.offset.repeat(w)).to(self.dtype)
+        return x.view(b, n, h, w, c).permute(0, 2, 3, 1, 4).reshape(b, h, w, n * c).permute(0, 3, 1, 2)
+
+
+class DevicePictures(CroppedPictures):
+    """Pictures of different sizes, all on the device: uint8 pixels one picture after the other."""
+
+    def __init__(
+        self,
+        pictures: PictureSequence,
+        device: torch.device | str = "cpu",
+        *,
+        crop: int = CROP,
+        augment: bool = True,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(pictures, device, crop, augment)
+        source = decoded(pictures, workers) if isinstance(pictures, EncodedPictures) else pictures
+        chunks: list[Tensor] = [torch.empty((0, 3), dtype=torch.uint8, device=self.device)]
+        pieces: list[Tensor] = []
+        sizes: list[tuple[int, int]] = []
+        progress = progress or Progress(silent=True)
+        with progress.stage("decoding pictures", len(pictures), unit="pictures") as stage:
+            for picture in source:
+                sizes.append((picture.shape[0], picture.shape[1]))
+                pieces.append(torch.from_numpy(np.array(picture)).view(-1, 3))
+                if len(pieces) == COPIED_AT_ONCE:
+                    chunks.append(torch.cat(pieces).to(self.device))
+                    pieces = []
+                stage.advance()
+        pictures.warn_unreadable(pictures.unreadable)
+        self.pixels = torch.cat(chunks + [piece.to(self.device) for piece in pieces])
+        del chunks, pieces
+        size = torch.tensor(sizes, dtype=torch.int64).view(-1, 2)
+        area = size.prod(1)
+        self.start = (area.cumsum(0) - area).to(self.device)
+        self.height, self.width = size[:, 0].to(self.device), size[:, 1].to(self.device)
+        self.steps = torch.arange(crop, device=self.device)
+
+    @property
+    def nbytes(self) -> int:
+        return self.pixels.nbytes
+
+    def batch(self, index: Tensor, code: Tensor) -> Tensor:
+        if self.device.type == "cpu":
+            return self._batch_by_copies(index, code)
+        return self._batch_by_gather(index, code)
+
+    def _batch_by_gather(self, index: Tensor, code: Tensor) -> Tensor:
+        n, b = index.shape
+        index = index.clamp_min(0).T[:, None, None, :]  # [B,1,1,n]
+        code = code.T[:, None, None, :].long() if self.augment else torch.full_like(index, CENTRE)
+        mirrored = code >= SPAN * SPAN
+        spot = code % (SPAN * SPAN)
+        width = self.width[index]
+        top = torch.div(spot // SPAN * (self.height[index] - self.crop + 1), SPAN, rounding_mode="floor")
+        left = torch.div(spot % SPAN * (width - self.crop + 1), SPAN, rounding_mode="floor")
+        columns = self.steps[None, None, :, None]
+        columns = left + torch.where(mirrored, self.crop - 1 - columns, columns)
+        rows = top + self.steps[None, :, None, None]
+        pixel = self.start[index] + rows * width + columns  # [B,crop,crop,n]
+        x = self.pixels[pixel].float() * self.scale + self.offset
+        return x.to(self.dtype).reshape(b, self.crop, self.crop, n * 3).permute(0, 3, 1, 2)
+
+    def _batch_by_copies(self, index: Tensor, code: Tensor) -> Tensor:
+        """Do the same on a CPU, where copying rows is several times as fast as gathering pixels."""
+        keys = index.clamp_min(0).numpy() * (SPAN * SPAN) + self.spots(code.numpy())
+        unique, which = np.unique(keys, return_inverse=True)
+        windows = torch.empty((len(unique), self.crop, self.crop, 3), dtype=torch.uint8)
+        for window, key in zip(windows.numpy(), unique.tolist(), strict=True):
+            sample, spot = divmod(key, SPAN * SPAN)
+            start, height, width = int(self.start[sample]), int(self.height[sample]), int(self.width[sample])
+            picture = self.pixels[start : start + height * width].view(height, width, 3).numpy()
+            window[:] = cut(picture, spot, self.crop)
+        return self.finish(windows, torch.from_numpy(which.reshape(keys.shape)), code)
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+
+class Slot:
+    """Space for the windows of one batch that another process fills: a mapped file, reserved before it is written.
+
+    It is a file rather than shared memory: containers give little of that, and exceeding it kills the process. The file
+    is in /dev/shm if there is plenty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, 0
+
+    def reserve(self, size: int) -> None:
+        if size <= self.size:
+            return
+        with self.path.open("ab") as file:
+            try:
+                if sys.platform == "linux":
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    file.truncate(size)
+            except OSError as problem:
+                folder = self.path.parent
+                raise InputError(f"{folder}: no space for a batch of {size / 1e6:.0f} MB; set TMPDIR") from problem
+        self.size = size
+
+
+def map_windows(path: Path, first: int, shape: tuple[int, ...]) -> Pixels:
+    """Map windows [n, height, width, 3] of a slot, from window number `first` on."""
+    return np.memmap(path, dtype=np.uint8, mode="r+", offset=first * int(np.prod(shape[1:])), shape=shape)
+
+
+def slot_folder() -> str | None:
+    """Return a folder in memory with enough space, None for the folder of temporary files."""
+    roomy = os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free >= LEAST_SHARED
+    return SHARED_MEMORY if roomy else None
+
+
+class WindowTask(NamedTuple):
+    """Windows to write into a slot; it is sent to a process in every step."""
+
+    path: Path
+    first: int  # window of the slot where they begin
+    shape: tuple[int, int, int, int]
+    pictures: PictureSequence  # encoded ones: those of `samples` only, as a list of millions of names would be sent
+    samples: list[int]  # -1: padding
+    spots: list[int]
+    crop: int | None  # None: the window is the whole picture
+
+
+def fill(task: WindowTask) -> dict[int, str]:
+    """Write the windows and return sample and reason of the pictures that could not be read."""
+    windows = map_windows(task.path, task.first, task.shape)
+    encoded = isinstance(task.pictures, EncodedPictures)
+    real = [sample for sample in task.samples if sample >= 0]
+    rows = iter(range(len(real)) if encoded else real)
+    for window, sample, spot in zip(windows, task.samples, task.spots, strict=True):
+        if sample < 0:
+            window[:] = GREY
+        else:
+            picture = task.pictures.picture(next(rows))
+            window[:] = picture if task.crop is None else cut(picture, spot, task.crop)
+    return {real[row]: text for row, text in task.pictures.unreadable.items()} if encoded else {}
+
+
+class Windows(NamedTuple):
+    """The windows of one step on the device, sorted by key."""
+
+    keys: IntArray
+    pixels: Tensor
+
+    def hold(self, keys: IntArray) -> bool:
+        return bool(np.isin(keys, self.keys).all())
+
+
+@dataclass
+class _Ahead:
+    """The windows of one step that workers are making."""
+
+    slot: Slot
+    keys: IntArray
+    work: list[Future[dict[int, str]]]
+
+
+class PictureStream(Store):
+    """Reads batches ahead with `workers`: processes for encoded files, else threads; 0: in the calling thread.
+
+    A window has a key, sample * positions + position. Networks that share a sample share its window.
+    """
+
+    streams = True  # asks the host for every batch: a step that uses it cannot be captured
+    pictures: PictureSequence
+    positions: int  # of a window in its picture
+    window: int | None = None  # its side in pixels, None for the whole picture
+
+    @abstractmethod
+    def spots(self, code: IntArray) -> IntArray:
+        """Return the position of the window of each code."""
+
+    @abstractmethod
+    def finish(self, windows: Tensor, which: Tensor, code: Tensor) -> Tensor:
+        """Return the batch [B, n * channels, height, width] of windows `which` [n, B]."""
+
+    def start_workers(self, workers: int | None) -> None:
+        """Set the number of workers; they start with the first batch."""
+        self.workers = min(usable_cores(), MAX_WORKERS) if workers is None else workers
+        self._executor: Executor | None = None
+        self._closer: weakref.finalize[..., PictureStream] | None = None
+        self._expected: Iterator[Windows] | None = None
+        self._now: Windows | None = None
+        self._next: Windows | None = None
+
+    def expect(self, index_batches: Iterable[Indices], code_batches: Iterable[Indices]) -> None:
+        """Read these batches ahead. `batch` is then called for them in order, for all networks or a few at a time."""
+        pairs = zip(index_batches, code_batches, strict=True)
+        self._expected = self._ahead(self._keys(_host(index), _host(code)) for index, code in pairs)
+        self._now = self._next = None
+
+    def batch(self, index: Indices, code: Indices) -> Tensor:
+        """Return one batch: an expected one if it was read ahead, else it is read now by all workers."""
+        codes = _host(code)
+        keys = self._keys(_host(index), codes)
+        for _ in range(2):
+            if self._now is not None:
+                known = self._with_padding(keys, self._now)
+                if self._now.hold(known):
+                    return self._compose(self._now, known, codes)
+            if self._next is None and self._expected is not None:
+                self._next = next(self._expected, None)
+            if self._next is None or not self._next.hold(self._with_padding(keys, self._next)):
+                break
+            self._now, self._next = self._next, None
+        with tempfile.TemporaryDirectory(prefix="labelsieve-", dir=slot_folder()) as folder:
+            step = self._begin(Slot(Path(folder) / "batch"), keys, pieces=max(1, self.workers))
+            return self._compose(self._end(step), keys, codes)
+
+    def _keys(self, index: IntArray, code: IntArray) -> IntArray:
+        """Return the key of each window, -1 for padding."""
+        return np.where(index >= 0, index * self.positions + self.spots(code), -1)
+
+    def _with_padding(self, keys: IntArray, windows: Windows) -> IntArray:
+        """The engine replaces padding by sample 0: if that is not in the step, turn it back into padding."""
+        if len(windows.keys) == 0 or windows.keys[0] != -1:
+            return keys
+        first = (keys >= 0) & (keys < self.positions)
+        return np.where(first & ~np.isin(keys, windows.keys), -1, keys)
+
+    def _compose(self, windows: Windows, keys: IntArray, code: IntArray) -> Tensor:
+        which = torch.from_numpy(np.searchsorted(windows.keys, keys).astype(np.int64)).to(self.device)
+        return self.finish(windows.pixels, which, torch.from_numpy(code).to(self.device))
+
+    def _ahead(self, steps: Iterable[IntArray]) -> Iterator[Windows]:
+        """Yield windows in the order of the steps; while one is used, the workers make the next ones."""
+        following = iter(steps)
+        under_way: deque[_Ahead] = deque()
+        windows: Windows | None = None
+        with tempfile.TemporaryDirectory(prefix="labelsieve-", dir=slot_folder()) as folder:
+            free = deque(Slot(Path(folder) / f"slot-{i}") for i in range(self.workers + 2 if self.workers else 1))
+
+            def start_more() -> None:
+                while free and (keys := next(following, None)) is not None:
+                    under_way.append(self._begin(free.popleft(), keys, pieces=1))
+
+            try:
+                start_more()
+                while under_way:
+                    first = under_way.popleft()
+                    windows = self._end(first)
+                    free.append(first.slot)
+                    start_more()
+                    if under_way:
+                        yield windows
+            finally:
+                for step in under_way:  # a worker must not write into a slot that is removed
+                    for work in step.work:
+                        if not work.cancel():
+                            work.exception()
+        if windows is not None:
+            yield windows
+
+    def _begin(self, slot: Slot, keys: IntArray, *, pieces: int) -> _Ahead:
+        step = _Ahead(slot, np.unique(keys), [])
+        slot.reserve(int(np.prod(self._window_shape(len(step.keys)))))
+        if self.workers:
+            executor = self._workers()
+            bounds = np.linspace(0, len(step.keys), pieces + 1).astype(int).tolist()
+            rows = [(a, b) for a, b in pairwise(bounds) if a < b]
+            try:
+                step.work = [executor.submit(fill, self._task(step, a, b)) for a, b in rows]
+            except BrokenProcessPool:  # `_end` makes the windows
+                self._stop_using_workers()
+        return step
+
+    def _window_shape(self, count: int) -> tuple[int, int, int, int]:
+        channels, height, width = self.shape
+        return count, height, width, channels
+
+    def _task(self, step: _Ahead, first: int, last: int) -> WindowTask:
+        keys, pictures = step.keys[first:last], self.pictures
+        samples = np.where(keys >= 0, keys // self.positions, -1)
+        if isinstance(pictures, EncodedPictures):
+            pictures = pictures.subset(samples[samples >= 0])
+        spots, shape = (keys % self.positions).tolist(), self._window_shape(len(keys))
+        return WindowTask(step.slot.path, first, shape, pictures, samples.tolist(), spots, self.window)
+
+    def _end(self, step: _Ahead) -> Windows:
+        try:
+            found = [work.result() for work in step.work] or [fill(self._task(step, 0, len(step.keys)))]
+        except BrokenProcessPool:
+            self._stop_using_workers()
+            found = [fill(self._task(step, 0, len(step.keys)))]
+        bad = {sample: text for some in found for sample, text in some.items()}
+        new = bad.keys() - self.pictures.unreadable.keys()
+        self.pictures.unreadable.update(bad)
+        if new:
+            self.pictures.warn_unreadable(new)
+        pixels = torch.from_numpy(np.array(map_windows(step.slot.path, 0, self._window_shape(len(step.keys)))))
+        if self.device.type == "cuda":
+            return Windows(step.keys, pixels.pin_memory().to(self.device, non_blocking=True))
+        return Windows(step.keys, pixels.to(self.device))
+
+    def _workers(self) -> Executor:
+        if self._executor is None:
+            processes = isinstance(self.pictures, EncodedPictures) and self.pictures.in_processes
+            self._executor = worker_processes(self.workers) if processes else ThreadPoolExecutor(self.workers)
+            self._closer = weakref.finalize(self, self._executor.shutdown, wait=False)
+        return self._executor
+
+    def _stop_using_workers(self) -> None:
+        """A worker was killed: read the rest in this process."""
+        self.close()
+        self.workers = 0
+
+    def close(self) -> None:
+        """Stop the workers; they start again when they are needed."""
+        if self._executor is not None and self._closer is not None:
+            self._closer.detach()
+            self._executor.shutdown(wait=True)
+            self._executor = None
+
+    def __enter__(self) -> PictureStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._expected = self._now = self._next = None
+        self.close()
+
+
+class CropStream(PictureStream, CroppedPictures):
+    """Pictures of different sizes: workers cut the windows, less than half the bytes of whole pictures."""
+
+    positions = SPAN * SPAN
+
+    def __init__(
+        self,
+        pictures: PictureSequence,
+        device: torch.device | str = "cpu",
+        *,
+        crop: int = CROP,
+        augment: bool = True,
+        workers: int | None = None,
+    ) -> None:
+        CroppedPictures.__init__(self, pictures, device, crop, augment)
+        self.window = crop
+        self.start_workers(workers)
+
+    spots = CroppedPictures.spots
+    finish = CroppedPictures.finish
+
+
+class ShiftStream(PictureStream, ShiftedPictures):
+    """Pictures of one size: workers read them, the device shifts them."""
+
+    positions = 1
+
+    def __init__(
+        self, pictures: PictureSequence, device: torch.device, workers: int | None = None, **options: Any
+    ) -> None:
+        ShiftedPictures.__init__(self, pictures, device, **options)
+        self.pictures = pictures
+        self.start_workers(workers)
+
+    def spots(self, code: IntArray) -> IntArray:
+        return np.zeros_like(code)
+
+    def finish(self, windows: Tensor, which: Tensor, code: Tensor) -> Tensor:
+        return self.gather(self.padded(windows), which, code)
+
+
+def _host(indices: Indices) -> IntArray:
+    array = indices.cpu().numpy() if isinstance(indices, Tensor) else np.asarray(indices)
+    return array.astype(np.int64)
