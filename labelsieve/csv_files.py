@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_writer
+from labelsieve.files import atomic_writer, open_file
 
 SEPARATORS = (",", "\t", ";", "|")  # in this order: the first one in the header line is the delimiter
 DECLARATION = re.compile('"?sep=(?P<delimiter>[^"])"?', re.IGNORECASE)  # a first line that Excel writes and reads
@@ -47,7 +48,7 @@ class CsvFormat:
         if path.suffix.lower() in SPREADSHEETS:
             raise InputError(f"{path} is a spreadsheet, which is not supported: save it as CSV")
         encoding, bom, note = _encoding(path)
-        with path.open(newline="", encoding=PYTHON_NAMES.get(encoding, "utf-16"), errors="replace") as file:
+        with cls(encoding=encoding).open(path) as file:
             line = file.readline()
         first, end = line.rstrip("\r\n"), "\r\n" if line.endswith("\r\n") else "\n"
         if declared := DECLARATION.fullmatch(first):
@@ -56,7 +57,7 @@ class CsvFormat:
         return cls(delimiter, encoding, bom, "", end, note)
 
     def open(self, path: Path) -> IO[str]:
-        return path.open(newline="", encoding=PYTHON_NAMES.get(self.encoding, "utf-16"), errors="replace")
+        return io.TextIOWrapper(open_file(path), newline="", encoding=PYTHON_NAMES.get(self.encoding, "utf-16"))
 
 
 OWN_FORMAT = CsvFormat()
@@ -128,8 +129,13 @@ def read_rows(path: Path, style: CsvFormat = OWN_FORMAT) -> Iterator[Row]:
                 if cells and not (style.declaration and start == 1):
                     yield Row(start, cells)
                 start = reader.line_num + 1
-        except csv.Error as error:
+        except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def header_of(path: Path, style: CsvFormat) -> list[str]:
+    """The names of the columns as they are written; empty if the file is empty."""
+    return next(read_rows(path, style), Row(1, [])).cells
 
 
 def read_csv(path: Path, header: Sequence[str]) -> Iterator[Row]:
@@ -180,14 +186,15 @@ def read_arrow(
 
     encoding = "utf8" if style.encoding == "utf-8" else PYTHON_NAMES.get(style.encoding, "utf-16")
     try:
-        return pc.read_csv(
-            path,
-            read_options=pc.ReadOptions(encoding=encoding, skip_rows=1 if style.declaration else 0),
-            parse_options=pc.ParseOptions(delimiter=style.delimiter, newlines_in_values=True),
-            convert_options=pc.ConvertOptions(
-                column_types=types, include_columns=columns, strings_can_be_null=False
-            ),
-        )  # fmt: skip
+        with open_file(path) as file:
+            return pc.read_csv(
+                file,
+                read_options=pc.ReadOptions(encoding=encoding, skip_rows=1 if style.declaration else 0),
+                parse_options=pc.ParseOptions(delimiter=style.delimiter, newlines_in_values=True),
+                convert_options=pc.ConvertOptions(
+                    column_types=types, include_columns=columns, strings_can_be_null=False
+                ),
+            )  # fmt: skip
     except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as error:
         raise InputError(_explain(path, style, error)) from None
 
@@ -198,7 +205,8 @@ def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
     width = len(next(rows, Row(1, [])).cells)
     for row in rows:
         if len(row.cells) != width:
-            return f"{path}, line {row.line}: {len(row.cells)} cells, but the header has {width}"
+            title = "; if there is a title above the header, delete it" if width < len(row.cells) else ""
+            return f"{path}, line {row.line}: {len(row.cells)} cells, but the header has {width}{title}"
     return f"{path} is not a readable CSV file ({str(error).splitlines()[0][:300]})"
 
 
@@ -207,7 +215,7 @@ def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
 
 def _encoding(path: Path) -> tuple[str, bool, str]:
     """The encoding of a file, whether it starts with a byte order mark, and a note for the user."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         first = file.read(4)
     utf16 = UTF16_MARKS.get(first[:2])
     if first == codecs.BOM_UTF32_LE or (utf16 is None and b"\0" in first[:2]):
@@ -217,13 +225,14 @@ def _encoding(path: Path) -> tuple[str, bool, str]:
         return utf16, True, ""
     bom = first.startswith(codecs.BOM_UTF8)
     valid = invalid = first_invalid = not_windows = 0
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for number, line in enumerate(file, start=1):
             if line.isascii() or _decodes(line, "utf-8"):
                 valid += not line.isascii()
                 continue
             invalid, first_invalid = invalid + 1, first_invalid or number
-            not_windows = not_windows or (0 if _decodes(line, "cp1252") else number)
+            if b"\0" in line or not _decodes(line, "cp1252"):
+                not_windows = number
     if not invalid:
         return "utf-8", bom, ""
     # If most lines are UTF-8, the file is damaged UTF-8: read as Windows-1252, nearly all its letters would be wrong.
@@ -238,7 +247,7 @@ def _encoding(path: Path) -> tuple[str, bool, str]:
 def _check_utf16(path: Path) -> None:
     number = 0
     try:
-        with path.open(encoding="utf-16") as file:
+        with io.TextIOWrapper(open_file(path), encoding="utf-16") as file:
             for number, line in enumerate(file, start=1):
                 if "\0" in line:
                     raise InputError(f"{path}, line {number}: not UTF-16 text; save the file as UTF-8")

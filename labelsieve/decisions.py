@@ -7,8 +7,6 @@ tabs, without times, with columns in another order, or without the last line bre
 
 from __future__ import annotations
 
-import csv
-import io
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.csv_files import csv_line, parse_line
 from labelsieve.errors import InputError
 from labelsieve.files import append_line, atomic_writer, open_file, read_lines
 from labelsieve.labels_csv import LabelColumns, index_in
@@ -68,11 +67,9 @@ NO_DECISION = Resolution(Choice.UNDECIDED, -1)
 HEADER = ",".join(Decision._fields)
 
 
-def csv_line(cells: Iterable[str]) -> str:
+def decision_line(cells: Iterable[str]) -> str:
     """Cells as one CSV line; line breaks in cells become spaces."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(one_line(cell) for cell in cells)
-    return line.getvalue()
+    return csv_line(map(one_line, cells))
 
 
 def one_line(text: str) -> str:
@@ -110,7 +107,7 @@ class DecisionFile:
         made = dict(self.decisions)
         first = 2 if Columns.of(self.lines[0]) else 1
         rest = enumerate(self.lines[first - 1 :], start=first)
-        return [HEADER, *(csv_line(found) if (found := made.get(i)) else line for i, line in rest)]
+        return [HEADER, *(decision_line(found) if (found := made.get(i)) else line for i, line in rest)]
 
 
 @dataclass(frozen=True)
@@ -149,10 +146,7 @@ class Columns:
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
-    try:
-        return next(csv.reader([text], delimiter=delimiter), [])
-    except csv.Error:  # a cell that is longer than any id
-        return []
+    return parse_line(text, delimiter) or []
 
 
 def _is_time(text: str) -> bool:
@@ -177,7 +171,7 @@ def append_decision(path: Path, id: str, decision: str, label: str = "") -> Deci
     made = Decision(id, decision, label, datetime.now(UTC).isoformat(timespec="milliseconds"))
     if not _has_header(path):  # no file yet, or a full disk accepted only its name
         append_line(path, HEADER)
-    append_line(path, csv_line(made))
+    append_line(path, decision_line(made))
     return made
 
 
@@ -307,7 +301,7 @@ class DecisionLog:
             append_decision(self.path, *self._cells(action[0]))
         else:
             now = datetime.now(UTC).isoformat(timespec="microseconds")  # marks one action, see _read
-            self._rewrite([csv_line((*self._cells(change), now)) for change in action])
+            self._rewrite([decision_line((*self._cells(change), now)) for change in action])
         for change in action:
             self._set(change.row, change.after)
 

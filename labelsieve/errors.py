@@ -13,11 +13,11 @@ class InputError(ValueError):
 
 
 class MissingColumnError(InputError):
-    """A table does not have a column."""
+    """A table does not have the columns that were named."""
 
-    def __init__(self, message: str, column: str) -> None:
+    def __init__(self, message: str, columns: tuple[str, ...]) -> None:
         super().__init__(message)
-        self.column = column
+        self.columns = columns
 
 
 class FailedError(Exception):

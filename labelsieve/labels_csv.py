@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.csv_files import read_arrow
 from labelsieve.errors import InputError
-from labelsieve.files import open_file
 from labelsieve.types import SELECTED, VERDICTS, BoolArray, FloatArray, IntArray
 
 
@@ -98,7 +98,6 @@ def index_in(ids: Any, among: Any) -> IntArray:
 def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     """Read labels.csv. `classes` sets the order of the classes; other names follow, sorted."""
     import pyarrow as pa
-    import pyarrow.csv as pc
 
     if not path.exists():
         raise InputError(f"{path} does not exist: run `labelsieve select` first")
@@ -107,15 +106,9 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     types |= dict.fromkeys(("label", "predicted", "suggested", "verdict"), coded)
     types |= dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())
     try:
-        with open_file(path) as file:
-            table = pc.read_csv(
-                file,
-                parse_options=pc.ParseOptions(newlines_in_values=True),
-                convert_options=pc.ConvertOptions(column_types=types, include_columns=list(LabelRow._fields)),
-            )
-    except (pa.ArrowInvalid, KeyError) as error:
-        reason = (str(error).splitlines() or ["damaged"])[0]
-        raise InputError(f"{path} is not a valid labels.csv: {reason}") from None
+        table = read_arrow(path, types=types, columns=LabelRow._fields)
+    except InputError as error:
+        raise InputError(f"{path} is not a valid labels.csv: {error}") from None
     table = table.unify_dictionaries().combine_chunks()
     names = {column: _dictionary(table, column) for column in ("label", "predicted", "suggested", "verdict")}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import warnings
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelsieve.csv_files import read_rows
 from labelsieve.errors import InputError
 from labelsieve.missing import as_labels, refuse_missing
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
@@ -368,21 +368,15 @@ def _draw(logits: FloatArray, source: np.random.Generator) -> IntArray:
 
 def _read_csv(file: Path) -> list[list[float]]:
     rows: list[list[float]] = []
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            for line, fields in enumerate(csv.reader(stream), start=1):
-                if not any(field.strip() for field in fields):
-                    continue
-                try:
-                    rows.append([float(field) for field in fields])
-                except ValueError:
-                    raise InputError(f"{file}: line {line} contains a value that is not a number") from None
-                if len(rows[-1]) != len(rows[0]):
-                    raise InputError(
-                        f"{file}: line {line} has {len(rows[-1])} values, the first row has {len(rows[0])}"
-                    )
-    except (UnicodeDecodeError, csv.Error):
-        raise InputError(f"{file}: not a CSV text file") from None
+    for line, fields in read_rows(file):
+        if not any(field.strip() for field in fields):
+            continue
+        try:
+            rows.append([float(field) for field in fields])
+        except ValueError:
+            raise InputError(f"{file}: line {line} contains a value that is not a number") from None
+        if len(rows[-1]) != len(rows[0]):
+            raise InputError(f"{file}: line {line} has {len(rows[-1])} values, the first row has {len(rows[0])}")
     if not rows:
         raise InputError(f"{file}: the file is empty")
     return rows

@@ -14,8 +14,6 @@ outside it is written. Files that grow are appended one complete line at a time;
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
@@ -28,6 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.data.read_pictures import picture_shape
 from labelsieve.decisions import Decision, append_decision, decided_ids, read_decisions
 from labelsieve.errors import InputError
@@ -237,10 +236,7 @@ class RunFolder:
         self, data: LabelledData, selection: Selection, *, measured: Mapping[str, float] | None = None
     ) -> None:
         """Write labels.csv and summary.json. `measured` holds metrics computed with known true labels."""
-        with atomic_writer(self / "labels.csv") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(LabelRow._fields)
-            writer.writerows(_label_cells(data, selection))
+        write_csv(self / "labels.csv", LabelRow._fields, _label_cells(data, selection))
         self.write_summary(summarise(data, selection, measured=measured))
 
     def columns(self, classes: object = None) -> LabelColumns:
@@ -253,20 +249,13 @@ class RunFolder:
 
     def write_skipped(self, data: LabelledData) -> None:
         """skipped.csv: samples that could not be used, and why."""
-        with atomic_writer(self / "skipped.csv") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("id", "reason"))
-            writer.writerows(data.skipped)
+        write_csv(self / "skipped.csv", Skipped._fields, data.skipped)
 
     def read_skipped(self) -> list[Skipped]:
         path = self / "skipped.csv"
         if not path.exists():
             return []
-        try:
-            rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8"), newline="")))
-            return [Skipped(*row) for row in rows[1:] if len(row) == 2]
-        except (ValueError, csv.Error) as problem:
-            raise InputError(f"{path} is damaged: {problem}") from None
+        return [Skipped(*row.cells) for row in read_csv(path, Skipped._fields)]
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         self._write("summary.json", summary)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
+import tracemalloc
 from pathlib import Path
 
 import pyarrow.csv
@@ -26,6 +28,8 @@ from labelsieve.csv_files import (
     restore,
     write_csv,
 )
+from labelsieve.data.labels import read_label_file
+from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 
 ANY_TEXT = st.text(st.one_of(st.sampled_from("\r\n\0\t,;|\"'=+-@ \ufeff1a\u2028\x85"), st.characters(codec="utf-8")))
@@ -97,9 +101,7 @@ def test_no_separator_turns_a_part_of_a_cell_into_a_formula(cell: str, separator
         assert not re.match(r"\+.*a.*[(|!]", piece)
 
 
-@pytest.mark.parametrize(
-    "cell", ["", "'", "'quoted'", "'-1.5", "a'=b", "-", "a=b", "x\n- item\n- item", "a;-5,5"]
-)
+@pytest.mark.parametrize("cell", ["", "'", "'quoted'", "'-1.5", "a'=b", "-", "a=b", "x\n- item\n- item", "a;-5,5"])
 def test_other_cells_stay(cell: str) -> None:
     assert make_harmless(cell) == restore(cell) == cell
 
@@ -158,3 +160,100 @@ def test_long_cells_take_linear_time(end: str) -> None:
     assert make_harmless(cell) == "'" + cell
     cell = "x" + ",-1;=2" * 50_000
     assert restore(make_harmless(cell)) == cell
+
+
+# ---------------------------------------------------------------- formats of users' files
+
+ROWS = "id;label;größe\r\nä1;Süß;1,5\r\nb2;Grün;2,5\r\nc3;Süß;3,5\r\n"
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_tables_and_label_files_in_every_encoding(path: Path, encoding: str) -> None:
+    path.write_bytes(ROWS.encode(encoding))
+    data = load_source(str(path))
+    assert data.classes == ("Grün", "Süß") and data.ids.tolist() == ["ä1", "b2", "c3"]
+    assert data.x.table.column_names == ["größe"] and data.x.matrix.ravel().tolist() == [1.5, 2.5, 3.5]
+    assert any("Windows-1252" in note for note in data.notes) == (encoding == "cp1252")
+    file = read_label_file(path)
+    assert file.labels == {"ä1": "Süß", "b2": "Grün", "c3": "Süß"}
+    assert ("Windows-1252" in file.note) == (encoding == "cp1252")
+    path.write_bytes((ROWS + "ä1;Süß;1,5\r\n").encode(encoding))
+    with pytest.raises(InputError, match="line 2 and line 5"):
+        load_source(str(path))
+    path.write_bytes((ROWS + "d4;Süß\r\n").encode(encoding))
+    for read in (load_source, read_label_file):
+        with pytest.raises(InputError, match="line 5: 2 cells"):
+            read(str(path))
+
+
+def test_detected_formats(path: Path) -> None:
+    for mark, encoding in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        path.write_bytes(mark + ROWS.encode(encoding))
+        assert CsvFormat.detect(path) == CsvFormat(";", encoding, bom=True, line_end="\r\n")
+    for content in (b"", b"label\n"):
+        path.write_bytes(content)
+        assert CsvFormat.detect(path) == CsvFormat()
+    path.write_bytes(codecs.BOM_UTF8 + b"a|label\n")
+    assert CsvFormat.detect(path) == CsvFormat("|", bom=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"label,a\nv\xe9t,1\nw\x81,2\n", "line 2"),
+        (b"label,a\r\nv\xe9t\0,1\r\n", "line 2"),
+        (codecs.BOM_UTF8 + b"label,a\nv\xe9t,1\n", "line 2"),
+        ("label,a\nä,1\nö,1\n".encode() + b"\xfc,2\n", "line 4"),  # damaged UTF-8
+        ("label,a\nä,1\nö,1\nü".encode()[:-1], "line 4"),
+        ("label,a\r\nä,1\r\n".encode("utf-16") + b"\n", "line"),
+        ("label,a\n".encode("utf-16") + b"a\0\0\0\n\0", "line 2"),
+        ("label,a\nx,1\n".encode("utf-16-le"), "UTF-8"),
+        ("label,a\nx,1\n".encode("utf-16-be"), "UTF-8"),
+        (codecs.BOM_UTF32_LE + "label,a\n".encode("utf-32-le"), "UTF-8"),
+    ],
+)
+def test_unsupported_encodings(path: Path, content: bytes, line: str) -> None:
+    path.write_bytes(content)
+    for read in (load_source, read_label_file):
+        with pytest.raises(InputError, match=line):
+            read(str(path))
+
+
+def test_a_large_file_is_not_read_into_memory(path: Path) -> None:
+    for encoding in ("utf-8", "utf-16", "cp1252"):
+        path.write_bytes(("ä;1;some words\r\n" * 200_000).encode(encoding))
+        tracemalloc.start()
+        CsvFormat.detect(path)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert 4 * peak < path.stat().st_size
+
+
+@pytest.mark.parametrize("suffix", [".xlsx", ".xls", ".ods", ".XLSX"])
+def test_spreadsheets_are_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t{suffix}"
+    path.write_bytes(b"PK\x03\x04")
+    for read in (load_source, read_label_file):
+        with pytest.raises(InputError, match="save it as CSV"):
+            read(str(path))
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;"])
+def test_a_first_line_that_declares_the_delimiter(path: Path, first: str) -> None:
+    for encoding in ("utf-8", "utf-16"):
+        path.write_text(f"{first}\na, b;label\n1;x\n2;y\n3;\n4;y\n", encoding=encoding)
+        data = load_source(str(path))
+        assert data.x.encoding.columns[0].name == "a, b" and data.y.tolist() == [0, 1, 1]
+        assert "line 5" in data.notes[0]
+    path.write_text(f"{first}\na;label\n1;x\n2;y;3\n")
+    with pytest.raises(InputError, match="line 4: 3 cells"):
+        load_source(str(path))
+    path.write_text(f"{first}\nid; label\n0;p\n1;q\n")
+    assert read_label_file(path).labels == {"0": "p", "1": "q"}
+
+
+def test_a_title_above_the_header_is_refused(path: Path) -> None:
+    path.write_text("Survey 2024\nid,a,label\na,1.5,x\nb,2.5,y\n")
+    with pytest.raises(InputError, match=r"line 2: 3 cells.*title"):
+        load_source(str(path))

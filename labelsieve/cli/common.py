@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,14 +61,6 @@ def check_target(problems: Problems, option: str, target: Path, *, source: str, 
         problems.check(False, f"{option} {target} is the source, which is never changed; give another file")
     elif not force:
         problems.check(not target.exists(), f"{target} exists; give another {option}, or --force to overwrite it")
-
-
-def write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV file atomically."""
-    from labelsieve.files import atomic_writer
-
-    with atomic_writer(path) as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from labelsieve.cli.common import Common, Flag, Flat, check_target, percent, write_csv
+from labelsieve.cli.common import Common, Flag, Flat, check_target, percent
+from labelsieve.csv_files import write_csv
 from labelsieve.errors import Problems
 from labelsieve.workflow.settings import SourceSettings, check_known, check_seed
 
@@ -55,7 +56,8 @@ def corrupt(
     problems.stop_if_any()
     assert data is not None
     noisy = corrupt_labels(data, pattern, ratio, common.seed, transition=transition)
-    write_csv(out, label_rows(data, noisy))
+    rows = label_rows(data, noisy)
+    write_csv(out, next(rows), rows)
     wrong = metrics.noise_ratio(noisy, data.y)
     common.say(f"{out}: {len(data):,} labels, {percent(wrong)} of them wrong")
     common.answer(

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from cyclopts import App
 
-from labelsieve.cli.common import Common, Flag, Flat, check_target, table, write_csv
-from labelsieve.decisions import csv_line
+from labelsieve.cli.common import Common, Flag, Flat, check_target, table
+from labelsieve.csv_files import csv_line, parse_names, write_csv
 from labelsieve.errors import Problems
 from labelsieve.workflow.settings import SourceSettings
 
@@ -57,7 +57,6 @@ def classes(
     from labelsieve.progress import Progress
     from labelsieve.workflow.edit_labels import ClassChanges, parse_renames
     from labelsieve.workflow.read import read_samples
-    from labelsieve.workflow.settings import split_names
 
     problems = Problems()
     if to is not None:
@@ -68,12 +67,17 @@ def classes(
     )
     problems.stop_if_any()
     assert samples is not None
-    dropped = split_names(leave_out or "", "--leave-out")
+    dropped = parse_names(leave_out or "", "--leave-out")
     changes = ClassChanges.of(samples, wanted, dropped, alike=alike)
     if to is not None:
-        write_csv(to, changes.rows(samples))
+        rows = changes.rows(samples)
+        write_csv(to, next(rows), rows)
     counts = changes.counts
-    same, perhaps, missing = spelling.alike(counts), spelling.perhaps(counts), spelling.no_labels(counts)
+    same, perhaps, missing = (
+        spelling.same_spelling(counts),
+        spelling.possible_typos(counts),
+        spelling.placeholders(counts),
+    )
     common.say(*map(str, samples.notes), *_list_classes(counts, same, perhaps, missing))
     words = [source, *settings.words()]
     if to is not None:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from labelsieve.cli.common import Common, Flag, Flat, check_target, counted, percent, write_csv
+from labelsieve.cli.common import Common, Flag, Flat, check_target, counted, percent
+from labelsieve.csv_files import write_csv
 from labelsieve.errors import Problems
 from labelsieve.workflow.predict import Accuracy, predict_source
 from labelsieve.workflow.settings import SourceSettings
@@ -64,7 +65,8 @@ def predict(
         run, source, settings, progress=common.progress(), network=options.network, device=options.device,
         score=options.score,
     )  # fmt: skip
-    write_csv(options.to, found.rows(all_classes=options.all_classes))
+    rows = iter(found.rows(all_classes=options.all_classes))
+    write_csv(options.to, next(rows), rows)
     skipped = len(found.data.skipped)
     common.say(
         f"{options.to}: {counted(len(found.data), 'prediction')}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.csv_files import csv_line
 from labelsieve.data.cells import clearly_commas, is_text, read_numbers
 from labelsieve.data.columns import Encoding, Note, Place, by_row, encode_table, only_names_rows, silence, some, told
 from labelsieve.data.text import UNSPACED, texts
-from labelsieve.decisions import csv_line
 from labelsieve.errors import InputError
 from labelsieve.types import Kind
 

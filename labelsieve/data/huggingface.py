@@ -19,7 +19,7 @@ from labelsieve.data.read_options import ReadOptions, parse_query
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -40,7 +40,8 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
         raise InputError(f"{spec} holds no samples")
     y, classes, label = _labels(rows, options.get("label"), spec, labelled, progress.note)
     if id_column != "id" and id_column not in rows.column_names:
-        raise InputError(f"{spec} has no column {id_column!r}: its columns are {', '.join(rows.column_names)}")
+        columns = ", ".join(rows.column_names)
+        raise MissingColumnError(f"{spec} has no column {id_column!r}: its columns are {columns}", (id_column,))
     features = [name for name in rows.column_names if name not in (label, id_column, *NOT_FEATURES)]
     kinds = {name: type(rows.features[name]).__name__ for name in features}
     ids = unique_ids(rows[id_column] if id_column in rows.column_names else range(len(rows)), where=spec)

@@ -11,13 +11,13 @@ is a shape in a colour; place, size, angle, background, light and noise vary, as
 from __future__ import annotations
 
 import colorsys
-import csv
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from labelsieve.csv_files import write_csv
 from labelsieve.data.decode import Pixels
 from labelsieve.errors import InputError
 from labelsieve.files import check_free
@@ -136,11 +136,9 @@ def make(
         _save(draw(code, rng, side=side), inside / f"ILSVRC2012_val_{number:08d}.JPEG")
 
     concepts = [name.partition(" ")[2] for name in names]
-    with (folder / "planted_truth.csv").open("w", newline="", encoding="utf-8") as out:
-        table = csv.writer(out)
-        table.writerow(["id", "label", "true"])
-        for name, label, shown in zip(files, given.tolist(), true.tolist(), strict=True):
-            table.writerow([name, concepts[label], concepts[shown]])
+    rows = zip(files, given.tolist(), true.tolist(), strict=True)
+    planted_truth = ((name, concepts[label], concepts[shown]) for name, label, shown in rows)
+    write_csv(folder / "planted_truth.csv", ("id", "label", "true"), planted_truth)
     return {
         "folder": str(folder),
         "classes": classes,

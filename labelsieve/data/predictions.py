@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.cells import read_numbers
 from labelsieve.data.labels import id_texts, unique_ids
-from labelsieve.data.table import read_table
+from labelsieve.data.table import TableFile
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 
@@ -56,7 +56,7 @@ def _arrays(path: Path) -> tuple[NDArray[Any], Sequence[Any] | None, Sequence[An
 
 
 def _table(path: Path, names: Sequence[str]) -> tuple[NDArray[Any], Sequence[Any] | None, Sequence[Any] | None]:
-    table = read_table(path)
+    table = TableFile.read(path).table
     lacking = [name for name in names if name not in table.column_names]
     if lacking:
         there = ", ".join(table.column_names)[:300]

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import numpy as np
 
+from labelsieve.csv_files import SPREADSHEETS
 from labelsieve.data.duplicates import DuplicateFiles, about_conflicts, about_copies, copied
-from labelsieve.data.groups import GroupColumn
 from labelsieve.data.labels import about_stripped, lacking, with_labels
 from labelsieve.data.read_options import ReadOptions as ReadOptions
 from labelsieve.data.skipped import NO_CLASS, NO_LABEL, about_left_out, about_loose, leave_out
 from labelsieve.data.spelling import about_spelling, class_counts
-from labelsieve.data.textfile import check_no_spreadsheet
+from labelsieve.data.table import NOT_FEATURES, GroupColumn
+from labelsieve.data.table import TABLES as TABLES
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress, RecordingProgress
 from labelsieve.types import LabelledData
 
 BUILT_IN = ("digits",)
 SCHEMES = ("cifar10", "cifar100", "cifar10n", "webvision", "hf")
-TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 SMALL_SAMPLE = 20  # a smaller source is probably a trial, in which every sample may have a class of its own
 KNOWN = (
     "a folder of class folders, a .csv, .tsv, .parquet or .npz file, cifar10:DIR, cifar100:DIR, cifar10n:DIR, "
@@ -85,8 +85,6 @@ def load_source(
 
 def _ignored(options: ReadOptions) -> tuple[str, ...]:
     """The columns to leave out, without those that are never features."""
-    from labelsieve.data.table import NOT_FEATURES
-
     needed = [
         name
         for name in (options.label_column, options.text_column)
@@ -179,7 +177,8 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Duplicate
 
         return table.load(path, options, progress=progress, same=same)
     if path.is_file():
-        check_no_spreadsheet(path)
+        if path.suffix.lower() in SPREADSHEETS:
+            raise InputError(f"{path} is a spreadsheet, which is not supported: save it as CSV")
         raise InputError(f"{source}: this kind of file is not supported; use {KNOWN}")
     raise InputError(f"{source} does not exist; use {KNOWN}")
 

@@ -17,7 +17,6 @@ A run folder holds one staged set per key (`DecodeCache`):
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -33,11 +32,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.csv_files import write_csv
 from labelsieve.data.decode import ExactSize, Pixels, Resize, ShorterSide, UnreadablePictureError, best_decoder, grey
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Stamps, decoding_pool, in_order
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path, atomic_writer, check_free, sweep, write_json, write_text
+from labelsieve.files import atomic_path, check_free, sweep, write_json, write_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray
 
@@ -317,11 +317,9 @@ class DecodeCache:
             shutil.rmtree(self.shards, ignore_errors=True)
         staged = stage(pictures, self.shards, progress=progress)
         failures = failures | {int(rows[i]): text for i, text in staged.unreadable.items()}
-        with atomic_writer(self.path("csv")) as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("id", "bytes", "modified"))
-            stamps = [("", "")] * len(ids) if self.stamps is None else self.stamps.tolist()
-            writer.writerows((ids[i], *stamps[i]) for i in _without(len(ids), failures).tolist())
+        stamps = [("", "")] * len(ids) if self.stamps is None else self.stamps.tolist()
+        read = ((ids[i], *stamps[i]) for i in _without(len(ids), failures).tolist())
+        write_csv(self.path("csv"), ("id", "bytes", "modified"), read)
         write_json(self.path("json"), {"failures": sorted(failures.items())})
 
     def add(self, **entries: Any) -> None:

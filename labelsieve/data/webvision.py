@@ -13,7 +13,6 @@ pictures each); a class has the same code in all three.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labelsieve.csv_files import read_records
 from labelsieve.data.decode import SIDE, ShorterSide
 from labelsieve.data.pictures import CROP, PictureFiles
 from labelsieve.data.read_options import ReadOptions, parse_query
@@ -307,8 +307,7 @@ def _flat_labels(root: Path, pictures: Path) -> list[tuple[str, str]]:
     names = _picture_names(pictures)
     table = next((p / "LOC_val_solution.csv" for p in (root, pictures) if (p / "LOC_val_solution.csv").exists()), None)
     if table is not None:
-        with table.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = read_records(table)
         if not rows or not {"ImageId", "PredictionString"} <= rows[0].keys():
             raise InputError(f"{table}: the columns ImageId and PredictionString are expected")
         wnid = {row["ImageId"]: row["PredictionString"].split()[0] for row in rows if row["PredictionString"]}

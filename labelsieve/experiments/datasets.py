@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve import noise as corruption
+from labelsieve.csv_files import read_records
 from labelsieve.data.decode import ShorterSide
 from labelsieve.engine import PictureStore, Store, stage_pictures
 from labelsieve.errors import InputError
@@ -256,8 +256,7 @@ def read_truth(path: Path, data: LabelledData) -> IntArray:
     """Return the true class of each generated picture."""
     code = {name: i for i, name in enumerate(data.classes)}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            true = {row["id"]: code[row["true"]] for row in csv.DictReader(file)}
+        true = {row["id"]: code[row["true"]] for row in read_records(path)}
         return np.array([true[id] for id in data.ids.tolist()], dtype=np.int64)
     except KeyError as error:
         raise InputError(

@@ -16,12 +16,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.csv_files import CsvFormat
 from labelsieve.data.skipped import DROPPED, NO_CLASS, NO_LABEL
 from labelsieve.data.source import TABLES
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.class_folders import safe_name, write_folder
-from labelsieve.export.source_csv import Dialect, write_csv
+from labelsieve.export.source_csv import write_table
 from labelsieve.export.tables import Judged, corrected_table, decisions, is_table, suspects
 from labelsieve.files import atomic_path
 from labelsieve.labels_csv import LabelColumns
@@ -151,7 +152,7 @@ def export(
             with atomic_path(target) as partial:
                 pq.write_table(table, partial)
         else:
-            apostrophes = write_csv(target, table, raw=raw, dialect=_dialect(source, target, what))
+            apostrophes = write_table(target, table, raw=raw, style=_style(source, target, what))
     changes_labels = what in ("cleaned", "selected")
     changed = int(np.sum(outcome.label[rows] != columns.label[rows])) if changes_labels else 0
     # Of the selected, only what the run would have put there can be missing from them.
@@ -272,11 +273,11 @@ def _check_unchanged(run: RunFolder, columns: LabelColumns) -> str:
     )
 
 
-def _dialect(source: Path | None, target: Path, what: What) -> Dialect:
+def _style(source: Path | None, target: Path, what: What) -> CsvFormat:
     """The source's own, where its rows are written; tabs stay in files that are called after them."""
     if source is None or not is_table(source) or source.suffix.lower() in PARQUET or what == "decisions":
-        return Dialect("\t" if target.suffix.lower() == ".tsv" else ",")
-    own = Dialect.of(source)
+        return CsvFormat("\t" if target.suffix.lower() == ".tsv" else ",")
+    own = CsvFormat.detect(source)
     return replace(own, delimiter=",") if own.delimiter == "\t" and target.suffix.lower() == ".csv" else own
 
 

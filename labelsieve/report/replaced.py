@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.csv_files import read_arrow
 from labelsieve.data.decode import ExactSize, Pixels, UnreadablePictureError, decode
 from labelsieve.data.stage import StagedPictures, cached_pictures
 
@@ -50,16 +51,11 @@ def _read(staged: Path) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.i
     """Row of each id, length, time, and the pictures themselves. The oldest where there are two: a run that was stopped
     before it took other ones keeps them."""
     import pyarrow as pa
-    import pyarrow.csv as pc
 
     types = {"id": pa.string(), "bytes": pa.int64(), "modified": pa.int64()}
     try:
         path = min(staged.glob("pictures-*.csv"), key=lambda found: found.stat().st_mtime_ns)
-        table = pc.read_csv(
-            path,
-            parse_options=pc.ParseOptions(newlines_in_values=True),
-            convert_options=pc.ConvertOptions(column_types=types, include_columns=list(types)),
-        )
+        table = read_arrow(path, types=types, columns=list(types))
         pictures = cached_pictures(path)
     except (OSError, EOFError, ValueError, KeyError):  # pyarrow's own are of these kinds
         return None

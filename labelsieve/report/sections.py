@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.csv_files import csv_line
 from labelsieve.data.source import TABLES, is_path
-from labelsieve.decisions import csv_line
 from labelsieve.labels_csv import most_confused
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.facts import UNGRADED, Facts, number, outdone

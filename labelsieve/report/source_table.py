@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.csv_files import CsvFormat, header_of, read_arrow
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import id_texts
 from labelsieve.data.source import is_path
 from labelsieve.data.table import in_any_case
-from labelsieve.data.textfile import Code, code_of, csv_rows, top_of
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import RunFolder
@@ -52,7 +51,6 @@ class SourceTable:
     def read(cls, path: Path, settings: dict[str, Any], *, typed: bool = False) -> SourceTable:
         """With `typed`, columns of numbers are numbers; without, every cell is the text that was written."""
         import pyarrow as pa
-        import pyarrow.csv as pc
         import pyarrow.parquet as pq
 
         root = Path(settings["root"]) if settings.get("root") else path.parent
@@ -69,25 +67,13 @@ class SourceTable:
                 return made(pq.read_table(path))
             except (pa.ArrowInvalid, OSError) as problem:
                 raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        code, top = code_of(path), top_of(path)
-        parse = pc.ParseOptions(delimiter=top.delimiter, newlines_in_values=True)
-        try:
-            names = _header(path, code)
-            if typed:
-                bare = [name.strip() for name in names]
-                texts = {"id", "path", "text", "true", in_any_case(label, bare), text, id}
-                names = [name for name in names if name.strip() in texts]
-            table = pc.read_csv(
-                path,
-                read_options=pc.ReadOptions(encoding=code.arrow, skip_rows=top.lines),
-                parse_options=parse,
-                convert_options=pc.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-                ),
-            )
-        except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error) as problem:
-            raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        return made(table)
+        style = CsvFormat.detect(path)
+        names = header_of(path, style)
+        if typed:
+            bare = [name.strip() for name in names]
+            texts = {"id", "path", "text", "true", in_any_case(label, bare), text, id}
+            names = [name for name in names if name.strip() in texts]
+        return made(read_arrow(path, style, types=dict.fromkeys(names, pa.string())))
 
     @property
     def names(self) -> list[str]:
@@ -119,8 +105,3 @@ class SourceTable:
         if len(own) == len(columns) and own.equals(columns.ids):
             return np.arange(len(columns))
         return index_in(columns.ids, own)
-
-
-def _header(path: Path, code: Code) -> list[str]:
-    with code.open(path) as file:
-        return list(next(csv_rows(path, file), []))

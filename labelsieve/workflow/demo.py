@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +53,10 @@ def check_folder(run: RunFolder, seed: int) -> None:
 def make_data(folder: Path, seed: int) -> tuple[LabelledData, LabelledData, IntArray, IntArray]:
     """Write digits as 8 x 8 pictures: training pictures with corrupted labels, test pictures with right ones."""
     from labelsieve import noise, theory
+    from labelsieve.csv_files import write_csv
     from labelsieve.data import digits
     from labelsieve.data.npz import load
-    from labelsieve.files import atomic_path, atomic_writer
+    from labelsieve.files import atomic_path
 
     data = digits.load()
     pictures = np.round(data.x.reshape(-1, 8, 8) * 255).astype(np.uint8)
@@ -67,10 +67,8 @@ def make_data(folder: Path, seed: int) -> tuple[LabelledData, LabelledData, IntA
             np.savez_compressed(file, x=pictures[part], y=data.y[part], ids=data.ids[part])
     true = data.y[parts["train"]]
     given = noise.corrupt(true, theory.symmetric(10, RATIO), np.random.default_rng([seed, 2]))
-    with atomic_writer(folder / "labels.csv") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("id", "label", "true"))
-        writer.writerows(zip(data.ids[parts["train"]].tolist(), given.tolist(), true.tolist(), strict=True))
+    rows = zip(data.ids[parts["train"]].tolist(), given.tolist(), true.tolist(), strict=True)
+    write_csv(folder / "labels.csv", ("id", "label", "true"), rows)
     return load(folder / "train.npz"), load(folder / "test.npz"), true, given
 
 

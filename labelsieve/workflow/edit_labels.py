@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.csv_files import parse_names
 from labelsieve.errors import InputError
 from labelsieve.types import FloatArray, IntArray, LabelledData
-from labelsieve.workflow.settings import split_names
 
 INSTANCE = "instance"  # noise that depends on the sample
 
@@ -52,7 +52,7 @@ class ClassChanges:
             for name in names:
                 if name not in before:
                     raise InputError(f"{option} {name}: {data.name} has no class {name!r}")
-        joined = spelling.alike(before) if alike else {}
+        joined = spelling.same_spelling(before) if alike else {}
         renamed = {name: merge.get(new, new) for name, new in joined.items()} | dict(merge)
         counts: dict[str, int] = {}
         for name, count in before.items():
@@ -77,7 +77,7 @@ class ClassChanges:
 def parse_renames(text: str) -> dict[str, str]:
     """Parse `OLD=NEW, OLD=NEW`."""
     found: dict[str, str] = {}
-    for cell in split_names(text, "--merge"):
+    for cell in parse_names(text, "--merge"):
         old, equals, new = (part.strip() for part in cell.partition("="))
         if not old or not equals or not new or "=" in new:
             raise InputError(f"--merge {cell!r}: write OLD=NEW, such as --merge 'Y=yes, N=no'")

@@ -90,7 +90,7 @@ def _read_as_in_run(
     try:
         data = read_samples(source, wanted, **options)
     except MissingColumnError as problem:
-        if settings.id_column is not None or problem.column != wanted.id_column:
+        if settings.id_column is not None or wanted.id_column not in problem.columns:
             raise
         missing = True
         data = read_samples(source, replace(wanted, id_column=None), **options)
@@ -124,27 +124,28 @@ def _with_text_column(encoding: Encoding | None, text_column: str | None) -> Enc
 def compare(labels: Sequence[str], predicted: Sequence[str], classes: Sequence[str]) -> Accuracy:
     """Compare predictions with labels; labels of unknown classes count as wrong."""
     from labelsieve import metrics
-    from labelsieve.data.spelling import bare
+    from labelsieve.data.spelling import fold_name
 
     known = [(label, guess) for label, guess in zip(labels, predicted, strict=True) if label in set(classes)]
     unknown = dict(Counter(label for label in labels if label not in set(classes)).most_common())
-    alike = {bare(name): name for name in classes}
+    alike = {fold_name(name): name for name in classes}
     return Accuracy(
         metrics.accuracy(labels, predicted),
         metrics.accuracy(*zip(*known, strict=True)) if known else None,
         unknown,
-        {name: alike[bare(name)] for name in unknown if bare(name) in alike},
+        {name: alike[fold_name(name)] for name in unknown if fold_name(name) in alike},
     )
 
 
 def read_frame(path: Path) -> Any:
     """Read labels.csv as a pandas data frame, a polars data frame or an arrow table, whichever is installed."""
     import pyarrow as pa
-    from pyarrow import csv
+
+    from labelsieve.csv_files import read_arrow
 
     text = ("id", "label", "predicted", "verdict", "suggested")
     types = dict.fromkeys(text, pa.string()) | dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())
-    table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types | {"iteration": pa.int64()}))
+    table = read_arrow(path, types=types | {"iteration": pa.int64()})
     try:
         return table.to_pandas()
     except ImportError:

@@ -5,13 +5,13 @@ The text below a field is the help of its option.
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from labelsieve.csv_files import parse_names
 from labelsieve.errors import InputError, Problems
 from labelsieve.models.choose import NETWORKS, STORED, ModelChoice, check_name
 
@@ -60,7 +60,7 @@ class SourceSettings:
     @property
     def ignored(self) -> list[str]:
         """The names in `ignore_columns`, sorted, each one once."""
-        return sorted(set(split_names(self.ignore_columns or "", "--ignore-columns")))
+        return sorted(set(parse_names(self.ignore_columns or "", "--ignore-columns")))
 
     def words(self) -> list[str]:
         """Return the options that differ from the default as they are typed."""
@@ -339,15 +339,6 @@ def check_device(problems: Problems, device: str) -> None:
 
 def check_seed(problems: Problems, seed: int) -> None:
     problems.check(0 <= seed < 2**32, f"--seed {seed}: give a number from 0 to 2^32 - 1")
-
-
-def split_names(text: str, option: str) -> list[str]:
-    """Split a list of names at its commas; a name that contains a comma is in quotes."""
-    try:
-        cells = next(csv.reader([text], skipinitialspace=True), [])
-    except csv.Error as problem:
-        raise InputError(f"{option} {text!r}: {problem}") from None
-    return [cell.strip() for cell in cells if cell.strip()]
 
 
 def absolute(path: str | Path) -> str:

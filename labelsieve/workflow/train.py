@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve import stopping
-from labelsieve.decisions import csv_line
+from labelsieve.csv_files import csv_line
 from labelsieve.errors import FailedError, InputError
 from labelsieve.notes import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData

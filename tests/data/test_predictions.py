@@ -84,7 +84,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", x=PROBS)
     refused(tmp_path / "other.npz", "needs an array named pred_probs; it holds x")
     np.savez(tmp_path / "ids.npz", pred_probs=PROBS, ids=np.array(["r1", "r1", "r3", "r4"]))
-    refused(tmp_path / "ids.npz", "'r1' is there twice")
+    refused(tmp_path / "ids.npz", "'r1' occurs twice")
     path = written_csv(tmp_path / "few.csv", ["id", *CLASSES], [["r1", 1, 0, 0], ["r3", 1, 0, 0]])
     refused(path, "no prediction of the sample 'r2' and of 1 more")
     path = written_csv(tmp_path / "lack.csv", ["id", "ant", "bee"], [["r1", 1, 0]])

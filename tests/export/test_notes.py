@@ -62,19 +62,6 @@ def test_one_apostrophe_is_one(tmp_path):
     assert "1 cell got an apostrophe so that no spreadsheet takes it for a formula; --raw leaves it" in done.note
 
 
-@pytest.mark.parametrize("titles", ["Survey 2024\n\nby us;;\n", "=1+1\n"])
-def test_titles_above_a_table_come_back(tmp_path, titles):
-    source = tmp_path / "t.csv"
-    rows = "".join(f"{i % 3};n{i % 2};{'ab'[i % 2]}\n" for i in range(12))
-    source.write_text(f"{titles}x;note;label\n{rows}")
-    data = load_source(str(source))
-    run = runs.write_run(tmp_path / "run", data, data.y, str(source))
-    done = export(run, to=tmp_path / "c.csv", undecided="keep")
-    assert done.path.read_text() == source.read_text().replace("=1+1", "'=1+1")
-    assert done.apostrophes == titles.count("=") and len(load_source(str(done.path))) == 12
-    assert "<html" in write_report(run).read_text()
-
-
 @pytest.mark.parametrize("decided", [False, True])
 def test_the_reason_stands_beside_what_it_explains(tmp_path, decided):
     source = tmp_path / "t.csv"

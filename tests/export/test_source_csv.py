@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labelsieve.csv_files import CsvFormat
 from labelsieve.data.skipped import NO_LABEL
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
-from labelsieve.export.source_csv import Dialect, write_csv
+from labelsieve.export.source_csv import write_table
 from labelsieve.labels_csv import read_labels
 from labelsieve.report.unchanged import trouble
 
@@ -82,7 +83,7 @@ def test_letters_are_written_in_the_code_of_the_source(tmp_path, code):
     mark = "\ufeff" if code == "utf-16-be" else ""  # Python writes those of the others itself
     source.write_bytes(f"{mark}id;label\r\nä;Süß\r\nb;€\r\n".encode(code))
     table = pa.table({"id": ["ä", "b"], "label": ["Süß", "€"]})
-    assert write_csv(tmp_path / "out.csv", table, raw=False, dialect=Dialect.of(source)) == 0
+    assert write_table(tmp_path / "out.csv", table, raw=False, style=CsvFormat.detect(source)) == 0
     assert (tmp_path / "out.csv").read_bytes() == source.read_bytes()
 
 
@@ -90,8 +91,8 @@ def test_a_letter_that_the_code_of_the_source_lacks(tmp_path):
     (tmp_path / "t.csv").write_bytes("id,label\na,ä\n".encode("cp1252"))
     (tmp_path / "out.csv").write_text("before")
     table = pa.table({"id": ["a"], "label": ["čaj"]})
-    with pytest.raises(InputError, match="Windows-1252, in which the source is written, has no 'č': save the source"):
-        write_csv(tmp_path / "out.csv", table, raw=False, dialect=Dialect.of(tmp_path / "t.csv"))
+    with pytest.raises(InputError, match=r"Windows-1252.*'č'"):
+        write_table(tmp_path / "out.csv", table, raw=False, style=CsvFormat.detect(tmp_path / "t.csv"))
     assert (tmp_path / "out.csv").read_text() == "before" and len(list(tmp_path.iterdir())) == 2
 
 
