@@ -1,10 +1,10 @@
-# make demo and make test work on a fresh clone; everything lives in .venv.
+# make demo and make test work in a fresh clone. Everything is installed in .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev,bench,docs,hf,pictures,ray,review
 WORKERS ?= 2
-# Two workers share the cores: one thread each, or they step on each other's feet.
+# The test workers share the cores, so each uses one thread.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .PHONY: .venv help demo test test-slow check format bench docs trust fuzz chromium clean
@@ -15,9 +15,9 @@ help:
 	@echo "make check   formatter, linter, type checker"
 	@echo "make bench   benchmarks that need no GPU"
 	@echo "make docs    the documentation, warnings as errors"
-	@echo "make trust   kills, hostile files and fuzzing at length"
+	@echo "make trust   long tests: kills, hostile files and fuzzing"
 
-# A fresh clone needs only the core for the demo; the tests add the rest on top.
+# The demo needs the core only; the tests need all extras.
 $(VENV)/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
@@ -34,13 +34,13 @@ demo: $(VENV)/core
 	rm -rf demo
 	$(BIN)/labelsieve demo --out demo
 
-# The browser tests want Debian's Chromium; where it cannot be installed they are left out, aloud.
+# The browser tests need Chromium. If it cannot be installed, they are skipped with a message.
 chromium:
 	@if [ -x /usr/bin/chromium ] || command -v chromium >/dev/null; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null \
-	    || echo "make test: Chromium could not be installed: tests marked 'browser' are skipped"; \
-	else echo "make test: no Chromium and no apt-get as root here: tests marked 'browser' are skipped"; fi
+	    || echo "make test: Chromium could not be installed; tests marked 'browser' are skipped"; \
+	else echo "make test: Chromium is not installed and apt-get needs root; tests marked 'browser' are skipped"; fi
 
 test: $(VENV)/all chromium
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow$$(test -x /usr/bin/chromium || command -v chromium >/dev/null || echo ' and not browser')"
@@ -62,7 +62,7 @@ bench: $(VENV)/all
 	$(BIN)/labelsieve bench select
 	$(BIN)/labelsieve bench io
 
-# Kills, refused writes, hostile files and fuzzing at length; rewrites docs/trust.md. About an hour.
+# Long tests of kills, failed writes, hostile files and fuzzing. Writes docs/trust.md. Takes about an hour.
 trust: $(VENV)/all
 	$(ONE_THREAD) $(BIN)/python scripts/trust.py
 

@@ -1,8 +1,8 @@
-"""Take the documentation's screenshots again: .venv/bin/python scripts/screenshots.py (about two minutes).
+"""Update the screenshots of the documentation: .venv/bin/python scripts/screenshots.py (about two minutes).
 
 Runs the tutorials of docs/tutorials up to their reports, opens each report and review page in a headless Chromium and
-writes docs/images/, with few colours and each picture under 150 KB. What the commands print is printed, so that the
-tutorials can be compared with it.
+writes docs/images/ with a reduced number of colours, under 150 KB per image. The output of the commands is printed, so
+that you can compare it with the tutorials.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Parts of the report to show of each tutorial's run: its top, the matrix (mistakes), the suspects.
+# Parts of the report to show for each tutorial.
 PARTS = {"pictures": ("top", "mistakes", "suspects"), "tables": ("mistakes",), "text": ("suspects",)}
 LARGEST = 150_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
@@ -30,7 +30,7 @@ COMMAND = [sys.executable, "-u", "-m", "labelsieve"]
 
 
 def follow(tutorial: str) -> Path:
-    """Run a tutorial in the working folder, all of it but the review; its run folder."""
+    """Run a tutorial without the review in the current folder and return its run folder."""
     text = (DOCS / "tutorials" / f"{tutorial}.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     run = ""
