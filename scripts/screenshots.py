@@ -50,7 +50,7 @@ def follow(tutorial: str) -> Path:
 
 @contextlib.contextmanager
 def review(run: Path) -> Iterator[str]:
-    """The address of a review page that is served for as long as it is needed."""
+    """Serve a review page and yield its address."""
     server = subprocess.Popen([*COMMAND, "review", str(run), "--port", "0"], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -64,7 +64,7 @@ def review(run: Path) -> Iterator[str]:
 
 
 def save(taken: bytes, name: str) -> None:
-    """As a PNG of as many colours as fit."""
+    """Write a PNG with the largest number of colours that fits the size limit."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
