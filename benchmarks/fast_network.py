@@ -17,11 +17,11 @@ import torch
 
 from labelsieve.engine import Plan
 from labelsieve.engine.device import choose_device, fastest_convolutions
-from labelsieve.engine.fast import fast_schedule, fast_store
 from labelsieve.engine.lockstep import Lockstep, Options
-from labelsieve.engine.store import PictureStore
-from labelsieve.execute.fast import LABEL_SMOOTHING
+from labelsieve.engine.schedule import fast_schedule
+from labelsieve.engine.store import PictureStore, fast_store
 from labelsieve.execute.losses import method_of
+from labelsieve.execute.network_trainer import LABEL_SMOOTHING
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory, multiply_adds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

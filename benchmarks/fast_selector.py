@@ -28,8 +28,9 @@ from noise_estimate import given_labels
 from labelsieve import metrics
 from labelsieve.engine import Plan, stage_pictures, train
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.fast import BATCH_SIZE, EPOCHS, fast_store
-from labelsieve.execute.fast import LABEL_SMOOTHING, FastTrainer
+from labelsieve.engine.schedule import FAST_BATCH_SIZE, FAST_EPOCHS
+from labelsieve.engine.store import fast_store
+from labelsieve.execute.network_trainer import LABEL_SMOOTHING, FastTrainer
 from labelsieve.experiments.datasets import PictureArrays, open_cifar10, synthetic
 from labelsieve.experiments.evaluate import selection_results
 from labelsieve.experiments.paper import FIGURE_4, TABLE_NOISES, Noise
@@ -167,8 +168,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument(
         "--settings", nargs="*", default=[n.key for n in TABLE_NOISES], help="symmetric-0.5 pair-0.4 ..."
     )
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)
+    parser.add_argument("--epochs", type=int, default=FAST_EPOCHS)
+    parser.add_argument("--batch-size", type=int, default=FAST_BATCH_SIZE)
     parser.add_argument("--widths", type=int, nargs="*", default=list(WIDTHS))
     parser.add_argument("--q", type=float, default=0.0, help="of generalised cross-entropy; 0 is cross-entropy")
     parser.add_argument("--smoothing", type=float, default=LABEL_SMOOTHING, help="of the labels")

@@ -20,7 +20,7 @@ import torch
 
 from labelsieve import metrics, noise, theory
 from labelsieve.engine import Method, Plan, Schedule, VectorStore, train
-from labelsieve.execute.lockstep import EngineTrainer
+from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.methods import METHODS, create
 from labelsieve.models.small import MLP
 from labelsieve.selection.incv import incv_steps

@@ -39,8 +39,9 @@ from labelsieve.engine import Method, PictureStore, Plan, Schedule, stage_pictur
 from labelsieve.engine import evaluate as inference
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device, fastest_convolutions
-from labelsieve.engine.fast import BATCH_SIZE, EPOCHS, fast_schedule, fast_store
 from labelsieve.engine.lockstep import Lockstep, Options
+from labelsieve.engine.schedule import FAST_BATCH_SIZE, FAST_EPOCHS, fast_schedule
+from labelsieve.engine.store import fast_store
 from labelsieve.errors import InputError
 from labelsieve.experiments.datasets import CORRUPTION, PictureArrays, open_cifar10, synthetic
 from labelsieve.experiments.records import commit, device_name, digest, versions
@@ -98,12 +99,12 @@ class ScorerLockstep(Lockstep):
         super().__init__(*args, **options)
         self.scorers: dict[str, NetworkState] = {}
 
-    def _score(self, row: int, *, last: bool, line: dict[str, Any]) -> None:
+    def _score(self, row: int, line: dict[str, Any]) -> None:
         training = self.trainings[self.running[row]]
         before = training.scores
-        super()._score(row, last=last, line=line)
+        super()._score(row, line)
         if training.scores is not before:
-            bundle, i = self._locate(self.networks_of[row][0])
+            bundle, i = self.locate(self.networks_of[row][0])
             state = bundle.module.state_dict()
             self.scorers[training.plan.name] = {
                 name: tensor.detach().chunk(bundle.n)[i].clone() for name, tensor in state.items()
@@ -219,10 +220,10 @@ def trainer_for(
     where = choose_device(device)
     if model == "fast":
         store = fast_store(data.pictures, where)
-        size = batch_size or BATCH_SIZE
+        size = batch_size or FAST_BATCH_SIZE
         factory: Factory = fast_cnn_factory(store, data.classes, widths=tuple(widths or WIDTHS))
         method: Method = GeneralisedCE(q=0.0, label_smoothing=0.2)
-        schedule = fast_schedule(epochs or EPOCHS, size)
+        schedule = fast_schedule(epochs or FAST_EPOCHS, size)
         return PredictionTrainer(model, store, factory, schedule, size, method, folder, say, widths=widths or ())
     store = stage_pictures(data.pictures, where)
     schedule = Schedule.incv_50(epochs or 50)

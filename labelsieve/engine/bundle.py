@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from labelsieve.engine.parallel import ALONE, World, share_statistics
-from labelsieve.engine.rng import borrowed
+from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import Schedule
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
@@ -23,19 +23,19 @@ from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack
 Factory = Callable[..., nn.Module]
 NetworkState = dict[str, Tensor]
 
-NOTHING_LEARNS = "has nothing to train: all that its answer depends on is frozen; let requires_grad be True of a part"
+NOTHING_TRAINABLE = "has nothing to train: no parameter that its output depends on has requires_grad=True"
 
 
 def initial_state(factory: Factory, seed: int) -> NetworkState:
     """A single network's first weights, the same on every device and in every stack."""
-    with borrowed():
+    with preserve_rng():
         torch.manual_seed(seed)
         return {name: tensor.detach().clone() for name, tensor in factory().state_dict().items()}
 
 
 def stackable(factory: Factory) -> bool:
     """Whether the factory takes `n` and gives a network that holds n copies of itself."""
-    with borrowed(), torch.device("meta"):
+    with preserve_rng(), torch.device("meta"):
         try:
             return isinstance(factory(n=1), Stackable)
         except TypeError:
@@ -47,7 +47,7 @@ class Networks:
 
     def __init__(self, factory: Factory, n: int, device: torch.device, world: World) -> None:
         self.factory, self.n, self.device, self.world = factory, n, device, world
-        with borrowed():
+        with preserve_rng():
             module = factory(n=n) if n > 1 else factory()
         self.module: nn.Module = module.to(device).train()
 
@@ -85,7 +85,7 @@ class Bundle(Networks):
         self._parts: dict[int, Networks] = {}
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not self.parameters:
-            raise InputError(f"the network {NOTHING_LEARNS}")
+            raise InputError(f"the network {NOTHING_TRAINABLE}")
         sizes = [p.numel() for p in self.parameters]
         self.flat = torch.empty(sum(sizes), device=device)
         decay = torch.zeros_like(self.flat)

@@ -11,15 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.engine.bundle import Bundle, Networks
+from labelsieve.engine.bundle import Bundle, Factory, Networks, NetworkState
 from labelsieve.engine.device import fastest_convolutions
-from labelsieve.engine.store import Store
+from labelsieve.engine.factory import materialize
+from labelsieve.engine.rng import Generators, preserve_rng
+from labelsieve.engine.schedule import Schedule
 from labelsieve.models.sequential import InTurn
-from labelsieve.types import LEADERS, IntArray, Scores
+from labelsieve.types import LEADERS, IntArray, Scores, Store
 
 BYTES = 512  # of a GPU's memory for each pixel or number of a chunk: some 50 million on a card of 24 GiB
 FEWEST, MOST = 64, 4096  # samples of each network
 CPU_CHUNK = 512
+MOST_COMPARED = 2_000  # samples that `agreement` compares
+LEAST_OF_PRECISION = 0.85  # a network that learnt agrees with at least this share of the right labels
+LEAST_ABOVE_LARGEST = 0.15  # of the way from the share of the largest class to 1, if the precision is not known
 
 
 @contextmanager
@@ -139,3 +144,37 @@ def hidden_layer(bundle: Networks, x: Tensor) -> Tensor:
     finally:
         hook.remove()
     return caught[0].flatten(1)
+
+
+def agreement(
+    store: Store, factory: Factory, states: Sequence[NetworkState], labels: IntArray, among: IntArray
+) -> float:
+    """The share of (some of) these samples whose label is the class that the networks predict together."""
+    chosen = np.random.default_rng(0).permutation(among)[:MOST_COMPARED]
+    factory = materialize(factory, store.shape)
+    total = torch.zeros(())
+    with preserve_rng(store.device):
+        Generators(store.device).seed(0)  # for networks that draw random numbers in inference too
+        for state in states:
+            bundle = Bundle(factory, [state], Schedule.incv_50(1), store.device)
+            total = total + probabilities(bundle, store, chosen, 0).cpu()
+    return float((total.argmax(1).numpy() == labels[chosen]).mean())
+
+
+def has_learnt(share: float, labels: IntArray, *, precision: float | None) -> bool:
+    """Whether a network that agrees with this share of its training labels has learnt anything.
+
+    `precision` is the expected share of right labels. If it is not known, the share of the largest class is compared.
+    """
+    if precision is not None:
+        return share >= LEAST_OF_PRECISION * precision
+    largest = np.bincount(labels).max() / len(labels)
+    return bool(share >= largest + LEAST_ABOVE_LARGEST * (1 - largest))
+
+
+def what_may_help(
+    augment: str, *, option: str = "--augment {}", epochs: str = "epochs", network: str = "network"
+) -> str:
+    """Advice for a network that has not learnt: less augmentation, more epochs, another network."""
+    less = {"mirror": f"{option.format('shift')} (or none), ", "shift": f"{option.format('none')}, "}.get(augment, "")
+    return f"{less}more {epochs} or another {network} may help"

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from labelsieve.engine.bundle import NOTHING_LEARNS
-from labelsieve.engine.rng import borrowed
+from labelsieve.engine.bundle import NOTHING_TRAINABLE
+from labelsieve.engine.rng import preserve_rng
 from labelsieve.errors import InputError
 
 TRIED = 2  # samples: one alone is what some networks cannot read
@@ -24,7 +24,7 @@ def check_factory(
 ) -> None:
     """Raise InputError where `factory()` is no network that maps samples of this shape to one number a class, or none
     that can learn to."""
-    with borrowed():
+    with preserve_rng():
         network = made(factory, name)
         found = _tried(network, shape, name)
     if not isinstance(found, Tensor):
@@ -36,15 +36,15 @@ def check_factory(
     if (outputs := math.prod(found.shape[1:])) != classes:
         raise InputError(f"{name} gives {outputs:,} outputs a sample, the data have {classes:,} classes")
     if not any(parameter.requires_grad for parameter in network.parameters()):
-        raise InputError(f"{name} {NOTHING_LEARNS}")
+        raise InputError(f"{name} {NOTHING_TRAINABLE}")
 
 
-def settled(factory: Callable[..., nn.Module], shape: tuple[int, ...]) -> Callable[..., nn.Module]:
+def materialize(factory: Callable[..., nn.Module], shape: tuple[int, ...]) -> Callable[..., nn.Module]:
     """A factory whose networks know all their sizes: lazy layers (nn.LazyLinear) learn them from a look at zeros."""
-    return partial(_settled, factory, shape)
+    return partial(_build, factory, shape)
 
 
-def _settled(factory: Callable[..., nn.Module], shape: tuple[int, ...], **options: Any) -> nn.Module:
+def _build(factory: Callable[..., nn.Module], shape: tuple[int, ...], **options: Any) -> nn.Module:
     network = factory(**options)
     if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
         _tried(network, shape, "the network")

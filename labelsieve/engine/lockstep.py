@@ -1,15 +1,15 @@
-"""The one training loop, for 1..n networks in lockstep.
+"""The training loop, for one or more networks in lockstep.
 
-Trainings may differ in data, labels, seeds, length of their epochs and method; each has its own clock. What they share
-is the architecture, the schedule and the step. All randomness (order, augmentation, initial weights) is a function of a
-training's seed and epoch (what networks draw by themselves too: draws.py), so a checkpoint needs no random states and a
-resumed run takes the very steps it would have.
+Trainings may differ in data, labels, seeds, epoch length and method. They share the architecture, the schedule and the
+step. All randomness (order, augmentation, initial weights, and the numbers that networks draw: rng.py) is a function of
+a training's seed and epoch. So a checkpoint needs no random states, and a resumed run takes exactly the same steps.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import evaluate, parallel
-from labelsieve.engine import rng as draws
+from labelsieve.engine import evaluate, parallel, rng
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
-from labelsieve.engine.factory import settled
+from labelsieve.engine.factory import materialize
 from labelsieve.engine.method import (
     NO_GRADIENT,
     Method,
@@ -32,30 +31,63 @@ from labelsieve.engine.method import (
     called,
     checked_batches,
     checked_state,
-    unheard,
+    silenced,
 )
 from labelsieve.engine.schedule import Schedule
-from labelsieve.engine.step import Clock, Group, Stepper
-from labelsieve.engine.store import Store
-from labelsieve.engine.training import Diverged, OutOfTime, Training, below, fingerprint, standing
-from labelsieve.engine.view import View
+from labelsieve.engine.step import Clock, Group, Labels, Stepper
+from labelsieve.engine.training import Diverged, OutOfTime, Training, View, below, fingerprint, standing
 from labelsieve.errors import InputError
-from labelsieve.types import IntArray, Scores
+from labelsieve.types import IntArray, Scores, Store
 
-WIDTH_STEP = 16  # batch widths are rounded up to this, so that few graphs are captured
-ONE_ALONE = "the network has batch norm, which learns nothing from one sample alone"
-COMPACT_BELOW = 0.75  # a stack with fewer networks still running is rebuilt without the finished ones
+WIDTH_STEP = 16  # batch widths are rounded up to a multiple of this, so that few graphs are captured
+ONE_SAMPLE = "the network has batch norm, which learns nothing from a single sample"
+COMPACT_BELOW = 0.75  # a stack is rebuilt without its finished networks if fewer than this share still train
 
 
-@dataclass
+@dataclass(frozen=True)
 class Options:
+    """How networks are trained, apart from the schedule.
+
+    Parameters
+    ----------
+    batch_size
+        Samples per step and network.
+    classes
+        Number of classes. Default: the largest label plus one.
+    together
+        Stack the networks in one module. `train` decides if it is None: on a GPU, if the factory allows it.
+    capture
+        Capture steps in CUDA graphs.
+    watch
+        A store whose predicted classes are recorded every `watch_every` epochs.
+    checkpoint
+        A folder for checkpoints. A stopped training continues from there.
+    checkpoint_seconds
+        Least time between two checkpoints; 0 writes one after every epoch.
+    stop
+        Called after every epoch; training stops if it returns True.
+    progress
+        Called after every epoch with the state of the trainings.
+    """
+
     batch_size: int = 128
-    together: bool = True  # networks stacked in one module
-    capture: bool = True  # steps captured in CUDA graphs
+    classes: int | None = None
+    together: bool | None = True
+    capture: bool = True
+    watch: Store | None = None
     watch_every: int = 1
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = 0.0
+    stop: Callable[[], bool] | None = None
+    progress: Callable[[dict[str, Any]], None] | None = None
 
 
 class Lockstep:
+    """Several trainings, with their networks and the loop that trains them.
+
+    `running` are the places of the trainings that are not finished; a row is a place in `running`.
+    """
+
     def __init__(
         self,
         store: Store,
@@ -63,33 +95,28 @@ class Lockstep:
         work: Sequence[tuple[Method, Plan]],
         schedule: Schedule,
         options: Options,
-        *,
-        watch: Store | None = None,
-        checkpoint: Path | None = None,
-        classes: int | None = None,
     ) -> None:
         self.store, self.schedule, self.options = store, schedule, options
-        self.factory = settled(factory, store.shape)
-        self.watch, self.checkpoint_folder = watch, checkpoint
-        self.classes = classes or int(max(int(plan.labels.max()) for _, plan in work)) + 1
+        self.factory = materialize(factory, store.shape)
+        self.classes = options.classes or int(max(int(plan.labels.max()) for _, plan in work)) + 1
         self.trainings = [Training(plan, method, method.epochs(schedule.epochs)) for method, plan in work]
         for training in self.trainings:
-            with unheard():
+            with silenced():
                 training.method.check(training.plan, training.epochs)
             if len(training.plan.labels) != len(store):
                 raise InputError(
-                    f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples; give one each"
+                    f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples;"
+                    " give one label per sample"
                 )
         self.saved = -1
-        self._score_cache: dict[int, Scores] = {}  # of rows whose epoch ended with one that was scored
+        self._score_cache: dict[int, Scores] = {}  # scores that were computed together with those of another row
         self.world = parallel.current()
         self.world.check_agreement(store, self.fingerprint())
-        restored = self._restore()
-        if not restored:
+        if not self._restore():
             self._assemble(
                 list(range(len(self.trainings))),
                 [
-                    initial_state(self.factory, self._seed(t, k))
+                    initial_state(self.factory, t.network_seed(k))
                     for t in self.trainings
                     for k in range(t.method.networks)
                 ],
@@ -97,18 +124,16 @@ class Lockstep:
 
     # -- putting networks together
 
-    def _seed(self, training: Training, network: int) -> int:
-        return training.plan.seed * 1000 + network
-
     def _assemble(self, running: list[int], states: Sequence[NetworkState]) -> None:
-        """Bundles, groups and clock for the trainings that run."""
+        """Build bundles, groups and clock of the running trainings."""
         device = self.store.device
         self.running = running
         active = [self.trainings[i] for i in running]
-        self.together = self.options.together and len(states) > 0
+        self.together = bool(self.options.together) and len(states) > 0
         cut = [list(states)] if self.together else [[state] for state in states]
         self.bundles = [Bundle(self.factory, piece, self.schedule, device, self.world) for piece in cut]
-        groups: list[Group] = []
+        self.networks_of: list[range] = []
+        self.groups: list[Group] = []
         network = 0
         for t, training in enumerate(active):
             k = training.method.networks
@@ -117,84 +142,84 @@ class Lockstep:
             )
             state = checked_state(state, called(training.method))
             state = {name: tensor.to(device)[None].clone() for name, tensor in state.items()}
-            if self.together and groups and groups[-1].method is training.method:
-                last = groups[-1]
+            if self.together and self.groups and self.groups[-1].method is training.method:
+                last = self.groups[-1]
                 last.state = {name: torch.cat([last.state[name], state[name]]) for name in state}
                 last.trainings = slice(last.trainings.start, t + 1)
                 last.networks = slice(last.networks.start, network + k)
             else:
-                groups.append(Group(training.method, slice(t, t + 1), slice(network, network + k), state))
+                self.groups.append(Group(training.method, slice(t, t + 1), slice(network, network + k), state))
+            self.networks_of.append(range(network, network + k))
             network += k
-        self.groups = groups
+        # A captured step can neither read pictures from the host nor exchange tensors with other processes.
+        capture = self.options.capture and self.together and device.type == "cuda"
+        capture = capture and self.world.size == 1 and not self.store.streams
+        self.stepper = Stepper(
+            self.store, self._labels(active), self.bundles, self.groups, Clock(len(active), device),
+            together=self.together, capture=capture,
+        )  # fmt: skip
+
+    def _labels(self, active: Sequence[Training]) -> Labels:
+        """Each different label array once."""
         unique: dict[int, int] = {}
         rows: list[IntArray] = []
-        label_row = []
         for training in active:
-            key = id(training.plan.labels)
-            if key not in unique:
-                unique[key] = len(rows)
+            if unique.setdefault(id(training.plan.labels), len(rows)) == len(rows):
                 rows.append(training.plan.labels)
-            label_row.append(unique[key])
-        labels = torch.as_tensor(np.stack(rows).astype(np.int64), device=device)
-        clock = Clock(len(active), device)
-        self.stepper = Stepper(
-            self.store, labels, torch.tensor(label_row, device=device), self.bundles, groups, clock,
-            together=self.together,
-            capture=self._can_capture(),
-        )  # fmt: skip
-        self.networks_of: list[range] = []
-        first = 0
-        for training in active:
-            self.networks_of.append(range(first, first + training.method.networks))
-            first += training.method.networks
+        device = self.store.device
+        of_training = [unique[id(training.plan.labels)] for training in active]
+        stacked = torch.as_tensor(np.stack(rows).astype(np.int64), device=device)
+        return Labels(stacked, torch.tensor(of_training, device=device))
 
-    def _can_capture(self) -> bool:
-        """A captured step cannot ask the host for pictures, nor other processes for their share."""
-        alone = self.world.size == 1 and not self.store.streams
-        return self.options.capture and self.together and alone and self.store.device.type == "cuda"
-
-    def _locate(self, network: int) -> tuple[Bundle, int]:
+    def locate(self, network: int) -> tuple[Bundle, int]:
+        """The bundle that holds a network, and its place in it."""
         return (self.bundles[0], network) if self.together else (self.bundles[network], 0)
 
     def _compact(self) -> None:
-        """Leave the finished trainings behind: their networks only cost time."""
+        """Rebuild without the finished trainings, whose networks only cost time."""
         keep = [row for row, i in enumerate(self.running) if not self.trainings[i].done]
         old = {name: tensor.detach().clone() for name, tensor in self._network_rows(keep).items()}
         method_rows = self._method_rows()
         states = [state for row in keep for state in self._states_of(row)]
         self.stepper.forget_graphs()
         self._assemble([self.running[row] for row in keep], states)
-        self._load_network_rows(old)
-        self._load_method_rows([method_rows[row] for row in keep])
+        self._continue(old, [method_rows[row] for row in keep])
+
+    def _continue(self, network_rows: dict[str, Tensor], method_rows: Sequence[State]) -> None:
+        """Load optimizer and method states, and the batches of epochs that had begun."""
+        for network in range(len(network_rows["count"])):
+            bundle, i = self.locate(network)
+            for name, tensor in (("first", bundle.first), ("second", bundle.second)):
+                if tensor is not None:
+                    tensor[bundle.owner == i] = network_rows[name][network].to(tensor.device)
+            bundle.count[i] = network_rows["count"][network]
+            for name, tensor in self._sums().items():
+                tensor[network] = network_rows[name][network]
+        for group in self.groups:
+            for row in range(group.trainings.start, group.trainings.stop):
+                for name, tensor in group.state.items():
+                    tensor[row - group.trainings.start].copy_(method_rows[row][name])
         for row, i in enumerate(self.running):
             if self.trainings[i].began:
                 self._lay_out(row)
 
-    # Optimizer state, counters and method state as rows, one a network or training, whatever the bundles look like.
+    # Optimizer states, sums and method states as rows, one per network or training, whether stacked or not.
+
+    def _sums(self) -> dict[str, Tensor]:
+        return {"loss_sum": self.stepper.loss_sum, "correct": self.stepper.correct, "seen": self.stepper.seen}
 
     def _network_rows(self, keep: Sequence[int] | None = None) -> dict[str, Tensor]:
         rows = range(len(self.running)) if keep is None else keep
-        chosen = [network for row in rows for network in self.networks_of[row]]
         found: dict[str, list[Tensor]] = {}
-        for network in chosen:
-            bundle, i = self._locate(network)
+        for network in (network for row in rows for network in self.networks_of[row]):
+            bundle, i = self.locate(network)
             for name, tensor in (("first", bundle.first), ("second", bundle.second)):
                 if tensor is not None:
                     found.setdefault(name, []).append(tensor[bundle.owner == i])
             found.setdefault("count", []).append(bundle.count[i])
-            for name in ("loss_sum", "correct", "seen"):
-                found.setdefault(name, []).append(getattr(self.stepper, name)[network])
+            for name, tensor in self._sums().items():
+                found.setdefault(name, []).append(tensor[network])
         return {name: torch.stack(pieces) for name, pieces in found.items()}
-
-    def _load_network_rows(self, rows: dict[str, Tensor]) -> None:
-        for network in range(len(rows["count"])):
-            bundle, i = self._locate(network)
-            for name, tensor in (("first", bundle.first), ("second", bundle.second)):
-                if tensor is not None:
-                    tensor[bundle.owner == i] = rows[name][network].to(tensor.device)
-            bundle.count[i] = rows["count"][network]
-            for name in ("loss_sum", "correct", "seen"):
-                getattr(self.stepper, name)[network] = rows[name][network]
 
     def _method_rows(self) -> list[State]:
         return [
@@ -202,12 +227,6 @@ class Lockstep:
             for group in self.groups
             for row in range(group.trainings.start, group.trainings.stop)
         ]
-
-    def _load_method_rows(self, rows: Sequence[State]) -> None:
-        for group in self.groups:
-            for row in range(group.trainings.start, group.trainings.stop):
-                for name, tensor in group.state.items():
-                    tensor[row - group.trainings.start].copy_(rows[row][name])
 
     def _states_of(self, row: int) -> list[NetworkState]:
         networks = self.networks_of[row]
@@ -220,29 +239,29 @@ class Lockstep:
 
     def _begin_epoch(self, row: int) -> None:
         training = self.trainings[self.running[row]]
-        training.begin_draws(self.stepper.draws, draws.BEFORE)
+        training.seed_generators(self.stepper.generators, rng.BEFORE)
         training.method.before_epoch(View(self, row))
         epoch = training.epoch - training.restarted_at
         if self.schedule.fresh_state and self.schedule.drops_at(epoch):
             for network in self.networks_of[row]:
-                bundle, i = self._locate(network)
+                bundle, i = self.locate(network)
                 bundle.forget(i)
         training.step, training.began = 0, True
         self._lay_out(row)
 
     def _lay_out(self, row: int) -> None:
-        """The epoch's batches and learning rate onto the device, and the clock to the training's place in it."""
+        """Put the batches and the learning rate of the epoch on the device, and set the clock."""
         training = self.trainings[self.running[row]]
         clock = self.stepper.clock
-        rng = np.random.default_rng([training.plan.seed, training.epoch, 1])
-        order = training.method.batches(training.plan, training.epoch, self.options.batch_size, rng)
+        generator = np.random.default_rng([training.plan.seed, training.epoch, rng.ORDER])
+        order = training.method.batches(training.plan, training.epoch, self.options.batch_size, generator)
         order = checked_batches(order, len(self.store), called(training.method))
         if self.bundles[0].has_norm and len(order) > 1 and ((order >= 0).sum(axis=1) <= 1).all():
-            raise InputError(f"batch size 1: {ONE_ALONE}; choose at least 2")
-        code = rng.integers(self.store.codes, size=order.shape, dtype=np.int16)
+            raise InputError(f"batch size 1: {ONE_SAMPLE}; choose at least 2")
+        code = generator.integers(self.store.codes, size=order.shape, dtype=np.int16)
         steps, width = order.shape
         training.steps_per_epoch = steps
-        training.seeds = draws.seeds(training.plan.seed, training.epoch, draws.STEPS, steps, training.method.networks)
+        training.seeds = rng.seeds(training.plan.seed, training.epoch, rng.STEPS, steps, training.method.networks)
         used = int(np.flatnonzero(np.any(order >= 0, axis=0)).max()) + 1
         training.width = -(-used // WIDTH_STEP) * WIDTH_STEP
         if clock.make_room(steps, max(width, training.width)):
@@ -253,23 +272,23 @@ class Lockstep:
         clock.position[row] = training.step
         clock.epoch[row] = float(training.epoch)
         for network in self.networks_of[row]:
-            bundle, i = self._locate(network)
+            bundle, i = self.locate(network)
             bundle.rate[i] = self._rate(training)
 
     def _rate(self, training: Training) -> float:
         return self.schedule.learning_rate(training.epoch - training.restarted_at)
 
     def _end_epochs(self, rows: Sequence[int], started: float) -> None:
-        """Findings of the trainings whose epoch ended."""
-        sums = [tensor.cpu().numpy() for tensor in (self.stepper.loss_sum, self.stepper.correct, self.stepper.seen)]
-        seconds = time.monotonic() - started  # now that the sums are here, the steps have been taken, not only queued
+        """Record the results of the trainings whose epoch ended."""
+        loss_sum, correct, seen = (tensor.cpu().numpy() for tensor in self._sums().values())
+        seconds = time.monotonic() - started  # reading the sums has waited for all queued steps
         watched = self._watch(rows)
         for row in rows:
             training = self.trainings[self.running[row]]
             networks = list(self.networks_of[row])
-            loss = sums[0][networks] / max(training.steps_per_epoch, 1)
+            loss = loss_sum[networks] / max(training.steps_per_epoch, 1)
             if not np.isfinite(loss).all():
-                kept = " (the checkpoint before it is kept)" if self.checkpoint_folder is not None else ""
+                kept = " (the checkpoint before it is kept)" if self.options.checkpoint is not None else ""
                 raise Diverged(
                     f"{training.plan.name}: the loss became {loss.max()} in epoch {training.epoch + 1}; "
                     f"try a smaller learning rate{kept}"
@@ -278,63 +297,57 @@ class Lockstep:
                 "training": training.plan.name,
                 "epoch": training.epoch + 1,
                 "loss": [round(float(value), 6) for value in loss],
-                "accuracy_given": [round(float(a), 6) for a in sums[1][networks] / np.maximum(sums[2][networks], 1)],
+                "accuracy_given": [round(float(a), 6) for a in correct[networks] / np.maximum(seen[networks], 1)],
                 "learning_rate": self._rate(training),
                 "seconds": round(seconds, 3),
             }
             if row in watched:
                 training.watched.append(watched[row])
-            self._score(row, last=training.epoch + 1 == training.epochs, line=line)
+            self._score(row, line)
             training.history.append(line)
             training.epoch, training.step, training.began = training.epoch + 1, 0, False
             if training.done:
                 training.states = [{k: v.cpu() for k, v in state.items()} for state in self._states_of(row)]
         for row in rows:
             for network in self.networks_of[row]:
-                for tensor in (self.stepper.loss_sum, self.stepper.correct, self.stepper.seen):
+                for tensor in self._sums().values():
                     tensor[network] = 0
 
     def _watch(self, rows: Sequence[int]) -> dict[int, NDArray[np.uint16]]:
-        """Classes of the watched samples by every network whose epoch ended."""
-        if self.watch is None:
-            return {}
-        due = [
-            row
-            for row in rows
-            if (t := self.trainings[self.running[row]]).epoch % self.options.watch_every == 0 or t.epoch + 1 == t.epochs
-        ]
-        if not due:
+        """The predicted classes of the watched samples, by the networks whose epoch ended."""
+        store, every = self.options.watch, self.options.watch_every
+        trainings = {row: self.trainings[self.running[row]] for row in rows}
+        due = [row for row, t in trainings.items() if t.epoch % every == 0 or t.epoch + 1 == t.epochs]
+        if store is None or not due:
             return {}
         if self.together:
-            self.trainings[self.running[due[0]]].begin_draws(self.stepper.draws, draws.AFTER)
+            trainings[due[0]].seed_generators(self.stepper.generators, rng.AFTER)
             networks = [network for row in due for network in self.networks_of[row]]
-            found = iter(evaluate.predicted_classes(self.bundles[0], self.watch, networks))
+            found = iter(evaluate.predicted_classes(self.bundles[0], store, networks))
             return {row: np.stack([next(found) for _ in self.networks_of[row]]) for row in due}
         seen: dict[int, NDArray[np.uint16]] = {}
         for row in due:
-            self.trainings[self.running[row]].begin_draws(self.stepper.draws, draws.AFTER)
-            each = [evaluate.predicted_classes(self.bundles[n], self.watch, [0]) for n in self.networks_of[row]]
+            trainings[row].seed_generators(self.stepper.generators, rng.AFTER)
+            each = [evaluate.predicted_classes(self.bundles[n], store, [0]) for n in self.networks_of[row]]
             seen[row] = np.concatenate(each)
         return seen
 
-    def _score(self, row: int, *, last: bool, line: dict[str, Any]) -> None:
+    def _score(self, row: int, line: dict[str, Any]) -> None:
+        """Score the held-out samples after the last epoch, or after every epoch if the best one is wanted."""
         training = self.trainings[self.running[row]]
         plan = training.plan
-        if plan.score is None or not (plan.keep_best or last):
+        if plan.score is None or not (plan.keep_best or training.epoch + 1 == training.epochs):
             return
         if len(plan.score) == 0:
             nothing = np.empty(0, dtype=np.float32)
             training.scores = Scores(nothing.astype(np.int64), nothing, nothing, nothing)
             return
-        training.begin_draws(self.stepper.draws, draws.AFTER)
+        training.seed_generators(self.stepper.generators, rng.AFTER)
         found = self._score_cache.pop(row, None) or self._score_rows(row)
-        agreement = float((found.predicted == plan.labels[plan.score]).mean())
-        line["agreement"] = round(agreement, 6)
-        if not plan.keep_best or agreement > training.best:
-            training.best, training.scores = agreement, found
+        line["agreement"] = round(training.keep_scores(found), 6)
 
     def _score_rows(self, row: int) -> Scores:
-        """Scores of this training's held-out samples; a stack scores all trainings whose epoch ends with it at once."""
+        """Score the held-out samples of a training; a stack scores all trainings that are due at the same time."""
         wanted = {row: self.trainings[self.running[row]].plan}
         if self.together:
             for other, i in enumerate(self.running):
@@ -343,8 +356,8 @@ class Lockstep:
                 due = training.plan.keep_best or training.epoch + 1 == training.epochs
                 if ending and due and training.plan.score is not None and len(training.plan.score):
                     wanted[other] = training.plan
-        bundle, _ = self._locate(self.networks_of[row][0])
-        networks = [self._locate(self.networks_of[other][0])[1] for other in wanted]
+        bundle, _ = self.locate(self.networks_of[row][0])
+        networks = [self.locate(self.networks_of[other][0])[1] for other in wanted]
         pairs = [(plan.score, plan.labels[plan.score]) for plan in wanted.values() if plan.score is not None]
         cache = dict(zip(wanted, evaluate.held_out_scores(bundle, self.store, networks, pairs), strict=True))
         result = cache.pop(row)
@@ -353,20 +366,14 @@ class Lockstep:
 
     # -- the loop
 
-    def run(
-        self,
-        *,
-        stop: Callable[[], bool] | None = None,
-        progress: Callable[[dict[str, Any]], None] | None = None,
-        checkpoint_seconds: float = 0.0,
-    ) -> list[Training]:
+    def run(self) -> list[Training]:
+        options = self.options
         began = saved = time.monotonic()
         images = 0
         while any(not training.done for training in self.trainings):
             active = [row for row, i in enumerate(self.running) if not self.trainings[i].done]
-            if len(active) < len(self.running) and (
-                not self.together or len(active) <= COMPACT_BELOW * len(self.running)
-            ):
+            few = len(active) <= COMPACT_BELOW * len(self.running)
+            if len(active) < len(self.running) and (few or not self.together):
                 self._compact()
                 continue
             for row in active:
@@ -375,42 +382,46 @@ class Lockstep:
             trainings = [self.trainings[self.running[row]] for row in active]
             steps = min(t.steps_per_epoch - t.step for t in trainings)
             width = min(max(t.width for t in trainings), self.stepper.clock.order.shape[2])
+            seeds = [t.seeds[t.step : t.step + steps] for t in trainings if t.seeds is not None]
             started = time.monotonic()
             self._announce(steps, width)
-            self._take_steps(trainings, steps, width)
-            # nothing more until the next epoch is laid out: the store lets go of what it holds
-            self._announce(0, width)
+            with self._clear_errors():
+                self.stepper.run(steps, width, np.concatenate(seeds, axis=1))
+            self._announce(0, width)  # nothing until the next epoch: the store can free its buffers
             for training in trainings:
                 training.step += steps
-                images += steps * min(training.width, self.options.batch_size) * training.method.networks
+                images += steps * min(training.width, options.batch_size) * training.method.networks
             ended = [row for row, t in zip(active, trainings, strict=True) if t.step == t.steps_per_epoch]
             self._end_epochs(ended, started)
             now = time.monotonic()
-            if progress is not None:
-                progress(standing(self.trainings, images / max(now - began, 1e-9), now - began))
+            if options.progress is not None:
+                options.progress(standing(self.trainings, images / max(now - began, 1e-9), now - began))
             finished = all(training.done for training in self.trainings)
-            out = self.world.any(stop is not None and stop())
-            if self.checkpoint_folder is not None and (finished or out or now - saved >= checkpoint_seconds):
-                self.save()
+            stopped = self.world.any(options.stop is not None and options.stop())
+            if options.checkpoint is not None and (finished or stopped or now - saved >= options.checkpoint_seconds):
+                self.save(options.checkpoint)
                 saved = time.monotonic()
-            if out and not finished:
-                raise OutOfTime("stopped before the training ended; run the same command again to go on")
+            if stopped and not finished:
+                raise OutOfTime("stopped before the training ended; run the same command again to continue")
         return self.trainings
 
-    def _take_steps(self, active: Sequence[Training], steps: int, width: int) -> None:
-        seeds = [t.seeds[t.step : t.step + steps] for t in active if t.seeds is not None]
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        """Turn torch's errors about batch norm and missing gradients into messages that say what to change."""
         try:
-            self.stepper.run(steps, width, np.concatenate(seeds, axis=1))
+            yield
         except (RuntimeError, ValueError) as error:
-            if "more than 1 value per channel" in str(error):  # what torch's batch norm says
-                raise InputError(f"a batch holds one sample: {ONE_ALONE}; train on more, or another network") from error
+            if "more than 1 value per channel" in str(error):
+                raise InputError(
+                    f"a batch contains one sample: {ONE_SAMPLE}; use more samples or another network"
+                ) from error
             if "does not require grad" not in str(error):
                 raise
             names = ", ".join(dict.fromkeys(called(group.method) for group in self.groups))
             raise InputError(f"method {names}: {NO_GRADIENT}") from error
 
     def _announce(self, steps: int, width: int) -> None:
-        """A store that streams is told the batches to come, so that they are read ahead."""
+        """Tell a streaming store the next batches, so that it can read ahead."""
         if not self.store.streams:
             return
         clock, rows = self.stepper.clock, self.stepper.training_of.cpu()
@@ -427,17 +438,13 @@ class Lockstep:
     # -- checkpoints
 
     def fingerprint(self) -> str:
-        """Of what decides the training: where it differs, a checkpoint is another training's.
-
-        What the samples hold and which network it is are the caller's to compare: a run does so with its own record.
-        """
+        """A hash of what decides the training. The caller compares the samples and the network."""
         shape = [self.classes, *self.store.shape, self.store.codes]
         return fingerprint(self.trainings, self.schedule.settings(), self.options.batch_size, shape)
 
-    def save(self) -> None:
-        assert self.checkpoint_folder is not None
+    def save(self, folder: Path) -> None:
         if self.world.rank:
-            return  # all processes hold the same: the first one writes
+            return  # all processes have the same state: the first one writes it
         tensors: dict[str, Tensor] = {f"rows.{name}": tensor for name, tensor in self._network_rows().items()}
         method_rows = self._method_rows()
         for row, i in enumerate(self.running):
@@ -449,20 +456,20 @@ class Lockstep:
         described = [training.description() for training in self.trainings]
         self.saved += 1
         meta = {"fingerprint": self.fingerprint(), "running": self.running, "trainings": described}
-        checkpoints.save(self.checkpoint_folder, self.saved, tensors, meta)
+        checkpoints.save(folder, self.saved, tensors, meta)
 
     def _restore(self) -> bool:
-        """Go on from the newest sound checkpoint; False where there is none."""
-        if self.checkpoint_folder is None:
+        """Continue from the newest readable checkpoint. Return False if there is none."""
+        folder = self.options.checkpoint
+        if folder is None:
             return False
-        found = checkpoints.load_newest(self.checkpoint_folder) if self.world.rank == 0 else None
-        found = self.world.first_ones(found)
+        found = self.world.first_ones(checkpoints.load_newest(folder) if self.world.rank == 0 else None)
         if found is None:
             return False
         self.saved, tensors, meta = found
         if meta["fingerprint"] != self.fingerprint():
             raise InputError(
-                f"{self.checkpoint_folder} holds a training with other settings, data or labels; "
+                f"{folder} contains a training with other settings, data or labels; "
                 "choose another output, or remove it to start again"
             )
         for i, (training, was) in enumerate(zip(self.trainings, meta["trainings"], strict=True)):
@@ -470,9 +477,5 @@ class Lockstep:
         running = meta["running"]
         states = [below(tensors, f"{i}.network{k}.") for i in running for k in range(self.trainings[i].method.networks)]
         self._assemble(running, states)
-        self._load_network_rows(below(tensors, "rows."))
-        self._load_method_rows([below(tensors, f"{i}.method.") for i in running])
-        for row, i in enumerate(running):
-            if self.trainings[i].began:
-                self._lay_out(row)
+        self._continue(below(tensors, "rows."), [below(tensors, f"{i}.method.") for i in running])
         return True

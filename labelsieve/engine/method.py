@@ -208,7 +208,7 @@ def tell(line: str) -> None:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Where nobody is to be told: the engine checks what its caller has checked, or trains a trial so on purpose."""
     before = _heard.set(False)
     try:
@@ -233,6 +233,6 @@ __all__ = [
     "in_batches",
     "mean_over",
     "sample_losses",
+    "silenced",
     "tell",
-    "unheard",
 ]

@@ -39,11 +39,11 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn import functional as F
 
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.store import Store
 from labelsieve.errors import InputError
 from labelsieve.files import OWN_LINKS
 from labelsieve.models.kernels import reference
 from labelsieve.models.layers import BatchNorm
+from labelsieve.types import Store
 
 PATIENCE = timedelta(hours=2)  # a process that died is noticed by torchrun; this is for one that hangs
 PROBED = 32  # samples that the processes compare

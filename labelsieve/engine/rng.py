@@ -1,11 +1,10 @@
-"""Random numbers that networks and losses draw by themselves while they train: dropout, stochastic depth, noise.
+"""Random numbers that networks and losses draw while they train: dropout, stochastic depth, noise.
 
-They come from torch's own generators, which are the whole process': a training borrows these, sets them before every
-step of every network by its seed, epoch and step, and gives them back as they were. So the same seed gives the same
-draws, whatever was drawn before and by whom, a resumed training goes on with those it would have had, and networks that
-are trained one by one draw what each would alone. Networks stacked in one module share one stream, another one than
-each has alone. Not reached: other generators (numpy's, Python's), and trainings in several threads of one process,
-which take numbers from each other.
+They come from torch's global generators. A training seeds these before every step of every network from its own seed,
+epoch and step, and restores them at the end. So the same seed gives the same numbers, whatever was drawn before; a
+resumed training continues with the numbers it would have drawn; and networks trained one by one draw what each would
+draw alone. Networks stacked in one module share one stream. Not covered: other generators (numpy, Python), and
+trainings in several threads of one process.
 """
 
 from __future__ import annotations
@@ -17,47 +16,41 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-STEPS, BEFORE, AFTER = 2, 3, 4  # what of an epoch is drawn for; 1 are its order and augmentation
-RANGE = 2**62  # of seeds; a process of several adds its rank
+ORDER, STEPS, BEFORE, AFTER = 1, 2, 3, 4  # the uses of random numbers in an epoch, each with its own stream
+RANGE = 2**62  # of seeds; a process adds its rank
 
 
-def generators(device: torch.device | None = None) -> list[torch.Generator]:
-    """Those that a network on this device draws from without naming one; without a device the CPU's."""
-    found = [torch.default_generator]
-    if device is not None and device.type == "cuda":
-        number = torch.cuda.current_device() if device.index is None else device.index
-        found.append(torch.cuda.default_generators[number])
-    elif device is not None and device.type == "mps":
-        found.append(torch.mps._get_default_mps_generator())
-    return found
+class Generators:
+    """The generators that a network on a device uses by default; without a device that of the CPU."""
 
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.generators = [torch.default_generator]
+        if device is not None and device.type == "cuda":
+            number = torch.cuda.current_device() if device.index is None else device.index
+            self.generators.append(torch.cuda.default_generators[number])
+        elif device is not None and device.type == "mps":
+            self.generators.append(torch.mps._get_default_mps_generator())
 
-@contextmanager
-def borrowed(device: torch.device | None = None) -> Iterator[None]:
-    """What is drawn inside leaves no trace."""
-    before = [(generator, generator.get_state()) for generator in generators(device)]
-    try:
-        yield
-    finally:
-        for generator, state in before:
-            generator.set_state(state)
-
-
-def seeds(seed: int, epoch: int, what: int, *shape: int) -> NDArray[np.int64]:
-    """Of a training's epoch: one a step and network, or whatever the shape is."""
-    return np.random.default_rng([seed, epoch, what]).integers(RANGE, size=shape)
-
-
-class Draws:
-    """The generators of a device, to be set."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.generators = generators(device)
-
-    def begin(self, seed: int) -> None:
+    def seed(self, seed: int) -> None:
         for generator in self.generators:
             generator.manual_seed(seed)
 
     def states(self) -> list[torch.Tensor]:
-        """To see whether anything was drawn."""
         return [generator.get_state() for generator in self.generators]
+
+
+@contextmanager
+def preserve_rng(device: torch.device | None = None) -> Iterator[None]:
+    """Restore the state of torch's generators afterwards."""
+    used = Generators(device)
+    before = used.states()
+    try:
+        yield
+    finally:
+        for generator, state in zip(used.generators, before, strict=True):
+            generator.set_state(state)
+
+
+def seeds(seed: int, epoch: int, use: int, *shape: int) -> NDArray[np.int64]:
+    """Seeds of the given shape for one use of random numbers in one epoch of a training."""
+    return np.random.default_rng([seed, epoch, use]).integers(RANGE, size=shape)

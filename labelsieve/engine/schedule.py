@@ -1,11 +1,25 @@
-"""Optimizer and learning rate by epoch: the schedules of the paper's supplement A, and one for small data."""
+"""Optimizer and learning rate by epoch: the schedules of the paper's supplement A, and that of the fast network.
+
+The fast network (models/fast_cnn.py) trains for few epochs with large batches. Its numbers are those of Jordan (2024),
+whose losses are summed over a batch, converted for a mean: a rate of 11.5 / (1 + 1 / (1 - 0.85)) = 1.5 with 1,024
+pictures per batch, in proportion for other sizes, and a weight decay of 0.0153 / 11.5 = 1.33e-3 on every parameter. The
+rate rises from a fifth to its maximum over the first 23 % of the training and falls to 7 % at the end.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from labelsieve.errors import InputError
+
+FAST_EPOCHS, FAST_BATCH_SIZE = 10, 512  # more epochs learn more of the wrong labels: benchmarks/fast_selector.md
+FAST_MOMENTUM, FAST_WEIGHT_DECAY = 0.85, 0.0153 / 11.5
+FAST_RATE_AT_1024 = 11.5 / (1 + 1 / (1 - FAST_MOMENTUM))
+FAST_START, FAST_PEAK_AT, FAST_END = 0.2, 0.23, 0.07
 
 
 @dataclass(frozen=True)
@@ -77,3 +91,19 @@ class Schedule:
         """Supplement A.2, INCV: SGD at 0.1, halved after 20 and 30 epochs, 0.01 after 40."""
         steps = ((0, 0.1), (20, 0.05), (30, 0.025), (40, 0.01))
         return cls(50, steps, optimizer="sgd", weight_decay=1e-4).scaled(epochs)
+
+
+def triangle(place: NDArray[np.floating] | float) -> NDArray[np.float64]:
+    """The share of the highest rate at a place in 0..1 of the training."""
+    return np.asarray(np.interp(place, (0.0, FAST_PEAK_AT, 1.0), (FAST_START, 1.0, FAST_END)))
+
+
+def fast_schedule(epochs: int = FAST_EPOCHS, batch_size: int = FAST_BATCH_SIZE) -> Schedule:
+    """Nesterov SGD for the fast network; the rate of an epoch is the mean of the triangle over the epoch."""
+    rate = FAST_RATE_AT_1024 * batch_size / 1024
+    within = (np.arange(100) + 0.5) / 100
+    steps = tuple((epoch, float(rate * triangle((epoch + within) / epochs).mean())) for epoch in range(epochs))
+    return Schedule(
+        epochs, steps, optimizer="sgd", momentum=FAST_MOMENTUM, nesterov=True, weight_decay=FAST_WEIGHT_DECAY,
+        decay_everything=True,
+    )  # fmt: skip

@@ -1,8 +1,12 @@
-"""One training step of a lockstep, and its captured form.
+"""One training step of several networks, and its captured form.
 
-On CUDA a step is captured once for each batch width and replayed: a small network's step is a thousand small kernels,
-and launching them costs more than running them. A step reads its place in the epoch from tensors, so replays need no
-word from the host.
+On CUDA a step is captured once per batch width and replayed: a step of a small network consists of a thousand small
+kernels, and launching them takes longer than running them. A step reads its place in the epoch from tensors, so that a
+replay needs nothing from the host.
+
+A step reads a batch (`_next_batch`), computes the outputs of all networks (`_forward`), asks the methods for their
+losses, and updates the weights (`_update`). Another view of the same samples belongs in `_forward`, a copy of a network
+in bundle.py, and a memory per sample in the state of a method.
 """
 
 from __future__ import annotations
@@ -16,17 +20,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.engine.bundle import NOTHING_LEARNS, Bundle
+from labelsieve.engine.bundle import NOTHING_TRAINABLE, Bundle
 from labelsieve.engine.method import Batch, Method, State
 from labelsieve.engine.parallel import ALONE
-from labelsieve.engine.rng import Draws
-from labelsieve.engine.store import Store
+from labelsieve.engine.rng import Generators
 from labelsieve.errors import InputError
+from labelsieve.types import Store
 
 
 @dataclass
 class Group:
-    """Neighbouring trainings of one method in a stack; elsewhere one training."""
+    """Neighbouring trainings of one method in a stack, or a single training."""
 
     method: Method
     trainings: slice
@@ -35,7 +39,7 @@ class Group:
 
 
 class Clock:
-    """Where each training stands, on the device, and the epoch's batches it reads."""
+    """The position of each training, and the batches of its epoch, on the device."""
 
     def __init__(self, trainings: int, device: torch.device) -> None:
         self.position = torch.zeros(trainings, dtype=torch.int64, device=device)  # step within the epoch
@@ -44,7 +48,7 @@ class Clock:
         self.code = torch.zeros((trainings, 1, 1), dtype=torch.int16, device=device)
 
     def make_room(self, steps: int, width: int) -> bool:
-        """Grow the order's tensors; True where they moved (a captured step must be captured again)."""
+        """Grow the tensors if necessary. Return True if they moved, so that a step must be captured again."""
         t, had_steps, had_width = self.order.shape
         if steps <= had_steps and width <= had_width:
             return False
@@ -57,14 +61,34 @@ class Clock:
         return True
 
 
+@dataclass(frozen=True)
+class Labels:
+    """The given labels of all samples: `rows` [different label sets, samples], and the row of each training."""
+
+    rows: Tensor
+    of_training: Tensor
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """The samples of one step: per training, and this process' share of them per network."""
+
+    index: Tensor  # [t, B], -1 for padding
+    given: Tensor  # [t, B]
+    valid: Tensor  # [t, B]
+    own_index: Tensor  # [n, b]
+    own_code: Tensor
+    own_valid: Tensor
+
+
 class Stepper:
-    """Takes steps: gather, forward, loss, backward, update."""
+    """Takes training steps with all networks."""
 
     def __init__(
-        self, store: Store, labels: Tensor, label_row: Tensor, bundles: Sequence[Bundle], groups: Sequence[Group],
-        clock: Clock, *, together: bool, capture: bool,
+        self, store: Store, labels: Labels, bundles: Sequence[Bundle], groups: Sequence[Group], clock: Clock, *,
+        together: bool, capture: bool,
     ) -> None:  # fmt: skip
-        self.store, self.labels, self.label_row = store, labels, label_row
+        self.store, self.labels = store, labels
         self.bundles, self.groups, self.clock = bundles, groups, clock
         self.together, self.capture = together, capture
         self.world = bundles[0].world if bundles else ALONE
@@ -82,15 +106,15 @@ class Stepper:
         self.correct = torch.zeros(n, device=device)
         self.seen = torch.zeros(n, device=device)
         self.valid_count = torch.zeros(n, dtype=torch.int32, device=device)
-        self.draws = Draws(device)
+        self.generators = Generators(device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._pool: Any = None
         self._graphs_draw = False
 
     def run(self, steps: int, width: int, seeds: NDArray[np.int64] | None = None) -> None:
-        """`steps` steps of all networks, on batches of at most `width` samples.
+        """Take `steps` steps with all networks, on batches of at most `width` samples.
 
-        `seeds` [steps, networks] of what the networks draw; a stack draws by the first. Without, they draw on.
+        `seeds` [steps, networks] seed the random numbers that the networks draw; a stack uses the first of a row.
         """
         if not self.capture:
             for step in range(steps):
@@ -99,118 +123,111 @@ class Stepper:
         if width not in self._graphs:
             self._graphs[width] = self._captured(width)
         for step in range(steps):
-            if self._graphs_draw and seeds is not None:  # a graph begins where its generator stands
-                self.draws.begin(int(seeds[step, 0]))
+            if self._graphs_draw and seeds is not None:  # a graph starts at the state of its generator
+                self.generators.seed(int(seeds[step, 0]))
             self._graphs[width].replay()
 
     def forget_graphs(self) -> None:
         self._graphs.clear()
-        self._pool = None  # the memory goes with the last graph that used it
+        self._pool = None  # the memory is freed with the last graph that used it
 
     def _step(self, width: int, seeds: Sequence[int] | None = None) -> None:
+        batch = self._next_batch(width)
+        # Networks that are not stacked train one training after the other, so that only one has activations in memory.
+        parts = [self.groups] if self.together else [[group] for group in self.groups]
+        for groups in parts:
+            networks = slice(groups[0].networks.start, groups[-1].networks.stop)
+            bundles = self.bundles if self.together else self.bundles[networks]
+            own_seeds = seeds if seeds is None or self.together else seeds[networks]
+            logits = self._forward(bundles, networks, batch, own_seeds)
+            losses = []
+            for group in groups:
+                mine = logits[group.networks.start - networks.start : group.networks.stop - networks.start]
+                t = group.trainings
+                seen = Batch(batch.index[t], batch.given[t], batch.valid[t], self.clock.epoch[t], group.state)
+                losses.append(group.method.loss(mine.view(t.stop - t.start, -1, *mine.shape[1:]), seen).reshape(-1))
+            self._update(bundles, networks, batch, logits, torch.cat(losses))
+        self.clock.position += 1
+
+    def _next_batch(self, width: int) -> StepBatch:
         clock = self.clock
         place = clock.position.clamp_max(clock.order.shape[1] - 1)
         index = clock.order[self.rows, place, :width]
         code = clock.code[self.rows, place, :width].long()
         valid = index >= 0
         safe = index.clamp_min(0)
-        given = self.labels[self.label_row[:, None], safe] * valid
+        given = self.labels.rows[self.labels.of_training[:, None], safe] * valid
         own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
-        if self.together:
-            self._begin_draws(seeds, rank=self.world.rank)
-            logits = self._stacked(*own)
-            self._begin_losses(seeds)
-            self._learn(self.groups, self.bundles, logits, index, given, valid)
-        else:  # one training after the other: only one's activations are alive
-            for group in self.groups:
-                bundles = self.bundles[group.networks]
-                mine = None if seeds is None else seeds[group.networks]
-                logits = self._separately(bundles, mine, *(columns[group.networks] for columns in own))
-                self._begin_losses(mine)
-                self._learn([group], bundles, logits, index, given, valid)
-        clock.position += 1
+        return StepBatch(index, given, valid, *own)
 
-    def _begin_draws(self, seeds: Sequence[int] | None, i: int = 0, *, rank: int = 0) -> None:
-        if seeds is not None:
-            self.draws.begin(seeds[i] + rank)
-
-    def _begin_losses(self, seeds: Sequence[int] | None) -> None:
-        """Of its share of a batch each process draws its own, for the loss of the whole all must draw the same."""
-        if self.world.size > 1:
-            self._begin_draws(seeds)
-
-    def _stacked(self, index: Tensor, code: Tensor, valid: Tensor) -> Tensor:
-        """All networks at once, padding and all."""
-        bundle = self.bundles[0]
-        self.valid_count.copy_(valid.sum(1))
-        bundle.set_valid(self.valid_count)
-        return bundle.forward(self.store.batch(index, code))
-
-    def _separately(
-        self, bundles: Sequence[Bundle], seeds: Sequence[int] | None, index: Tensor, code: Tensor, valid: Tensor
+    def _forward(
+        self, bundles: Sequence[Bundle], networks: slice, batch: StepBatch, seeds: Sequence[int] | None
     ) -> Tensor:
-        """Each network by itself, on its real samples alone."""
+        """The logits [n, B, classes] of these networks for the whole batch."""
+        if self.together:
+            self.valid_count.copy_(batch.own_valid.sum(1))
+            bundles[0].set_valid(self.valid_count)
+            self._seed(seeds, rank=self.world.rank)
+            logits = bundles[0].forward(self.store.batch(batch.own_index, batch.own_code))
+        else:
+            logits = self._forward_one_by_one(bundles, networks, batch, seeds)
+        if not logits.requires_grad:
+            raise InputError(f"the network {NOTHING_TRAINABLE}")
+        if self.world.size > 1:  # processes draw different numbers for their shares, but the same ones for the loss
+            self._seed(seeds)
+        return self.world.whole(logits, batch.index.shape[1])
+
+    def _forward_one_by_one(
+        self, bundles: Sequence[Bundle], networks: slice, batch: StepBatch, seeds: Sequence[int] | None
+    ) -> Tensor:
+        """Each network reads only its real samples."""
+        index, code, valid = (t[networks] for t in (batch.own_index, batch.own_code, batch.own_valid))
         pieces = []
         for i, bundle in enumerate(bundles):
             real = int(valid[i].sum())
-            if self.world.size > 1:  # others may have samples where this process has none: one that does not count
+            if self.world.size > 1:  # a process without samples reads one that does not count
                 bundle.set_valid(torch.tensor([real], device=valid.device))
                 real = max(real, 1)
-            self._begin_draws(seeds, i, rank=self.world.rank)
+            self._seed(seeds, i, rank=self.world.rank)
             x = self.store.batch(index[i : i + 1, :real], code[i : i + 1, :real])
-            logits = bundle.forward(x)
-            pieces.append(torch.nn.functional.pad(logits, (0, 0, 0, index.shape[1] - real)))
+            pieces.append(torch.nn.functional.pad(bundle.forward(x), (0, 0, 0, index.shape[1] - real)))
         return torch.cat(pieces)
 
-    def _learn(
-        self, groups: Sequence[Group], bundles: Sequence[Bundle], logits: Tensor, index: Tensor, given: Tensor,
-        valid: Tensor,
-    ) -> None:  # fmt: skip
-        """Losses, counts and one optimizer step of neighbouring groups, whose networks the bundles hold."""
-        networks = slice(groups[0].networks.start, groups[-1].networks.stop)
+    def _seed(self, seeds: Sequence[int] | None, i: int = 0, *, rank: int = 0) -> None:
+        if seeds is not None:
+            self.generators.seed(seeds[i] + rank)
+
+    def _update(
+        self, bundles: Sequence[Bundle], networks: slice, batch: StepBatch, logits: Tensor, losses: Tensor
+    ) -> None:
+        """Count losses and correct predictions, and take one optimizer step."""
         training_of = self.training_of[networks]
-        if not logits.requires_grad:
-            raise InputError(f"the network {NOTHING_LEARNS}")
-        logits = self.world.whole(logits, index.shape[1])
-        losses = torch.cat([self._group_loss(group, logits, networks.start, index, given, valid) for group in groups])
         with torch.no_grad():
             self.loss_sum[networks] += losses.detach()
-            real = valid[training_of]
-            hit = (logits.detach().argmax(2) == given[training_of]) & real
+            real = batch.valid[training_of]
+            hit = (logits.detach().argmax(2) == batch.given[training_of]) & real
             self.correct[networks] += hit.sum(1)
             self.seen[networks] += real.sum(1)
-        # the networks' losses share nothing, so the gradient of their sum is each one's own
+        # The losses of different networks share no parameter, so the gradient of the sum is the gradient of each.
         parameters = [p for bundle in bundles for p in bundle.parameters]
         gradients = list(torch.autograd.grad(losses.sum(), parameters, allow_unused=True))
         for bundle in bundles:
             bundle.update(gradients[: len(bundle.parameters)])
             del gradients[: len(bundle.parameters)]
 
-    def _group_loss(
-        self, group: Group, logits: Tensor, first: int, index: Tensor, given: Tensor, valid: Tensor
-    ) -> Tensor:
-        """The group's losses, a network each; `logits` begin at network `first`."""
-        mine = logits[group.networks.start - first : group.networks.stop - first]
-        t = group.trainings.stop - group.trainings.start
-        batch = Batch(
-            index[group.trainings], given[group.trainings], valid[group.trainings],
-            self.clock.epoch[group.trainings], group.state,
-        )  # fmt: skip
-        return group.method.loss(mine.view(t, -1, *mine.shape[1:]), batch).reshape(-1)
-
     def _captured(self, width: int) -> torch.cuda.CUDAGraph:
-        """Warm up (which trains, so what it changed is put back), then capture."""
+        """Capture a step. The warm-up steps before it train, so all tensors that they change are restored."""
         changing = self.tensors()
         before = {name: tensor.clone() for name, tensor in changing.items()}
-        undrawn = self.draws.states()
+        states = self.generators.states()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
                 self._step(width)
         torch.cuda.current_stream().wait_stream(side)
-        # a network that draws nothing is replayed as ever
-        self._graphs_draw |= not all(map(torch.equal, undrawn, self.draws.states()))
+        # A network that draws no random numbers needs no seeds.
+        self._graphs_draw |= not all(map(torch.equal, states, self.generators.states()))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
             self._step(width)
@@ -221,7 +238,7 @@ class Stepper:
         return graph
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a step changes: put back after one was captured."""
+        """All tensors that a step changes."""
         found = {
             "position": self.clock.position, "epoch": self.clock.epoch,
             "loss_sum": self.loss_sum, "correct": self.correct, "seen": self.seen,

@@ -12,7 +12,9 @@ from torch import Tensor
 from labelsieve.data.pictures import PictureSequence
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.types import Store
+from labelsieve.types import FloatArray, Store
+
+FAST_SHIFT = 2  # pixels: a short training gains nothing from larger shifts
 
 PADDED_AT_ONCE = 1024  # pictures that are copied to the device in one piece
 STATISTICS_SAMPLE, STATISTICS_AT_ONCE = 10_000, 256  # pictures in the statistics of channels, and in memory for them
@@ -165,4 +167,41 @@ def stage_pictures(
     return PictureStore(x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=dtype)
 
 
-__all__ = ["PictureStore", "ShiftedPictures", "Store", "VectorStore", "channel_statistics", "stage_pictures"]
+def fast_store(
+    x: NDArray[np.uint8] | PictureSequence, device: torch.device | str = "cpu", *, augment: bool = True
+) -> PictureStore:
+    """Put pictures on the device for the fast network: small shifts in training, three shifted views in scoring."""
+    device = torch.device(device)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    shift = min(FAST_SHIFT, x.shape[1] // 8) if augment else 0
+    store = PictureStore(x, device, shift=shift, flip=augment, dtype=dtype)
+    if shift:
+        store.score_shifts = (0, 1, -1)
+    return store
+
+
+def row_statistics(rows: FloatArray, *, texts: bool = False) -> tuple[FloatArray, FloatArray]:
+    """The mean of each column, and the spread to divide it by: 1 if all rows have the same value.
+
+    The columns of `texts` share one spread: they have the same unit, and those that hardly vary are mostly noise.
+    Arrays of more axes have one mean and one spread, as the meaning of the axes is not known.
+    """
+    if rows.ndim > 2:
+        spread = rows.std(dtype=np.float64)
+        return rows.mean(dtype=np.float64).astype(rows.dtype), np.asarray(spread if spread > 0 else 1, dtype=rows.dtype)
+    spread = rows.std(axis=0)
+    if texts:
+        spread = np.full_like(spread, np.sqrt(np.mean(spread**2)))
+    return rows.mean(axis=0), np.where(spread > 0, spread, 1).astype(rows.dtype)
+
+
+__all__ = [
+    "PictureStore",
+    "ShiftedPictures",
+    "Store",
+    "VectorStore",
+    "channel_statistics",
+    "fast_store",
+    "row_statistics",
+    "stage_pictures",
+]

@@ -1,12 +1,12 @@
-"""train(): many trainings, as many in lockstep as the device holds."""
+"""train(): the entry to the engine."""
 
 from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from labelsieve.engine.bundle import Factory, NetworkState, stackable
 from labelsieve.engine.device import fastest_convolutions, threads_for
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.method import Method, Plan
-from labelsieve.engine.rng import borrowed
+from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import Schedule
-from labelsieve.engine.store import Store
-from labelsieve.engine.training import OutOfTime, Training
-from labelsieve.types import Scores
+from labelsieve.engine.training import Training
+from labelsieve.types import Scores, Store
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,9 @@ class Trained:
     """A finished training."""
 
     plan: Plan
-    states: list[NetworkState]  # one a network, on the CPU
+    states: list[NetworkState]  # one per network, on the CPU
     history: list[dict[str, Any]]
-    watched: NDArray[np.uint16]  # [epochs, networks, samples watched]: predicted class
+    watched: NDArray[np.uint16]  # [epochs, networks, watched samples]: predicted class
     scores: Scores | None
 
 
@@ -44,60 +43,47 @@ def train(
     plans: Sequence[Plan],
     *,
     schedule: Schedule,
-    batch_size: int = 128,
-    watch: Store | None = None,
-    watch_every: int = 1,
-    checkpoint: Path | None = None,
-    checkpoint_seconds: float = 0.0,
-    stop: Callable[[], bool] | None = None,
-    progress: Callable[[dict[str, Any]], None] | None = None,
-    together: bool | None = None,
-    capture: bool = True,
-    classes: int | None = None,
+    **options: Any,
 ) -> list[Trained]:
-    """Train every plan, with one method or one method a plan; one result a plan, in order.
+    """Train every plan, with one method or one method per plan, and return one result per plan.
 
-    `watch` is a store whose samples' predicted classes are recorded each epoch. `checkpoint` is a folder: a training
-    that was stopped (`stop()` true, a kill) goes on from its last finished epoch when called
-    again with the same arguments. `together` stacks the networks in one module (default: on a GPU, where the factory
-    allows it); a device that runs out of memory is asked for half as many.
-    `classes`: those the networks tell apart, where the last of them may have no label.
+    The keyword arguments are the fields of `Options`. As many networks as fit train in lockstep: if the device runs out
+    of memory, `train` continues with half as many. A training that was stopped continues from its checkpoint when
+    `train` is called again with the same arguments.
     """
+    settings = Options(**{"together": None, **options})
     methods = [method] * len(plans) if isinstance(method, Method) else list(method)
-    work = list(zip(methods, plans, strict=True))
-    can_stack = stackable(factory)
-    together = (store.device.type == "cuda" and can_stack) if together is None else together and can_stack
-    options = Options(batch_size=batch_size, together=together, capture=capture, watch_every=watch_every)
-
-    def attempt(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
-        """By itself, so that nothing holds its networks any more when they were too many."""
-        with borrowed(store.device):
-            lockstep = Lockstep(
-                store, factory, piece, schedule, options, watch=watch, checkpoint=folder, classes=classes
-            )
-            # networks by themselves take batches of any width: too many shapes to try
-            choice = fastest_convolutions(store.device) if together else nullcontext()
-            with choice, threads_for(multiply_adds(lockstep)):
-                return lockstep.run(stop=stop, progress=progress, checkpoint_seconds=checkpoint_seconds)
-
-    def run(piece: list[tuple[Method, Plan]], folder: Path | None) -> list[Training]:
+    on_gpu = store.device.type == "cuda"
+    together = (on_gpu if settings.together is None else settings.together) and stackable(factory)
+    pending: list[tuple[list[tuple[Method, Plan]], Path | None]]
+    pending = [(list(zip(methods, plans, strict=True)), settings.checkpoint)]
+    finished: list[Training] = []
+    while pending:
+        work, folder = pending.pop(0)
         try:
-            return attempt(piece, folder)
+            with preserve_rng(store.device):
+                lockstep = Lockstep(
+                    store, factory, work, schedule, replace(settings, together=together, checkpoint=folder)
+                )
+                # Networks that are not stacked read batches of many widths: too many shapes to try every algorithm.
+                choice = fastest_convolutions(store.device) if together else nullcontext()
+                with choice, threads_for(multiply_adds(lockstep)):
+                    finished += lockstep.run()
+            continue
         except torch.cuda.OutOfMemoryError:
-            if len(piece) == 1 or parallel.current().size > 1:  # the other processes would go on without this one
+            if len(work) == 1 or parallel.current().size > 1:  # the other processes would continue without this one
                 raise
-            warnings.warn(f"out of GPU memory with {len(piece)} trainings at once; trying half as many", stacklevel=2)
+        warnings.warn(f"out of GPU memory with {len(work)} trainings at once; trying half as many", stacklevel=2)
+        lockstep = None  # type: ignore[assignment] # frees its networks
         gc.collect()
         torch.cuda.empty_cache()
-        half = len(piece) // 2
-        first = run(piece[:half], folder and folder / "first")
-        return first + run(piece[half:], folder and folder / "second")
-
-    return [_trained(training) for training in run(work, checkpoint)]
+        half = len(work) // 2
+        pending[:0] = [(work[:half], folder and folder / "first"), (work[half:], folder and folder / "second")]
+    return [_trained(training) for training in finished]
 
 
 def multiply_adds(lockstep: Lockstep) -> float:
-    """Of a network's forward pass over a batch, where that is all there is to it: rows of numbers on a CPU."""
+    """The multiply-adds of a forward pass of rows of numbers on a CPU; infinite for anything larger."""
     if lockstep.store.device.type != "cpu" or len(lockstep.store.shape) > 1:
         return float("inf")
     bundle = lockstep.bundles[0]
@@ -109,6 +95,3 @@ def _trained(training: Training) -> Trained:
     shape = (0, training.method.networks, 0)
     watched = np.stack(training.watched) if training.watched else np.empty(shape, dtype=np.uint16)
     return Trained(training.plan, training.states, training.history, watched, training.scores)
-
-
-__all__ = ["OutOfTime", "Trained", "train"]

@@ -1,10 +1,10 @@
-"""One training as it runs: its plan, its clock, what it found; and how that goes into a checkpoint and back."""
+"""The state of one running training, how it is stored in a checkpoint, and the view that its method gets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,24 +12,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import rng as draws
-from labelsieve.engine.bundle import NetworkState
+from labelsieve.engine import evaluate, rng
+from labelsieve.engine.bundle import NetworkState, initial_state
 from labelsieve.engine.method import Method, Plan
 from labelsieve.errors import FailedError
-from labelsieve.types import Scores
+from labelsieve.types import IntArray, Scores
+
+if TYPE_CHECKING:
+    from labelsieve.engine.lockstep import Lockstep
 
 
-class OutOfTime(Exception):  # noqa: N818 - no error: the training goes on next time
-    """The budget is spent; a checkpoint lies where the training can go on."""
+class OutOfTime(Exception):  # noqa: N818 - not an error: the training continues next time
+    """The training was asked to stop. It wrote a checkpoint and continues from there next time."""
 
 
 class Diverged(FailedError, ValueError):  # noqa: N818
-    """A loss became infinite or NaN; the last checkpoint is from before."""
+    """A loss became infinite or NaN. The last checkpoint is from before."""
 
 
 @dataclass
 class Training:
-    """One training as it runs: its plan, clock and findings."""
+    """One running training: its plan, position and results."""
 
     plan: Plan
     method: Method
@@ -39,31 +42,43 @@ class Training:
     restarted_at: int = 0
     steps_per_epoch: int = 0
     width: int = 0
-    began: bool = False  # whether the current epoch's batches are laid out
+    began: bool = False  # whether the batches of the current epoch are on the device
     history: list[dict[str, Any]] = field(default_factory=list)
-    watched: list[NDArray[np.uint16]] = field(default_factory=list)  # [networks, samples] an epoch
+    watched: list[NDArray[np.uint16]] = field(default_factory=list)  # per epoch [networks, samples]
     scores: Scores | None = None
     best: float = -1.0
     states: list[NetworkState] | None = None  # when finished
-    seeds: NDArray[np.int64] | None = None  # [steps, networks] of the epoch: of what the networks draw in training
+    seeds: NDArray[np.int64] | None = None  # [steps, networks] of the current epoch
 
-    def begin_draws(self, generators: draws.Draws, what: int) -> None:
-        """What the networks or the method draw between epochs is this training's and this epoch's alone."""
-        generators.begin(int(draws.seeds(self.plan.seed, self.epoch, what)))
+    def network_seed(self, network: int) -> int:
+        """The seed of the initial weights of a network."""
+        return self.plan.seed * 1000 + network
+
+    def seed_generators(self, generators: rng.Generators, use: int) -> None:
+        """Seed the random numbers that the networks or the method draw between epochs."""
+        generators.seed(int(rng.seeds(self.plan.seed, self.epoch, use)))
 
     @property
     def done(self) -> bool:
         return self.epoch >= self.epochs
 
+    def keep_scores(self, found: Scores) -> float:
+        """Keep the scores if they are the best or the last ones, and return their agreement with the labels."""
+        assert self.plan.score is not None
+        agreement = float((found.predicted == self.plan.labels[self.plan.score]).mean())
+        if not self.plan.keep_best or agreement > self.best:
+            self.best, self.scores = agreement, found
+        return agreement
+
     def description(self) -> dict[str, Any]:
-        """What of it is no tensor."""
+        """The part of the state that is JSON."""
         return {
             "epoch": self.epoch, "step": self.step, "restarted_at": self.restarted_at, "began": self.began,
             "history": self.history, "best": self.best, "final": self.states is not None,
         }  # fmt: skip
 
     def findings(self) -> dict[str, Tensor]:
-        """What of it are tensors: final weights, watched classes, scores."""
+        """The part of the state that is tensors: final weights, watched classes, scores."""
         found: dict[str, Tensor] = {}
         for k, state in enumerate(self.states or []):
             found |= {f"final{k}.{name}": tensor for name, tensor in state.items()}
@@ -75,7 +90,7 @@ class Training:
         return found
 
     def restore(self, was: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Back to what `description` and `findings` told."""
+        """Restore the state from a `description` and `findings`."""
         self.epoch, self.step, self.restarted_at = was["epoch"], was["step"], was["restarted_at"]
         self.began, self.history, self.best = was["began"], was["history"], was["best"]
         if "watched" in tensors:
@@ -86,8 +101,35 @@ class Training:
             self.states = [below(tensors, f"final{k}.") for k in range(self.method.networks)]
 
 
+class View:
+    """The `engine.method.TrainingView` of the training in a row of a lockstep."""
+
+    def __init__(self, lockstep: Lockstep, row: int) -> None:
+        self._lockstep, self._row = lockstep, row
+        self._training = lockstep.trainings[lockstep.running[row]]
+        self.plan, self.epoch, self.epochs = self._training.plan, self._training.epoch, self._training.epochs
+        self.classes = lockstep.classes
+        group = next(g for g in lockstep.groups if g.trainings.start <= row < g.trainings.stop)
+        self.state = {name: tensor[row - group.trainings.start] for name, tensor in group.state.items()}
+
+    def predict(self, indices: IntArray, *, network: int = 0) -> Tensor:
+        bundle, i = self._lockstep.locate(self._lockstep.networks_of[self._row][network])
+        return evaluate.probabilities(bundle, self._lockstep.store, indices, i)
+
+    def features(self, indices: IntArray, *, network: int = 0) -> Tensor:
+        bundle, i = self._lockstep.locate(self._lockstep.networks_of[self._row][network])
+        return evaluate.features(bundle, self._lockstep.store, indices, i)
+
+    def restart(self) -> None:
+        lockstep, training = self._lockstep, self._training
+        training.restarted_at = training.epoch
+        for k, network in enumerate(lockstep.networks_of[self._row]):
+            bundle, i = lockstep.locate(network)
+            bundle.load_network(i, initial_state(lockstep.factory, training.network_seed(k) + 500))
+
+
 def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:
-    """Of what decides these trainings, and of what they share: where it differs, a checkpoint is another one's."""
+    """A hash of everything that decides these trainings, to compare with that of a checkpoint."""
     plans = [t.plan for t in trainings]
     return checkpoints.fingerprint(
         *shared,
@@ -104,7 +146,7 @@ def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:
 
 
 def standing(trainings: Sequence[Training], rate: float, elapsed: float) -> dict[str, Any]:
-    """How far they are, for whoever wants to be told."""
+    """The state of the trainings for a progress display."""
     done = sum(min(t.epoch, t.epochs) for t in trainings)
     total = sum(t.epochs for t in trainings)
     return {
@@ -118,5 +160,5 @@ def standing(trainings: Sequence[Training], rate: float, elapsed: float) -> dict
 
 
 def below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin so, without it."""
+    """The tensors whose names start with a prefix, without the prefix."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -17,7 +17,7 @@ from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:
     from labelsieve.engine.bundle import Factory
-    from labelsieve.execute.lockstep import EngineTrainer
+    from labelsieve.execute.network_trainer import EngineTrainer
 
 CHECKPOINT_SECONDS = 5.0  # at least between two checkpoints of the networks that select
 
@@ -76,10 +76,10 @@ def build_network(choice: ModelChoice, shape: tuple[int, ...], classes: int) -> 
     assert choice.factory is not None
     if ":" not in choice.name:
         return choice.factory
-    from labelsieve.engine.factory import check_factory, settled
+    from labelsieve.engine.factory import check_factory, materialize
 
     check_factory(choice.factory, shape, classes, name=choice.name)
-    return settled(choice.factory, shape)
+    return materialize(choice.factory, shape)
 
 
 def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOptions) -> EngineTrainer:
@@ -90,10 +90,10 @@ def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOp
         "checkpoint": options.checkpoint, "stop": stopping.requested, "checkpoint_seconds": CHECKPOINT_SECONDS,
     }  # fmt: skip
     if choice.kind is ModelKind.FAST:
-        from labelsieve.execute.fast import LABEL_SMOOTHING, FastTrainer
+        from labelsieve.execute.network_trainer import LABEL_SMOOTHING, FastTrainer
 
         return FastTrainer(data.x, method=method_of(options.loss, label_smoothing=LABEL_SMOOTHING), **shared)
-    from labelsieve.execute.lockstep import EngineTrainer
+    from labelsieve.execute.network_trainer import EngineTrainer
 
     x = data.x
     if data.kind == "pictures" and not isinstance(x, np.ndarray):

@@ -1,6 +1,7 @@
-"""What selection's networks minimise: `ce`, cross-entropy, or `gce`, generalised cross-entropy.
+"""The losses that a selection can train networks with. Importing this module does not import torch.
 
-The second learns doubtful labels late, wrong ones and those of hard classes. benchmarks/repeats.md compares them.
+Generalised cross-entropy learns doubtful labels late: wrong ones, and those of hard classes. benchmarks/repeats.md
+compares the two.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from labelsieve.errors import InputError
 if TYPE_CHECKING:
     from labelsieve.engine.method import Method
 
-LOSSES = ("ce", "gce")
-Q = 0.7
+LOSSES = ("ce", "gce")  # cross-entropy, generalised cross-entropy
+GCE_Q = 0.7  # as published
 
 
 def check_loss(loss: str, *, network: bool = True) -> None:
-    """Raise InputError where the loss is not known, or where there is no network to train with it."""
+    """Raise InputError if the loss is not known, or if there is no network to train with it."""
     if loss not in LOSSES:
         raise InputError(f"loss {loss!r} is not known: choose {' or '.join(LOSSES)}")
     if loss != "ce" and not network:
-        raise InputError(f"loss {loss} is for networks: a scikit-learn classifier brings its own; leave it out")
+        raise InputError(f"loss {loss} is for networks: a scikit-learn classifier has its own loss; leave it out")
 
 
 def method_of(loss: str, *, label_smoothing: float = 0.0) -> Method:
     """The engine's method for a loss."""
-    check_loss(loss)
     from labelsieve.methods.generalised_ce import GeneralisedCE
     from labelsieve.methods.standard import Standard
 
+    check_loss(loss)
     if loss == "ce" and label_smoothing == 0:
         return Standard()
-    return GeneralisedCE(q=Q if loss == "gce" else 0.0, label_smoothing=label_smoothing)
+    return GeneralisedCE(q=GCE_Q if loss == "gce" else 0.0, label_smoothing=label_smoothing)

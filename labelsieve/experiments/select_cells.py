@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve.engine import Schedule
-from labelsieve.execute.fast import FastTrainer
-from labelsieve.execute.lockstep import EngineTrainer
+from labelsieve.execute.network_trainer import EngineTrainer, FastTrainer
 from labelsieve.experiments import evaluate
 from labelsieve.experiments.cells import Cell
 from labelsieve.experiments.datasets import PictureArrays, WebVisionFiles

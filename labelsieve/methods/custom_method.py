@@ -18,8 +18,8 @@ from labelsieve.engine.method import (
     State,
     as_batches,
     checked_state,
+    silenced,
     tell,
-    unheard,
 )
 from labelsieve.errors import InputError
 
@@ -78,7 +78,7 @@ def _check(method: Method, name: str) -> None:
         plain = False
     if not plain:
         raise InputError(f"method {name}: settings() must return a dict of numbers, texts and lists, for the record")
-    with unheard():  # what it tells of a rehearsal is true of nothing else
+    with silenced():  # what it tells of a rehearsal is true of nothing else
         failed = _rehearse(method, name)
     if failed:
         tell(f"method {name} failed in a rehearsal and may fail in the training: {'; '.join(failed)}")

@@ -55,7 +55,7 @@ class SampleReader:
 
             mean, std = channel_statistics(data.x)
             return cls("pictures", shape, {"mean": mean, "std": std})
-        from labelsieve.execute.lockstep import row_statistics
+        from labelsieve.engine.store import row_statistics
 
         arrays: dict[str, NDArray[Any]] = {}
         if data.kind == "text":

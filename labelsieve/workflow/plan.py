@@ -284,7 +284,7 @@ def _small_store(data: LabelledData, device: torch.device, *, crop: int) -> tupl
     if isinstance(data.x, StagedPictures):
         staged = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
         return staged, None, data.x.nbytes / max(1, len(data.x))
-    from labelsieve.execute.lockstep import stage
+    from labelsieve.execute.network_trainer import stage
 
     held = stage(data.x, device)
     return held, None, _sample_bytes(held)

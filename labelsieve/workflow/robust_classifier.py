@@ -18,13 +18,13 @@ from torch import nn
 from labelsieve.checks import between, is_number, whole
 from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, train
-from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
 from labelsieve.engine.augment import check_augment, mirror_test
 from labelsieve.engine.device import choose_device
+from labelsieve.engine.evaluate import agreement, has_learnt, what_may_help
 from labelsieve.engine.factory import check_factory
-from labelsieve.engine.rng import borrowed
+from labelsieve.engine.rng import preserve_rng
 from labelsieve.errors import InputError
-from labelsieve.execute.lockstep import EngineTrainer
+from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.methods import METHODS, create
 from labelsieve.methods.defaults import (
     LEARNING_RATE,
@@ -334,7 +334,7 @@ def _plan_from(selection: JudgedSelection, plan: Plan, needs_sets: bool) -> Plan
 
 
 def _network(factory: Any, state: dict[str, Any]) -> nn.Module:
-    with borrowed():  # its initial weights are overwritten
+    with preserve_rng():  # its initial weights are overwritten
         network: nn.Module = factory()
     network.load_state_dict(state)
     return network.eval()

@@ -275,7 +275,7 @@ def weak_network_note(
     run: RunFolder, data: LabelledData, store: Store, factory: Any, model: Model, augment: str
 ) -> Note | None:
     """Return a note if the network agrees with far fewer of its training labels than expected."""
-    from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
+    from labelsieve.engine.evaluate import agreement, has_learnt, what_may_help
 
     among, precision = trusted_samples(run, data)
     share = agreement(store, factory, model.states, data.y, among)

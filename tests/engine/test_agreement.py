@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from labelsieve.engine import VectorStore
-from labelsieve.engine.agreement import agreement, has_learnt, what_may_help
+from labelsieve.engine.evaluate import agreement, has_learnt, what_may_help
 
 
 def test_the_share_is_of_the_networks_together() -> None:

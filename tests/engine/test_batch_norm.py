@@ -44,7 +44,7 @@ def rows(digits) -> VectorStore:
 @pytest.mark.parametrize("factory", [partial(MLP, 10, inputs=64), torch_norm])
 @pytest.mark.parametrize("method", [Standard(), CoTeaching()])
 def test_batches_of_one_are_refused(rows, plans, factory, method, together):
-    with pytest.raises(InputError, match=r"batch size 1: the network has batch norm.* choose at least 2"):
+    with pytest.raises(InputError, match=r"batch size 1.*batch norm"):
         train(rows, factory, method, plans, schedule=SCHEDULE, batch_size=1, together=together)
 
 
@@ -81,6 +81,6 @@ class Uneven(Method):
 
 
 def test_a_methods_own_batch_of_one_is_told_in_our_words(rows, plans):
-    with pytest.raises(InputError, match="a batch holds one sample: the network has batch norm") as problem:
+    with pytest.raises(InputError, match=r"one sample.*batch norm") as problem:
         train(rows, torch_norm, Uneven(), plans, schedule=SCHEDULE)
     assert "\n" not in str(problem.value)

@@ -9,7 +9,7 @@ from torch import nn
 
 from labelsieve.engine import Schedule, VectorStore, evaluate
 from labelsieve.engine.bundle import Bundle, initial_state, stackable
-from labelsieve.engine.fast import fast_store
+from labelsieve.engine.store import fast_store
 from labelsieve.models.resnet_cifar import ResNetCifar
 
 CPU = torch.device("cpu")

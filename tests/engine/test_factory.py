@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from labelsieve.engine import OutOfTime, Schedule, VectorStore, train
-from labelsieve.engine.agreement import agreement
-from labelsieve.engine.factory import check_factory, settled
+from labelsieve.engine.evaluate import agreement
+from labelsieve.engine.factory import check_factory, materialize
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.models.fast_cnn import FastCNN
@@ -94,9 +94,9 @@ def test_layers_that_wait_for_their_sizes_train_like_others(digits, plans, tmp_p
 
 def test_they_are_laid_out_without_memory_too() -> None:
     with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in settled(lazy, (64,))().state_dict().items()}
+        shapes = {name: tensor.shape for name, tensor in materialize(lazy, (64,))().state_dict().items()}
     assert shapes == {name: tensor.shape for name, tensor in eager().state_dict().items()}
 
 
 def test_a_settled_factory_is_still_asked_for_stacks() -> None:
-    assert settled(partial(MLP, 4, inputs=8), (8,))(n=3).n == 3
+    assert materialize(partial(MLP, 4, inputs=8), (8,))(n=3).n == 3

@@ -103,10 +103,10 @@ def all_frozen() -> nn.Module:
 
 @pytest.mark.parametrize("factory", [all_frozen, Unused])
 def test_where_nothing_can_learn_the_network_is_named_and_not_the_method(rows, plans, factory):
-    with pytest.raises(InputError, match="frozen") as problem:
+    with pytest.raises(InputError, match="requires_grad") as problem:
         train(rows, factory, Standard(), plans, schedule=SCHEDULE)
     assert "loss()" not in str(problem.value) and "\n" not in str(problem.value)
-    with pytest.raises(InputError, match=r"own:net .*frozen"):
+    with pytest.raises(InputError, match=r"own:net .*requires_grad"):
         check_factory(all_frozen, (64,), 10, name="own:net")
 
 

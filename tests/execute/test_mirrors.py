@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelsieve import INCV
-from labelsieve.execute.fast import FastTrainer
+from labelsieve.execute.network_trainer import FastTrainer
 
 
 def halves(n: int, *, side: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ SCRIPT = textwrap.dedent(
     import numpy as np
     from labelsieve.engine import Schedule
     from labelsieve.errors import InputError
-    from labelsieve.execute.lockstep import EngineTrainer
+    from labelsieve.execute.network_trainer import EngineTrainer
     from labelsieve.execute.ray_cluster import RayPool, RayTrainer
     from labelsieve.models.small import MLP
     from labelsieve.selection.run_selection import drive

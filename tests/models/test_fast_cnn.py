@@ -11,9 +11,10 @@ from torch import Tensor
 
 from labelsieve.engine import Plan, VectorStore, train
 from labelsieve.engine.bundle import Bundle, stackable
-from labelsieve.engine.fast import fast_schedule, fast_store, triangle
+from labelsieve.engine.schedule import fast_schedule, triangle
+from labelsieve.engine.store import fast_store
 from labelsieve.errors import InputError
-from labelsieve.execute.fast import FastTrainer
+from labelsieve.execute.network_trainer import FastTrainer
 from labelsieve.experiments.datasets import synthetic
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.models.fast_cnn import FastCNN, fast_cnn_factory, multiply_adds, sampled_pictures, whitening_filters

@@ -13,7 +13,7 @@ import pytest
 from labelsieve import stopping
 from labelsieve.cli.app import run
 from labelsieve.errors import FailedError
-from labelsieve.execute.lockstep import EngineTrainer
+from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.runfolder import RunFolder
 from labelsieve.workflow.train import check_disk
