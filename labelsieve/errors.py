@@ -9,7 +9,17 @@ Value = TypeVar("Value")
 
 
 class InputError(ValueError):
-    """The input cannot be used. The message says what is wrong, where, and how to fix it."""
+    """The input cannot be used. The message says what is wrong, where, and how to fix it.
+
+    Examples
+    --------
+    >>> from labelsieve import InputError, theory
+    >>> try:
+    ...     theory.symmetric(10, 1.5)
+    ... except InputError as problem:
+    ...     print(problem)
+    eps: 1.5 is outside [0, 1]
+    """
 
 
 class MissingColumnError(InputError):

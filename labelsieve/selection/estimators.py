@@ -70,8 +70,12 @@ class INCV(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    selected_, candidate_, removed_ : ndarray of bool, shape (n_samples,)
-        Disjoint sets that together hold every sample.
+    selected_ : ndarray of bool, shape (n_samples,)
+        Samples whose label was confirmed.
+    candidate_ : ndarray of bool, shape (n_samples,)
+        Samples whose label was not confirmed.
+    removed_ : ndarray of bool, shape (n_samples,)
+        Samples that were removed because of a large loss. Every sample is selected, a candidate or removed.
     noise_ratio_ : float
         Estimated share of wrong labels.
     transition_matrix_ : ndarray of shape (n_classes, n_classes)
@@ -79,19 +83,28 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     noise_known_ : bool
         False if the noise could not be estimated; `notes_` says why, and nothing is removed unless you set
         `remove_ratio`.
-    predicted_, probability_, loss_ : ndarray of shape (n_samples,)
-        Out-of-sample prediction, probability of the given label and its cross-entropy.
+    predicted_ : ndarray of shape (n_samples,)
+        Out-of-sample prediction.
+    probability_ : ndarray of shape (n_samples,)
+        Out-of-sample probability of the given label.
+    loss_ : ndarray of shape (n_samples,)
+        Cross-entropy of the given label.
     suspicion_ : ndarray of shape (n_samples,)
         Probability that the label is wrong. With protocol "paper" it only ranks the samples.
-    suggested_, suggested_probability_ : ndarray of shape (n_samples,)
-        The predicted label if the given one is doubted, else the given one; the probability that the predicted label
-        is right.
+    suggested_ : ndarray of shape (n_samples,)
+        The predicted label if the given label is in doubt, else the given label.
+    suggested_probability_ : ndarray of shape (n_samples,)
+        Probability that the predicted label is right.
     iteration_ : ndarray of int, shape (n_samples,)
         Iteration that selected or removed the sample; 0 for candidates.
-    expected_precision_, expected_recall_ : float
-        Expected label precision and recall of the selected samples.
-    history_, notes_ : list
-        Numbers of each iteration; conclusions in sentences.
+    expected_precision_ : float
+        Expected label precision of the selected samples.
+    expected_recall_ : float
+        Expected label recall of the selected samples.
+    history_ : list of dict
+        Numbers of each iteration.
+    notes_ : list of str
+        Conclusions as sentences. The first one describes the noise estimate.
     classes_ : ndarray of shape (n_classes,)
         The class labels.
 
