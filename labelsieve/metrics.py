@@ -337,7 +337,7 @@ def auroc(wrong: ArrayLike, suspicion: ArrayLike) -> float:
 
 def _selection(selected: ArrayLike, given: ArrayLike, true: ArrayLike) -> tuple[BoolArray, BoolArray, NDArray[Any]]:
     chosen = _flags("selected", selected)
-    labels, truth = _labels(("given", given), ("true", true), beside=("selected", chosen))
+    labels, truth = _labels(("given", given), ("true", true), also=("selected", chosen))
     return chosen, np.asarray(labels == truth), truth
 
 
@@ -359,11 +359,11 @@ def _same_length(*named: tuple[str, NDArray[Any]]) -> None:
             raise InputError(f"{name}: has {len(array)} entries but {first} has {length}")
 
 
-def _labels(*named: tuple[str, ArrayLike], beside: tuple[str, NDArray[Any]] | None = None) -> list[NDArray[Any]]:
+def _labels(*named: tuple[str, ArrayLike], also: tuple[str, NDArray[Any]] | None = None) -> list[NDArray[Any]]:
     """Return labels that can be compared: equal lengths, no missing values and one common type."""
     arrays = [as_labels(values, name) for name, values in named]
     names = [name for name, _ in named]
-    _same_length(*([beside] if beside else []), *zip(names, arrays, strict=True))
+    _same_length(*([also] if also else []), *zip(names, arrays, strict=True))
     kinds = []
     for name, array in zip(names, arrays, strict=True):
         refuse_missing(array, name)
