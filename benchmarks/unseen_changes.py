@@ -23,7 +23,7 @@ from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.experiments.render import markdown as table
 from labelsieve.export import NEARLY
 from labelsieve.models.choose import named_classifier
-from labelsieve.report.facts import MOST_MISTAKES, WORSE, ignorance, outdone
+from labelsieve.report.facts import MAX_AUTO_ERROR, WhyNotAuto, auto_apply, why_unknown
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive
 
@@ -40,7 +40,7 @@ class Case(NamedTuple):
     changed: float  # the same after the likely suggestions were taken
     predicted: float  # the classifier's
     ignorant: bool  # the run says itself that it knows nothing
-    why_not: str  # what `outdone` says
+    why_not: WhyNotAuto | None  # the reason against changes without a review
     ratio: float  # of wrong labels, as read
     low: float  # of its interval
     high: float
@@ -81,15 +81,15 @@ def judged(x: Any, true: Any, given: Any, c: int, model: Any) -> Case:
     label = np.where(found.doubted(given) & likely, found.predicted, given)
     return Case(
         float(np.mean(given == true)), float(np.mean(label == true)), float(np.mean(found.predicted == true)),
-        bool(ignorance(summary)), outdone(summary),
+        why_unknown(summary) is not None, auto_apply(summary).reason,
         *(found.history[0]["estimate"][name] for name in ("ratio", "low", "high", "upper_bound", "trust")),
     )  # fmt: skip
 
 
 RULES: dict[str, Callable[[Case], bool]] = {
     "always": lambda case: True,
-    "unless the classifier is worse than the labels": lambda case: not case.why_not.startswith(WORSE),
-    f"unless it is worse, or wrong on more than {MOST_MISTAKES:.1%} (chosen)": lambda case: not case.why_not,
+    "unless the classifier is worse than the labels": lambda case: case.why_not is not WhyNotAuto.WORSE_THAN_LABELS,
+    f"unless it is worse, or wrong on more than {MAX_AUTO_ERROR:.1%} (chosen)": lambda case: not case.why_not,
     "if it is better than the labels (knows the truth)": lambda case: case.predicted > case.given,
 }
 

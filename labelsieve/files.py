@@ -16,8 +16,9 @@ import stat
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from labelsieve.errors import InputError
 
@@ -36,11 +37,11 @@ class WriteError(OSError):
     """The system refused to write a file; its name is the one that the user knows."""
 
 
-class SpecialFileError(InputError):
+class SpecialFileError(OSError, InputError):
     """A pipe, socket, device or folder was given as a file."""
 
 
-def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file for reading. A pipe or device is refused instead of waiting for its other end."""
     descriptor = os.open(path, os.O_RDONLY | NO_BLOCK)
     try:
@@ -52,7 +53,7 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         raise
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
     with open_file(path) as file:
         return file.read()
 

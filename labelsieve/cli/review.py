@@ -31,8 +31,7 @@ def review(
     open
         Open the page in the browser.
     """
-    from labelsieve.review import serve
-    from labelsieve.review.server import is_loopback
+    from labelsieve.review import is_loopback, serve
 
     problems = Problems()
     problems.check(port is None or 0 <= port <= 65535, f"--port {port}: give a number from 0 to 65535")

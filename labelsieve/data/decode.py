@@ -9,6 +9,7 @@ decoding processes start quickly.
 from __future__ import annotations
 
 import io
+import os
 import threading
 import warnings
 from functools import cache
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.files import read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -99,6 +101,8 @@ def open_checked(file: Any) -> Any:
     """Open a file, or a binary stream, as a PIL picture after checks of format and size; nothing is decoded yet."""
     from PIL import Image
 
+    if isinstance(file, str | os.PathLike):
+        file = io.BytesIO(read_bytes(file))
     with silenced_warnings:
         opened = Image.open(file, formats=FORMATS)
     pixels = opened.size[0] * opened.size[1]

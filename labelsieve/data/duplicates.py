@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.files import open_file
 from labelsieve.types import IntArray, Kind, LabelledData
 
 HEAD = 4096  # first bytes of a file, which nearly always differ from those of others with its length
@@ -80,13 +81,13 @@ def _length(path: str | Path) -> int:
 
 @_none_if_unreadable
 def _head(path: str | Path) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open_file(path) as file:
         return hashlib.blake2b(file.read(HEAD), digest_size=16).digest()
 
 
 @_none_if_unreadable
 def _whole(path: str | Path) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open_file(path) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 

@@ -26,6 +26,7 @@ UNSUPPORTED_FORMATS = frozenset(
 UNSUPPORTED = "unsupported format: save it as JPEG or PNG"
 NOT_UTF8 = "its name is not valid UTF-8: rename it"
 LINK_OUTSIDE = "a link that leads outside the folder"
+NOT_REGULAR = "not a regular file, or a link to a file that does not exist"
 
 
 def load(
@@ -75,7 +76,7 @@ def load(
 
 def _class_folders(root: Path, skipped: list[Skipped]) -> list[str]:
     found = []
-    for name in sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith(".")):
+    for name in sorted(entry.name for entry in _visible(root) if _is_folder(entry)):
         if safe_path(root, name) is None:
             skipped.append(Skipped(_printable(name), LINK_OUTSIDE))
         elif not is_utf8(name):
@@ -83,6 +84,25 @@ def _class_folders(root: Path, skipped: list[Skipped]) -> list[str]:
         else:
             found.append(name)
     return found
+
+
+def list_pictures(root: Path, *, loose: bool = False) -> set[str]:
+    """Return the ids of the pictures that `load` finds, with `loose` also of those outside all class folders."""
+    skipped: list[Skipped] = []
+    found = {id for name in _class_folders(root, skipped) for id in _pictures_below(root, name, skipped)}
+    return found.union(_pictures_below(root, "", skipped, deep=False)) if loose else found
+
+
+def _visible(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return [entry for entry in entries if not entry.name.startswith(".")]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links
+        return False
 
 
 def is_utf8(name: str) -> bool:
@@ -100,18 +120,14 @@ def _printable(name: str) -> str:
 
 def _loose_pictures(root: Path) -> list[Skipped]:
     """Return the pictures outside all class folders, which have no label. Other files there are not samples."""
-    names = (entry.name for entry in os.scandir(root) if not entry.name.startswith(".") and not entry.is_dir())
+    names = (entry.name for entry in _visible(root) if not _is_folder(entry))
     pictures = [name for name in names if Path(name).suffix.lower() in EXTENSIONS | UNSUPPORTED_FORMATS]
     return [Skipped(_printable(name), NO_CLASS) for name in sorted(pictures)]
 
 
 def _pictures_below(root: Path, folder: str, skipped: list[Skipped], *, deep: bool = True) -> Iterator[str]:
     """Yield picture files relative to `root`, sorted; other files and links that lead outside are skipped."""
-    with os.scandir(root / folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        if entry.name.startswith("."):
-            continue
+    for entry in sorted(_visible(root / folder), key=lambda entry: entry.name):
         id = f"{folder}/{entry.name}" if folder else entry.name
         suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - a Path per file takes several times as long
         if not is_utf8(entry.name):
@@ -123,6 +139,8 @@ def _pictures_below(root: Path, folder: str, skipped: list[Skipped], *, deep: bo
                 yield from _pictures_below(root, id, skipped)
         elif entry.is_symlink() and entry.is_dir():
             skipped.append(Skipped(id, "a link to a folder"))
+        elif not entry.is_file():
+            skipped.append(Skipped(id, NOT_REGULAR))
         elif suffix in EXTENSIONS:
             yield id
         else:

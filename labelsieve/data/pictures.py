@@ -31,6 +31,7 @@ from labelsieve.data.decode import (
 )
 from labelsieve.data.resources import usable_cores, worker_processes
 from labelsieve.errors import InputError
+from labelsieve.files import open_file
 from labelsieve.types import IntArray, Samples
 
 EXTENSIONS = frozenset((".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"))
@@ -231,7 +232,7 @@ class PictureFiles(EncodedPictures):
         return self.names[i]
 
     def open(self, i: int) -> BinaryIO:
-        return open(self.path(i), "rb")  # noqa: PTH123
+        return open_file(self.path(i))
 
     def stamps(self) -> Stamps:
         """Return size and time of each file: what tells a file from another one of its name without reading it."""

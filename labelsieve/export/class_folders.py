@@ -1,4 +1,8 @@
-"""A folder of class folders: copies of the pictures or links to them, under names that cannot lead anywhere else."""
+"""Export to class folders: TARGET/class/picture.jpg, copies of the pictures or links to them.
+
+Names are made safe for every file system: no separators, no control characters, and none that differ only in upper and
+lower case or in their Unicode form. TARGET-classes.csv lists the classes whose folder has another name.
+"""
 
 from __future__ import annotations
 
@@ -6,150 +10,160 @@ import os
 import re
 import shutil
 import unicodedata
+from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from labelsieve.csv_files import write_csv
+from labelsieve.data.decode import upright
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
 from labelsieve.files import sweep, sync_folder, visible_names, written_as
 from labelsieve.labels_csv import LabelColumns
-from labelsieve.report.samples import Samples, upright
+from labelsieve.report.samples import Samples
 from labelsieve.types import IntArray
 
-RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}
-MOST_BYTES = 150
-OURS = "labelsieve"  # in the names of what is half done: hidden files beside the folder may be anybody's
-MARK = ".labelsieve-export"  # in a folder with folders in its class folders: others have such, too, and are spared
+RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}  # on Windows
+MAX_NAME_BYTES = 150
+TEMPORARY = "labelsieve"  # in the names of temporary folders: other hidden files beside the target are not ours
+MARK = ".labelsieve-export"  # marks an export with folders inside class folders, which may be replaced
 
 
 def safe_name(name: str) -> str:
-    """One part of a path: no separators, no control characters, nothing a system gives another meaning to."""
+    """A name without separators, control characters and names that have a special meaning to a system."""
     shown = unicodedata.normalize("NFC", str(name)).encode("utf-8", "replace").decode("utf-8")
     shown = re.sub(r'[\x00-\x1f\x7f/\\:*?"<>|\u2028\u2029\u202a-\u202e\u2066-\u2069]', "_", shown)
     shown = shown.strip().rstrip(". ").lstrip(".")
     if shown.split(".")[0].lower() in RESERVED:
         shown = f"_{shown}"
-    kept = PurePosixPath(shown).suffix  # without it a picture is none
-    kept = kept if kept.lower() in EXTENSIONS else ""
-    stem = shown.removesuffix(kept)
-    while len((stem + kept).encode()) > MOST_BYTES:
+    suffix = PurePosixPath(shown).suffix
+    suffix = suffix if suffix.lower() in EXTENSIONS else ""
+    stem = shown.removesuffix(suffix)
+    while len((stem + suffix).encode()) > MAX_NAME_BYTES:
         stem = stem[:-1]
-    return stem + kept or "_"
+    return stem + suffix or "_"
 
 
-class Names:
-    """Hands out safe names, each once, also where upper and lower case are the same."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def take(self, wanted: str) -> str:
-        name = safe_name(wanted)
-        stem, dot, suffix = name.rpartition(".")
-        if not stem:
-            stem, dot, suffix = name, "", ""
-        number = 1
-        while name.casefold() in self._taken:
-            number += 1
-            name = f"{stem}-{number}{dot}{suffix}"
-        self._taken.add(name.casefold())
-        return name
-
-
-class Place:
-    """A folder that is being filled; folders in it are made when something comes into them."""
+class Folder:
+    """A folder that is being filled. Names in it are safe and unique, also on case-insensitive file systems."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._names = Names()
-        self._below: dict[str, Place] = {}
+        self._taken: set[str] = set()
+        self.folders: dict[str, Folder] = {}
         path.mkdir()
 
-    def below(self, name: str) -> Place:
-        if name not in self._below:
-            self._below[name] = Place(self.path / self._names.take(name))
-        return self._below[name]
+    def folder(self, name: str) -> Folder:
+        if name not in self.folders:
+            self.folders[name] = Folder(self.file(name))
+        return self.folders[name]
 
-    def file(self, name: str) -> Path:
-        return self.path / self._names.take(name)
+    def file(self, wanted: str) -> Path:
+        name = safe_name(wanted)
+        stem, suffix = os.path.splitext(name)  # noqa: PTH122
+        number = 1
+        while name.casefold() in self._taken:
+            number += 1
+            name = f"{stem}-{number}{suffix}"
+        self._taken.add(name.casefold())
+        return self.path / name
 
 
-def write_folder(
-    target: Path,
-    samples: Samples,
-    columns: LabelColumns,
-    rows: IntArray,
-    label: Any,
-    *,
-    nested: bool,
-    link: bool,
-    force: bool = False,
-) -> int:
-    """TARGET/class/picture for each of `rows`; how many pictures had to take another name.
+@dataclass
+class FolderExport:
+    """Samples to write, and after `write` which names were changed."""
 
-    `nested`: the ids are paths in a folder of class folders, and what lies deeper does so here. The folder appears when
-    it is complete; with `force` in an older one's place, which is gone only then.
-    """
-    if samples.kind != "pictures":
-        raise InputError(f"only pictures go into a folder: give --to a .csv or .parquet file, not {target}")
-    if os.path.lexists(target) and not _is_free(target):
-        if not force:
-            raise InputError(f"{target} is there and not empty: give another --to, or --force to write over it")
-        _check_replaceable(target)
-    beside = target.absolute().parent
-    if beside.is_dir():
-        sweep(beside, f".{escape(target.name)}.{OURS}.*.partial")
-    partial = target.with_name(f".{target.name}.{OURS}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        with written_as(partial, target):
-            renamed = _fill(partial, target, samples, columns, rows, label, nested=nested, link=link)
-            _swap(partial, target)
-        sweep(beside, f".{escape(target.name)}.{OURS}.*.old")  # an older one, of a process that was killed in between
-    finally:
+    samples: Samples
+    columns: LabelColumns
+    rows: IntArray
+    labels: Any  # class code of every sample of the run
+    nested: bool  # ids are paths in class folders; deeper folders are kept
+    link: bool
+    renamed_files: int = 0
+    renamed_classes: dict[str, str] = field(default_factory=dict)  # class name: folder name
+
+    def write(self, target: Path, *, force: bool) -> None:
+        """Write TARGET/class/picture. The folder appears when it is complete; `force` replaces an older one."""
+        if self.samples.kind != "pictures":
+            raise InputError("only pictures can be exported to a folder: give --to a .csv or .parquet file")
+        if os.path.lexists(target) and not _is_free(target):
+            if not force:
+                raise InputError(f"{target} exists and is not empty: give another --to, or --force to replace it")
+            _check_replaceable(target)
+        beside = target.absolute().parent
+        if beside.is_dir():
+            sweep(beside, f".{escape(target.name)}.{TEMPORARY}.*.partial")
+        partial = target.with_name(f".{target.name}.{TEMPORARY}.{os.getpid()}.partial")
         shutil.rmtree(partial, ignore_errors=True)
-    return renamed
+        try:
+            with written_as(partial, target):
+                self._fill(partial)
+                self._write_class_names(target, force=force)
+                _swap(partial, target)
+            sweep(beside, f".{escape(target.name)}.{TEMPORARY}.*.old")  # of a process that was killed in `_swap`
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _fill(self, partial: Path) -> None:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        top, deep = Folder(partial), False
+        for row in self.rows.tolist():
+            id = self.columns.id(row)
+            *folders, name = (PurePosixPath(id).parts[1:] if self.nested else ()) or ("",)
+            folder = top.folder(self.columns.classes[int(self.labels[row])])
+            for below in folders:
+                folder, deep = folder.folder(below), True
+            self._copy(row, id, folder, name)
+        if deep:
+            (partial / MARK).write_text("written by labelsieve export, which may replace it with --force\n")
+        names = {name: folder.path.name for name, folder in top.folders.items()}
+        self.renamed_classes = {name: folder for name, folder in names.items() if name != folder}
+
+    def _copy(self, row: int, id: str, folder: Folder, name: str) -> None:
+        """Copy or link one picture; `name` is empty if the file of the source has the name."""
+        try:
+            picture = self.samples.read(row)
+        except InputError as problem:
+            raise InputError(f"the picture {id!r} cannot be exported: {problem}") from None
+        except Exception as problem:  # decoders raise any error
+            raise InputError(f"the picture {id!r} cannot be exported ({type(problem).__name__})") from None
+        with picture:
+            original = self.samples.path(row)
+            if not name:
+                name = f"{PurePosixPath(id).name}.png" if original is None else original.name
+            target = folder.file(name)
+            if original is None:
+                upright(picture).save(target, "PNG")
+            elif self.link:
+                target.symlink_to(original)
+            else:
+                shutil.copyfile(original, target)
+        self.renamed_files += target.name != unicodedata.normalize("NFC", name)
+
+    def _write_class_names(self, target: Path, *, force: bool) -> None:
+        if not self.renamed_classes:
+            return
+        path = class_names_file(target)
+        if os.path.lexists(path) and not force:
+            raise InputError(f"{path} exists: give another --to, or --force to replace it")
+        write_csv(path, ("class", "folder"), self.renamed_classes.items())
 
 
-def _fill(
-    partial: Path,
-    target: Path,
-    samples: Samples,
-    columns: LabelColumns,
-    rows: IntArray,
-    label: Any,
-    *,
-    nested: bool,
-    link: bool,
-) -> int:
-    """Every picture into what will be `target`; how many had to take another name."""
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    top, renamed, deep = Place(partial), 0, False
-    for row in rows.tolist():
-        id, place = columns.id(row), top.below(columns.classes[int(label[row])])
-        *folders, name = (PurePosixPath(id).parts[1:] if nested else ()) or ("",)
-        for folder in folders:
-            place, deep = place.below(folder), True
-        original, other = _put(samples, id, row, place, name, link=link)
-        renamed += other
-        if original is not None and original.is_relative_to(target.resolve()):
-            raise InputError(f"{target} holds the originals, which are never changed: give another --to")
-    if deep:
-        (partial / MARK).write_text("written by labelsieve export, which may write over it with --force\n")
-    return renamed
+def class_names_file(target: Path) -> Path:
+    """The file beside an export that maps class names to folder names."""
+    return target.with_name(f"{target.name}-classes.csv")
 
 
 def _is_free(target: Path) -> bool:
-    """An empty folder, but for hidden files, which move along; a hidden folder (.git) is worth more than that."""
+    """Whether a folder has no more than hidden files, which are kept. A hidden folder (.git) is not replaced."""
     if not target.is_dir() or target.is_symlink() or visible_names(target):
         return False
     return all(entry.is_file() and not entry.is_symlink() for entry in target.iterdir())
 
 
 def _check_replaceable(target: Path) -> None:
-    """Only what an export may have written is written over: class folders with pictures and nothing else; folders in
-    these only where it says that it wrote them."""
+    """Raise InputError unless a folder can be an earlier export: class folders with pictures and nothing else."""
     if target.is_symlink() or not target.is_dir():
         raise InputError(f"{target} is not a folder of class folders: give another --to")
     mark = target / MARK
@@ -161,12 +175,14 @@ def _check_replaceable(target: Path) -> None:
         else:
             fine = (depth == 2 or (deep and depth > 2)) and below.suffix.lower() in EXTENSIONS
         if not fine and below != mark:
-            raise InputError(f"{target} holds more than class folders of pictures ({below}): give another --to")
+            raise InputError(
+                f"{target} contains other files than class folders with pictures ({below}): give another --to"
+            )
 
 
 def _swap(partial: Path, target: Path) -> None:
-    """The new folder in the place of the old one, which stays where the new one cannot be put there."""
-    old = target.with_name(f".{target.name}.{OURS}.{os.getpid()}.old")
+    """Replace `target` by the complete folder; the old one stays if that fails."""
+    old = target.with_name(f".{target.name}.{TEMPORARY}.{os.getpid()}.old")
     replaced = target.exists()
     if replaced:
         for hidden in target.iterdir() if _is_free(target) else ():
@@ -180,29 +196,3 @@ def _swap(partial: Path, target: Path) -> None:
         raise
     sync_folder(target.resolve().parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _put(samples: Samples, id: str, row: int, place: Place, name: str, *, link: bool) -> tuple[Path | None, bool]:
-    """One picture into its folder, called `name` if that is given; the file it came from, where it came from one, and
-    whether it had to take another name."""
-    try:
-        seen = samples.look(row)
-    except InputError as problem:
-        raise InputError(f"the picture of {id!r} cannot be exported: {problem}") from None
-    except Exception as problem:
-        raise InputError(f"the picture of {id!r} cannot be exported ({type(problem).__name__})") from None
-    file = getattr(seen, "filename", "")
-    try:
-        original = Path(os.fsdecode(file)).resolve() if file else None
-        if not name:
-            name = f"{PurePosixPath(id).name}.png" if original is None else original.name
-        goal = place.file(name)
-        if original is None:
-            upright(seen).save(goal, "PNG")
-        elif link:
-            goal.symlink_to(original)
-        else:
-            shutil.copyfile(original, goal)
-        return original, goal.name != unicodedata.normalize("NFC", name)
-    finally:
-        seen.close()

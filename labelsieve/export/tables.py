@@ -1,7 +1,8 @@
-"""What is exported as a table: the source's own columns where it has some, ids and labels where it has none."""
+"""Tables to export: the columns of the source if it is a table, else ids and labels."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.csv_files import CsvFormat, CsvWriter, make_harmless
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import OTHERS, WHOLE, whole_numbers
 from labelsieve.data.source import TABLES
 from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.errors import InputError
-from labelsieve.labels_csv import LabelColumns, index_in, read_labels
+from labelsieve.files import atomic_path
+from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.report.source_table import SourceTable
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import VERDICTS, IntArray
+
+BATCH_ROWS = 50_000  # rows that are converted to text at a time
 
 
 def is_table(source: Path | None) -> bool:
@@ -26,23 +31,24 @@ def is_table(source: Path | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A run's verdicts on its source, and what people decided on them."""
+class RunResult:
+    """The verdicts of a run, and the decisions of the review."""
 
     run: RunFolder
     record: Mapping[str, Any]
+    summary: Mapping[str, Any]
     source: Path | None
     columns: LabelColumns
     log: DecisionLog
-    suggestions: Mapping[str, float] | None  # how likely right, by id
+    suggestions: Mapping[str, float] | None  # probability of the suggested label by id
 
     @classmethod
-    def read(cls, run: RunFolder, summary: Mapping[str, Any], record: Mapping[str, Any], source: Path | None) -> Judged:
-        classes = summary.get("classes")
-        columns = read_labels(run / "labels.csv", classes if isinstance(classes, list) else ())
+    def read(cls, run: RunFolder, source: Path | None) -> RunResult:
+        summary = run.read_summary()
+        columns = run.columns(summary.get("classes"))
         log = DecisionLog(run / DECISIONS, columns)
         log.check()
-        return cls(run, record, source, columns, log, read_suggestions(run / NAME))
+        return cls(run, run.record(), summary, source, columns, log, read_suggestions(run / NAME))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -52,34 +58,31 @@ class Judged:
     def of_a_table(self) -> bool:
         return is_table(self.source)
 
-    def any_decision(self) -> bool:
-        return bool((self.log.state != Choice.UNDECIDED).any())
-
 
 def corrected_table(
-    judged: Judged, rows: IntArray, label: Any, *, typed: bool, also: Sequence[str] = (), dropped: int = 0
+    result: RunResult, rows: IntArray, label: Any, *, typed: bool, also: Sequence[str] = (), dropped: int = 0
 ) -> Any:
-    """The source's own table with its label column replaced; id and label where the source is not a table.
+    """The table of the source with corrected labels; ids and labels if the source is not a table.
 
-    Rows called as `also` says keep what they have, between the others. `dropped` is told beside ids and labels.
+    Rows with the ids `also` are included unchanged. `dropped` is a column beside ids and labels.
     """
     import pyarrow as pa
 
-    columns = judged.columns
+    columns = result.columns
     names = np.array(columns.classes, dtype=object)[label[rows]].tolist()
-    if judged.source is None or not judged.of_a_table:
-        named = str((judged.record.get("data") or {}).get("source") or "")
-        if judged.source is None and Path(named).suffix.lower() in TABLES:
-            raise InputError(f"{named} is no longer there: its columns cannot be exported")
+    if result.source is None or not result.of_a_table:
+        named = str((result.record.get("data") or {}).get("source") or "")
+        if result.source is None and Path(named).suffix.lower() in TABLES:
+            raise InputError(f"{named} does not exist any more, so its columns cannot be exported")
         found = {"id": columns.ids.take(pa.array(rows)), "label": pa.array(names, pa.string())}
         if dropped:
             found[OTHERS] = pa.array([dropped] * len(rows), pa.int64())
         return pa.table(found)
-    original = SourceTable.read(judged.source, judged.settings, typed=typed)
+    original = SourceTable.read(result.source, result.settings, typed=typed)
     at = original.rows_of(columns)[rows]
     if (at < 0).any():
         lost = columns.id(int(rows[int(np.argmin(at))]))
-        raise InputError(f"{judged.source} no longer has the sample {lost!r}: it changed since the run")
+        raise InputError(f"{result.source} has changed since the run: {lost!r} is missing")
     at, names = _between(original, at, names, also)
     table = original.table.take(pa.array(at))
     if original.label not in original.names:
@@ -91,7 +94,7 @@ def corrected_table(
 
 
 def _as_decimals(names: list[Any], original: SourceTable, at: IntArray) -> list[Any]:
-    """Labels as the source writes them, where it has decimals for whole numbers: 1.0 stays 1.0."""
+    """Labels in the form of the source if it writes integers as decimals: 1.0 stays 1.0."""
     cells = original.table.column(original.label)
     if not is_text(cells.type):
         return names
@@ -100,7 +103,7 @@ def _as_decimals(names: list[Any], original: SourceTable, at: IntArray) -> list[
     whole = whole_numbers(filled)
     if whole is None:
         return names
-    written = dict(zip(reversed(whole), reversed(filled), strict=True))  # as it stands first
+    written = dict(zip(reversed(whole), reversed(filled), strict=True))  # the first form of each
     tail = next(text[text.index(".") :] for text in filled if "." in text)
     known = dict(zip(filled, whole, strict=True))
     found = []
@@ -112,10 +115,10 @@ def _as_decimals(names: list[Any], original: SourceTable, at: IntArray) -> list[
 
 
 def _between(original: SourceTable, at: IntArray, names: list[Any], also: Sequence[str]) -> tuple[IntArray, list[Any]]:
-    """Rows and labels to write, with those of the rows that nobody judged at their place."""
+    """Rows and labels to write, with the rows `also` at their place."""
     import pyarrow as pa
 
-    # Several rows that were left out may have the same id, or none: each of them stays.
+    # Skipped rows may share an id or have none: all of them are included.
     more = np.flatnonzero(index_in(original.row_ids(), pa.array(also, pa.string())) >= 0)
     more = np.setdiff1d(more, at)
     if not len(more):
@@ -129,7 +132,7 @@ def _between(original: SourceTable, at: IntArray, names: list[Any], also: Sequen
 
 
 def _as_before(names: Any, table: Any, label: str) -> Any:
-    """Labels in the type they had, where they still fit it."""
+    """Labels in the type of the source, if they fit it."""
     import pyarrow as pa
 
     if label not in table.column_names:
@@ -141,12 +144,12 @@ def _as_before(names: Any, table: Any, label: str) -> Any:
         return names
 
 
-def suspects(judged: Judged, rows: IntArray, *, typed: bool) -> Any:
-    """What was found of each, beside its own cells where the source is a table."""
+def suspects(result: RunResult, rows: IntArray, *, typed: bool) -> Any:
+    """The suspects, beside the columns of the source if it is a table."""
     import pyarrow as pa
 
-    columns = judged.columns
-    right = [(judged.suggestions or {}).get(columns.id(row)) for row in rows.tolist()]
+    columns = result.columns
+    right = [(result.suggestions or {}).get(columns.id(row)) for row in rows.tolist()]
     found = pa.table(
         {
             "id": columns.ids.take(pa.array(rows)),
@@ -158,19 +161,18 @@ def suspects(judged: Judged, rows: IntArray, *, typed: bool) -> Any:
             "loss": _numbers(columns.loss[rows]),
             "verdict": pa.array([VERDICTS[code] for code in columns.verdict[rows]], pa.string()),
             "iteration": pa.array(columns.iteration[rows]),
-            "decision": pa.array([Choice(c).word if c else "" for c in judged.log.state[rows].tolist()], pa.string()),
-            "decided": _names(columns, judged.log.label[rows]),
+            "decision": pa.array([Choice(c).word if c else "" for c in result.log.state[rows].tolist()], pa.string()),
+            "decided": _names(columns, result.log.label[rows]),
         }
     )
-    if not judged.of_a_table:
+    if not result.of_a_table:
         return found
-    own = corrected_table(judged, rows, columns.label, typed=typed)
-    return _beside(own, found, str(judged.settings.get("id_column") or "id"))
+    own = corrected_table(result, rows, columns.label, typed=typed)
+    return _beside(own, found, str(result.settings.get("id_column") or "id"))
 
 
 def _beside(own: Any, found: Any, id_column: str) -> Any:
-    """The source's rows as they are, and what was found of them in columns to the right; the rows' numbers to the left
-    where nothing else names them."""
+    """The rows of the source with the results to the right, and row numbers to the left if they have no ids."""
     names = [name.strip() for name in own.column_names]
     if id_column.strip() not in names and "path" not in names:
         own = own.add_column(0, "id", found.column("id"))
@@ -181,15 +183,15 @@ def _beside(own: Any, found: Any, id_column: str) -> Any:
     return own
 
 
-def decisions(judged: Judged, rows: IntArray) -> Any:
+def decisions(result: RunResult, rows: IntArray) -> Any:
     import pyarrow as pa
 
-    columns, times = judged.columns, judged.log.times
+    columns, times = result.columns, result.log.times
     return pa.table(
         {
             "id": columns.ids.take(pa.array(rows)),
-            "label": _names(columns, judged.log.label[rows]),
-            "decision": pa.array([Choice(code).word for code in judged.log.state[rows].tolist()], pa.string()),
+            "label": _names(columns, result.log.label[rows]),
+            "decision": pa.array([Choice(code).word for code in result.log.state[rows].tolist()], pa.string()),
             "given": _names(columns, columns.label[rows]),
             "suggested": _names(columns, columns.suggested[rows]),
             "time": pa.array([times.get(row, "") for row in rows.tolist()], pa.string()),
@@ -200,11 +202,39 @@ def decisions(judged: Judged, rows: IntArray) -> Any:
 def _names(columns: LabelColumns, codes: Any) -> Any:
     import pyarrow as pa
 
-    return pa.array([columns.name(code) or "" for code in codes.tolist()], pa.string())
+    return pa.array(columns.names(codes), pa.string())
 
 
 def _numbers(values: Any) -> Any:
-    """The digits that labels.csv has, not those that float32 adds; unknown ones are empty."""
     import pyarrow as pa
 
-    return pa.array([None if value != value else float(f"{value:.6g}") for value in values.tolist()], pa.float64())
+    return pa.array(values, pa.float64(), from_pandas=True)
+
+
+def write_table(target: Path, table: Any, *, raw: bool, style: CsvFormat) -> int:
+    """Write a pyarrow table as CSV. Unless `raw`, formulas become text; returns the number of cells changed."""
+    try:
+        with atomic_path(target) as partial, partial.open("w", encoding=style.encoding, newline="") as file:
+            writer = CsvWriter(file, style)
+            header, changed = _harmless(table.column_names, raw)
+            writer.row(header)
+            for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+                columns = [_harmless(column.to_pylist(), raw) for column in batch.columns]
+                writer.rows(zip(*(cells for cells, _ in columns), strict=True))
+                changed += sum(count for _, count in columns)
+            return changed
+    except UnicodeEncodeError as error:  # a new label: the source itself has only letters of its encoding
+        letter = error.object[error.start]
+        raise InputError(
+            f"{target}: the source is in Windows-1252, which has no {letter!r}: save the source as UTF-8 and export "
+            "again, or export to a .parquet file"
+        ) from None
+
+
+def _harmless(values: list[Any], raw: bool) -> tuple[list[str], int]:
+    """The values as text, and the number of formulas among them."""
+    texts = ["" if value is None else str(value) for value in values]
+    if raw:
+        return texts, 0
+    safe = [make_harmless(text) for text in texts]
+    return safe, sum(map(operator.ne, texts, safe))

@@ -1,7 +1,7 @@
-"""Charts as plain SVG: small, themed by the page's style sheet, readable without scripts.
+"""Charts as SVG without scripts.
 
-Colours are classes (`d0`..`d10` right labels, `h0`..`h10` mistakes, `s0`..`s7` lines), so that dark mode and print
-only change the style sheet.
+Colours are style classes (`d0`..`d10` for correct labels, `h0`..`h10` for wrong ones, `s0`..`s7` for lines): dark mode
+and print only change the style sheet.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from labelsieve.report.html import Markup, el, join, percent, shorten
 from labelsieve.types import FloatArray
 
-LINES = 8
+LINE_STYLES = 8
+MAX_POINTS = 400  # per line
 
 
 def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, description: str, ident: str) -> Markup:
-    """Rows: the true class; columns: the label given. The diagonal has its own colour: those labels are right."""
+    """A transition matrix. Rows are true classes, columns given labels; the diagonal holds the correct labels."""
     n = len(names)
     cell = 58 if n <= 6 else 44 if n <= 12 else 32 if n <= 20 else 25
     letters = 20 if n <= 20 else 16
@@ -42,7 +43,7 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
             if i != j:
                 level = math.ceil(10 * value / mistakes - 1e-9) if value >= 0.0005 else 0
             kind = f"{'d' if i == j else 'h'}{min(max(level, 0), 10)}"
-            told = f"{names[i]} labelled {names[j]}: {percent(value, 1)}"
+            label = f"{names[i]} labelled {names[j]}: {percent(value, 1)}"
             box = el("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2, cls=f"cell {kind}")
             number = Markup("")
             if value >= 0.005 or i == j:
@@ -51,8 +52,8 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
                     "text", f"{100 * value:.0f}", x=_n(middle), y=_n(base), text_anchor="middle", font_size=size,
                     cls=f"on {kind}",
                 )  # fmt: skip
-            parts.append(el("g", el("title", told), box, number))
-    parts.append(_axis(left + n * cell / 2, 16, "label given"))
+            parts.append(el("g", el("title", label), box, number))
+    parts.append(_axis(left + n * cell / 2, 16, "given label"))
     parts.append(_axis(14, top + n * cell / 2, "true class (estimated)", turned=True))
     width, height = left + n * cell + slant, top + n * cell + 6
     return _svg(parts, width, height, title=title, description=description, ident=ident, cls="heat")
@@ -61,7 +62,7 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
 def stacked_bars(
     names: Sequence[str], parts_of: Sequence[Sequence[int]], kinds: Sequence[str], *, title: str, ident: str
 ) -> Markup:
-    """One horizontal bar a class, its parts in the order of `kinds` (style classes)."""
+    """One horizontal bar per class, its parts in the order of `kinds` (style classes)."""
     row, width = 26, 720
     shown = [shorten(name, 22) for name in names]
     left = 16 + int(6.6 * max((len(name) for name in shown), default=1))
@@ -74,10 +75,9 @@ def stacked_bars(
         for kind, value in zip(kinds, parts, strict=True):
             length = (width - left - right) * value / most
             if value:
-                told = el("title", f"{name}: {value:,} {kind}")
-                drawn.append(
-                    el("rect", told, x=_n(x), y=y + 3, width=_n(max(length - 1, 0.5)), height=row - 8, rx=2, cls=kind)
-                )
+                title_of = el("title", f"{name}: {value:,} {kind}")
+                size = {"width": _n(max(length - 1, 0.5)), "height": row - 8}
+                drawn.append(el("rect", title_of, x=_n(x), y=y + 3, rx=2, cls=kind, **size))
             x += length
         drawn.append(el("text", f"{sum(parts):,}", x=_n(x + 6), y=y + row / 2 + 3, cls="quiet", font_size=12))
     described = "; ".join(
@@ -96,7 +96,7 @@ class Line:
 
 
 def line_chart(lines: Sequence[Line], *, title: str, ident: str) -> Markup:
-    """Curves over one axis; `style` picks colour and dashes, so that curves of one kind look alike."""
+    """Curves over epochs; `style` sets colour and dashes."""
     width, height, left, right, top, bottom = 460, 250, 52, 14, 14, 40
     points = [(x, y) for line in lines for x, y in zip(line.x, line.y, strict=True) if math.isfinite(y)]
     low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
@@ -121,27 +121,17 @@ def line_chart(lines: Sequence[Line], *, title: str, ident: str) -> Markup:
         drawn.append(
             el("text", f"{tick:g}", x=_n(x), y=height - bottom + 18, text_anchor="middle", font_size=11.5, cls="quiet")
         )
-    drawn.append(
-        el(
-            "text",
-            "epoch",
-            x=_n((left + width - right) / 2),
-            y=height - 4,
-            text_anchor="middle",
-            font_size=12,
-            cls="quiet",
-        )
-    )
+    drawn.append(_axis((left + width - right) / 2, height - 4, "epoch"))
     for line in lines:
         path = [place(x, y) for x, y in _thinned(line) if math.isfinite(y)]
-        style = f"s{line.style % LINES}"
+        style = f"s{line.style % LINE_STYLES}"
         if len(path) == 1:
             drawn.append(
                 el("circle", el("title", line.name), cx=_n(path[0][0]), cy=_n(path[0][1]), r=3, cls=f"dot {style}")
             )
         elif path:
-            told = " ".join(f"{_n(x)},{_n(y)}" for x, y in path)
-            drawn.append(el("polyline", el("title", line.name), points=told, cls=f"line {style}"))
+            points_of = " ".join(f"{_n(x)},{_n(y)}" for x, y in path)
+            drawn.append(el("polyline", el("title", line.name), points=points_of, cls=f"line {style}"))
     last = "; ".join(f"{line.name} ends at {line.y[-1]:.3g}" for line in lines[:12])
     return _svg(drawn, width, height, title=title, description=last, ident=ident, cls="curve")
 
@@ -155,7 +145,7 @@ def swatch(kind: str) -> Markup:
 
 def dash(style: int) -> Markup:
     """The small line of a legend."""
-    line = el("polyline", points="1,6 27,6", cls=f"line s{style % LINES}")
+    line = el("polyline", points="1,6 27,6", cls=f"line s{style % LINE_STYLES}")
     return el("svg", line, width=28, height=12, aria_hidden="true", cls="swatch")
 
 
@@ -172,9 +162,9 @@ def _svg(
 def _label(
     x: float, y: float, shown: str, whole: str, *, anchor: str = "start", transform: str | None = None
 ) -> Markup:
-    told = el("title", whole) if whole != shown else Markup("")
+    full = el("title", whole) if whole != shown else Markup("")
     return el(
-        "text", told, shown, x=_n(x), y=_n(y), text_anchor=anchor, transform=transform, font_size=12.5, cls="name"
+        "text", full, shown, x=_n(x), y=_n(y), text_anchor=anchor, transform=transform, font_size=12.5, cls="name"
     )
 
 
@@ -184,7 +174,7 @@ def _axis(x: float, y: float, name: str, *, turned: bool = False) -> Markup:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers from `low` to `high`."""
+    """About five round numbers between `low` and `high`."""
     span = high - low
     if span <= 0:
         return [low - 0.5, low, low + 0.5]
@@ -200,9 +190,9 @@ def _whole_ticks(low: float, high: float) -> list[float]:
     return inside or sorted({low, high})
 
 
-def _thinned(line: Line, most: int = 400) -> list[tuple[float, float]]:
+def _thinned(line: Line) -> list[tuple[float, float]]:
     pairs = list(zip(line.x, line.y, strict=True))
-    step = max(1, math.ceil(len(pairs) / most))
+    step = max(1, math.ceil(len(pairs) / MAX_POINTS))
     return [*pairs[:-1:step], *pairs[-1:]]
 
 

@@ -1,26 +1,46 @@
-"""What a report says, before it is HTML: gathered from the files of a run."""
+"""The facts of a report, collected from the files of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelsieve.labels_csv import LabelColumns, pair_counts, read_labels
-from labelsieve.report.html import percent, plural
-from labelsieve.runfolder import RunFolder
-from labelsieve.selection.estimate import OVERLAP, WEAK
-from labelsieve.selection.state import NOT_JUDGED
+from labelsieve.decisions import decided_ids
+from labelsieve.labels_csv import LabelColumns, pair_counts
+from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.suggestions import NAME, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, WhyUnknown
 
-UNGRADED = "the classifier's own mistakes cannot be told from wrong labels"
-WORSE = "the classifier seems to be wrong more often than the labels are"
-MOST_MISTAKES = 1 / 8  # of a classifier whose suggestions are taken unseen (benchmarks/unseen-changes.md)
-MANY_TIMES, MANY_MORE = 1.5, 0.02  # suspects as against wrong labels: where both are exceeded somebody will wonder
+# Suggestions of a classifier with a larger error are not applied without a review (benchmarks/unseen-changes.md).
+MAX_AUTO_ERROR = 1 / 8
+# A report explains why there are more suspects than wrong labels if both limits are exceeded.
+MANY_SUSPECTS_FACTOR, MANY_SUSPECTS_SHARE = 1.5, 0.02
+
+WHY_UNKNOWN = {
+    WhyUnknown.RANDOM: "the labels cannot be distinguished from random ones",
+    WhyUnknown.WEAK: "the classifier is too weak",
+}
+
+
+class WhyNotAuto(StrEnum):
+    """Why suggestions are not applied without a review."""
+
+    UNKNOWN_NOISE = "unknown noise"
+    WORSE_THAN_LABELS = "worse than labels"  # the classifier makes more mistakes than the labels have
+    MANY_ERRORS = "many errors"
+
+
+@dataclass(frozen=True)
+class AutoApply:
+    """Whether `export` may apply suggestions without a review: the reason against it, or None."""
+
+    reason: WhyNotAuto | None = None
+    explanation: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,11 +50,10 @@ class Facts:
     summary: Mapping[str, Any]
     history: list[dict[str, Any]]
     columns: LabelColumns
-    suspects: IntArray  # rows, the most suspicious first
-    pairs: dict[tuple[int, int], int]  # suspects labelled i and suggested j
-    decided: int  # of the suspects
-    touched: bool  # has anybody decided on any sample: then only what was decided changes
-    likely: Mapping[str, float] | None  # probability of the label suggested, by id; None: suspicion is a rank only
+    suspects: IntArray  # rows by descending suspicion
+    pairs: dict[tuple[int, int], int]  # number of suspects per given and suggested label
+    decided: frozenset[str]  # ids of all samples with a decision
+    suggested_probability: Mapping[str, float] | None  # by id; None: suspicion is a rank, not a probability
 
     @property
     def name(self) -> str:
@@ -43,8 +62,13 @@ class Facts:
 
     @property
     def title(self) -> str:
-        """The data's name, and the run's where it says more."""
-        return self.name if self.name == self.run.resolve().name else f"{self.name}, run {self.run.resolve().name}"
+        """The name of the data, and the name of the run if it is another one."""
+        folder = self.run.resolve().name
+        return self.name if self.name == folder else f"{self.name}, run {folder}"
+
+    @property
+    def decided_suspects(self) -> int:
+        return len(self.decided.intersection(self.columns.ids.take(self.suspects).to_pylist())) if self.decided else 0
 
     @property
     def selected(self) -> int:
@@ -55,33 +79,17 @@ class Facts:
         return number(self.summary.get("noise_ratio"))
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """The estimate's interval, wherever the selection's record keeps it."""
-        for entry in nested(self.summary):
-            low, high = number(entry.get("low")), number(entry.get("high"))
-            if low is not None and high is not None:
-                return low, high
-        return None
+    def noise(self) -> NoiseEstimate | None:
+        return noise_of(self.summary)
 
     @property
-    def trust(self) -> str | None:
-        """The sentence that says how far to believe the estimate."""
-        return trust_of(self.summary)
-
-    @property
-    def ignorance(self) -> str:
-        return ignorance(self.summary)
-
-    @property
-    def notes(self) -> list[str]:
-        """What the selection remarked, without what is said elsewhere."""
-        notes = self.summary.get("notes")
-        said = [str(note) for note in notes] if isinstance(notes, list) else []
-        return [note for note in said if not self.trust or self.trust not in note]
+    def why_unknown(self) -> WhyUnknown | None:
+        """Why the noise estimate says nothing; None if it does."""
+        return why_unknown(self.summary)
 
     @property
     def transition(self) -> FloatArray | None:
-        """The transition matrix over `columns.classes`, None where the run has none that fits."""
+        """The transition matrix over `columns.classes`; None if the run has none of this size."""
         try:
             matrix = np.asarray(self.summary.get("transition_matrix"), dtype=float)
         except (TypeError, ValueError):
@@ -90,46 +98,13 @@ class Facts:
         fits = isinstance(named, list) and matrix.ndim == 2 and matrix.shape == (len(named), len(named))
         return matrix if fits else None
 
-    def headline(self) -> tuple[str, str]:
-        """One sentence that says it, one that explains it."""
-        found, total = len(self.suspects), len(self.columns)
-        ratio = self.noise_ratio
-        if self.ignorance == WEAK:
-            first = "The classifier is too weak to say how many labels are wrong."
-        elif self.ignorance == UNGRADED:
-            first = "The classifier is equally sure of most labels: how many are wrong is not known."
-        elif self.ignorance:
-            first = "These labels cannot be told from random ones."
-        elif ratio is None:
-            first = f"{plural(found, 'label')} of {total:,} look wrong." if found else "No label looks wrong."
-        elif ratio < 0.005 and not found:
-            first = "These labels look clean."
-        elif ratio < 0.005:
-            first = "Almost all labels look right."
-        else:
-            first = f"About {percent(ratio)} of the labels look wrong."
-        are = "is a suspect" if found == 1 else "are suspects"
-        second = f"{plural(found, 'sample')} of {total:,} {are} with another label suggested"
-        precision = number(self.summary.get("label_precision"))
-        second += f"; {plural(self.selected, 'was', 'were')} selected as clean"
-        if precision is not None and self.selected and not self.ignorance:
-            second += f", of which about {percent(precision)} are expected to be right"
-        return first, second + "."
-
-    def why_so_many(self) -> str:
-        """Why many more samples are suspects than labels are wrong; empty where they are not."""
-        found, ratio = len(self.suspects), self.noise_ratio
-        share = found / max(len(self.columns), 1)
-        if ratio is None or self.ignorance or share < MANY_TIMES * ratio or share < ratio + MANY_MORE:
-            return ""
-        told = "A suspect is a sample whose label was not predicted; where the classifier is weak, many of these labels"
-        if self.likely is None:  # suspicion is no probability that could be summed
-            return f"{told} are right, and the most suspicious stand first."
-        wrong = round(float(np.nansum(self.columns.suspicion[self.suspects])))
-        return (
-            f"{told} are right: about {wrong:,} of the {plural(found, 'suspect')} are expected to be wrong"
-            " (the sum of their suspicions), and the most suspicious stand first."
-        )
+    @property
+    def more_suspects_than_noise(self) -> bool:
+        """Whether there are many more suspects than wrong labels."""
+        ratio, share = self.noise_ratio, len(self.suspects) / max(len(self.columns), 1)
+        if ratio is None or self.why_unknown:
+            return False
+        return share >= MANY_SUSPECTS_FACTOR * ratio and share >= ratio + MANY_SUSPECTS_SHARE
 
 
 def noise_of(summary: Mapping[str, Any]) -> NoiseEstimate | None:
@@ -138,65 +113,50 @@ def noise_of(summary: Mapping[str, Any]) -> NoiseEstimate | None:
     return NoiseEstimate.from_record(record) if isinstance(record, Mapping) else None
 
 
-def trust_of(summary: Mapping[str, Any]) -> str | None:
-    """The sentence that says how far to believe the estimate."""
+def why_unknown(summary: Mapping[str, Any]) -> WhyUnknown | None:
+    """Why the noise estimate of a run says nothing; None if it does."""
     noise = noise_of(summary)
-    return None if noise is None else noise.explanation
-
-
-def ignorance(summary: Mapping[str, Any]) -> str:
-    """Why a selection's numbers say nothing, where it said so itself: it cannot tell the labels from random ones,
-    misses whole classes, or is equally sure of most. Empty where they do."""
-    noise = noise_of(summary)
-    why = None if noise is None else noise.why_unknown
-    if why is WhyUnknown.RANDOM:
-        return "the labels cannot be told from random ones"
-    return WEAK if why is WhyUnknown.WEAK else ""
+    return noise.why_unknown if noise is not None else None
 
 
 def first_iteration(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The one that measured the noise; empty where the run has none."""
+    """The iteration that estimated the noise; empty if there is none."""
     found = summary.get("iterations")
     return found[0] if isinstance(found, list) and found and isinstance(found[0], Mapping) else {}
 
 
-def unjudged(summary: Mapping[str, Any], classes: Sequence[str]) -> list[int]:
-    """Codes of classes whose labels the selection did not judge, where it said so itself."""
+def not_assessed(summary: Mapping[str, Any], classes: Sequence[str]) -> list[int]:
+    """Codes of the classes whose labels the selection did not assess."""
     listed = first_iteration(summary).get("unjudged_classes")
-    if isinstance(listed, list):
-        return [code for code in listed if isinstance(code, int) and 0 <= code < len(classes)]
-    notes = summary.get("notes")  # older runs have a note for each class
-    said = [str(note) for note in notes if NOT_JUDGED in str(note)] if isinstance(notes, list) else []
-    starts = [(f"class {name!r} (", f"class {name} (") for name in classes] if said else []
-    return [code for code, start in enumerate(starts) if any(note.startswith(start) for note in said)]
+    codes = listed if isinstance(listed, list) else []
+    return [code for code in codes if isinstance(code, int) and 0 <= code < len(classes)]
 
 
-def outdone(summary: Mapping[str, Any]) -> str:
-    """Why suggestions should not be taken unseen: what wrong labels do not explain of the disagreement in iteration 1
-    are the classifier's own mistakes. Where these are more, a disagreement speaks against the classifier; where they
-    are many, part of them was taken for noise, too."""
-    if OVERLAP in (trust_of(summary) or ""):
-        return "what so few columns cannot tell apart looks like a wrong label"
+def auto_apply(summary: Mapping[str, Any]) -> AutoApply:
+    """Whether suggestions may be applied without a review.
+
+    Disagreement in iteration 1 that wrong labels do not explain is the classifier's own error. If that error is larger
+    than the noise, a disagreement says more about the classifier; if it is large, it was partly counted as noise.
+    """
+    if (why := why_unknown(summary)) is not None:
+        return AutoApply(WhyNotAuto.UNKNOWN_NOISE, WHY_UNKNOWN[why])
     first = first_iteration(summary)
-    ratio, agree, asked = map(number, (summary.get("noise_ratio"), first.get("selected"), first.get("candidates")))
-    if ratio is None or ratio >= 1 or agree is None or not asked:
-        return ""
-    mistakes = 1 - agree / asked / (1 - ratio)
-    if mistakes > ratio:
-        told = f"about {100 * mistakes:.0f} % against {100 * ratio:.0f} %"  # both as measured: the noise may read low
-        return f"{WORSE} ({told})"
-    if mistakes > MOST_MISTAKES:
-        return f"the classifier seems to be wrong on about {100 * mistakes:.0f} % of the samples"
-    return ""
+    ratio, agree, total = map(number, (summary.get("noise_ratio"), first.get("selected"), first.get("candidates")))
+    if ratio is None or ratio >= 1 or agree is None or not total:
+        return AutoApply()
+    error = 1 - agree / total / (1 - ratio)
+    if error > ratio:
+        text = f"the classifier is wrong more often (about {100 * error:.0f} %) than the labels ({100 * ratio:.0f} %)"
+        return AutoApply(WhyNotAuto.WORSE_THAN_LABELS, text)
+    if error > MAX_AUTO_ERROR:
+        return AutoApply(WhyNotAuto.MANY_ERRORS, f"the classifier is wrong on about {100 * error:.0f} % of the samples")
+    return AutoApply()
 
 
 def read_facts(run: RunFolder) -> Facts:
     summary = run.read_summary()
-    classes = summary.get("classes")
-    columns = read_labels(run / "labels.csv", classes if isinstance(classes, list) else ())
+    columns = run.columns(summary.get("classes"))
     suspects = columns.ranked(np.flatnonzero(columns.suspect()))
-    last = {made.id: made.decision for made in run.read_decisions()}
-    made = {id for id, decision in last.items() if decision != "undo"}
     return Facts(
         run=run.path,
         record=run.record(),
@@ -205,9 +165,8 @@ def read_facts(run: RunFolder) -> Facts:
         columns=columns,
         suspects=suspects,
         pairs=pair_counts(columns, suspects),
-        decided=len(made.intersection(columns.ids.take(suspects).to_pylist())) if made else 0,
-        touched=bool(made),
-        likely=read_suggestions(run / NAME),
+        decided=frozenset(decided_ids(run / DECISIONS)),
+        suggested_probability=read_suggestions(run / NAME),
     )
 
 
@@ -216,14 +175,3 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if np.isfinite(value) else None
-
-
-def nested(value: object) -> Iterator[Mapping[str, Any]]:
-    """Every mapping inside `value`, outermost first, latest list entries first."""
-    if isinstance(value, Mapping):
-        yield value
-        for entry in value.values():
-            yield from nested(entry)
-    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-        for entry in reversed(value):
-            yield from nested(entry)

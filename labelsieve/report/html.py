@@ -1,4 +1,4 @@
-"""HTML by construction: every string is escaped unless it was made here."""
+"""HTML elements as Python calls: every string is escaped unless it was made here."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 class Markup(str):
-    """HTML already; anything else that reaches a page is text."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Markup:
-    """`value` as text. Control characters, which HTML forbids, become a visible sign."""
+    """Escape `value`. Control characters, which HTML forbids, become a replacement character."""
     if isinstance(value, Markup):
         return value
     shown = "".join(ch if (ch >= " " and ch != "\x7f") or ch in "\n\t" else "\ufffd" for ch in str(value))
@@ -22,7 +22,7 @@ def text(value: object) -> Markup:
 
 
 def join(parts: Any, separator: str = "") -> Markup:
-    """`parts` one after the other; what is not markup is escaped."""
+    """Concatenate `parts`; text is escaped."""
     return Markup(text(separator).join(text(part) for part in parts))
 
 
@@ -30,7 +30,7 @@ VOID = frozenset({"meta", "img", "br", "hr", "link"})
 
 
 def el(name: str, /, *children: object, **attributes: object) -> Markup:
-    """<name attributes>children</name>. `cls` is class, `_` in names is `-`; None and False leave an attribute out."""
+    """<name attributes>children</name>. `cls` means class, `_` in names becomes `-`, None and False are omitted."""
     written = []
     for key, value in attributes.items():
         if value is None or value is False:
@@ -44,12 +44,12 @@ def el(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def shorten(value: str, limit: int) -> str:
-    """At most `limit` characters, the cut shown."""
+    """Cut to `limit` characters, with an ellipsis."""
     return value if len(value) <= limit else value[: max(limit - 1, 1)].rstrip() + "\u2026"
 
 
 def percent(value: float | None, digits: int | None = None) -> str:
-    """0.384 as "38 %"; small and nearly whole ones keep a decimal so that they do not read as 0 or 100."""
+    """0.384 as "38 %". Values near 0 and 1 keep a decimal, so that they do not read as 0 or 100."""
     if value is None or value != value:
         return "unknown"
     if digits is None:

@@ -1,14 +1,13 @@
-"""A run's samples, to be looked at again: pictures from their files, texts and rows as they were written.
+"""The samples of a run, to be shown: pictures from their files, texts and rows as they are written in the source.
 
-Nothing is read before it is shown, and nothing shown is the original bytes: a picture is decoded and encoded anew.
+A sample is read when it is shown. Pictures are decoded and encoded again, so that no original bytes reach a page.
 """
 
 from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.columns import TableX
-from labelsieve.data.decode import open_checked
-from labelsieve.data.decode import upright as upright
+from labelsieve.data.decode import open_checked, upright
 from labelsieve.data.duplicates import DuplicateFiles, Groups, conflicting, same_files
-from labelsieve.data.pictures import PictureFiles, PictureSequence
-from labelsieve.data.source import TABLES
+from labelsieve.data.pictures import PictureFiles, PictureSequence, safe_path
+from labelsieve.data.read_options import ReadOptions
+from labelsieve.data.source import TABLES, load_source
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, index_in
+from labelsieve.report.source_state import UNCHANGED, SourceState, SourceStatus, check_source
 from labelsieve.report.source_table import SourceTable, find_source
-from labelsieve.report.unchanged import trouble
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import Kind, LabelledData
 
-TINY = 64  # pictures up to this side keep every pixel
-GONE, CHANGED = "the source is not there", "the source changed: another sample may have this number now"
-NOT_SHOWN = ("id", "true")  # `true` is for metrics alone
+MAX_TINY_SIDE = 64  # smaller pictures keep every pixel
+HIDDEN_COLUMNS = ("id", "true")  # `true` is for metrics only
 
-Cells = tuple[tuple[str, str], ...]  # names and what is written there
+Cells = tuple[tuple[str, str], ...]  # column names and cells
 
 
 @dataclass(frozen=True)
@@ -56,191 +54,239 @@ class Row:
 @dataclass(frozen=True)
 class Missing:
     reason: str
+    all_samples: bool = False  # the reason holds for every sample, and the page says so at the top
 
 
 Sample = Picture | Text | Row | Missing
 
 
-@dataclass(frozen=True)
 class Samples:
-    """`look(row)` gives a PIL picture, a str, a dict of cells, or raises; everything else is made from that."""
+    """The samples behind the rows of labels.csv."""
 
     kind: Kind
-    look: Callable[[int], Any]
-    notice: str = ""  # what is wrong with all of them, to be said once
-    beside: Callable[[int], dict[str, Any]] | None = None  # the other columns of a text's row
-    same: Callable[[], Groups] | None = None  # rows whose samples are exactly the same; takes a while
+    state: SourceState = UNCHANGED
+
+    def read(self, row: int) -> Any:
+        """A PIL picture, a str or a dict of cells; InputError if the sample cannot be read."""
+        raise NotImplementedError
+
+    def path(self, row: int) -> Path | None:
+        """The file of a picture; None if it does not have one."""
+        return None
+
+    def other_cells(self, row: int) -> dict[str, Any]:
+        """The other columns in the row of a text."""
+        return {}
+
+    def duplicates(self) -> Groups:
+        """Groups of rows whose samples are identical. Takes a while."""
+        return []
 
     def show(self, row: int, *, side: int = 1000) -> Sample:
         try:
-            seen = self.look(row)
-            if isinstance(seen, str):
-                return Text(seen)
-            if isinstance(seen, dict):
-                return Row(_cells(seen))
-            with seen:
-                return render(seen, side)
+            sample = self.read(row)
+            if isinstance(sample, str):
+                return Text(sample)
+            if isinstance(sample, dict):
+                return Row(_cells(sample))
+            with sample:
+                return render(sample, side)
         except InputError as problem:
-            return Missing(str(problem))
-        except Exception as problem:  # a decoder's whatever: one sample that cannot be shown must not stop the page
+            return Missing(str(problem), all_samples=not self.state.readable)
+        except Exception as problem:  # decoders raise any error, and one sample must not stop the page
             return Missing(f"cannot be shown ({type(problem).__name__})")
 
     def cells(self, row: int) -> Cells:
-        """What else the row of a text says."""
+        """`other_cells` as text."""
         try:
-            return _cells(self.beside(row)) if self.beside is not None else ()
-        except Exception:  # the text itself is missing then, which is said; or one cell is odd, and not worth the text
+            return _cells(self.other_cells(row))
+        except Exception:  # the text is shown without them
             return ()
 
     def pixels(self, row: int, side: int = 16) -> NDArray[np.float32] | None:
-        """A tiny copy of a picture, for comparing; None where it cannot be read."""
+        """A tiny copy of a picture for comparisons; None if it cannot be read."""
         try:
-            with self.look(row) as seen:
-                seen.draft("RGB", (2 * side, 2 * side))
-                small = upright(seen).resize((side, side))
-        except Exception:  # as above
+            with self.read(row) as picture:
+                picture.draft("RGB", (2 * side, 2 * side))
+                small = upright(picture).resize((side, side))
+        except Exception:  # as in `show`
             return None
         return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
 def render(picture: Any, side: int) -> Picture:
-    """At most `side` pixels wide and high; tiny pictures as they are, without loss."""
+    """Encode a picture with at most `side` pixels per side; tiny pictures without loss."""
     if max(picture.size) > side:
         picture.draft("RGB", (side, side))
     picture = upright(picture)
     if max(picture.size) > side:
         picture.thumbnail((side, side))
     out = io.BytesIO()
-    if max(picture.size) <= TINY:
+    if max(picture.size) <= MAX_TINY_SIDE:
         picture.save(out, "PNG", optimize=True)
         return Picture(out.getvalue(), "image/png", *picture.size)
     picture.save(out, "WEBP", quality=80 if side > 400 else 72, method=2)
     return Picture(out.getvalue(), "image/webp", *picture.size)
 
 
-def open_samples(run: RunFolder, columns: LabelColumns) -> Samples:
-    """The samples behind a run's rows. That the source is gone or changed is in `notice`; a sample that may be another
-    one by now is not shown."""
-    found = trouble(run, columns)
-    if found is None:
-        return _open(run, columns)
-    if found.gone or found.numbered:
-        kind = (run.record().get("data") or {}).get("kind", "table")
-        return Samples(kind, _nothing(GONE if found.gone else CHANGED), notice=found.told)
-    return replace(_open(run, columns), notice=found.told)
-
-
-def _nothing(reason: str) -> Callable[[int], Any]:
-    def look(row: int) -> Any:
-        raise InputError(reason)
-
-    return look
-
-
-def _open(run: RunFolder, columns: LabelColumns) -> Samples:
-    data = run.record().get("data") or {}
-    settings = run.record().get("settings") or {}
+def open_samples(run: RunFolder, columns: LabelColumns, state: SourceState | None = None) -> Samples:
+    """The samples behind the rows of a run. A sample that may be another one by now is not shown."""
+    state = state or check_source(run, columns)
+    record = run.record()
+    data, settings = record.get("data") or {}, record.get("settings") or {}
     source, kind = str(data.get("source") or ""), data.get("kind", "table")
     path = find_source(run, source)
-    if path is not None and path.is_dir():
-        return _of_files(path, columns.id, len(columns))
-    loaded = Loaded(source if path is None else str(path), settings, columns)
-    if path is not None and path.suffix.lower() in TABLES:
-        return _from_table(SourceTable.read(path, settings), columns, loaded)
-    if source == "digits":
-        kind = "pictures"
-    return Samples(kind, loaded.look, same=loaded.same)
+    samples: Samples
+    if not state.readable:
+        samples = NoSamples(kind, state)
+    elif path is not None and path.is_dir():
+        samples = FolderSamples(path, columns)
+    elif path is not None and path.suffix.lower() in TABLES:
+        table = SourceTable.read(path, settings)
+        if "path" in table.names and table.text == "text":
+            samples = ListedPictures(table, columns)
+        else:
+            cls = TextSamples if table.text in table.names else RowSamples
+            samples = cls(table, columns, LoadedSamples(str(path), settings, columns, kind))
+    else:
+        samples = LoadedSamples(source if path is None else str(path), settings, columns, kind)
+    samples.state = state
+    return samples
 
 
-def _of_files(root: Path, name: Callable[[int], str], n: int) -> Samples:
-    from labelsieve.data.pictures import safe_path
+class NoSamples(Samples):
+    """A source that is missing or changed."""
 
-    def look(row: int) -> Any:
-        path = safe_path(root, name(row))
+    def __init__(self, kind: Kind, state: SourceState) -> None:
+        self.kind = kind
+        missing = state.status is SourceStatus.MISSING
+        self.reason = "the source does not exist" if missing else "the source has changed"
+
+    def read(self, row: int) -> Any:
+        raise InputError(self.reason)
+
+
+class FolderSamples(Samples):
+    """Pictures in a folder; the ids are their names."""
+
+    kind = "pictures"
+
+    def __init__(self, root: Path, columns: LabelColumns) -> None:
+        self.root, self.columns = root, columns
+
+    def name(self, row: int) -> str:
+        return self.columns.id(row)
+
+    def read(self, row: int) -> Any:
+        path = self.path(row)
         if path is None:
-            raise InputError("leads outside the source's folder")
-        if not path.is_file():
-            raise InputError("the file is no longer there")
+            raise InputError("outside the folder of the source")
+        if not path.exists():
+            raise InputError("the file is missing")
         return open_checked(path)
 
-    def named(row: int) -> Path | None:
+    def path(self, row: int) -> Path | None:
+        return safe_path(self.root, self.name(row))
+
+    def duplicates(self) -> Groups:
+        return same_files([self._listed(row) for row in range(len(self.columns))])
+
+    def _listed(self, row: int) -> Path | None:
         try:
-            return safe_path(root, name(row))
+            return self.path(row)
         except InputError:
             return None
 
-    return Samples("pictures", look, same=lambda: same_files([named(row) for row in range(n)]))
+
+class ListedPictures(FolderSamples):
+    """Pictures whose names are in a table."""
+
+    def __init__(self, table: SourceTable, columns: LabelColumns) -> None:
+        super().__init__(table.root, columns)
+        self.table = table
+        self.rows = table.rows_of(columns)
+
+    def name(self, row: int) -> str:
+        return str(self.table.cell("path", self.rows[row]))
 
 
-def _from_table(source: SourceTable, columns: LabelColumns, loaded: Loaded) -> Samples:
-    table, names = source.table, source.names
-    rows = source.rows_of(columns)
+class RowSamples(Samples):
+    """Rows of a table, with every cell as it is written."""
 
-    def at(row: int) -> int:
-        if rows[row] < 0:
-            raise InputError("the source no longer has this row")
-        return int(rows[row])
+    kind: Kind = "table"
 
-    if "path" in names and source.text == "text":
-        return _of_files(source.root, lambda row: str(table.column("path")[at(row)].as_py()), len(columns))
-    shown = [name for name in names if name not in (source.label, source.id, *NOT_SHOWN)]
-    if source.text not in names:
-        return Samples(
-            "table", lambda row: {name: table.column(name)[at(row)].as_py() for name in shown}, same=loaded.same
-        )
-    shown = [name for name in shown if name != source.text]
+    def __init__(self, table: SourceTable, columns: LabelColumns, loaded: LoadedSamples) -> None:
+        self.table, self.loaded = table, loaded
+        self.rows = table.rows_of(columns)
+        hidden = (table.label, table.id, table.text, *HIDDEN_COLUMNS)
+        self.shown = [name for name in table.names if name not in hidden]
 
-    def same() -> Groups:
-        texts = table.column(source.text).to_pylist()
-        return _equal([texts[i] or "" if i >= 0 else "" for i in rows.tolist()], "text")
+    def read(self, row: int) -> Any:
+        return {name: self.table.cell(name, self.rows[row]) for name in self.shown}
 
-    return Samples(
-        "text",
-        lambda row: str(table.column(source.text)[at(row)].as_py() or ""),
-        beside=lambda row: {name: table.column(name)[at(row)].as_py() for name in shown},
-        same=same,
-    )
+    def duplicates(self) -> Groups:
+        return self.loaded.duplicates()
 
 
-def _equal(x: Any, kind: Kind) -> Groups:
-    """Samples that are there more than once: as if every one had a label of its own, which conflicts then."""
-    return conflicting(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind), DuplicateFiles())
+class TextSamples(RowSamples):
+    """Texts in a table."""
+
+    kind = "text"
+
+    def read(self, row: int) -> Any:
+        return str(self.table.cell(self.table.text, self.rows[row]) or "")
+
+    def other_cells(self, row: int) -> dict[str, Any]:
+        return dict(super().read(row))
+
+    def duplicates(self) -> Groups:
+        texts = self.table.table.column(self.table.text).to_pylist()
+        return _identical([texts[i] or "" if i >= 0 else "" for i in self.rows.tolist()], "text")
 
 
-class Loaded:
-    """Sources that are not plain files: loaded whole at the first look, as the run read them, labels aside."""
+class LoadedSamples(Samples):
+    """Other sources: loaded completely at the first access, as the run read them."""
 
-    def __init__(self, source: str, settings: dict[str, Any], columns: LabelColumns) -> None:
+    def __init__(self, source: str, settings: dict[str, Any], columns: LabelColumns, kind: Kind) -> None:
         self.source, self.settings, self.columns = source, settings, columns
+        self.kind = "pictures" if source == "digits" else kind
         self._data: LabelledData | None = None
-        self._place: dict[str, int] = {}  # a run may have left some samples out
+        self._index: dict[str, int] = {}  # the run may have skipped some samples
         self._lock = threading.Lock()
 
     def data(self) -> LabelledData:
         with self._lock:
             if self._data is None:
-                from labelsieve.data.source import ReadOptions, load_source
-
                 if not self.source:
-                    raise InputError("this run does not say where its samples came from")
+                    raise InputError("this run does not name its source")
                 self._data = load_source(self.source, ReadOptions.of_run(self.settings, labelled=False))
-                self._place.update((id, i) for i, id in enumerate(self._data.ids.tolist()))
+                self._index.update((id, i) for i, id in enumerate(self._data.ids.tolist()))
         return self._data
 
-    def look(self, row: int) -> Any:
+    def _position(self, row: int) -> int:
+        """Position of a row of the run in the source."""
+        n = len(self.data())
+        by_id = self.columns.id(0) in self._index  # else the source has other ids now, in the same order
+        i = self._index.get(self.columns.id(row), n) if by_id else row
+        if i >= n:
+            raise InputError("the source does not have this sample any more")
+        return i
+
+    def path(self, row: int) -> Path | None:
+        x = self.data().x
+        path = x.path(self._position(row)) if isinstance(x, PictureSequence) else None
+        return None if path is None else Path(path).resolve()
+
+    def read(self, row: int) -> Any:
         from PIL import Image
 
         data = self.data()
-        name, place = self.columns.id, self._place
-        named = name(0) in place  # else the source has other names for its samples by now, in the order they had
-        if row >= len(data) if not named else name(row) not in place:
-            raise InputError("the source no longer has this sample")
-        row = place[name(row)] if named else row
+        i = self._position(row)
         if isinstance(data.x, TableX):
-            return data.x.row(row)
-        if isinstance(data.x, PictureSequence) and (path := data.x.path(row)) is not None:
+            return data.x.row(i)
+        if (path := self.path(row)) is not None:
             return open_checked(path)
-        value = data.x[row]
+        value = data.x[i]
         if isinstance(value, str):
             return value
         value = np.asarray(value)
@@ -248,24 +294,29 @@ class Loaded:
             return Image.fromarray((255 * (1 - value.reshape(8, 8))).round().astype(np.uint8))
         if data.kind == "pictures":
             return Image.fromarray(np.asarray(value, dtype=np.uint8))
-        return {f"x{i}": float(number) for i, number in enumerate(value.ravel())}
+        return {f"x{j}": float(number) for j, number in enumerate(value.ravel())}
 
-    def same(self) -> Groups:
+    def duplicates(self) -> Groups:
         import pyarrow as pa
 
         data = self.data()
         if isinstance(data.x, PictureFiles):
             groups = same_files([data.x.path(i) for i in range(len(data))])
         else:
-            groups = _equal(data.x, data.kind)
-        # From the source's rows to the run's, which may have left some out.
-        own = index_in(pa.array(data.ids.tolist(), pa.string()), self.columns.ids)
-        found = ([row for row in own[group].tolist() if row >= 0] for group in groups)
+            groups = _identical(data.x, data.kind)
+        # From rows of the source to rows of the run, which may have skipped some.
+        rows = index_in(pa.array(data.ids.tolist(), pa.string()), self.columns.ids)
+        found = ([row for row in rows[group].tolist() if row >= 0] for group in groups)
         return [group for group in found if len(group) > 1]
 
 
-def _cells(seen: dict[str, Any]) -> Cells:
-    return tuple((str(name), _cell(value)) for name, value in seen.items())
+def _identical(x: Any, kind: Kind) -> Groups:
+    """Groups of identical samples: with a different label for each sample, all of them conflict."""
+    return conflicting(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind), DuplicateFiles())
+
+
+def _cells(row: dict[str, Any]) -> Cells:
+    return tuple((str(name), _cell(value)) for name, value in row.items())
 
 
 def _cell(value: object) -> str:

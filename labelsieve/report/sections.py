@@ -1,7 +1,8 @@
-"""The sections of a report, each a function from facts to HTML."""
+"""The sections of a report: functions from facts to HTML, with all their sentences."""
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 from collections.abc import Mapping
@@ -13,164 +14,203 @@ from labelsieve.csv_files import csv_line
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.labels_csv import most_confused
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
-from labelsieve.report.facts import UNGRADED, Facts, number, outdone
+from labelsieve.report.facts import WHY_UNKNOWN, Facts, auto_apply, number
 from labelsieve.report.html import Markup, count, el, percent, plural, shorten
-from labelsieve.selection.estimate import WEAK
-from labelsieve.types import VERDICTS
+from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
+from labelsieve.report.source_state import SourceState
+from labelsieve.types import FloatArray, WhyUnknown
 
-MOST_CLASSES = 25
-MOST_PAIRS = 12
-SHOWN_VERDICTS = ("selected", "candidate", "removed")
+MAX_CLASSES = 25
+MAX_PAIRS = 12
+MAX_SUSPECTS = 200
+THUMBNAIL_SIDE = 220
+MAX_PICTURE_BYTES = 6_000_000  # of all pictures together: the page stays below 10 MB
+MAX_TEXT, MAX_CELLS = 600, 24
+MAX_WIDE_MATRIX = 12  # classes up to which a table fits beside the matrix
+CLEAN_RATIO = 0.005  # noise ratios below it are reported as clean
+VERDICT_MEANINGS = {
+    "selected": "a model that was not trained on the sample agrees with its label",
+    "candidate": "it does not agree: the label may be wrong",
+    "removed": "the most suspicious samples, excluded from training",
+}
+VERDICT_CODES = {"selected": 1, "candidate": 0, "removed": 2}
+CONTENTS = {
+    "next": "What to do next",
+    "mistakes": "Confused classes",
+    "verdicts": "Verdicts by class",
+    "suspects": "Suspects",
+    "curves": "Learning curves",
+    "theory": "What the theory expects",
+    "settings": "Settings",
+}
 
 
 def section(ident: str, title: str, *content: object) -> Markup:
     return el("section", el("h2", title, id=f"{ident}-title"), *content, id=ident, aria_labelledby=f"{ident}-title")
 
 
-def table(heads: list[tuple[str, bool]], rows: list[list[object]], *, caption: str = "") -> Markup:
-    """`heads` are names and whether the column holds numbers; the first cell of a row names it."""
+def table(heads: list[tuple[str, bool]], rows: list[list[object]], *, caption: str) -> Markup:
+    """A table. `heads` are column names and whether the column is numeric; the first cell of a row is its header."""
     top = el("tr", *(el("th", name, scope="col", cls="n" if numeric else None) for name, numeric in heads))
-    body = [
-        el(
-            "tr",
-            el("th", row[0], scope="row"),
-            *(el("td", cell, cls="n" if heads[i + 1][1] else None) for i, cell in enumerate(row[1:])),
-        )
-        for row in rows
-    ]
-    named = el("caption", caption) if caption else Markup("")
-    inner = el("table", named, el("thead", top), el("tbody", *body))
-    return el("div", inner, cls="scroll", tabindex=0, role="region", aria_label=caption or heads[0][0])
+    body = []
+    for first, *rest in rows:
+        cells = (el("td", cell, cls="n" if heads[i][1] else None) for i, cell in enumerate(rest, start=1))
+        body.append(el("tr", el("th", first, scope="row"), *cells))
+    return _scrolling(el("table", el("caption", caption), el("thead", top), el("tbody", *body)), caption)
 
 
-def masthead(facts: Facts, *, made: str, notice: str = "") -> Markup:
-    first, second = facts.headline()
-    brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.title}"), el("span", made), cls="brand")
-    parts: list[object] = [brand, el("h1", first), el("p", second, cls="lead")]
-    if why := facts.why_so_many():
+def _scrolling(content: Markup, label: str) -> Markup:
+    return el("div", content, cls="scroll", tabindex=0, role="region", aria_label=label)
+
+
+# the top of the page
+
+
+def headline(facts: Facts) -> str:
+    found, total, ratio = len(facts.suspects), len(facts.columns), facts.noise_ratio
+    if facts.why_unknown is WhyUnknown.RANDOM:
+        return "These labels cannot be distinguished from random ones."
+    if facts.why_unknown is WhyUnknown.WEAK:
+        return "The classifier is too weak to estimate how many labels are wrong."
+    if ratio is None:
+        return f"{plural(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
+    if ratio < CLEAN_RATIO:
+        return "Almost all labels look correct." if found else "These labels look clean."
+    return f"About {percent(ratio)} of the labels look wrong."
+
+
+def lead(facts: Facts) -> str:
+    found = len(facts.suspects)
+    text = f"{plural(found, 'sample is a suspect', 'samples are suspects')} of {len(facts.columns):,}: "
+    text += "the model suggests another label. " if found == 1 else "the model suggests other labels. "
+    text += f"{plural(facts.selected, 'sample was', 'samples were')} selected as clean"
+    precision = number(facts.summary.get("label_precision"))
+    if precision is not None and facts.selected and not facts.why_unknown:
+        text += f"; about {percent(precision)} of their labels are expected to be correct"
+    return text + "."
+
+
+def why_many_suspects(facts: Facts) -> str:
+    """Why there are many more suspects than wrong labels; empty if there are not."""
+    if not facts.more_suspects_than_noise:
+        return ""
+    text = "A suspect is a sample whose label the model did not predict. If the model is weak, many suspects have a"
+    text += " correct label. The most suspicious samples come first"
+    if facts.suggested_probability is None:  # suspicion is not a probability, so it cannot be summed
+        return f"{text}."
+    wrong = round(float(np.nansum(facts.columns.suspicion[facts.suspects])))
+    return f"{text}: about {wrong:,} of {plural(len(facts.suspects), 'suspect')} are expected to be wrong."
+
+
+def masthead(facts: Facts, *, time: str, source: SourceState) -> Markup:
+    brand = el("p", el("strong", "labelsieve"), el("span", f"Report on {facts.title}"), el("span", time), cls="brand")
+    parts: list[object] = [brand, el("h1", headline(facts)), el("p", lead(facts), cls="lead")]
+    if why := why_many_suspects(facts):
         parts.append(el("p", why))
-    if notice:
-        parts.append(el("p", el("strong", "The source: "), notice.rstrip(".") + ".", cls="trust", role="alert"))
-    if facts.trust:
-        parts.append(el("p", el("strong", "How far to trust this: "), facts.trust.rstrip(".") + ".", cls="trust"))
-    if facts.notes:
-        listed = el("ul", *(el("li", note) for note in facts.notes))
-        parts.append(el("details", el("summary", "Notes on the data and the selection"), listed, cls="notes"))
-    return el("header", *parts, figures(facts), contents(), cls="masthead")
+    if source.explanation:
+        text = source.explanation.rstrip(".") + "."
+        parts.append(el("p", el("strong", "Source: "), text, cls="trust", role="alert"))
+    trust = facts.noise.explanation if facts.noise is not None else ""
+    if trust:
+        parts.append(el("p", el("strong", "How far to trust this: "), trust.rstrip(".") + ".", cls="trust"))
+    notes = facts.summary.get("notes")
+    shown = [str(note) for note in notes if not trust or trust not in str(note)] if isinstance(notes, list) else []
+    if shown:
+        items = el("ul", *(el("li", note) for note in shown))
+        parts.append(el("details", el("summary", "Notes on the data and the selection"), items, cls="notes"))
+    links = [el("li", el("a", title, href=f"#{ident}")) for ident, title in CONTENTS.items()]
+    nav = el("nav", el("ul", *links), aria_label="Contents")
+    return el("header", *parts, figures(facts), nav, cls="masthead")
 
 
 def figures(facts: Facts) -> Markup:
-    summary = facts.summary
-    ratio, interval = facts.noise_ratio, facts.interval
-    between = f"likely {percent(interval[0])} to {percent(interval[1])}" if interval else ""
-    if facts.ignorance:
-        ratio, between = None, facts.ignorance
-    truth = number(summary.get("measured_noise_ratio"))
-    if truth is not None:
-        between += f"{', ' if between else ''}measured {percent(truth, 1)}"
+    summary, total = facts.summary, len(facts.columns)
+
+    def share(part: int) -> str:
+        return f"{percent(part / total)} of all" if total else ""
+
+    ratio, noise = facts.noise_ratio, facts.noise
+    details = []
+    if facts.why_unknown:
+        ratio = None
+        details.append(WHY_UNKNOWN[facts.why_unknown])
+    elif noise is not None and number(noise.low) is not None and number(noise.high) is not None:
+        details.append(f"95\u202f% interval: {percent(noise.low)} to {percent(noise.high)}")
+    if (truth := number(summary.get("measured_noise_ratio"))) is not None:
+        details.append(f"measured {percent(truth, 1)}")
     shown: list[tuple[str, str, str]] = [
-        ("samples", count(len(facts.columns)), plural(len(facts.columns.classes), "class", "classes")),
-        ("estimated noise ratio", percent(ratio), between),
-        ("suspects", count(len(facts.suspects)), _share(len(facts.suspects), len(facts.columns))),
-        ("selected as clean", count(facts.selected), _share(facts.selected, len(facts.columns))),
+        ("samples", count(total), plural(len(facts.columns.classes), "class", "classes")),
+        ("estimated noise ratio", percent(ratio), ", ".join(details)),
+        ("suspects", count(len(facts.suspects)), share(len(facts.suspects))),
+        ("selected as clean", count(facts.selected), share(facts.selected)),
     ]
-    for key, told in (
-        ("label_precision", "label precision of the selected"),
-        ("label_recall", "label recall of the selected"),
-    ):
-        expected = None if facts.ignorance else number(summary.get(key))
+    for key in ("label_precision", "label_recall"):
+        expected = None if facts.why_unknown else number(summary.get(key))
         measured = number(summary.get(f"measured_{key}"))
         if expected is not None or measured is not None:
-            small = f"measured {percent(measured, 1)}" if measured is not None else "the theory expects"
-            shown.append((told, percent(expected), small))
+            small = f"measured {percent(measured, 1)}" if measured is not None else "expected by the theory"
+            shown.append((f"{key.replace('_', ' ')} of the selected", percent(expected), small))
     skipped = summary.get("skipped")
     if isinstance(skipped, int) and skipped:
-        shown.append(("left out", count(skipped), "listed in skipped.csv"))
-    return el(
-        "dl",
-        *(
-            el("div", el("dt", name), el("dd", value), el("dd", small, cls="small") if small else "")
-            for name, value, small in shown
-        ),
-        cls="figures",
+        shown.append(("skipped", count(skipped), "listed in skipped.csv"))
+    items = (
+        el("div", el("dt", name), el("dd", value), el("dd", small, cls="small") if small else "")
+        for name, value, small in shown
     )
+    return el("dl", *items, cls="figures")
 
 
-def contents() -> Markup:
-    links = [
-        ("next", "What to do next"),
-        ("mistakes", "Which class is taken for which"),
-        ("verdicts", "Verdicts by class"),
-    ]
-    links += [("suspects", "Suspects"), ("curves", "Learning curves"), ("theory", "What the theory expects")]
-    links.append(("settings", "Settings"))
-    items = [el("li", el("a", told, href=f"#{ident}")) for ident, told in links]
-    return el("nav", el("ul", *items), aria_label="Contents")
+# what to do next
 
 
 def what_next(facts: Facts) -> Markup:
-    run = shlex.quote(str(facts.run))  # as it was given: a command that can be copied
-    left = max(len(facts.suspects) - facts.decided, 0)
+    run = shlex.quote(str(facts.run))  # as it was given, so that commands can be copied
+    decided = facts.decided_suspects
+    left = max(len(facts.suspects) - decided, 0)
     steps: list[Markup] = []
     if left:
-        told = f" One key a sample: keep, take the suggestion, another class, drop. {plural(left, 'suspect')} left"
-        told += f", {facts.decided:,} decided." if facts.decided else "."
-        steps.append(el("li", el("strong", "Decide on the suspects. "), el("code", f"labelsieve review {run}"), told))
-    elif facts.decided:
-        steps.append(el("li", el("strong", "All suspects are decided. "), "Nothing is left to review."))
+        text = f"One key per sample: keep, accept the suggestion, choose another class, drop. {plural(left, 'suspect')}"
+        text += f" left, {decided:,} decided." if decided else " left."
+        steps.append(_step("Review the suspects.", f"labelsieve review {run}", text))
+    elif decided:
+        steps.append(_step("All suspects are decided.", "", "Nothing is left to review."))
     data = facts.record.get("data") or {}
     source = str(data.get("source") or "SOURCE")
-    told = "Ids, columns and order stay as they were; the originals are not touched."
-    if is_path(source) and os.path.isdir(source):  # noqa: PTH112 - unlike Path's, it raises at no name
-        told = "With a folder's name instead of cleaned.csv: copies of the pictures in the right class folders."
-    why = facts.ignorance or outdone(facts.summary)
-    if why and not facts.touched:
-        told = f"No label is changed by itself, because {why}: decide on the suspects first. {told}"
-    steps.append(
-        el(
-            "li",
-            el("strong", "Take the corrected labels home. "),
-            el("code", f"labelsieve export {run} --what cleaned --to cleaned.csv"),
-            f" {told}",
-        )
-    )
-    trained = ((facts.record.get("stages") or {}).get("train") or {}).get("state") == "done"
-    if trained:
-        steps.append(
-            el(
-                "li",
-                el("strong", "Label new samples with the trained network. "),
-                el("code", f"labelsieve predict {run} NEW --to predictions.csv"),
-                " NEW is a folder or a file like the source; it needs no labels.",
-            )
-        )
+    text = "Ids, columns and order stay the same. The originals are not changed."
+    if is_path(source) and os.path.isdir(source):  # noqa: PTH112 - Path.is_dir may raise
+        text = "With the name of a folder instead of cleaned.csv, the pictures are copied into class folders."
+    auto = auto_apply(facts.summary)
+    if auto.reason and not facts.decided:
+        text = f"No label is changed without a decision, because {auto.explanation}: review the suspects first. {text}"
+    command = f"labelsieve export {run} --what cleaned --to cleaned.csv"
+    steps.append(_step("Export the corrected labels.", command, text))
+    if ((facts.record.get("stages") or {}).get("train") or {}).get("state") == "done":
+        command = f"labelsieve predict {run} NEW --to predictions.csv"
+        text = "NEW is a folder or a file like the source. It needs no labels."
+        steps.append(_step("Label new samples with the trained network.", command, text))
     else:
-        steps.append(
-            el(
-                "li",
-                el("strong", "Train a classifier that does not learn the wrong labels. "),
-                el("code", f"labelsieve train {run}"),
-            )
-        )
-    steps.append(
-        el(
-            "li",
-            el("strong", "Look again with the corrected labels. "),
-            el("code", f"labelsieve select {_again(source, data, facts.record)} --out {run}-again"),
-            " A second look finds what the first mistakes had hidden.",
-        )
-    )
-    return section("next", "What to do next", el("ol", *steps, cls="next"))
+        steps.append(_step("Train a classifier that ignores the wrong labels.", f"labelsieve train {run}", ""))
+    command = f"labelsieve select {select_again(source, data, facts.record)} --out {run}-again"
+    text = "A second selection finds wrong labels that the first one missed because of others."
+    steps.append(_step("Select again with the corrected labels.", command, text))
+    return section("next", CONTENTS["next"], el("ol", *steps, cls="next"))
 
 
-def _again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """A corrected table is a source of its own; other sources keep their samples and get the labels beside them. Both
-    are read as the run read them."""
+def _step(title: str, command: str, text: str) -> Markup:
+    code = el("code", command) if command else Markup("")
+    return el("li", el("strong", f"{title} "), code, f" {text}" if text else "")
+
+
+def select_again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """Arguments that read the corrected labels as the run read its source.
+
+    A corrected table is a source of its own. For other sources the corrected labels are given with --labels.
+    """
     settings = record.get("settings") or {}
     is_table = source.lower().endswith(TABLES)
     words = ["cleaned.csv"] if is_table else [source, "--labels", "cleaned.csv"]
-    usual = {"label_column": "label", "text_column": "text", "id_column": "id", "group_column": ""}
-    for name, default in usual.items():
+    defaults = {"label_column": "label", "text_column": "text", "id_column": "id", "group_column": ""}
+    for name, default in defaults.items():
         if settings.get(name) not in (None, "", default):
             words += [f"--{name.replace('_', '-')}", str(settings[name])]
     if is_table and settings.get("ignore_columns"):
@@ -182,130 +222,169 @@ def _again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> s
     return shlex.join(words)
 
 
-def mistakes(facts: Facts) -> Markup:
+# classes and verdicts
+
+
+def confusion(facts: Facts) -> Markup:
+    """The transition matrix and the pairs of classes with the most suspects."""
+    title, names, matrix = CONTENTS["mistakes"], facts.columns.classes, facts.transition
     parts: list[object] = []
     left: list[object] = []
     right: list[object] = []
-    names = facts.columns.classes
-    matrix = facts.transition
-    if facts.ignorance:
+    if facts.why_unknown:
         matrix = None
-        told = f"No matrix is drawn, because {facts.ignorance}: its numbers would say nothing about the labels."
-        parts.append(el("p", told))
-        if facts.ignorance not in (WEAK, UNGRADED):  # then the pairs are chance as well
-            return section("mistakes", "Which class is taken for which", *parts)
+        parts.append(el("p", f"There is no matrix, because {WHY_UNKNOWN[facts.why_unknown]}."))
+        if facts.why_unknown is WhyUnknown.RANDOM:  # then the pairs are random as well
+            return section("mistakes", title, *parts)
     if matrix is not None and len(matrix) > 1:
-        all_of_them = len(matrix) <= MOST_CLASSES
-        chosen = list(range(len(matrix))) if all_of_them else _confused(facts, matrix)
-        told = "Each row is a class as it really is, each column the label its samples were given, in percent."
-        told += " Classes that differ by no more than chance share what was counted, so a rare one has the others' row."
-        if not all_of_them:
-            told += f" The {len(chosen)} most confused of {len(matrix):,} classes are shown."
-        part = matrix[np.ix_(chosen, chosen)]
+        chosen = list(range(len(matrix))) if len(matrix) <= MAX_CLASSES else _confused_classes(facts, matrix)
+        text = "Each row is a true class, each column a given label, in percent of the row."
+        text += " Classes with few samples share the estimate of all classes."
+        if len(chosen) < len(matrix):
+            text += f" The {len(chosen)} most confused of {len(matrix):,} classes are shown."
         chart = heat_map(
-            [names[i] for i in chosen], part, title="Estimated transition matrix", description=told, ident="heat"
-        )
-        parts.append(el("p", told))
-        left.append(el("div", chart, cls="scroll", tabindex=0, role="region", aria_label="Estimated transition matrix"))
-        key = (el("li", swatch("d8"), "label right"), el("li", swatch("h8"), "label wrong"))
-        left.append(el("ul", *key, cls="legend"))
+            [names[i] for i in chosen], matrix[np.ix_(chosen, chosen)], title="Estimated transition matrix",
+            description=text, ident="heat",
+        )  # fmt: skip
+        parts.append(el("p", text))
+        key = (el("li", swatch("d8"), "correct label"), el("li", swatch("h8"), "wrong label"))
+        left += [_scrolling(chart, "Estimated transition matrix"), el("ul", *key, cls="legend")]
     pairs = sorted(((n, pair) for pair, n in facts.pairs.items() if pair[0] != pair[1]), key=lambda p: (-p[0], p[1]))
     if pairs:
         given = np.bincount(facts.columns.label[facts.columns.label >= 0], minlength=len(names))
         rows: list[list[object]] = [
-            [names[i], names[j], count(n), percent(n / max(int(given[i]), 1), 1)] for n, (i, j) in pairs[:MOST_PAIRS]
+            [names[i], names[j], count(n), percent(n / max(int(given[i]), 1), 1)] for n, (i, j) in pairs[:MAX_PAIRS]
         ]
-        heads = [("labelled", False), ("looks like", False), ("suspects", True), ("of this label", True)]
-        caption = "The pairs with the most suspects"
-        if len(pairs) > MOST_PAIRS:
-            caption += f" ({MOST_PAIRS} of {len(pairs):,})"
-        right += [el("h3", "Mistaken most often"), table(heads, rows, caption=caption)]
-    if not pairs:
-        parts.append(el("p", "No class is taken for another: there are no suspects."))
-    together = "beside" if left and right and len(matrix if matrix is not None else ()) <= 12 else None
-    parts.append(el("div", el("div", *left), el("div", *right), cls=together))
-    return section("mistakes", "Which class is taken for which", *parts)
+        heads = [("given label", False), ("suggested label", False), ("suspects", True), ("of this label", True)]
+        caption = "Pairs of labels with the most suspects"
+        caption += f" ({MAX_PAIRS} of {len(pairs):,})" if len(pairs) > MAX_PAIRS else ""
+        right += [el("h3", "Most frequent mistakes"), table(heads, rows, caption=caption)]
+    else:
+        parts.append(el("p", "No classes are confused: there are no suspects."))
+    beside = left and right and matrix is not None and len(matrix) <= MAX_WIDE_MATRIX
+    parts.append(el("div", el("div", *left), el("div", *right), cls="beside" if beside else None))
+    return section("mistakes", title, *parts)
+
+
+def _confused_classes(facts: Facts, matrix: FloatArray) -> list[int]:
+    """The classes of most suspects, then those with the most wrong labels, in class order."""
+    chosen = [i for i in most_confused(facts.pairs, MAX_CLASSES) if i < len(matrix)]
+    noisiest = [i for i in np.argsort(np.diagonal(matrix), kind="stable").tolist() if i not in chosen]
+    return sorted([*chosen, *noisiest[: MAX_CLASSES - len(chosen)]])
 
 
 def verdicts(facts: Facts) -> Markup:
     columns = facts.columns
-    c = len(columns.classes)
-    counts = np.zeros((c, len(VERDICTS)), dtype=int)
+    counts = np.zeros((len(columns.classes), len(VERDICT_CODES)), dtype=int)
     known = columns.label >= 0
     np.add.at(counts, (columns.label[known], columns.verdict[known]), 1)
-    order = [VERDICTS.index(name) for name in SHOWN_VERDICTS]
-    doubted = counts.sum(axis=1) - counts[:, VERDICTS.index("selected")]
-    chosen = sorted(range(c), key=lambda i: (-int(doubted[i]), i))[:MOST_CLASSES]
-    per_class = [[int(counts[i, code]) for code in order] for i in chosen]
-    names = [columns.classes[i] for i in chosen]
-    meaning = {
-        "selected": "the label agrees with a model that never saw it",
-        "candidate": "it does not: the label may be wrong",
-        "removed": "the most doubtful, set aside for good",
-    }
-    legend = el(
-        "ul",
-        *(
-            el("li", swatch(name), f"{name} ({int(counts[:, VERDICTS.index(name)].sum()):,}): {meaning[name]}")
-            for name in SHOWN_VERDICTS
-        ),
-        cls="legend",
+    counts = counts[:, list(VERDICT_CODES.values())]
+    suspicious = counts[:, 1:].sum(axis=1)
+    chosen = sorted(range(len(counts)), key=lambda i: (-int(suspicious[i]), i))[:MAX_CLASSES]
+    names, parts = [columns.classes[i] for i in chosen], counts[chosen].tolist()
+    totals = counts.sum(axis=0).tolist()
+    legend = (
+        el("li", swatch(name), f"{name} ({total:,}): {VERDICT_MEANINGS[name]}")
+        for name, total in zip(VERDICT_CODES, totals, strict=True)
     )
-    chart = stacked_bars(names, per_class, SHOWN_VERDICTS, title="Verdicts by given label", ident="bars")
+    title = "Verdicts by given label"
+    chart = stacked_bars(names, parts, tuple(VERDICT_CODES), title=title, ident="bars")
     rows: list[list[object]] = [
-        [name, *(count(n) for n in parts), percent(1 - parts[0] / max(sum(parts), 1), 1)]
-        for name, parts in zip(names, per_class, strict=True)
+        [name, *(count(n) for n in numbers), percent(1 - numbers[0] / max(sum(numbers), 1), 1)]
+        for name, numbers in zip(names, parts, strict=True)
     ]
-    heads = [("given label", False), *((name, True) for name in SHOWN_VERDICTS), ("not selected", True)]
-    caption = "Verdicts by given label" + (f" ({len(chosen)} of {c:,} classes)" if c > len(chosen) else "")
-    return section(
-        "verdicts",
-        "Verdicts by class",
-        legend,
-        el("div", chart, cls="scroll", tabindex=0, role="region", aria_label="Verdicts by given label, chart"),
-        el("details", el("summary", "The same as a table"), table(heads, rows, caption=caption)),
-    )
+    heads = [("given label", False), *((name, True) for name in VERDICT_CODES), ("not selected", True)]
+    caption = title + (f" ({len(chosen)} of {len(counts):,} classes)" if len(counts) > len(chosen) else "")
+    details = el("details", el("summary", "Show as a table"), table(heads, rows, caption=caption))
+    chart = _scrolling(chart, f"{title}, chart")
+    return section("verdicts", CONTENTS["verdicts"], el("ul", *legend, cls="legend"), chart, details)
+
+
+# suspects
+
+
+def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
+    total, shown = len(facts.suspects), facts.suspects[:most].tolist()
+    title = CONTENTS["suspects"]
+    if not total:
+        return section("suspects", title, el("p", "There are no suspects: the model agrees with every label."))
+    if not shown:
+        text = f"No suspects are shown, as requested. labels.csv lists all {plural(total, 'suspect')}."
+        return section("suspects", title, el("p", text))
+    used = 0
+    cards: list[Markup] = []
+    for row in shown:
+        sample = samples.show(row, side=THUMBNAIL_SIDE)
+        if isinstance(sample, Picture):
+            used += len(sample.data) * 4 // 3
+            if used > MAX_PICTURE_BYTES:
+                sample = Missing("picture omitted to keep this page small")
+        cards.append(_card(facts, row, sample))
+    text = "All suspects" if total == len(shown) else f"The {len(shown):,} most suspicious of {total:,} suspects"
+    text += ". The given label is struck through, the suggested label follows. "
+    text += "The rest is in labels.csv. " if total > len(shown) else ""
+    if facts.suggested_probability is None:
+        text += "Suspicion is a rank between 0 and 1, not a probability."
+    else:
+        text += "Percentages are estimated probabilities: of a wrong given label, and of a correct suggestion."
+    style = "suspects" if samples.kind == "pictures" else "suspects wide"
+    return section("suspects", title, el("p", text), el("ol", *cards, cls=style))
+
+
+def _card(facts: Facts, row: int, sample: Sample) -> Markup:
+    columns = facts.columns
+    given, suggested = (columns.name(int(codes[row])) or "?" for codes in (columns.label, columns.suggested))
+    labels = el("del", shorten(given, 60), cls="was"), " \u2192 ", el("strong", shorten(suggested, 60), cls="now")
+    suspicion, numbers = float(columns.suspicion[row]), "suspicion unknown"
+    if suspicion == suspicion:
+        ranked = facts.suggested_probability is None
+        numbers = f"suspicion {suspicion:.2f}" if ranked else f"wrong: {percent(suspicion)}"
+    probability = (facts.suggested_probability or {}).get(columns.id(row))
+    numbers += f", right: {percent(probability)}" if probability is not None else ""
+    id = el("p", f"id {shorten(columns.id(row), 120)}", cls="id")
+    about = el("div", el("p", *labels), el("p", numbers, cls="quiet"), id, cls="about")
+    said_above = isinstance(sample, Missing) and sample.all_samples
+    return el("li", "" if said_above else _content(sample, given, suggested), about, cls="suspect")
+
+
+def _content(sample: Sample, given: str, suggested: str) -> Markup:
+    if isinstance(sample, Picture):
+        data = f"data:{sample.media};base64,{base64.b64encode(sample.data).decode('ascii')}"
+        tiny = "tiny" if max(sample.width, sample.height) <= MAX_TINY_SIDE else None
+        alt = f"Sample labelled {given}, suggested {suggested}"
+        image = el("img", src=data, alt=alt, width=sample.width, height=sample.height, decoding="async", cls=tiny)
+        return el("div", image, cls="shot")
+    if isinstance(sample, Text):
+        return el("blockquote", shorten(sample.text, MAX_TEXT) or "(empty)")
+    if isinstance(sample, Row):
+        cells = [
+            el("div", el("dt", shorten(name, 40)), el("dd", shorten(cell, 80) or "\u2013"))
+            for name, cell in sample.cells[:MAX_CELLS]
+        ]
+        if (more := len(sample.cells) - MAX_CELLS) > 0:
+            cells.append(el("div", el("dt", "and"), el("dd", f"{more} more columns")))
+        return el("dl", *cells, cls="row")
+    return el("div", el("p", sample.reason, cls="quiet"), cls="shot")
+
+
+# settings
 
 
 def settings(facts: Facts) -> Markup:
     record = facts.record
     data = record.get("data") or {}
-    rows: list[list[object]] = []
-    flat: dict[str, Any] = {}
-    for key in ("source", "name", "kind", "samples", "fingerprint"):
-        if data.get(key) is not None:
-            flat[f"data {key}"] = data[key]
-    _flatten(record.get("settings") or {}, "", flat)
+    flat = {f"data {key}": data.get(key) for key in ("source", "name", "kind", "samples", "fingerprint")}
+    flat |= _flatten(record.get("settings") or {})
     flat["seed"] = record.get("seed", flat.get("seed"))
-    for name, version in (record.get("versions") or {}).items():
-        flat[f"version of {name}"] = version
-    for stage, entry in (record.get("stages") or {}).items():
-        if isinstance(entry, Mapping):
-            flat[f"stage {stage}"] = entry.get("state")
-    rows = [[key, shorten(str(value), 300)] for key, value in flat.items() if value is not None]
-    inner = table([("setting", False), ("value", False)], rows, caption="Every setting this run used")
-    return section("settings", "Settings", inner)
+    flat |= {f"version of {name}": version for name, version in (record.get("versions") or {}).items()}
+    flat |= {f"stage {name}": stage.get("state") for name, stage in (record.get("stages") or {}).items()}
+    rows: list[list[object]] = [[key, shorten(str(value), 300)] for key, value in flat.items() if value is not None]
+    inner = table([("setting", False), ("value", False)], rows, caption="All settings of this run")
+    return section("settings", CONTENTS["settings"], inner)
 
 
-def _flatten(value: Mapping[str, Any], prefix: str, into: dict[str, Any]) -> None:
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
     for key, entry in value.items():
-        if isinstance(entry, Mapping):
-            _flatten(entry, f"{prefix}{key} ", into)
-        else:
-            into[f"{prefix}{key}"] = entry
-
-
-def _confused(facts: Facts, matrix: Any) -> list[int]:
-    """The classes to draw when there are too many: most in suspects' pairs, filled up with the noisiest rows."""
-    chosen = [i for i in most_confused(facts.pairs, MOST_CLASSES) if i < len(matrix)]
-    noisiest = np.argsort(np.diagonal(matrix), kind="stable")
-    for i in noisiest:
-        if len(chosen) >= MOST_CLASSES:
-            break
-        if int(i) not in chosen:
-            chosen.append(int(i))
-    return sorted(chosen)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{percent(part / whole)} of all" if whole else ""
+        flat |= _flatten(entry, f"{prefix}{key} ") if isinstance(entry, Mapping) else {f"{prefix}{key}": entry}
+    return flat

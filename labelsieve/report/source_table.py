@@ -1,8 +1,9 @@
-"""A run's source found again, and its table with every cell as it was written."""
+"""The source of a run, found again, and its table with every cell as it is written."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,26 +22,28 @@ from labelsieve.types import IntArray
 
 
 def find_source(run: RunFolder, source: str) -> Path | None:
-    """The source's file or folder: as it was named, or from where the run folder lies. None where it is gone, or never
-    was one; never the run folder, which may well be called as its source is."""
+    """The file or folder of a source, relative to the current folder or to the parent of the run folder.
+
+    None if it does not exist or is not a path. It is never the run folder, which may have the name of the source.
+    """
     if not source or not is_path(source):
         return None
     own = run.path.resolve()
     for base in (Path(), own.parent):
-        if os.path.exists(base / source) and (base / source).resolve() != own:  # noqa: PTH110 - raises at no name
+        if os.path.exists(base / source) and (base / source).resolve() != own:  # noqa: PTH110 - Path.exists may raise
             return base / source
     return None
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A source's table with every cell as it was written, and which column is what.
+    """A table with every cell as it is written, and the roles of its columns.
 
-    The names of its columns have no blanks at their ends, as a run reads them; `written` has them.
+    Column names have no spaces at their ends, as a run reads them; `written` has the names of the file.
     """
 
     path: Path
-    table: Any  # pyarrow; strings where the file is CSV
+    table: Any  # pyarrow; all columns are strings if the file is CSV
     label: str
     root: Path
     text: str = "text"
@@ -48,60 +51,64 @@ class SourceTable:
     written: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, path: Path, settings: dict[str, Any], *, typed: bool = False) -> SourceTable:
-        """With `typed`, columns of numbers are numbers; without, every cell is the text that was written."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        root = Path(settings["root"]) if settings.get("root") else path.parent
+    def read(cls, path: Path, settings: Mapping[str, Any], *, typed: bool = False) -> SourceTable:
+        """Read the table. With `typed`, columns of numbers become numbers; else every cell is text."""
         label, text, id = (str(settings.get(f"{name}_column") or name).strip() for name in ("label", "text", "id"))
-
-        def made(table: Any) -> SourceTable:
-            names = [name.strip() for name in table.column_names]
-            names = names if len(set(names)) == len(names) else table.column_names
-            called = in_any_case(label, names)
-            return cls(path, table.rename_columns(names), called, root, text, id, tuple(table.column_names))
-
-        if path.suffix.lower() in (".parquet", ".pq"):
-            try:
-                return made(pq.read_table(path))
-            except (pa.ArrowInvalid, OSError) as problem:
-                raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-        style = CsvFormat.detect(path)
-        names = header_of(path, style)
-        if typed:
-            bare = [name.strip() for name in names]
-            texts = {"id", "path", "text", "true", in_any_case(label, bare), text, id}
-            names = [name for name in names if name.strip() in texts]
-        return made(read_arrow(path, style, types=dict.fromkeys(names, pa.string())))
+        table = _read_table(path, (label, text, id) if typed else None)
+        names = [name.strip() for name in table.column_names]
+        names = names if len(set(names)) == len(names) else table.column_names
+        root = Path(settings["root"]) if settings.get("root") else path.parent
+        label = in_any_case(label, names)
+        return cls(path, table.rename_columns(names), label, root, text, id, tuple(table.column_names))
 
     @property
     def names(self) -> list[str]:
         return [str(name) for name in self.table.column_names]
 
     @property
-    def named(self) -> str | None:
-        """The column that names the samples; None where a row's number does."""
-        wanted = (self.id, "path") if self.text == "text" else (self.id,)  # named texts win over paths
+    def id_column(self) -> str | None:
+        """The column that identifies the samples; None if their row number does."""
+        wanted = (self.id, "path") if self.text == "text" else (self.id,)  # a named text column comes first
         return next((name for name in wanted if name in self.names), None)
 
+    def cell(self, name: str, row: int) -> Any:
+        if row < 0:
+            raise InputError("the source does not have this row any more")
+        return self.table.column(name)[int(row)].as_py()
+
     def row_ids(self) -> Any:
-        """What each row is called: its id, its path, else its number."""
+        """The id of each row: its id, its path or its number."""
         import pyarrow as pa
 
-        named = self.named
-        if named is None:
-            own: Any = pa.array(np.arange(self.table.num_rows)).cast(pa.string())
-        else:
-            column = self.table.column(named)
-            # Arrow writes texts and whole numbers as Python does, only faster.
-            fast = not column.null_count and (pa.types.is_integer(column.type) or is_text(column.type))
-            own = column.cast(pa.string()).combine_chunks() if fast else pa.array(id_texts(column.to_pylist()))
-        return own
+        if self.id_column is None:
+            return pa.array(np.arange(self.table.num_rows)).cast(pa.string())
+        column = self.table.column(self.id_column)
+        # Arrow formats texts and integers as Python does, only faster.
+        fast = not column.null_count and (pa.types.is_integer(column.type) or is_text(column.type))
+        return column.cast(pa.string()).combine_chunks() if fast else pa.array(id_texts(column.to_pylist()))
 
     def rows_of(self, columns: LabelColumns) -> IntArray:
-        """The table's row of each sample: -1 where the row is gone."""
+        """Row of each sample in the table, -1 if it is not there."""
         own = self.row_ids()
         if len(own) == len(columns) and own.equals(columns.ids):
             return np.arange(len(columns))
         return index_in(columns.ids, own)
+
+
+def _read_table(path: Path, texts: Sequence[str] | None) -> Any:
+    """A table as pyarrow. All columns of a CSV file are strings, or if given only `texts` and other special columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.suffix.lower() in (".parquet", ".pq"):
+        try:
+            return pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as problem:
+            raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
+    style = CsvFormat.detect(path)
+    names = header_of(path, style)
+    if texts is not None:
+        bare = [name.strip() for name in names]
+        special = {"id", "path", "text", "true", in_any_case(texts[0], bare), *texts[1:]}
+        names = [name for name in names if name.strip() in special]
+    return read_arrow(path, style, types=dict.fromkeys(names, pa.string()))

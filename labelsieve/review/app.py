@@ -1,4 +1,4 @@
-"""The review page over HTTP: a few JSON answers, pictures, and the page's own files."""
+"""The review page over HTTP: JSON answers, pictures and the files of the page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Missing, Picture
 from labelsieve.review.guard import App, Guard
-from labelsieve.review.queue import Filter
-from labelsieve.review.review_session import Desk
+from labelsieve.review.review_session import Filter, ReviewSession
 
 PAGE_FILES = {
     "page.css": "text/css",
@@ -27,19 +26,22 @@ PAGE_FILES = {
     "show.js": "text/javascript",
     "page.js": "text/javascript",
 }
-MOST_WINDOW = 64
-HELPS = 12  # answers that may take seconds, at once: the threads are few, and the rest is for the keys
+MAX_WINDOW_NAME = 64
+MAX_SLOW_REQUESTS = 12  # at once: the other threads stay free for decisions
+
+Answer = dict[str, Any]
 
 
 class BadRequestError(Exception):
-    """What was sent cannot be understood: 400 with a sentence."""
+    """A request that cannot be understood; answered with status 400."""
 
 
-def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
+def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App:
     static = files("labelsieve.review").joinpath("static")
+    slow_requests = asyncio.Semaphore(MAX_SLOW_REQUESTS)
 
     def page(request: Request) -> Response:
-        # The token is made of URL-safe characters, so it cannot break out of the attributes it goes into.
+        # The token has URL-safe characters only, so it cannot break out of the attributes of the page.
         html = static.joinpath("page.html").read_text(encoding="utf-8").replace("TOKEN", token)
         return Response(html, media_type="text/html")
 
@@ -49,87 +51,68 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
             return _json({"error": "there is no such file"}, 404)
         return Response(static.joinpath(name).read_bytes(), media_type=PAGE_FILES[name])
 
-    def icon(request: Request) -> Response:
-        return Response(status_code=204)
-
-    def start(request: Request) -> Response:
-        return _json(desk.start())
-
-    def items(request: Request) -> Response:
-        query = request.query_params
-        return _json(desk.items(_filter(query), _whole(query, "at", 0), _whole(query, "count", 8)))
-
-    def next_open(request: Request) -> Response:
-        query = request.query_params
-        found = desk.next_open(_filter(query), _whole(query, "from", 0), _whole(query, "step", 1))
-        return _json({"at": found})
-
-    def where(request: Request) -> Response:
-        query = request.query_params
-        return _json({"at": desk.position(_filter(query), _whole(query, "row", -1))})
-
-    def matrix(request: Request) -> Response:
-        return _json(desk.matrix())
-
-    def neighbours(request: Request) -> Response:
-        return _json(desk.neighbours(_whole(request.path_params, "row", -1)))
-
-    def same(request: Request) -> Response:
-        return _json(desk.same(_whole(request.path_params, "row", -1)))
-
     def picture(request: Request) -> Response:
         row = _whole(request.path_params, "row", -1)
-        seen = desk.picture(row, large=request.query_params.get("size") == "large")
-        if isinstance(seen, Picture):
+        sample = session.picture(row, large=request.query_params.get("size") == "large")
+        if isinstance(sample, Picture):
             headers = {"cache-control": "private, max-age=3600"}
-            return Response(seen.data, media_type=seen.media, headers=headers)
-        reason = seen.reason if isinstance(seen, Missing) else "this sample is not a picture"
+            return Response(sample.data, media_type=sample.media, headers=headers)
+        reason = sample.reason if isinstance(sample, Missing) else "this sample is not a picture"
         return _json({"error": reason}, 404)
 
-    # What was sent is understood in full before anything is saved.
+    def items(query: Any) -> Answer:
+        return session.items(_filter(query), _whole(query, "at", 0), _whole(query, "count", 8))
 
-    def decide(sent: dict[str, Any]) -> dict[str, Any]:
-        label = sent.get("label")
-        wanted = _filter(_mapping(sent, "filter"))
-        return desk.decide(
-            _int(sent, "row"),
-            str(sent.get("decision")),
-            None if label is None else _int(sent, "label"),
-            seen=_int(sent, "version"),
-            window=_window(sent),
-        ) | desk.progress(wanted)
+    def next_open(query: Any) -> Answer:
+        return {"at": session.next_open(_filter(query), _whole(query, "from", 0), _whole(query, "step", 1))}
 
-    def accept(sent: dict[str, Any]) -> dict[str, Any]:
-        wanted = _filter(_mapping(sent, "filter"))
-        done = desk.accept_top(wanted, _int(sent, "count"), window=_window(sent))
-        return done | desk.progress(wanted)
+    def position(query: Any) -> Answer:
+        return {"at": session.position(_filter(query), _whole(query, "row", -1))}
 
-    def undo(sent: dict[str, Any]) -> dict[str, Any]:
-        wanted = _filter(_mapping(sent, "filter"))
-        return desk.turn(_window(sent), back=True) | desk.progress(wanted)
+    # A request is read completely before anything is saved.
 
-    def redo(sent: dict[str, Any]) -> dict[str, Any]:
-        wanted = _filter(_mapping(sent, "filter"))
-        return desk.turn(_window(sent), back=False) | desk.progress(wanted)
+    def decide(sent: Answer, wanted: Filter) -> Answer:
+        label = None if sent.get("label") is None else _int(sent, "label")
+        row, version, window = _int(sent, "row"), _int(sent, "version"), _window(sent)
+        return session.decide(row, str(sent.get("decision")), label, seen=version, window=window)
+
+    def accept(sent: Answer, wanted: Filter) -> Answer:
+        return session.accept_top(wanted, _int(sent, "count"), window=_window(sent))
+
+    async def answered(answer: Callable[[], Response]) -> Response:
+        """Run in a thread, so that a slow disk does not block other requests. Errors become answers."""
+        try:
+            return await run_in_threadpool(answer)
+        except (BadRequestError, InputError) as problem:
+            return _json({"error": str(problem)}, 400)
+        except ConflictError as problem:
+            return _json({"error": str(problem), "row": problem.row, **session.decision(problem.row)}, 409)
+        except OSError as problem:
+            return _json({"error": f"not saved: {problem.strerror or 'the disk refused'}"}, 507)
 
     def get(path: str, answer: Callable[[Request], Response]) -> Route:
         async def endpoint(request: Request) -> Response:
-            return await _careful(desk, lambda: answer(request))
+            return await answered(lambda: answer(request))
 
         return Route(path, endpoint, methods=["GET"])
 
-    room = asyncio.Semaphore(HELPS)
+    def get_json(path: str, answer: Callable[[Any], Answer]) -> Route:
+        return get(path, lambda request: _json(answer(request.query_params)))
 
-    def get_help(path: str, answer: Callable[[Request], Response]) -> Route:
+    def get_slow(path: str, answer: Callable[[int], Answer]) -> Route:
         async def endpoint(request: Request) -> Response:
-            async with room:
-                if await request.is_disconnected():  # the sample was left while its turn came
+            async with slow_requests:
+                if await request.is_disconnected():  # the page shows another sample by now
                     return Response(status_code=204)
-                return await _careful(desk, lambda: answer(request))
+                return await answered(lambda: _json(answer(_whole(request.path_params, "row", -1))))
 
         return Route(path, endpoint, methods=["GET"])
 
-    def post(path: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
+    def post(path: str, work: Callable[[Answer, Filter], Answer]) -> Route:
+        def answer(sent: Answer) -> Response:
+            wanted = _filter(_mapping(sent, "filter"))
+            return _json(work(sent, wanted) | session.progress(wanted))
+
         async def endpoint(request: Request) -> Response:
             try:
                 sent = json.loads(await request.body())
@@ -137,42 +120,28 @@ def make_app(desk: Desk, *, hosts: Iterable[str], token: str) -> App:
                 return _json({"error": "expected a JSON object of at most a megabyte"}, 400)
             if not isinstance(sent, dict):
                 return _json({"error": "expected a JSON object"}, 400)
-            return await _careful(desk, lambda: _json(work(sent)))
+            return await answered(lambda: answer(sent))
 
         return Route(path, endpoint, methods=["POST"])
 
     routes = [
         get("/", page),
         get("/page/{name}", page_file),
-        get("/favicon.ico", icon),
-        get("/api/start", start),
-        get("/api/items", items),
-        get("/api/next", next_open),
-        get("/api/where", where),
-        get("/api/matrix", matrix),
-        get_help("/api/neighbours/{row}", neighbours),
-        get_help("/api/same/{row}", same),
+        get("/favicon.ico", lambda request: Response(status_code=204)),
         get("/api/picture/{row}", picture),
+        get_json("/api/start", lambda query: session.start()),
+        get_json("/api/items", items),
+        get_json("/api/next", next_open),
+        get_json("/api/where", position),
+        get_json("/api/matrix", lambda query: session.matrix()),
+        get_slow("/api/neighbours/{row}", session.neighbours),
+        get_slow("/api/same/{row}", session.same),
         post("/api/decide", decide),
         post("/api/accept", accept),
-        post("/api/undo", undo),
-        post("/api/redo", redo),
+        post("/api/undo", lambda sent, wanted: session.undo(_window(sent))),
+        post("/api/redo", lambda sent, wanted: session.redo(_window(sent))),
     ]
     return Guard(Starlette(routes=routes), hosts=hosts, token=token)
-
-
-async def _careful(desk: Desk, answer: Callable[[], Response]) -> Response:
-    """In a thread, so that a slow disk never holds up the others; mistakes become answers."""
-    try:
-        return await run_in_threadpool(answer)
-    except BadRequestError as problem:
-        return _json({"error": str(problem)}, 400)
-    except InputError as problem:
-        return _json({"error": str(problem)}, 400)
-    except ConflictError as problem:
-        return _json({"error": str(problem), "row": problem.row, **desk.standing(problem.row)}, 409)
-    except OSError as problem:
-        return _json({"error": f"not saved: {problem.strerror or 'the disk refused'}"}, 507)
 
 
 def _json(content: dict[str, Any], status: int = 200) -> JSONResponse:
@@ -180,7 +149,7 @@ def _json(content: dict[str, Any], status: int = 200) -> JSONResponse:
 
 
 def _filter(query: Any) -> Filter:
-    def one(name: str) -> int | None:
+    def class_code(name: str) -> int | None:
         return None if query.get(name) in (None, "", "any") else _whole(query, name, 0)
 
     def share(name: str, default: float) -> float:
@@ -189,8 +158,8 @@ def _filter(query: Any) -> Filter:
     try:
         return Filter(
             show=str(query.get("show") or "suspects"),
-            given=one("given"),
-            suggested=one("suggested"),
+            given=class_code("given"),
+            suggested=class_code("suggested"),
             low=share("low", 0.0),
             high=share("high", 1.0),
         )
@@ -201,7 +170,7 @@ def _filter(query: Any) -> Filter:
 def _whole(query: Any, name: str, default: int) -> int:
     value = query.get(name, default)
     try:
-        if isinstance(value, float):  # JSON's 1.5 would be cut, its 1e999 is infinite
+        if isinstance(value, float):  # int() would cut 1.5, and 1e999 is infinite
             raise TypeError
         number = int(value)
     except (ValueError, TypeError):
@@ -227,6 +196,6 @@ def _mapping(sent: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _window(sent: dict[str, Any]) -> str:
     value = sent.get("window")
-    if not isinstance(value, str) or not 0 < len(value) <= MOST_WINDOW:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_WINDOW_NAME:
         raise BadRequestError("window must be a short text")
     return value

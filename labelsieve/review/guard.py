@@ -1,6 +1,6 @@
-"""Who may talk to the review page: this machine's own address, the page itself, and whoever has the token.
+"""Access to the review page: requests need the address of the page, its own origin and the token.
 
-Everything else is answered with 403 before any other code runs, so that a strange request can at worst be refused.
+Other requests are answered with 403 before any other code runs.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ POLICY = (
 HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),  # the address holds the token
+    (b"referrer-policy", b"no-referrer"),  # the address contains the token
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
-MOST_BYTES = 1_000_000
+MAX_BODY_BYTES = 1_000_000
 
 
 def allowed(scope: Message, hosts: Iterable[str], token: str) -> str | None:
-    """None where the request may pass, otherwise why not."""
+    """None if the request is allowed, else the reason."""
     headers: dict[bytes, list[bytes]] = {}
     for name, value in scope.get("headers") or ():
         headers.setdefault(bytes(name).lower(), []).append(bytes(value))
     known = {host.lower().encode() for host in hosts}
     host = headers.get(b"host", [])
     if len(host) != 1 or host[0].lower() not in known:
-        return "this address is not the page's own"
+        return "this is not the address of the page"
     origins = headers.get(b"origin", [])
     if len(origins) > 1 or any(origin.lower() not in {b"http://" + name for name in known} for origin in origins):
         return "the request comes from another page"
@@ -57,7 +57,7 @@ def allowed(scope: Message, hosts: Iterable[str], token: str) -> str | None:
 
 
 class Guard:
-    """Refuses, limits the size of what is sent, and puts the headers on every answer."""
+    """Refuses requests, limits their size, and adds security headers to every answer."""
 
     def __init__(self, app: App, *, hosts: Iterable[str], token: str) -> None:
         self.app, self.hosts, self.token = app, frozenset(hosts), token
@@ -73,7 +73,7 @@ class Guard:
         if why is not None:
             await _refuse(send, 403, f"Not allowed: {why}.")
             return
-        left = MOST_BYTES
+        left = MAX_BODY_BYTES
 
         async def counted() -> Message:
             nonlocal left

@@ -1,51 +1,123 @@
-"""The desk where a run is reviewed: questions in, plain dicts out. It knows nothing of HTTP."""
+"""A review of a run, independent of HTTP: methods take plain values and return dicts for JSON."""
 
 from __future__ import annotations
 
 import math
 import shlex
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
-from labelsieve.labels_csv import most_confused, pair_counts, read_labels
-from labelsieve.report.facts import UNGRADED, ignorance, unjudged
+from labelsieve.labels_csv import LabelColumns, most_confused, pair_counts
+from labelsieve.report.facts import WHY_UNKNOWN, not_assessed, why_unknown
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
-from labelsieve.review.duplicate_samples import Twins
-from labelsieve.review.neighbours import Neighbours
-from labelsieve.review.queue import Filter, Queues
+from labelsieve.review.neighbours import Duplicates, Neighbours
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.estimate import WEAK
 from labelsieve.selection.suggestions import NAME, read_suggestions
-from labelsieve.types import VERDICTS
+from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
 
-MOST_ITEMS = 50
-MOST_CLASSES = 24  # of the matrix on the page
-MOST_TEXT = 20_000
-MOST_CELLS, MOST_CELL = 200, 2000
-LARGE, SMALL = 1000, 160
-PATIENCE = 2.0  # seconds to wait for what is the same, before the page asks again
+MAX_ITEMS = 50
+MAX_MATRIX_CLASSES = 24
+MAX_TEXT = 20_000
+MAX_CELLS, MAX_CELL = 200, 2000
+LARGE_SIDE, SMALL_SIDE = 1000, 160
+MAX_QUEUES = 16
+DUPLICATES_WAIT = 2.0  # seconds until the page has to ask again
+SHOW = ("suspects", "all", *VERDICTS)
+WARNINGS = {
+    WhyUnknown.WEAK: "many suspects and suggestions are wrong",
+    WhyUnknown.RANDOM: "suspects and suggestions are little better than guesses",
+}
 
 
-class Desk:
+@dataclass(frozen=True)
+class Filter:
+    """The samples to review. `given` and `suggested` are class codes, or None for all classes."""
+
+    show: str = "suspects"
+    given: int | None = None
+    suggested: int | None = None
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.show not in SHOW:
+            raise ValueError(f"show must be one of {', '.join(SHOW)}")
+        if not (0 <= self.low <= 1 and 0 <= self.high <= 1):
+            raise ValueError("suspicion must be between 0 and 1")
+
+    def mask(self, columns: LabelColumns) -> BoolArray:
+        if self.show == "suspects":
+            mask = columns.suspect()
+        elif self.show == "all":
+            mask = np.ones(len(columns), dtype=bool)
+        else:
+            mask = columns.verdict == VERDICTS.index(self.show)
+        if self.given is not None:
+            mask = mask & (columns.label == self.given)
+        if self.suggested is not None:
+            mask = mask & (columns.suggested == self.suggested)
+        if self.low > 0 or self.high < 1:
+            suspicion = np.nan_to_num(columns.suspicion, nan=-1.0)
+            mask = mask & (suspicion >= self.low) & (suspicion <= self.high)
+        return mask
+
+
+class Queues:
+    """Rows per filter by descending suspicion; the last few are kept, so that a key press needs no sorting.
+
+    A queue does not change when decisions are made: a position means the same sample after a refresh.
+    """
+
+    def __init__(self, columns: LabelColumns) -> None:
+        self.columns = columns
+        self._kept: OrderedDict[Filter, IntArray] = OrderedDict()
+        self._lock = threading.Lock()  # requests run in threads
+
+    def rows(self, wanted: Filter) -> IntArray:
+        with self._lock:
+            if wanted in self._kept:
+                self._kept.move_to_end(wanted)
+                return self._kept[wanted]
+            rows = self.columns.ranked(np.flatnonzero(wanted.mask(self.columns)))
+            self._kept[wanted] = rows
+            if len(self._kept) > MAX_QUEUES:
+                self._kept.popitem(last=False)
+            return rows
+
+    def next_open(self, wanted: Filter, start: int, decided: BoolArray, *, step: int = 1) -> int | None:
+        """The first position from `start` on (backwards with step -1) whose sample has no decision."""
+        rows = self.rows(wanted)
+        if not 0 <= start < len(rows):
+            return None
+        if step < 0:
+            before = np.flatnonzero(~decided[rows[: start + 1]])
+            return int(before[-1]) if len(before) else None
+        after = np.flatnonzero(~decided[rows[start:]])
+        return start + int(after[0]) if len(after) else None
+
+
+class ReviewSession:
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         summary = run.read_summary()
-        classes = summary.get("classes")
-        self.columns = read_labels(run / "labels.csv", classes if isinstance(classes, list) else ())
+        self.columns = run.columns(summary.get("classes"))
         if not len(self.columns):
             raise InputError(f"{run.path} has no samples to review")
-        self.book = DecisionLog(run / DECISIONS, self.columns)
+        self.log = DecisionLog(run / DECISIONS, self.columns)
         self.queues = Queues(self.columns)
         self.samples = open_samples(run, self.columns)
-        self.twins = Twins(self.columns, self.samples)
-        self.neighbours_of = Neighbours(self.columns, self.samples, self.twins)
-        self.ignorance = ignorance(summary)
-        self.unjudged = frozenset(unjudged(summary, self.columns.classes))
+        self.duplicates = Duplicates(self.columns, self.samples)
+        self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates)
+        self.why_unknown = why_unknown(summary)
+        self.not_assessed = frozenset(not_assessed(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
-        self.likely = read_suggestions(run / NAME)  # None: suspicion ranks, and is no probability
+        self.suggested_probability = read_suggestions(run / NAME)  # None: suspicion is a rank, not a probability
 
     def start(self) -> dict[str, Any]:
         data = self.run.record().get("data") or {}
@@ -53,49 +125,39 @@ class Desk:
             "name": str(data.get("name") or self.run.path.resolve().name),
             "kind": self.samples.kind,
             "folder": self.run.path.name,
-            "command": shlex.quote(str(self.run.path)),  # the run in a command that can be copied
-            "judged": self.likely is not None,
+            "command": shlex.quote(str(self.run.path)),  # for commands that can be copied
+            "judged": self.suggested_probability is not None,
             "warnings": self.warnings(),
-            "bulk": not self.ignorance,
+            "bulk": self.why_unknown is None,
             "samples": len(self.columns),
             "suspects": len(self.suspects),
             "classes": list(self.columns.classes),
         }
 
     def warnings(self) -> list[str]:
-        """What a person should know before the first sample."""
-        told = [self.samples.notice] if self.samples.notice else []
-        if self.ignorance == WEAK:
-            told.append("the classifier is weak: it misses whole classes, so many suspects and suggestions are wrong")
-        elif self.ignorance == UNGRADED:
-            told.append(f"{self.ignorance}: it is equally sure of both, so many suspects and suggestions may be wrong")
-        elif self.ignorance:
-            told.append(f"{self.ignorance}: suspects and suggestions are little better than guesses")
-        if problem := self.book.problem():
-            told.append(f"in decisions.csv, {problem}; export refuses until it is corrected or removed")
-        return [f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in told]
+        """Sentences to read before the first sample."""
+        found = [self.samples.state.explanation]
+        if self.why_unknown is not None:
+            found.append(f"{WHY_UNKNOWN[self.why_unknown]}: {WARNINGS[self.why_unknown]}")
+        if problem := self.log.problem():
+            found.append(f"decisions.csv, {problem}; correct or remove it before you export")
+        return [f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in found if sentence]
 
     def items(self, wanted: Filter, at: int, count: int) -> dict[str, Any]:
         rows = self.queues.rows(wanted)
         at = min(max(at, 0), max(len(rows) - 1, 0))
-        shown = rows[at : at + min(max(count, 1), MOST_ITEMS)]
-        return {
-            **self.progress(wanted),
-            "at": at,
-            "items": [{"at": at + i, **self.item(int(row))} for i, row in enumerate(shown)],
-        }
+        shown = rows[at : at + min(max(count, 1), MAX_ITEMS)].tolist()
+        items = [{"at": at + i, **self.item(row)} for i, row in enumerate(shown)]
+        return {**self.progress(wanted), "at": at, "items": items}
 
     def progress(self, wanted: Filter) -> dict[str, Any]:
         rows = self.queues.rows(wanted)
-        decided = int(np.count_nonzero(self.book.decided[rows]))
+        decided = int(np.count_nonzero(self.log.decided[rows]))
         return {"total": len(rows), "decided": decided, "left": len(rows) - decided}
 
     def item(self, row: int) -> dict[str, Any]:
         columns = self.columns
-        self._exists(row)
-        seen: dict[str, Any] = {"kind": "picture"}
-        if self.samples.kind != "pictures":
-            seen = content(self.samples.show(row), self.samples.cells(row))
+        self._check_row(row)
         return {
             "row": row,
             "id": columns.id(row),
@@ -104,135 +166,141 @@ class Desk:
             "predicted": int(columns.predicted[row]),
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
-            "likely": _number((self.likely or {}).get(columns.id(row), math.nan)),
-            "judged": int(columns.label[row]) not in self.unjudged,
+            "likely": _number((self.suggested_probability or {}).get(columns.id(row), math.nan)),
+            "judged": int(columns.label[row]) not in self.not_assessed,
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),
-            "content": seen,
-            **self.standing(row),
+            "content": self._content(row, with_cells=True),
+            **self.decision(row),
         }
 
-    def standing(self, row: int) -> dict[str, Any]:
-        """What was decided, and the version a window must name to decide again."""
-        # The version first: should somebody decide in between, the window is refused rather than deceived.
-        version, made = self.book.version(row), self.book.resolution(row)
-        decision = made.choice.word if made.choice != Choice.UNDECIDED else None
-        return {"decision": decision, "label": made.label, "version": version}
+    def decision(self, row: int) -> dict[str, Any]:
+        """The decision on a sample, and the version that a window must send to decide again."""
+        # The version is read first: a decision made in between leads to a conflict instead of being overwritten.
+        version, resolution = self.log.version(row), self.log.resolution(row)
+        decision = resolution.choice.word if resolution.choice != Choice.UNDECIDED else None
+        return {"decision": decision, "label": resolution.label, "version": version}
 
     def picture(self, row: int, *, large: bool) -> Sample:
-        self._exists(row)
-        return self.samples.show(row, side=LARGE if large else SMALL)
+        self._check_row(row)
+        return self.samples.show(row, side=LARGE_SIDE if large else SMALL_SIDE)
 
     def neighbours(self, row: int) -> dict[str, Any]:
         """The nearest selected samples of the given class and of the suggested one."""
-        self._exists(row)
-        given = int(self.columns.label[row])
-        other = int(self.columns.suggested[row])
+        self._check_row(row)
+        given, other = int(self.columns.label[row]), int(self.columns.suggested[row])
         if other < 0:
             other = int(self.columns.predicted[row])
-        groups = [given] + ([other] if other >= 0 and other != given else [])
-        return {
-            "row": row,
-            "groups": [
-                {"label": label, "items": [self._beside(near) for near in self.neighbours_of.nearest(row, label)]}
-                for label in groups
-            ],
-        }
+        labels = [given] + ([other] if other >= 0 and other != given else [])
+        groups = [
+            {"label": label, "items": [self._neighbour(near) for near in self.neighbours_of.nearest(row, label)]}
+            for label in labels
+        ]
+        return {"row": row, "groups": groups}
 
-    def _beside(self, row: int) -> dict[str, Any]:
-        seen: dict[str, Any] = {"kind": "picture"}
-        if self.samples.kind != "pictures":
-            seen = content(self.samples.show(row))
-        return {"row": row, "id": self.columns.id(row), "content": seen, **self.twins.about(row)}
+    def _neighbour(self, row: int) -> dict[str, Any]:
+        rows = self.duplicates.of(row)
+        about = {"times": len(rows), "labels": self.duplicates.labels(rows)}
+        return {"row": row, "id": self.columns.id(row), "content": self._content(row), **about}
+
+    def _content(self, row: int, *, with_cells: bool = False) -> dict[str, Any]:
+        if self.samples.kind == "pictures":
+            return {"kind": "picture"}  # requested separately
+        return content(self.samples.show(row), self.samples.cells(row) if with_cells else ())
 
     def same(self, row: int) -> dict[str, Any]:
-        """With which labels the very same sample is there elsewhere; `known` is false while that is looked for."""
-        self._exists(row)
-        known = self.twins.known(PATIENCE)
-        others = [other for other in self.twins.of(row) if other != row]
-        return {"row": row, "known": known, "labels": self.twins.labels(others) if others else []}
+        """The labels of identical samples; `known` is false until they have been found."""
+        self._check_row(row)
+        known = self.duplicates.wait(DUPLICATES_WAIT)
+        others = [other for other in self.duplicates.of(row) if other != row]
+        return {"row": row, "known": known, "labels": self.duplicates.labels(others) if others else []}
 
     def matrix(self) -> dict[str, Any]:
-        """Suspects by given and suggested class: how many, and how many are left. Only the most confused classes."""
+        """Suspects per given and suggested class, in total and undecided, for the most confused classes."""
         pairs = pair_counts(self.columns, self.suspects)
-        left = pair_counts(self.columns, self.suspects[~self.book.decided[self.suspects]])
-        shown = most_confused(pairs, MOST_CLASSES)
-        inside = set(shown)
+        left = pair_counts(self.columns, self.suspects[~self.log.decided[self.suspects]])
+        shown = most_confused(pairs, MAX_MATRIX_CLASSES)
         cells = [
             [given, suggested, count, left.get((given, suggested), 0)]
             for (given, suggested), count in pairs.items()
-            if given in inside and suggested in inside
+            if {given, suggested} <= set(shown)
         ]
         return {"classes": shown, "cells": cells, "hidden": len(self.columns.classes) - len(shown)}
 
     def next_open(self, wanted: Filter, start: int, step: int) -> int | None:
-        return self.queues.next_open(wanted, start, self.book.decided, step=1 if step >= 0 else -1)
+        return self.queues.next_open(wanted, start, self.log.decided, step=1 if step >= 0 else -1)
 
     def decide(self, row: int, decision: str, label: int | None, *, seen: int, window: str) -> dict[str, Any]:
-        self._exists(row)
-        self.book.decide(row, self._made(row, decision, label), seen=seen, window=window)
-        return {"saved": True, "row": row, **self.standing(row)}
+        self._check_row(row)
+        self.log.decide(row, self._resolution(row, decision, label), seen=seen, window=window)
+        return {"saved": True, "row": row, **self.decision(row)}
 
-    def _made(self, row: int, decision: str, label: int | None) -> Resolution:
+    def _resolution(self, row: int, decision: str, label: int | None) -> Resolution:
+        given = int(self.columns.label[row])
         if decision == "keep":
-            return Resolution(Choice.KEEP, int(self.columns.label[row]))
+            return Resolution(Choice.KEEP, given)
         if decision == "drop":
             return Resolution(Choice.DROP, -1)
         if decision == "suggested":
             label = int(self.columns.suggested[row])
             if label < 0:
-                raise InputError("no label is suggested for this sample")
+                raise InputError("this sample has no suggestion")
         elif decision != "relabel":
-            raise InputError(f"there is no decision {decision!r}")
+            raise InputError(f"unknown decision {decision!r}")
         if label is None or not 0 <= label < len(self.columns.classes):
             raise InputError("choose a class of this run")
-        return Resolution(Choice.KEEP if label == int(self.columns.label[row]) else Choice.RELABEL, label)
+        return Resolution(Choice.KEEP if label == given else Choice.RELABEL, label)
 
     def accept_top(self, wanted: Filter, count: int, *, window: str) -> dict[str, Any]:
-        """Take the suggestion of the first `count` undecided samples of the queue."""
+        """Accept the suggestions for the first `count` undecided samples of the queue."""
         if count < 1:
-            raise InputError("accept at least one")
-        if self.ignorance:
-            raise InputError(f"{self.ignorance}: suggestions are not accepted unseen")
+            raise InputError("accept at least one suggestion")
+        if self.why_unknown is not None:
+            raise InputError(f"{WHY_UNKNOWN[self.why_unknown]}: suggestions must be reviewed one by one")
         rows = self.queues.rows(wanted)
-        has_one = (self.columns.suggested[rows] >= 0) & (self.columns.suggested[rows] != self.columns.label[rows])
-        waiting = rows[~self.book.decided[rows] & has_one]
-        saved = self.book.accept(waiting[:count], window=window)
+        waiting = rows[~self.log.decided[rows] & self.columns.with_suggestion(rows)]
+        saved = self.log.accept(waiting[:count], window=window)
         return {"saved": True, "accepted": len(saved)}
 
-    def turn(self, window: str, *, back: bool) -> dict[str, Any]:
-        """Undo or redo. `rows` names what changed, a few of many."""
-        rows = self.book.undo(window) if back else self.book.redo(window)
-        return {"saved": True, "changed": len(rows), "rows": [{"row": row, **self.standing(row)} for row in rows[:5]]}
+    def undo(self, window: str) -> dict[str, Any]:
+        return self._changed(self.log.undo(window))
+
+    def redo(self, window: str) -> dict[str, Any]:
+        return self._changed(self.log.redo(window))
+
+    def _changed(self, rows: list[int]) -> dict[str, Any]:
+        shown = [{"row": row, **self.decision(row)} for row in rows[:5]]  # a few of many
+        return {"saved": True, "changed": len(rows), "rows": shown}
 
     def position(self, wanted: Filter, row: int) -> int | None:
-        """Where a row stands in a queue."""
+        """Position of a row in a queue."""
         found = np.flatnonzero(self.queues.rows(wanted) == row)
         return int(found[0]) if len(found) else None
 
-    def _exists(self, row: int) -> None:
+    def _check_row(self, row: int) -> None:
         if not 0 <= row < len(self.columns):
             raise InputError(f"there is no sample {row}")
 
 
-def content(seen: Sample, beside: Cells = ()) -> dict[str, Any]:
-    """A sample that is not a picture, as JSON; with what stands `beside` a text."""
-    if isinstance(seen, Text):
-        text = {"text": seen.text[:MOST_TEXT], "cut": len(seen.text) > MOST_TEXT}
-        return {"kind": "text", **text, **_cells(beside)}
-    if isinstance(seen, Row):
-        return {"kind": "row", **_cells(seen.cells)}
-    if isinstance(seen, Picture):
-        return {"kind": "picture"}
-    return {"kind": "missing", "reason": seen.reason if isinstance(seen, Missing) else "cannot be shown"}
+def content(sample: Sample, other: Cells = ()) -> dict[str, Any]:
+    """A sample for JSON, with the `other` cells in the row of a text."""
+    if isinstance(sample, Text):
+        text = {"text": sample.text[:MAX_TEXT], "cut": len(sample.text) > MAX_TEXT}
+        return {"kind": "text", **text, **_cells(other)}
+    if isinstance(sample, Row):
+        return {"kind": "row", **_cells(sample.cells)}
+    if isinstance(sample, Missing):
+        return {"kind": "missing", "reason": sample.reason}
+    assert isinstance(sample, Picture)
+    return {"kind": "picture"}
 
 
 def _cells(cells: Cells) -> dict[str, Any]:
-    """What fits, and how many `more` columns there are."""
+    """The cells that fit, and the number of `more` columns."""
     shown = [
-        [name, cell if len(cell) <= MOST_CELL else f"{cell[:MOST_CELL]} … (cut)"] for name, cell in cells[:MOST_CELLS]
+        [name, cell if len(cell) <= MAX_CELL else f"{cell[:MAX_CELL]} … (cut)"] for name, cell in cells[:MAX_CELLS]
     ]
-    return {"cells": shown, "more": max(len(cells) - MOST_CELLS, 0)}
+    return {"cells": shown, "more": max(len(cells) - MAX_CELLS, 0)}
 
 
 def _number(value: Any) -> float | None:

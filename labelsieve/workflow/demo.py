@@ -24,7 +24,7 @@ TITLES = {"nearest": "nearest neighbour", "neighbours": "ten neighbours"}
 def run_demo(run: RunFolder, seed: int) -> dict[str, Any]:
     """Run the demo in a run folder and return its results."""
     from labelsieve.progress import Progress
-    from labelsieve.report.page import write_report
+    from labelsieve.report import write_report
     from labelsieve.workflow.run import select_source
 
     check_folder(run, seed)

@@ -182,7 +182,7 @@ def with_true_labels(path: Path, rows: list[dict[str, str]], true: list[str]) ->
     path.write_text("\n".join(["id,label,true", *lines]) + "\n")
 
 
-def test_true_labels_that_changed_are_measured_with_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_true_labels_that_changed_are_measured_withselect_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = blobs(here / "t.csv")
     rows, other = rows_of(here / "t.csv"), {"cat": "dog", "dog": "cat"}
     true = [other[row["label"]] if bad else row["label"] for row, bad in zip(rows, wrong, strict=True)]

@@ -215,7 +215,7 @@ def test_months_by_their_names(cells: list[str], form: str) -> None:
     assert read_numbers(pa.array([cell.replace("3", "32") for cell in cells[:2]])) is None
 
 
-def test_prices_are_no_ids_and_are_read_again(tmp_path: Path) -> None:
+def test_prices_are_no_ids_and_are_readselect_again(tmp_path: Path) -> None:
     rows = ["price,share,label", *(f"${1000.25 + i:.2f},{i / 2} %,{'xy'[i % 2]}" for i in range(60))]
     data, said = load(tmp_path / "t.csv", rows)
     assert np.asarray(data.x)[:2].tolist() == [[1000.25, 0], [1001.25, 0.5]]

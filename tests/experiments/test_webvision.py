@@ -311,7 +311,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
         train_cells.build_plan(webvision_cells(SMOKE, methods=("coteaching",))[1], context)
 
 
-def test_a_stopped_drawing_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_drawing_is_drawnselect_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from labelsieve.data import make_webvision
 
     def stopped(to: Path, **options: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from PIL import Image
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
-from labelsieve.export.class_folders import Names, safe_name, write_folder
+from labelsieve.export.class_folders import Folder, FolderExport, safe_name
 from labelsieve.labels_csv import read_labels
 from labelsieve.report.samples import Samples
 
@@ -42,9 +43,9 @@ def test_a_picture_with_a_long_name_stays_one():
 
 
 @given(st.lists(st.sampled_from(["a.png", "A.PNG", "a/.png", "b", "B", "b-2", ""]), max_size=12))
-def test_names_are_given_once_whatever_the_case(wanted):
-    names = Names()
-    taken = [names.take(name).casefold() for name in wanted]
+def test_names_are_given_once_whatever_the_case(tmp_path_factory, wanted):
+    folder = Folder(tmp_path_factory.mktemp("x") / "new")
+    taken = [folder.file(name).name.casefold() for name in wanted]
     assert len(set(taken)) == len(taken)
 
 
@@ -64,7 +65,7 @@ def test_hidden_files_do_not_make_a_folder_somebodys(tmp_path):
 def test_a_hidden_folder_is_more_than_litter(tmp_path):
     run, out = a_run(tmp_path), tmp_path / "out"
     (out / ".git").mkdir(parents=True)
-    with pytest.raises(InputError, match="is there and not empty"):
+    with pytest.raises(InputError, match="not empty"):
         export(run, to=out)
     assert (out / ".git").is_dir()
 
@@ -91,7 +92,7 @@ def test_what_could_not_be_read_is_told(tmp_path):
     )
     (run / "skipped.csv").write_text("id,reason\nloose.png,in no class folder\n")
     note = export(run, to=tmp_path / "loose", undecided="keep").note
-    assert "without 1 picture in no class folder (skipped.csv)" in note and "could not be read" not in note
+    assert "without 1 picture outside the class folders (skipped.csv)" in note and "could not be read" not in note
     (run / "skipped.csv").write_text("id,reason\na,no label\nb,no label\nc,dropped\nd,the file is not there\n")
     note = export(run, to=tmp_path / "several", undecided="keep").note
     assert "without 2 pictures without a label (skipped.csv)" in note
@@ -130,14 +131,14 @@ def test_folders_in_class_folders_stay(tmp_path, link):
     again = export(run, to=out, undecided="keep", force=True)
     assert again.rows == 8 and below(out) == ids
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds more than class folders of pictures \(.*notes\.txt"):
+    with pytest.raises(InputError, match=r"notes\.txt"):
         export(run, to=out, undecided="keep", force=True)
 
 
 def test_names_that_are_taken_or_not_safe_are_counted(tmp_path):
     run, ids = deeper(tmp_path, lambda i: f"batch/{i}.png" if i else "batch/a:b.png")
     done = export(run, to=tmp_path / "one", undecided="keep")
-    assert "1 file got another name, as its own was taken there or not safe" in done.note
+    assert "1 file was renamed" in done.note
     assert len(below(tmp_path / "one")) == 8 and any(id.endswith("/batch/a_b.png") for id in below(tmp_path / "one"))
     # Two classes become one, whose pictures have the same names.
     (tmp_path / "two").mkdir()
@@ -148,9 +149,15 @@ def test_names_that_are_taken_or_not_safe_are_counted(tmp_path):
     done = export(run, to=tmp_path / "joined")
     there = below(tmp_path / "joined")
     assert len(there) == len({name.casefold() for name in there}) == 8
-    assert f"{len(set(there).difference(classes[0] + '/' + id.partition('/')[2] for id in ids))} files got other" in (
-        done.note
-    )
+    renamed = set(there).difference(classes[0] + "/" + id.partition("/")[2] for id in ids)
+    assert f"{len(renamed)} files were renamed" in done.note
+
+
+class Plain(Samples):
+    kind = "pictures"
+
+    def read(self, row):
+        return Image.new("RGB", (8, 8))
 
 
 def test_ids_that_lead_outside_write_nothing_there(tmp_path):
@@ -158,11 +165,83 @@ def test_ids_that_lead_outside_write_nothing_there(tmp_path):
     columns = read_labels(run / "labels.csv")
     ids = ["cat/../../../x.png", "cat/..", "/etc/y.png", "cat/a/./b/../z.png", "..", "cat/.hidden/h.png"]
     columns = replace(columns, ids=pa.array([*ids, *columns.ids.to_pylist()[len(ids) :]]))
-    samples = Samples("pictures", lambda row: Image.new("RGB", (8, 8)))
+    samples = Plain()
     (tmp_path / "here").mkdir()
     target = tmp_path / "here" / "out"
-    write_folder(target, samples, columns, np.arange(len(columns)), columns.label, nested=True, link=False)
+    FolderExport(samples, columns, np.arange(len(columns)), columns.label, nested=True, link=False).write(
+        target, force=False
+    )
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["out"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "run", "shapes"]
     written = [path for path in target.rglob("*") if path.is_file() and path.name != ".labelsieve-export"]
     assert len(written) == len(columns) and not any(part.startswith(".") for path in written for part in path.parts)
+
+
+def a_list(tmp_path):
+    """A table of pictures in two folders, whose run dropped one folder and skipped a damaged file in a third one."""
+    rows = ["path,label"]
+    for i in range(12):
+        file = tmp_path / f"batch{1 + i % 2}" / "ab"[i // 6] / f"{i}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (20 * i, 0, 0)).save(file)
+        rows.append(f"{file.relative_to(tmp_path).as_posix()},{'xy'[i % 3 % 2]}")
+    damaged = tmp_path / "batch3" / "a" / "damaged.png"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"damaged")
+    (tmp_path / "list.csv").write_text("\n".join([*rows, "batch3/a/damaged.png,x"]) + "\n")
+    data = load_source(str(tmp_path / "list.csv"))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "list.csv"))
+    run.write_skipped(data)
+    for id in data.ids.tolist():
+        if id.startswith("batch1"):
+            run.append_decision(id, "drop")
+    return run
+
+
+@pytest.mark.parametrize("target", ["batch1", "batch3", "batch2/a", "linked", ".", "list.csv"])
+def test_no_file_of_the_source_is_replaced_whether_exported_or_not(tmp_path, target):
+    run = a_list(tmp_path)
+    (tmp_path / "linked").symlink_to(tmp_path / "batch1")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for force in (False, True):
+        with pytest.raises(InputError):
+            export(run, to=tmp_path / target, force=force, undecided="keep")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_that_contains_the_source_is_not_replaced(tmp_path):
+    (tmp_path / "all").mkdir()
+    run = runs.pictures(tmp_path / "all", n=8)
+    (tmp_path / "all" / "run").rename(tmp_path / "run")
+    before = below(tmp_path / "all")
+    with pytest.raises(InputError, match="belongs to the source"):
+        export(type(run)(tmp_path / "run"), to=tmp_path / "all", force=True, undecided="keep")
+    assert below(tmp_path / "all") == before
+
+
+def test_the_file_of_labels_is_not_replaced(tmp_path):
+    run = a_list(tmp_path)
+    run.update(settings={"labels": str(tmp_path / "mine.csv")})
+    (tmp_path / "mine.csv").write_text("id,label\n")
+    with pytest.raises(InputError, match="belongs to the source"):
+        export(run, what="decisions", to=tmp_path / "mine.csv", force=True)
+
+
+@pytest.mark.parametrize("names", [("CAT", "cat"), ("Caf\u00e9", "Cafe\u0301")])
+def test_classes_that_collide_on_other_systems_are_listed(tmp_path, names):
+    run = runs.pictures(tmp_path, n=8, classes=("p", "q"), ratio=0.0)
+    text = (run / "labels.csv").read_text()
+    for plain, name in zip("pq", names, strict=True):
+        text = text.replace(f",{plain},", f",{name},")
+    (run / "labels.csv").write_text(text)
+    run.write_summary({**run.read_summary(), "classes": list(names)})
+    done = export(run, to=tmp_path / "out", undecided="keep")
+    folders = [path.name for path in (tmp_path / "out").iterdir()]
+    assert len({unicodedata.normalize("NFC", name).casefold() for name in folders}) == len(folders) == 2
+    listed = runs.rows_of(tmp_path / "out-classes.csv")
+    assert listed and all(row["class"] in names and row["folder"] in folders for row in listed)
+    assert "out-classes.csv" in done.note and repr(listed[0]["class"]) in done.note
+    (tmp_path / "other-classes.csv").write_text("mine")
+    with pytest.raises(InputError, match=r"other-classes\.csv exists"):
+        export(run, to=tmp_path / "other", undecided="keep")
+    assert not (tmp_path / "other").exists() and (tmp_path / "other-classes.csv").read_text() == "mine"

@@ -16,9 +16,9 @@ from labelsieve.data.skipped import NO_LABEL
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
-from labelsieve.export.source_csv import write_table
+from labelsieve.export.tables import write_table
 from labelsieve.labels_csv import read_labels
-from labelsieve.report.unchanged import trouble
+from labelsieve.report.source_state import SourceStatus, check_source
 
 _spec = importlib.util.spec_from_file_location("export_csv_runs", Path(__file__).parents[1] / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
@@ -70,11 +70,11 @@ def test_a_run_of_a_source_in_another_code(tmp_path, code):
     run.update(data={**run.record()["data"], "skipped": 2})
     runs.as_read(run)
     columns = read_labels(run / "labels.csv")
-    assert trouble(run, columns) is None
+    assert check_source(run, columns).status is SourceStatus.UNCHANGED
     done = export(run, to=tmp_path / "out.csv", undecided="keep")
-    assert done.path.read_bytes() == source.read_bytes() and "2 rows that were not judged" in done.note
+    assert done.path.read_bytes() == source.read_bytes() and "2 rows that the run skipped" in done.note
     source.write_bytes(text.encode("utf-8"))  # the same rows
-    assert trouble(run, columns) is None
+    assert check_source(run, columns).status is SourceStatus.UNCHANGED
 
 
 @pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "cp1252"])
@@ -111,7 +111,7 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     assert data.classes == (0, 1, 2) and len(data) == 59
     settings = {"label_column": "label", "id_column": "Nr."}
     run = runs.write_run(tmp_path / "run", data, np.delete(true, 7), str(source), **settings)
-    assert trouble(run, read_labels(run / "labels.csv")) is None
+    assert check_source(run, read_labels(run / "labels.csv")).status is SourceStatus.UNCHANGED
     kept = export(run, to=tmp_path / "kept.csv", undecided="keep")
     assert kept.path.read_bytes() == source.read_bytes()
     export(run, to=tmp_path / "out.csv", undecided="likely")
@@ -122,7 +122,7 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     header = next(line for line in done.path.read_text().splitlines() if "suspicion" in line)
     assert header.startswith(" a ;Nr. ;Label ;suspicion;")
     source.write_bytes(source.read_bytes().replace(b";x05;", b";x05;7"))
-    assert "the label of 'x05' was" in str(trouble(run, read_labels(run / "labels.csv")))
+    assert "the label of 'x05' was" in str(check_source(run, read_labels(run / "labels.csv")))
 
 
 def test_decimals_of_parquet_stay_what_they_are(tmp_path):
@@ -131,6 +131,6 @@ def test_decimals_of_parquet_stay_what_they_are(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     data = load_source(str(tmp_path / "t.parquet"))
     run = runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "t.parquet"))
-    assert trouble(run, read_labels(run / "labels.csv")) is None
+    assert check_source(run, read_labels(run / "labels.csv")).status is SourceStatus.UNCHANGED
     export(run, to=tmp_path / "out.parquet", undecided="keep")
     assert pq.read_table(tmp_path / "out.parquet").equals(table)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelsieve.report.charts import Line, heat_map, line_chart, stacked_bars
-from labelsieve.report.curves import curves
+from labelsieve.report.training_sections import curves
 
 HOSTILE = '"><img src=x onerror=alert(1)>'
 

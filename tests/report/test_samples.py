@@ -48,7 +48,7 @@ def test_rows_are_found_by_id_when_some_are_gone(runs, tmp_path):
     lines = (tmp_path / "mails.csv").read_text().splitlines()
     (tmp_path / "mails.csv").write_text("\n".join([lines[0], *lines[:0:-1][:-1]]) + "\n")  # reversed, the first gone
     samples, _ = opened(run)
-    assert samples.show(0) == Missing("the source no longer has this row")
+    assert samples.show(0) == Missing("the source does not have this row any more")
     assert samples.show(5).text.endswith("five.")
 
 
@@ -63,10 +63,10 @@ def test_what_cannot_be_shown_is_said_and_stops_nothing(runs, tmp_path):
     (root / columns.id(3)).unlink()
     (root / columns.id(3)).symlink_to(tmp_path / "secret.png")
     samples, _ = opened(run)
-    assert samples.show(0) == Missing("the file is no longer there")
+    assert samples.show(0) == Missing("the file is missing")
     assert isinstance(samples.show(1), Missing)
     assert isinstance(samples.show(2), Missing)
-    assert samples.show(3) == Missing("leads outside the source's folder")
+    assert samples.show(3) == Missing("outside the folder of the source")
     assert samples.pixels(1) is None
     assert isinstance(samples.show(4), Picture)
 
@@ -76,7 +76,7 @@ def test_a_source_that_is_gone(runs, tmp_path):
     (tmp_path / "shapes").rename(tmp_path / "moved")
     samples, _ = opened(run)
     shown = samples.show(0)
-    assert isinstance(shown, Missing) and "is not there" in shown.reason
+    assert isinstance(shown, Missing) and "does not exist" in shown.reason
 
 
 def test_a_relative_source_is_found_from_the_run_folder(runs, tmp_path, monkeypatch):
@@ -117,10 +117,13 @@ def test_transparent_turned_and_deep_pictures_are_made_plain():
 
 
 def test_a_looking_that_fails_oddly_is_a_missing_sample():
-    def look(row):
-        raise ZeroDivisionError
+    class Broken(Samples):
+        kind = "pictures"
 
-    assert Samples("pictures", look).show(0) == Missing("cannot be shown (ZeroDivisionError)")
+        def read(self, row):
+            raise ZeroDivisionError
+
+    assert Broken().show(0) == Missing("cannot be shown (ZeroDivisionError)")
 
 
 @pytest.mark.parametrize("kind", ["float", "time", "int", "null"])

@@ -7,11 +7,14 @@ from PIL import Image
 
 from labelsieve.data.source import load_source
 from labelsieve.labels_csv import read_labels
-from labelsieve.report.unchanged import trouble
+from labelsieve.report.source_state import SourceStatus, check_source
+
+UNCHANGED = SourceStatus.UNCHANGED
+MISSING = SourceStatus.MISSING
 
 
 def found(run):
-    return trouble(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
+    return check_source(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
 
 
 def test_a_table_of_pictures_is_known_by_its_ids_and_labels(runs, tmp_path):
@@ -22,13 +25,13 @@ def test_a_table_of_pictures_is_known_by_its_ids_and_labels(runs, tmp_path):
     source.write_text("\n".join(lines) + "\n")
     data = load_source(str(source))
     run = runs.write_run(tmp_path / "run", data, data.y, str(source))
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     source.write_text("\n".join([*lines[:6], "5.png,c"]) + "\n")
-    assert found(run).told.endswith("the label of '5.png' was 'b' and is 'c' now") and not found(run).numbered
+    assert found(run).explanation.endswith("the label of '5.png' was 'b' and is now 'c'") and not found(run).positional
     source.write_text("\n".join([*lines, "0.png,a"]) + "\n")
-    assert found(run).told.endswith("it has 7 rows, and had 6")
+    assert found(run).explanation.endswith("it had 6 samples and now has 7")
     source.write_text("\n".join(lines[:6]) + "\n")
-    assert found(run).told.endswith("it no longer has the sample '5.png'")
+    assert found(run).explanation.endswith("'5.png' is missing")
 
 
 def test_an_array_is_known_by_its_content(runs, tmp_path):
@@ -36,30 +39,30 @@ def test_an_array_is_known_by_its_content(runs, tmp_path):
     np.savez(source, x=x, y=y)
     data = load_source(str(source))
     run = runs.write_run(tmp_path / "run", data, data.y, str(source))
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     np.savez(source, x=x[::-1], y=y)
-    assert found(run).numbered and "rows, or their order" in found(run).told
+    assert found(run).positional and "order" in found(run).explanation
     source.write_bytes(b"no archive")
-    assert found(run).numbered and "changed since" in found(run).told
+    assert found(run).positional and found(run).status is SourceStatus.CHANGED
 
 
 def test_a_table_that_cannot_be_read_any_more_is_a_changed_one(runs, tmp_path):
     run = runs.text(tmp_path)
     for damaged in (b"\xff\xfe\x00id", b"id,label\nmail-0000,a,b,c\n", b""):
         (tmp_path / "mails.csv").write_bytes(damaged)
-        assert found(run).numbered and "changed since" in found(run).told  # no sample of it is shown
+        assert found(run).positional and found(run).status is SourceStatus.CHANGED  # no sample of it is shown
     (tmp_path / "t.parquet").write_bytes(b"no table")
     run.update(data={**run.record()["data"], "source": str(tmp_path / "t.parquet")})
-    assert found(run).numbered and "changed since" in found(run).told
+    assert found(run).positional and found(run).status is SourceStatus.CHANGED
 
 
 def test_what_another_version_read_is_compared_by_ids_and_labels(runs, tmp_path):
     run = runs.text(tmp_path)
     run.update(versions={"labelsieve": "0.0"}, data={**run.record()["data"], "fingerprint": "read in another way"})
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     source = tmp_path / "mails.csv"
     source.write_text(source.read_text().replace(",praise,", ",thanks,"))
-    assert "was 'praise' and is 'thanks' now" in found(run).told
+    assert "was 'praise' and is now 'thanks'" in found(run).explanation
 
 
 def test_rows_that_the_run_left_out_do_not_make_it_another_source(runs, tmp_path):
@@ -67,26 +70,26 @@ def test_rows_that_the_run_left_out_do_not_make_it_another_source(runs, tmp_path
     source.write_text("text,label\n" + "".join(f"{'' if i == 4 else f'text {i} is'},{'ab'[i % 2]}\n" for i in range(9)))
     data = load_source(str(source))
     run = runs.write_run(tmp_path / "run", data, data.y, str(source))
-    assert len(data.skipped) == 1 and found(run) is None
+    assert len(data.skipped) == 1 and found(run).status is UNCHANGED
 
 
 def test_sources_that_nobody_can_ask(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
-    assert found(run) is None  # a folder's pictures are known by their names
+    assert found(run).status is UNCHANGED  # a folder's pictures are known by their names
     (tmp_path / "shapes").rename(tmp_path / "moved")
-    assert found(run).gone
+    assert found(run).status is MISSING
     run.update(data={**run.record()["data"], "source": "digits"})
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
 
 
-def test_a_file_that_nobody_touched_is_not_read_again(runs, tmp_path):
+def test_a_file_that_nobody_touched_is_not_readselect_again(runs, tmp_path):
     run = runs.text(tmp_path)
     record = run.record()
     later = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()
     stages = {"select": {**record["stages"]["select"], "started": later}}
     run.update(stages=stages, data={**record["data"], "fingerprint": "of other rows"})
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     (tmp_path / "mails.csv").rename(tmp_path / "elsewhere.csv")  # as old as it was, and yet another file
     (tmp_path / "elsewhere.csv").rename(tmp_path / "mails.csv")
     run.update(stages={"select": {**stages["select"], "started": record["stages"]["select"]["started"]}})
-    assert "changed since" in found(run).told
+    assert found(run).status is SourceStatus.CHANGED

@@ -13,12 +13,15 @@ from labelsieve.data.source import ReadOptions, files_of, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.labels_csv import read_labels
-from labelsieve.report.page import write_report
-from labelsieve.report.unchanged import trouble
+from labelsieve.report import write_report
+from labelsieve.report.source_state import SourceStatus, check_source
+
+UNCHANGED = SourceStatus.UNCHANGED
+MISSING = SourceStatus.MISSING
 
 
 def found(run):
-    return trouble(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
+    return check_source(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
 
 
 def a_run(runs, folder, source, **settings):
@@ -43,44 +46,44 @@ def hugging_face(folder, texts, labels=("x", "y") * 3):
 
 
 def refused(run, tmp_path, told):
-    with pytest.raises(InputError, match=rf"changed since .*: {told}; labels could go to the wrong samples"):
+    with pytest.raises(InputError, match=rf"has changed since .*{told}.*; labels could go to the wrong samples"):
         export(run, to=tmp_path / "c.csv")
-    assert "changed since" in write_report(run).read_text().partition("</header>")[0]
+    assert "has changed since" in write_report(run).read_text().partition("</header>")[0]
 
 
 def test_cifar_batches(runs, tmp_path):
     cifar(tmp_path / "c")
     run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     assert export(run, to=tmp_path / "first.csv", undecided="keep").rows == 20
     batch = tmp_path / "c" / "data_batch_3.bin"
     whole = batch.read_bytes()
     batch.write_bytes(whole[:-1] + b"\0")
-    assert found(run).numbered
-    refused(run, tmp_path, "its samples, or their order, are not what they were")
+    assert found(run).positional
+    refused(run, tmp_path, "order")
     batch.write_bytes(b"\5" + whole[1:])
-    refused(run, tmp_path, "the label of 'train-00008' was 'airplane' and is 'dog' now")
+    refused(run, tmp_path, "'train-00008' was 'airplane' and is now 'dog'")
     batch.write_bytes(whole + whole)
-    refused(run, tmp_path, "it has 24 samples, and had 20")
+    refused(run, tmp_path, "had 20 samples and now has 24")
     batch.write_bytes(whole[:-3073])
-    refused(run, tmp_path, "it no longer has the sample 'train-00019'")
+    refused(run, tmp_path, "'train-00019' is missing")
     batch.unlink()
     refused(run, tmp_path, "no cifar10 in .*")
     batch.write_bytes(whole)
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     (tmp_path / "c").rename(tmp_path / "moved")
-    assert found(run).gone and "is not there any more" in found(run).told
+    assert found(run).status is MISSING
     assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 20  # labels need no pictures
 
 
-def test_files_that_nobody_touched_are_not_read_again(runs, tmp_path, monkeypatch):
+def test_files_that_nobody_touched_are_not_readselect_again(runs, tmp_path, monkeypatch):
     cifar(tmp_path / "c")
     run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
     stages = run.record()["stages"]
     later = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()
     run.update(stages={"select": {**stages["select"], "started": later}})
-    monkeypatch.setattr("labelsieve.data.source.load_source", None)
-    assert found(run) is None
+    monkeypatch.setattr("labelsieve.report.source_state.load_source", None)
+    assert found(run).status is UNCHANGED
     run.update(stages=stages)
     with pytest.raises(TypeError):
         found(run)
@@ -90,9 +93,9 @@ def test_what_another_version_read_is_compared_by_ids_and_labels(runs, tmp_path)
     cifar(tmp_path / "c")
     run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
     cifar(tmp_path / "c", seed=1)
-    assert found(run) is not None
+    assert found(run).status is SourceStatus.CHANGED
     run.update(versions={"labelsieve": "0.0"})
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
 
 
 def test_webvision(runs, tmp_path):
@@ -100,21 +103,21 @@ def test_webvision(runs, tmp_path):
     make(root, classes=2, train=6, validation=1, side=24)
     source = f"webvision:{root}?classes=2&side=16"
     run = a_run(runs, tmp_path, source)
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     ids = read_labels(run / "labels.csv", ()).ids.to_pylist()
     whole = (root / ids[3]).read_bytes()
     (root / ids[3]).write_bytes((root / ids[4]).read_bytes())
-    refused(run, tmp_path, "its samples, or their order, are not what they were")
-    assert not found(run).numbered  # the others are known by their names
+    refused(run, tmp_path, "order")
+    assert not found(run).positional  # the others are known by their names
     (root / ids[3]).unlink()
-    refused(run, tmp_path, f"it no longer has the sample {ids[3]!r}")
+    refused(run, tmp_path, f"{ids[3]!r} is missing")
     (root / ids[3]).write_bytes(whole)
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     lists = root / "info" / "train_filelist_google.txt"
     lists.write_text("".join(f"{line[:-1]}{1 - int(line[-1])}\n" for line in lists.read_text().splitlines()))
-    refused(run, tmp_path, f"the label of {ids[0]!r} was .* now")
+    refused(run, tmp_path, f"the label of {ids[0]!r} was")
     lists.unlink()
-    assert "train_filelist_google.txt" in found(run).told
+    assert "train_filelist_google.txt" in found(run).explanation
 
 
 def test_nothing_is_staged_to_look(runs, tmp_path):
@@ -122,23 +125,23 @@ def test_nothing_is_staged_to_look(runs, tmp_path):
     make(root, classes=2, train=6, validation=1, side=24)
     run = a_run(runs, tmp_path, f"webvision:{root}?classes=2&stage={tmp_path / 'stage'}&side=16")
     shutil.rmtree(tmp_path / "stage")
-    assert found(run) is None and not (tmp_path / "stage").exists()
+    assert found(run).status is UNCHANGED and not (tmp_path / "stage").exists()
 
 
 def test_a_hugging_face_folder(runs, tmp_path):
     texts = [f"a text of number {i}" for i in range(6)]
     hugging_face(tmp_path / "hf", texts)
     run = a_run(runs, tmp_path, f"hf:{tmp_path / 'hf'}")
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     hugging_face(tmp_path / "hf", texts)  # the same once more
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     hugging_face(tmp_path / "hf", [*texts[:5], "another text"])
-    assert found(run).numbered
-    refused(run, tmp_path, "its samples, or their order, are not what they were")
+    assert found(run).positional
+    refused(run, tmp_path, "order")
     hugging_face(tmp_path / "hf", texts, ["y", "y", *["x", "y"] * 2])
-    refused(run, tmp_path, "the label of '0' was 'x' and is 'y' now")
+    refused(run, tmp_path, "'0' was 'x' and is now 'y'")
     shutil.rmtree(tmp_path / "hf")
-    assert found(run).gone
+    assert found(run).status is MISSING
 
 
 def test_what_nobody_here_can_read_is_not_asked(runs, tmp_path, monkeypatch):
@@ -146,10 +149,10 @@ def test_what_nobody_here_can_read_is_not_asked(runs, tmp_path, monkeypatch):
     hugging_face(tmp_path / "hf", texts)
     run = a_run(runs, tmp_path, f"hf:{tmp_path / 'hf'}")
     hugging_face(tmp_path / "hf", texts[::-1])
-    monkeypatch.setattr("labelsieve.report.unchanged.find_spec", lambda name: None)
-    assert found(run) is None
+    monkeypatch.setattr("labelsieve.report.source_state.find_spec", lambda name: None)
+    assert found(run).status is UNCHANGED
     run.update(data={**run.record()["data"], "source": "hf:some/name?split=train"})
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
 
 
 def test_the_files_of_a_source(tmp_path):

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from PIL import Image
 
+from labelsieve.data.folder import list_pictures
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.labels_csv import read_labels
-from labelsieve.report.listing import picture_ids
-from labelsieve.report.page import write_report
-from labelsieve.report.samples import open_samples
-from labelsieve.report.unchanged import trouble
-from labelsieve.review.review_session import Desk
+from labelsieve.report import write_report
+from labelsieve.report.samples import FolderSamples, Missing, open_samples
+from labelsieve.report.source_state import SourceStatus, check_source
+from labelsieve.review.review_session import ReviewSession
+
+UNCHANGED = SourceStatus.UNCHANGED
+GROWN = SourceStatus.GROWN
+MISSING = SourceStatus.MISSING
 
 
 def found(run):
-    return trouble(run, columns_of(run))
+    return check_source(run, columns_of(run))
 
 
 def columns_of(run):
@@ -45,18 +51,19 @@ def test_a_picture_that_was_deleted_is_noticed_by_everyone(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     lost = columns_of(run).id(3)
     (tmp_path / "shapes" / lost).unlink()
-    told = f"{tmp_path / 'shapes'} changed since {run.path} was begun: it no longer has the sample {lost!r}"
-    assert found(run).told == told and not found(run).numbered
+    told = found(run).explanation
+    assert str(tmp_path / "shapes") in told and repr(lost) in told and found(run).status is SourceStatus.CHANGED
+    assert found(run).readable and not found(run).positional
     for what in ("cleaned", "selected", "suspects"):
         for target in (tmp_path / "c.csv", tmp_path / "c.parquet", tmp_path / "out"):
-            with pytest.raises(InputError, match=r"no longer has the sample .* so nothing is written"):
+            with pytest.raises(InputError, match=r"is missing.* nothing is written"):
                 export(run, what=what, to=target)
             assert not target.exists()
     export(run, what="decisions", to=tmp_path / "d.csv")  # needs no source
     page = write_report(run).read_text()
-    assert "no longer has the sample" in page.partition("</header>")[0]
-    desk = Desk(run)
-    assert desk.warnings()[0] == f"{told}."
+    assert "is missing" in page.partition("</header>")[0]
+    session = ReviewSession(run)
+    assert session.warnings()[0] == f"{told}."
     samples = open_samples(run, columns_of(run))  # the others are what they were
     assert [type(samples.show(row)).__name__ for row in (2, 3)] == ["Picture", "Missing"]
 
@@ -67,32 +74,32 @@ def test_a_picture_that_was_moved_to_another_class_is_noticed(runs, tmp_path):
     folder, _, name = was.partition("/")
     other = next(shape for shape in runs.SHAPES if shape != folder)
     (tmp_path / "shapes" / was).rename(tmp_path / "shapes" / other / name)
-    expected = f"it no longer has the sample {was!r}, but {f'{other}/{name}'!r}, which it did not have"
-    assert found(run).told.endswith(expected) and not found(run).only_more
-    with pytest.raises(InputError, match=r"but .* which it did not have; labels could go to the wrong samples"):
+    told = found(run).explanation
+    assert repr(was) in told and repr(f"{other}/{name}") in told and found(run).status is SourceStatus.CHANGED
+    with pytest.raises(InputError, match="labels could go to the wrong samples"):
         export(run, to=tmp_path / "c.csv")
 
 
 def test_a_class_that_was_renamed_is_noticed(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     (tmp_path / "shapes" / "star").rename(tmp_path / "shapes" / "comet")
-    assert "no longer has the sample 'star/" in found(run).told and "but 'comet/" in found(run).told
+    assert "'star/" in found(run).explanation and "'comet/" in found(run).explanation
 
 
 def test_pictures_that_came_since_are_told_and_refuse_nothing(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     before = set(columns_of(run).ids.to_pylist())
     a_picture(tmp_path / "shapes" / "star" / "new.png")
-    told = "it has 1 new picture ('star/new.png') that this run did not judge and does not export"
-    assert found(run).told.endswith(told) and found(run).only_more
+    told = "1 new picture ('star/new.png')"
+    assert told in found(run).explanation and found(run).status is GROWN
     done = export(run, to=tmp_path / "c.csv", undecided="keep")
-    assert done.rows == 8 and done.note.endswith(told)
-    assert export(run, to=tmp_path / "out", undecided="keep").note.endswith(told)
+    assert done.rows == 8 and told in done.note
+    assert told in export(run, to=tmp_path / "out", undecided="keep").note
     assert {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").glob("*/*")} == before
-    assert told in Desk(run).warnings()[0]
+    assert told in ReviewSession(run).warnings()[0]
     assert "1 new picture" in write_report(run).read_text().partition("</header>")[0]
     a_picture(tmp_path / "shapes" / "moon" / "deep" / "er.png")
-    assert "it has 2 new pictures (such as 'moon/deep/er.png')" in found(run).told
+    assert "2 new pictures (e.g. 'moon/deep/er.png')" in found(run).explanation
 
 
 def test_files_that_the_run_left_out_are_not_new(runs, tmp_path):
@@ -113,10 +120,10 @@ def test_files_that_the_run_left_out_are_not_new(runs, tmp_path):
     data = load_source(str(root))
     run = runs.write_run(tmp_path / "run", data, data.y, str(root))
     run.write_skipped(data)
-    assert found(run) is None
-    assert picture_ids(root) - {"a/broken.png", "c/broken.png"} == set(data.ids.tolist())
+    assert found(run).status is UNCHANGED
+    assert list_pictures(root) - {"a/broken.png", "c/broken.png"} == set(data.ids.tolist())
     (root / "b" / "deep" / "1.png").unlink()
-    assert "no longer has the sample 'a/own.png'" in found(run).told  # it led there
+    assert "'a/own.png' is missing" in found(run).explanation  # it led there
 
 
 def test_loose_pictures_count_where_the_run_had_some(runs, tmp_path):
@@ -126,11 +133,11 @@ def test_loose_pictures_count_where_the_run_had_some(runs, tmp_path):
     data = load_source(str(root), ReadOptions(labelled=False))
     data = type(data)(data.x, [0, 1, 0, 1], ("x", "y"), data.ids, "pictures", name="set")
     run = runs.write_run(tmp_path / "run", data, data.y, str(root), labels="labels.csv")
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     a_picture(root / "5.png")
-    assert "1 new picture ('5.png')" in found(run).told
+    assert "1 new picture ('5.png')" in found(run).explanation
     (root / "1.png").unlink()
-    assert "no longer has the sample '1.png'" in found(run).told
+    assert "'1.png' is missing" in found(run).explanation
 
 
 def test_a_folder_that_cannot_be_listed_is_a_changed_one(runs, tmp_path, monkeypatch):
@@ -139,8 +146,8 @@ def test_a_folder_that_cannot_be_listed_is_a_changed_one(runs, tmp_path, monkeyp
     def refuse(folder):
         raise PermissionError(13, "Permission denied", str(folder))
 
-    monkeypatch.setattr("labelsieve.report.listing.os.scandir", refuse)
-    assert "changed since" in found(run).told and "it cannot be read (Permission denied" in found(run).told
+    monkeypatch.setattr("labelsieve.data.folder.os.scandir", refuse)
+    assert "Permission denied" in found(run).explanation and found(run).status is SourceStatus.CHANGED
 
 
 def test_no_picture_is_opened(runs, tmp_path, monkeypatch):
@@ -149,20 +156,20 @@ def test_no_picture_is_opened(runs, tmp_path, monkeypatch):
         path.write_bytes(b"")
         assert path.suffix in EXTENSIONS
     monkeypatch.setattr("PIL.Image.open", None)
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
 
 
 @pytest.mark.parametrize("header", ["path,label", "id,path,label"])
 def test_files_of_a_table_of_pictures_are_looked_for(runs, tmp_path, header):
     run = a_list(runs, tmp_path, header)
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     lost = tmp_path / "photos" / "4.png"
     lost.rename(tmp_path / "photos" / "other.png")
-    told = "list.csv changed since .*: the picture 'photos/4.png' is no longer there"
+    told = "list.csv .*'photos/4.png' is missing"
     with pytest.raises(InputError, match=told):
         export(run, to=tmp_path / "c.csv")
-    assert "'photos/4.png' is no longer there" in Desk(run).warnings()[0]
-    assert "is no longer there" in write_report(run).read_text().partition("</header>")[0]
+    assert "'photos/4.png' is missing" in ReviewSession(run).warnings()[0]
+    assert "is missing" in write_report(run).read_text().partition("</header>")[0]
     (tmp_path / "photos" / "other.png").rename(lost)
     assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
 
@@ -171,14 +178,14 @@ def test_files_are_looked_for_also_where_the_table_is_as_old_as_it_was(runs, tmp
     run = a_list(runs, tmp_path)
     stages = run.record()["stages"]
     run.update(stages={"select": {**stages["select"], "started": "2999-01-01T00:00:00+00:00"}})
-    assert found(run) is None
+    assert found(run).status is UNCHANGED
     (tmp_path / "photos" / "0.png").unlink()
-    assert found(run).told.endswith("the picture 'photos/0.png' is no longer there")
+    assert found(run).explanation.endswith("'photos/0.png' is missing")
 
 
 def test_a_table_of_pictures_whose_root_is_gone_still_gives_its_labels(runs, tmp_path):
     run = a_list(runs, tmp_path, root=str(tmp_path / "elsewhere"))
-    assert found(run).gone and "elsewhere is not there any more" in found(run).told
+    assert found(run).status is MISSING and "elsewhere" in found(run).explanation
     assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
 
 
@@ -188,4 +195,45 @@ def test_names_that_lead_outside_are_not_looked_for(runs, tmp_path):
     name = f"../{tmp_path.name}-outside.png"
     for file in (tmp_path / "list.csv", run / "labels.csv"):
         file.write_text(file.read_text().replace("photos/0.png", name))
-    assert "is no longer there" in found(run).told
+    assert "is missing" in found(run).explanation
+
+
+@pytest.mark.parametrize("name", ["a/loop.png", "a/loop", "loop"])
+def test_a_loop_of_links_does_not_make_another_source(runs, tmp_path, name):
+    root = tmp_path / "set"
+    for i in range(6):
+        a_picture(root / "ab"[i % 2] / f"{i}.png")
+    (root / name).symlink_to(root / name)
+    data = load_source(str(root))
+    run = runs.write_run(tmp_path / "run", data, data.y, str(root))
+    run.write_skipped(data)
+    assert found(run).status is UNCHANGED
+    assert export(run, to=tmp_path / "out", undecided="keep").rows == 6
+
+
+def test_pipes_are_skipped_with_a_reason_and_never_opened(runs, tmp_path):
+    root = tmp_path / "set"
+    for i in range(6):
+        a_picture(root / "ab"[i % 2] / f"{i}.png")
+    os.mkfifo(root / "a" / "pipe.png")
+    os.mkfifo(root / "a" / "pipe")
+    data = load_source(str(root))
+    assert len(data) == 6 and {skipped.id for skipped in data.skipped} == {"a/pipe.png", "a/pipe"}
+    run = runs.write_run(tmp_path / "run", data, data.y, str(root))
+    run.write_skipped(data)
+    assert export(run, to=tmp_path / "out", undecided="keep").rows == 6
+    victim = root / columns_of(run).id(0)
+    victim.unlink()
+    os.mkfifo(victim)
+    assert "is missing" in found(run).explanation
+    assert isinstance(FolderSamples(root, columns_of(run)).show(0), Missing)
+
+
+def test_a_pipe_in_a_list_of_pictures_is_skipped(tmp_path):
+    for i in range(6):
+        a_picture(tmp_path / f"{i}.png", 40 * i)
+    os.mkfifo(tmp_path / "pipe.png")
+    rows = [f"{i}.png,{'ab'[i % 2]}" for i in range(6)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows, "pipe.png,a"]) + "\n")
+    data = load_source(str(tmp_path / "list.csv"))
+    assert len(data) == 6 and [skipped.id for skipped in data.skipped] == ["pipe.png"]

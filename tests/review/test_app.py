@@ -15,9 +15,8 @@ from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Row, Text
 from labelsieve.review.app import make_app
-from labelsieve.review.duplicate_samples import Twins
-from labelsieve.review.queue import Filter
-from labelsieve.review.review_session import Desk, content
+from labelsieve.review.neighbours import Duplicates
+from labelsieve.review.review_session import Filter, ReviewSession, content
 from labelsieve.runfolder import RunFolder
 
 HOST = "127.0.0.1:8765"
@@ -48,7 +47,7 @@ def run(made, tmp_path):
 
 @pytest.fixture
 def client(run):
-    app = make_app(Desk(run), hosts={HOST, "localhost:8765"}, token=TOKEN)
+    app = make_app(ReviewSession(run), hosts={HOST, "localhost:8765"}, token=TOKEN)
     # raise_server_exceptions: a 500 would be an exception here
     with TestClient(app, base_url=f"http://{HOST}", headers={"X-Labelsieve-Token": TOKEN}) as client:
         yield client
@@ -69,24 +68,25 @@ def stranger(client):
 )
 def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_path, trust, told):
     run = runs.pictures(tmp_path, n=16)
-    assert Desk(run).start()["warnings"] == [] and Desk(run).start()["bulk"]
+    assert ReviewSession(run).start()["warnings"] == [] and ReviewSession(run).start()["bulk"]
     summary = run.read_summary()
     summary["iterations"][0]["estimate"]["trust"] = trust
     run.write_summary(summary)
-    desk = Desk(run)
-    assert desk.start()["bulk"] is False
-    assert told in desk.start()["warnings"][0]
-    with pytest.raises(InputError, match="not accepted unseen"):
-        desk.accept_top(Filter(), 3, window="one")
+    session = ReviewSession(run)
+    assert session.start()["bulk"] is False
+    assert told in session.start()["warnings"][0]
+    with pytest.raises(InputError, match="one by one"):
+        session.accept_top(Filter(), 3, window="one")
     assert not run.read_decisions()
 
 
 def test_labels_that_were_not_judged_have_no_percentage(runs, tmp_path):
     run = runs.pictures(tmp_path, n=16)
-    note = "class 'star' (3 labels) is hardly ever predicted: its labels are not judged, and stay"
-    run.write_summary(run.read_summary() | {"notes": [note]})
-    desk = Desk(run)
-    judged = {desk.columns.classes[item["given"]]: item["judged"] for item in map(desk.item, range(16))}
+    summary = run.read_summary()
+    summary["iterations"][0]["unjudged_classes"] = [summary["classes"].index("star")]
+    run.write_summary(summary)
+    session = ReviewSession(run)
+    judged = {session.columns.classes[item["given"]]: item["judged"] for item in map(session.item, range(16))}
     assert judged == {"circle": True, "square": True, "triangle": True, "star": False}
 
 
@@ -95,26 +95,26 @@ def test_classes_that_a_note_does_not_name_are_known_as_not_judged(runs, tmp_pat
     summary = run.read_summary()
     summary["iterations"][0]["unjudged_classes"] = [1, 3, 99, "x"]
     run.write_summary(summary | {"notes": ["4 classes are hardly ever predicted, so their labels are not judged"]})
-    assert Desk(run).unjudged == {1, 3}
+    assert ReviewSession(run).not_assessed == {1, 3}
 
 
 def test_a_source_that_changed_or_went_is_told_before_the_first_sample(runs, tmp_path):
     run = runs.table(tmp_path)
-    assert Desk(run).start()["warnings"] == []
+    assert ReviewSession(run).start()["warnings"] == []
     head, *lines = (tmp_path / "homes.csv").read_text().splitlines()
     (tmp_path / "homes.csv").write_text("\n".join([head, *lines[::-1]]) + "\n")
-    desk = Desk(run)
-    assert "homes.csv changed since" in desk.start()["warnings"][0]
-    assert desk.item(0)["content"]["kind"] == "missing"
+    session = ReviewSession(run)
+    assert "homes.csv has changed since" in session.start()["warnings"][0]
+    assert session.item(0)["content"]["kind"] == "missing"
     (tmp_path / "homes.csv").unlink()
-    assert "homes.csv is not there" in Desk(run).start()["warnings"][0]
+    assert "homes.csv does not exist" in ReviewSession(run).start()["warnings"][0]
 
 
 def test_a_line_that_is_no_decision_is_told_at_the_top(runs, tmp_path):
     run = runs.table(tmp_path)
     (run / "decisions.csv").write_text("id;decision\nnobody;keep\n0;burn\n")
-    (said,) = Desk(run).start()["warnings"]
-    assert said.startswith("In decisions.csv, line 2: the run has no sample 'nobody' (and 1 more line); export refuses")
+    (said,) = ReviewSession(run).start()["warnings"]
+    assert said.startswith("Decisions.csv, line 2: the run has no sample 'nobody' (and 1 more line)")
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -195,15 +195,15 @@ def test_pictures_are_pictures(client):
 def test_a_judged_run_says_how_likely_its_suggestions_are(runs, tmp_path):
     run = runs.text(tmp_path)
     first = max((row for row in run.read_labels() if row.suggested), key=lambda row: row.suspicion)
-    assert Desk(run).start()["judged"] is False
+    assert ReviewSession(run).start()["judged"] is False
     line = f"{first.id},{first.label},{first.suspicion},{first.suggested},0.875"
     (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{line}\n")
-    desk = Desk(run)
-    assert desk.start()["judged"] is True and desk.start()["command"] == str(run.path)
-    items = desk.items(Filter(), 0, 2)["items"]
+    session = ReviewSession(run)
+    assert session.start()["judged"] is True and session.start()["command"] == str(run.path)
+    items = session.items(Filter(), 0, 2)["items"]
     assert [item["likely"] for item in items] == [0.875, None]
     (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{line[:-5]}nan\n")
-    assert Desk(run).items(Filter(), 0, 1)["items"][0]["likely"] is None  # JSON has no nan
+    assert ReviewSession(run).items(Filter(), 0, 1)["items"][0]["likely"] is None  # JSON has no nan
 
 
 def test_decisions_over_the_wire(client, run):
@@ -316,20 +316,20 @@ def test_a_full_disk_is_said(client, run, monkeypatch):
 
 def test_a_decision_made_while_a_sample_is_read_is_not_overruled_unseen(run, monkeypatch):
     """The window is told at worst of a version that is gone, and is refused; never of one it has not seen."""
-    desk = Desk(run)
-    read = desk.book.resolution
+    session = ReviewSession(run)
+    read = session.log.resolution
 
     def slowly(row):
         seen = read(row)
         monkeypatch.undo()
-        desk.decide(row, "drop", None, seen=0, window="two")
+        session.decide(row, "drop", None, seen=0, window="two")
         return seen
 
-    monkeypatch.setattr(desk.book, "resolution", slowly)
-    seen = desk.standing(0)
+    monkeypatch.setattr(session.log, "resolution", slowly)
+    seen = session.decision(0)
     assert seen["decision"] is None
     with pytest.raises(ConflictError):
-        desk.decide(0, "keep", None, seen=seen["version"], window="one")
+        session.decide(0, "keep", None, seen=seen["version"], window="one")
 
 
 def test_what_is_cut_is_told():
@@ -347,7 +347,7 @@ def test_what_is_cut_is_told():
 def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
     """A person who walks fast leaves many questions behind that wait for the search of what is the same."""
     found = threading.Event()
-    monkeypatch.setattr(Twins, "known", lambda *_: found.wait(30))
+    monkeypatch.setattr(Duplicates, "wait", lambda *_: found.wait(30))
     with ThreadPoolExecutor(61) as windows:
         helps = [windows.submit(client.get, f"/api/same/{i % 32}") for i in range(60)]
         wait(helps, timeout=1)  # until they are all under way
@@ -360,7 +360,7 @@ def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
 
 def test_a_help_that_nobody_waits_for_any_more_is_not_looked_for(run, monkeypatch):
     looked = []
-    monkeypatch.setattr(Desk, "same", lambda _, row: looked.append(row) or {})
+    monkeypatch.setattr(ReviewSession, "same", lambda _, row: looked.append(row) or {})
     headers = [(b"host", HOST.encode()), (b"x-labelsieve-token", TOKEN.encode())]
     scope = {"type": "http", "method": "GET", "path": "/api/same/0", "query_string": b"", "headers": headers}
     sent = []
@@ -371,7 +371,7 @@ def test_a_help_that_nobody_waits_for_any_more_is_not_looked_for(run, monkeypatc
     async def send(message):
         sent.append(message)
 
-    app = make_app(Desk(run), hosts={HOST}, token=TOKEN)
+    app = make_app(ReviewSession(run), hosts={HOST}, token=TOKEN)
     with ThreadPoolExecutor(1) as aside:  # the browser of other tests has a loop in this thread
         aside.submit(lambda: asyncio.run(app(scope, gone, send))).result()
     assert looked == [] and sent[0]["status"] == 204

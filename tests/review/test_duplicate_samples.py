@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from labelsieve.data.source import load_source
-from labelsieve.review.review_session import Desk
+from labelsieve.review.review_session import ReviewSession
 from labelsieve.runfolder import fingerprint
 
 
@@ -26,8 +26,8 @@ def rewritten(run, source, change):
     return run
 
 
-def label_counts(desk, rows):
-    codes, counts = np.unique(desk.columns.label[rows], return_counts=True)
+def label_counts(session, rows):
+    codes, counts = np.unique(session.columns.label[rows], return_counts=True)
     return dict(zip(codes.tolist(), counts.tolist(), strict=True))
 
 
@@ -39,13 +39,13 @@ def test_the_labels_of_the_same_text(runs, tmp_path):
             row[2] = "  "  # left out of a run, and nothing that is there twice
 
     run = rewritten(runs.text(tmp_path), tmp_path / "mails.csv", change)
-    desk = Desk(run)
+    session = ReviewSession(run)
     same = list(range(0, 60, 5))
-    answer = desk.same(same[3])
-    assert answer["known"] and dict(answer["labels"]) == label_counts(desk, [i for i in same if i != same[3]])
+    answer = session.same(same[3])
+    assert answer["known"] and dict(answer["labels"]) == label_counts(session, [i for i in same if i != same[3]])
     assert len(answer["labels"]) > 1
     assert [count for _, count in answer["labels"]] == sorted((n for _, n in answer["labels"]), reverse=True)
-    assert desk.same(1)["labels"] == [] and desk.same(2) == {"row": 2, "known": True, "labels": []}
+    assert session.same(1)["labels"] == [] and session.same(2) == {"row": 2, "known": True, "labels": []}
 
 
 def test_the_labels_of_the_same_row(runs, tmp_path):
@@ -53,8 +53,8 @@ def test_the_labels_of_the_same_row(runs, tmp_path):
         if i in (4, 20, 31):
             row[:3], row[4] = ["3", "99.5", "Bern"], "00000"
 
-    desk = Desk(rewritten(runs.table(tmp_path), tmp_path / "homes.csv", change))
-    assert dict(desk.same(20)["labels"]) == label_counts(desk, [4, 31]) and desk.same(5)["labels"] == []
+    session = ReviewSession(rewritten(runs.table(tmp_path), tmp_path / "homes.csv", change))
+    assert dict(session.same(20)["labels"]) == label_counts(session, [4, 31]) and session.same(5)["labels"] == []
 
 
 def test_the_labels_of_the_same_picture(runs, tmp_path):
@@ -62,13 +62,13 @@ def test_the_labels_of_the_same_picture(runs, tmp_path):
     ids = [row.id for row in run.read_labels()]
     first, other = ids[0], next(id for id in ids if id.split("/")[0] != ids[0].split("/")[0])
     shutil.copy(tmp_path / "shapes" / first, tmp_path / "shapes" / other)
-    desk = Desk(run)
+    session = ReviewSession(run)
     row = ids.index(other)
-    assert desk.same(0)["labels"] == [[int(desk.columns.label[row]), 1]]
-    assert desk.same(row)["labels"] == [[int(desk.columns.label[0]), 1]]
-    assert desk.same(1)["labels"] == []
+    assert session.same(0)["labels"] == [[int(session.columns.label[row]), 1]]
+    assert session.same(row)["labels"] == [[int(session.columns.label[0]), 1]]
+    assert session.same(1)["labels"] == []
     (tmp_path / "shapes" / other).unlink()
-    assert Desk(run).same(0) == {"row": 0, "known": True, "labels": []}
+    assert ReviewSession(run).same(0) == {"row": 0, "known": True, "labels": []}
 
 
 def test_the_labels_of_the_same_array(runs, tmp_path):
@@ -78,8 +78,8 @@ def test_the_labels_of_the_same_array(runs, tmp_path):
     y = np.array([row.label for row in run.read_labels()])
     np.savez(tmp_path / "homes.npz", x=x, y=y)
     run.update(data={**run.record()["data"], "source": str(tmp_path / "homes.npz"), "fingerprint": None})
-    desk = Desk(run)
-    assert desk.same(7)["labels"] == [[int(desk.columns.label[40]), 1]] and desk.same(8)["labels"] == []
+    session = ReviewSession(run)
+    assert session.same(7)["labels"] == [[int(session.columns.label[40]), 1]] and session.same(8)["labels"] == []
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -87,10 +87,10 @@ def test_a_search_that_fails_or_has_nothing_to_search_is_no_error(runs, tmp_path
     run = runs.text(tmp_path)
     if gone:
         (tmp_path / "mails.csv").unlink()
-    desk = Desk(run)
+    session = ReviewSession(run)
     if not gone:
-        object.__setattr__(desk.samples, "same", lambda: 1 / 0)
-    assert desk.same(0) == {"row": 0, "known": True, "labels": []}
+        object.__setattr__(session.samples, "same", lambda: 1 / 0)
+    assert session.same(0) == {"row": 0, "known": True, "labels": []}
 
 
 @pytest.mark.parametrize("kind", ["text", "table"])
@@ -104,10 +104,10 @@ def test_each_different_neighbour_stands_once_with_its_labels(runs, tmp_path, ki
             row[:3], row[4] = ["3", "99.5", "Bern"], "00000"
 
     source = tmp_path / ("mails.csv" if kind == "text" else "homes.csv")
-    desk = Desk(rewritten(getattr(runs, kind)(tmp_path), source, change))
-    everywhere = label_counts(desk, list(range(1, 60, 2)))
+    session = ReviewSession(rewritten(getattr(runs, kind)(tmp_path), source, change))
+    everywhere = label_counts(session, list(range(1, 60, 2)))
     for row in (0, 1):
-        for group in desk.neighbours(row)["groups"]:
+        for group in session.neighbours(row)["groups"]:
             shown = [str(item["content"]) for item in group["items"]]
             assert len(shown) == 4 and len(set(shown)) == 4
             often = [item for item in group["items"] if item["times"] > 1]
@@ -121,9 +121,11 @@ def test_a_text_comes_with_the_other_columns_of_its_row(runs, tmp_path):
         row[3] = "" if i else "en"
 
     run = rewritten(runs.text(tmp_path), tmp_path / "mails.csv", change)
-    desk = Desk(run)
-    assert desk.item(0)["content"]["cells"] == [["lang", "en"]] and desk.item(1)["content"]["cells"] == [["lang", ""]]
-    assert desk.neighbours(0)["groups"][0]["items"][0]["content"]["cells"] == []  # there is no room for them
+    session = ReviewSession(run)
+    assert session.item(0)["content"]["cells"] == [["lang", "en"]] and session.item(1)["content"]["cells"] == [
+        ["lang", ""]
+    ]
+    assert session.neighbours(0)["groups"][0]["items"][0]["content"]["cells"] == []  # there is no room for them
     source = tmp_path / "mails.csv"
     source.write_text(source.read_text().replace("id,label,text,lang", "id,label,text,true"))
-    assert Desk(run).item(0)["content"]["cells"] == []  # true labels are for metrics alone
+    assert ReviewSession(run).item(0)["content"]["cells"] == []  # true labels are for metrics alone

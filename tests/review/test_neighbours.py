@@ -4,12 +4,13 @@ import numpy as np
 
 from labelsieve.labels_csv import read_labels
 from labelsieve.report.samples import open_samples
-from labelsieve.review.neighbours import Neighbours, bag_of_words, cells_as_numbers, weighted
+from labelsieve.review.neighbours import Duplicates, Neighbours, bag_of_words, cells_as_numbers, weighted
 
 
 def neighbours(run):
     columns = read_labels(run / "labels.csv")
-    return Neighbours(columns, open_samples(run, columns)), columns
+    samples = open_samples(run, columns)
+    return Neighbours(columns, samples, Duplicates(columns, samples)), columns
 
 
 def test_words_in_common_bring_texts_together(runs, tmp_path):

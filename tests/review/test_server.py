@@ -7,9 +7,9 @@ import urllib.request
 import pytest
 
 from labelsieve.errors import InputError
+from labelsieve.review import bound, in_address, is_loopback, names_of
+from labelsieve.review import serve as review_page
 from labelsieve.review.guard import allowed
-from labelsieve.review.server import bound, in_address, is_loopback, names_of
-from labelsieve.review.server import serve as review_page
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_it_serves_stops_and_is_alone(runs, tmp_path, serve):
         urllib.request.urlopen(server.address.replace("secret", "other"))
     assert refused.value.code == 403
     refused.value.close()
-    with pytest.raises(AssertionError, match="is already being reviewed by process"):
+    with pytest.raises(AssertionError, match="already in review by process"):
         serve(run)
     server.stop()
     assert not (run / "review.lock").exists()
@@ -102,13 +102,9 @@ def test_a_lock_of_another_machine_is_told_with_the_way_out(runs, tmp_path, serv
     run = runs.text(tmp_path, n=12)
     lock = run / "review.lock"
     lock.write_text('{"pid": 7, "host": "another-machine"}')
-    told = (
-        f"{run.path} is already being reviewed by process 7 on another-machine: use its page, or stop it first; "
-        f"if that process is gone, delete {lock}"
-    )
     with pytest.raises(InputError) as refused:
         review_page(run)
-    assert str(refused.value) == told
+    assert "process 7 on another-machine" in str(refused.value) and f"delete {lock}" in str(refused.value)
     lock.unlink()
     serve(run)
 
@@ -116,7 +112,7 @@ def test_a_lock_of_another_machine_is_told_with_the_way_out(runs, tmp_path, serv
 def test_a_folder_that_cannot_be_written_is_told(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
     (run / "review.lock").symlink_to(tmp_path / "elsewhere")  # refused, as a folder without rights is; also for root
-    with pytest.raises(InputError, match=r"run cannot be written .*: decisions could not be saved"):
+    with pytest.raises(InputError, match=r"decisions cannot be saved"):
         review_page(run)
 
 

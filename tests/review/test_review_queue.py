@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from labelsieve.labels_csv import read_labels
-from labelsieve.review import queue
-from labelsieve.review.queue import Filter, Queues, passing
+from labelsieve.review import review_session
+from labelsieve.review.review_session import Filter, Queues
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_queue_is_what_passes_ranked(columns, wanted):
         if fits and wanted.low <= columns.suspicion[i] <= wanted.high:
             expected.append((-columns.suspicion[i], i))
     assert Queues(columns).rows(wanted).tolist() == [i for _, i in sorted(expected)]
-    assert passing(columns, wanted).sum() == len(expected)
+    assert wanted.mask(columns).sum() == len(expected)
 
 
 @pytest.mark.parametrize("bad", [{"show": "guilty"}, {"low": -1}, {"high": 2.0}, {"low": float("nan")}])
@@ -70,7 +70,7 @@ def test_only_a_few_queues_are_remembered(columns):
 
 @pytest.mark.parametrize("when", [1, 2])
 def test_a_queue_is_thrown_out_by_another_thread_while_it_is_looked_up(columns, monkeypatch, when):
-    monkeypatch.setattr(queue, "REMEMBERED", 1)
+    monkeypatch.setattr(review_session, "MAX_QUEUES", 1)
     queues = Queues(columns)
     other = threading.Thread(target=queues.rows, args=[Filter("all")])
     steps = []  # of the lookup, counted once it begins

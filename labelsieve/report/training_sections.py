@@ -1,0 +1,155 @@
+"""The sections of a report on training: learning curves, iterations of the selection, and the theory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labelsieve.report.charts import LINE_STYLES, Line, dash, line_chart
+from labelsieve.report.facts import Facts, number
+from labelsieve.report.html import Markup, count, el, percent, plural
+from labelsieve.report.sections import section, table
+
+MAX_LEGEND = 24
+MAX_CHARTS = 6
+NONE = "\u2013"
+# Entries of history.jsonl that name a training, in the order they are shown. Other numbers are plotted.
+TRAINING_KEYS = ("stage", "method", "iteration", "name", "training", "job", "half", "network")
+NOT_PLOTTED = frozenset(
+    ("epoch", "epochs", "step", "steps", "time", "seconds", "seed", "lr", "learning_rate", *TRAINING_KEYS)
+)
+FIRST_CHARTS = ("loss", "accuracy", "agreement")
+ITERATION_COLUMNS = {
+    "candidates": "candidates",
+    "selected": "selected",
+    "removed": "removed",
+    "candidates_left": "left",
+    "expected_precision": "expected precision",
+}
+
+
+def learning(facts: Facts) -> Markup:
+    charts = curves(facts.history)
+    title = "Learning curves"
+    if not charts:
+        text = "This run has no records of training epochs, so there are no curves."
+        return section("curves", title, el("p", text, cls="quiet"), iterations(facts))
+    figures = []
+    for i, (quantity, lines) in enumerate(charts.items()):
+        name = quantity.replace("_", " ")
+        figures.append(el("figure", el("figcaption", name), line_chart(lines, title=name, ident=f"c{i}")))
+    styles = {line.name: line.style for lines in charts.values() for line in lines}
+    legend = [el("li", dash(style), name) for name, style in list(styles.items())[:MAX_LEGEND]]
+    if len(styles) > MAX_LEGEND:
+        legend.append(el("li", f"and {len(styles) - MAX_LEGEND} more"))
+    parts = el("ul", *legend, cls="legend"), el("div", *figures, cls="curves"), iterations(facts)
+    return section("curves", title, *parts)
+
+
+def curves(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Line]]:
+    """history.jsonl as lines per quantity, one line per training; lines of one training have one style."""
+    found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    styles: dict[str, int] = {}
+    for entry in history:
+        epoch = number(entry.get("epoch"))
+        if epoch is None:
+            continue
+        training = _training_name(entry)
+        styles.setdefault(training, len(styles))
+        for quantity, suffix, value in _quantities(entry):
+            x, y = found.setdefault(quantity, {}).setdefault(training + suffix, ([], []))
+            styles.setdefault(training + suffix, len(styles))
+            x.append(epoch)
+            y.append(value)
+
+    def rank(name: str) -> tuple[int, str]:
+        return min((i for i, first in enumerate(FIRST_CHARTS) if first in name), default=len(FIRST_CHARTS)), name
+
+    charts = {}
+    for quantity in sorted(found, key=rank)[:MAX_CHARTS]:
+        lines = [Line(name, x, y, styles[name] % LINE_STYLES) for name, (x, y) in found[quantity].items()]
+        if any(len(set(line.x)) > 1 for line in lines):
+            charts[quantity] = lines
+    return charts
+
+
+def _training_name(entry: Mapping[str, Any]) -> str:
+    parts = []
+    for key in TRAINING_KEYS:
+        value = entry.get(key)
+        if isinstance(value, str) and value:
+            parts.append(value)
+        elif number(value) is not None:
+            parts.append(f"{key} {value}")
+    return ", ".join(parts) or "training"
+
+
+def _quantities(entry: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """(quantity, suffix of the line's name, value) for the numbers of an entry, also in short lists and in objects."""
+    found: list[tuple[str, str, float]] = []
+    for key, value in entry.items():
+        if key in NOT_PLOTTED:
+            continue
+        if (single := number(value)) is not None:
+            found.append((key, "", single))
+        elif isinstance(value, list) and 0 < len(value) <= 2:
+            inner = [number(v) for v in value]
+            found += [(key, f" ({i + 1})" if len(value) > 1 else "", v) for i, v in enumerate(inner) if v is not None]
+        elif isinstance(value, Mapping):
+            found += [(f"{key} {name}", "", v) for name, raw in value.items() if (v := number(raw)) is not None]
+    return found
+
+
+def iterations(facts: Facts) -> Markup:
+    """A table with one row per iteration of the selection."""
+    listed = facts.summary.get("iterations")
+    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    keys = [key for key in ITERATION_COLUMNS if any(number(entry.get(key)) is not None for entry in entries)]
+    if facts.why_unknown:
+        keys = [key for key in keys if key != "expected_precision"]
+    if not keys:
+        return Markup("")
+
+    def cell(entry: Mapping[str, Any], key: str) -> str:
+        value = number(entry.get(key))
+        return NONE if value is None else percent(value, 1) if key == "expected_precision" else count(int(value))
+
+    rows: list[list[object]] = [
+        [str(entry.get("iteration", i + 1)), *(cell(entry, key) for key in keys)] for i, entry in enumerate(entries)
+    ]
+    heads = [("iteration", False), *((ITERATION_COLUMNS[key], True) for key in keys)]
+    return el("div", el("h3", "Iterations"), table(heads, rows, caption="Samples per iteration of the selection"))
+
+
+def theory(facts: Facts) -> Markup:
+    summary = facts.summary
+
+    def row(key: str, name: str, meaning: str) -> list[object]:
+        expected = None if facts.why_unknown else number(summary.get(key))
+        values = (expected, number(summary.get(f"measured_{key}")))
+        return [name, meaning, *(NONE if value is None else percent(value, 1) for value in values)]
+
+    rows = [
+        row("label_precision", "label precision", "share of the selected samples whose label is correct"),
+        row("label_recall", "label recall", "share of the correct labels that were selected"),
+    ]
+    measured = any(str(key).startswith("measured_") for key in summary)
+    if measured:
+        rows.append(row("noise_ratio", "noise ratio", "share of all labels that are wrong"))
+    if "measured_auroc" in summary:
+        meaning = "probability that a wrong label is ranked as more suspicious than a correct one (AUROC)"
+        rows.append(row("auroc", "ranking", meaning))
+    caption = "Measured values need true labels, which this run does not have."
+    if measured:
+        samples = number(summary.get("measured_samples"))  # present if only some samples have a true label
+        whose = "this run" if samples is None else f"{plural(int(samples), 'sample')} of this run"
+        caption = f"The measured values use the true labels of {whose}. Nothing else uses them."
+    heads = [("quantity", False), ("meaning", False), ("expected", True), ("measured", True)]
+    formula = el(
+        "p",
+        "A network that fits one half of noisy data completely repeats the label noise on the other half: it agrees"
+        " with a given label with probability Σ T² over the row of the true class. Of the samples where it agrees,"
+        " Σ π Tᵢᵢ² / Σ π Tᵢⱼ² have a correct label, and Σ π Tᵢᵢ² / Σ π Tᵢᵢ of the correct labels are selected."
+        " A network that resists part of the noise does better.",
+    )
+    return section("theory", "What the theory expects", formula, table(heads, rows, caption=caption))
