@@ -30,8 +30,8 @@ def test_the_names_the_page_answers_to():
 
 
 @pytest.mark.parametrize(("port", "host", "told"), [
-    (80, "localhost", None), (80, "localhost:80", None), (80, "evil.example", "not the page's own"),
-    (8765, "localhost", "not the page's own"),
+    (80, "localhost", None), (80, "localhost:80", None), (80, "evil.example", "not the address of the page"),
+    (8765, "localhost", "not the address of the page"),
 ])  # fmt: skip
 def test_the_usual_port_need_not_be_said(port, host, told):
     headers = [(b"host", host.encode()), (b"origin", b"http://" + host.encode()), (b"x-labelsieve-token", b"t")]
