@@ -198,7 +198,7 @@ def test_names_that_lead_outside_are_not_looked_for(runs, tmp_path):
     assert "is missing" in found(run).explanation
 
 
-@pytest.mark.parametrize("name", ["a/loop.png", "a/loop"])
+@pytest.mark.parametrize("name", ["a/loop.png", "a/loop", "loop", "loop.png"])
 def test_a_loop_of_links_does_not_make_another_source(runs, tmp_path, name):
     root = tmp_path / "set"
     for i in range(6):
