@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.bench.selection_speed import _high_water, _start_high_water
+from labelsieve.bench.selection_speed import peak_memory, reset_peak_memory
 from labelsieve.types import Job, Scores
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
@@ -93,7 +93,7 @@ def measure(kind: str, n: int, folder: Path) -> dict[str, Any]:
         x = np.memmap(folder / "x.bin", dtype=np.float32, mode="r", shape=(n, FEATURES))
         trainer = SklearnTrainer(x, RidgeClassifier(solver="cholesky"), CLASSES)
     drive(incv_steps(labels[:1000], CLASSES, seed=0), trainer)  # what is imported or set up once
-    before = _start_high_water()
+    before = reset_peak_memory()
     began, away = now(), np.zeros(2)
     steps = incv_steps(labels, CLASSES, seed=0)
     jobs = next(steps)
@@ -107,7 +107,7 @@ def measure(kind: str, n: int, folder: Path) -> dict[str, Any]:
             found = end.value
             break
     wall, cpu = now() - began - (away if kind == "decisions" else 0)
-    extra = max(1, _high_water() - before)
+    extra = max(1, peak_memory() - before)
     chosen = found.selected
     right = labels[chosen] == true[chosen]
     return {

@@ -46,10 +46,10 @@ from labelsieve.errors import InputError
 from labelsieve.experiments.datasets import CORRUPTION, PictureArrays, open_cifar10, synthetic
 from labelsieve.experiments.records import commit, device_name, digest, versions
 from labelsieve.experiments.render import markdown
-from labelsieve.experiments.train_cells import network_factory
 from labelsieve.files import atomic_path
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
+from labelsieve.models.choose import create_network
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.models.layers import Stackable
 from labelsieve.selection.estimate import eq4_ratio, estimate_from_scores
@@ -227,7 +227,7 @@ def trainer_for(
         return PredictionTrainer(model, store, factory, schedule, size, method, folder, say, widths=widths or ())
     store = stage_pictures(data.pictures, where)
     schedule = Schedule.incv_50(epochs or 50)
-    factory = network_factory(model, store.shape, data.classes)
+    factory = create_network(model, store.shape, data.classes)
     return PredictionTrainer(model, store, factory, schedule, batch_size or 128, Standard(), folder, say)
 
 

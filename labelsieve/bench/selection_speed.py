@@ -1,7 +1,7 @@
-"""`labelsieve bench select`: selection on stored predictions, beside cleanlab's find_label_issues.
+"""`labelsieve bench select`: selection on stored predictions, compared with cleanlab's find_label_issues.
 
-Each measurement is a fresh process: inputs are read, libraries imported, then the clock and the high-water mark of
-resident memory are started; what is reported is the call alone. `large` adds 10 M x 100 from a memory-mapped file.
+Each measurement runs in a new process. It reads the inputs and imports the libraries before it measures time and peak
+memory, so that only the call itself counts. `large` adds 10 M x 100 predictions from a memory-mapped file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
 
-GOAL_SHARE = 0.1  # of cleanlab's time and of its extra memory
+GOAL_SHARE = 0.1  # of cleanlab's time and of its additional memory
 GOAL_LARGE_MB = 200.0
 OURS, THEIRS = "select_clean", "cleanlab find_label_issues"
 WRITE_ROWS = 50_000
@@ -52,7 +52,7 @@ LARGE = Case(10_000_000, 100, "float32", mapped=True)
 def run(
     json: bool = False, *, large: bool = False, cases: tuple[Case, ...] = CASES, repeats: int = 3
 ) -> dict[str, Any]:
-    """Measure, print a table (or JSON) and return the same as a dictionary. Times are the best of `repeats`."""
+    """Measure, print a table or JSON, and return the results. Times are the best of `repeats`."""
     results: list[dict[str, Any]] = []
     for case in (*cases, *((LARGE,) if large else ())):
         tools = [OURS, "label_suspicion"] + ([] if case.mapped else [THEIRS])
@@ -70,7 +70,7 @@ def run(
 
 
 def write_case(case: Case, folder: Path) -> None:
-    """Softmax outputs that favour the true class, a fifth of the labels wrong; seeded, written in pieces."""
+    """Write softmax outputs that favour the true class, and labels of which a fifth are wrong."""
     rng = np.random.default_rng(0)
     with (folder / "probs.bin").open("wb") as probs, (folder / "labels.bin").open("wb") as labels:
         for start in range(0, case.samples, WRITE_ROWS):
@@ -84,11 +84,11 @@ def write_case(case: Case, folder: Path) -> None:
             np.where(rng.random(n) < 0.2, rng.integers(0, case.classes, n), true).tofile(labels)
 
 
-# ---------------------------------------------------------------- one measurement, in a process of its own
+# ---------------------------------------------------------------- one measurement, in a new process
 
 
 def measure(case: Case, tool: str, folder: Path) -> dict[str, float]:
-    """Seconds and extra peak megabytes of one call. Meant for a fresh process: see `_measure`."""
+    """Return seconds and additional peak memory of one call. `_measure` calls it in a new process."""
     call = _tool(tool)
     shape = (case.samples, case.classes)
     labels: NDArray[np.int64] = np.fromfile(folder / "labels.bin", dtype=np.int64)
@@ -97,12 +97,12 @@ def measure(case: Case, tool: str, folder: Path) -> dict[str, float]:
         probs = np.memmap(folder / "probs.bin", dtype=case.dtype, mode="r", shape=shape)
     else:
         probs = np.fromfile(folder / "probs.bin", dtype=case.dtype).reshape(shape)
-    before = _start_high_water()
+    before = reset_peak_memory()
     started = perf_counter()
-    found = call(labels, probs)
+    result = call(labels, probs)
     seconds = perf_counter() - started
-    extra = _high_water() - before
-    return {"seconds": seconds, "extra_mb": max(extra, 0) / 1e6, "samples": len(found)}
+    extra = peak_memory() - before
+    return {"seconds": seconds, "extra_mb": max(extra, 0) / 1e6, "samples": len(result)}
 
 
 def _tool(name: str) -> Callable[[Any, Any], Any]:
@@ -128,22 +128,22 @@ def _measure(case: Case, tool: str, folder: Path, repeats: int) -> dict[str, Any
         if done.returncode:
             reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"
             hint = "; install the extra `bench`" if "ModuleNotFoundError" in reason else ""
-            raise InputError(f"{tool} could not be measured: {reason}{hint}")
+            raise InputError(f"{tool} cannot be measured: {reason}{hint}")
         runs.append(loads(done.stdout.strip().splitlines()[-1]))
     seconds, extra = min(run["seconds"] for run in runs), max(run["extra_mb"] for run in runs)
     return {"case": case.name, "tool": tool, "seconds": round(seconds, 4), "extra_mb": round(extra, 2)}
 
 
-def _start_high_water() -> int:
-    """Forget the peak so far where the system can (Linux), and say what is resident now, in bytes."""
+def reset_peak_memory() -> int:
+    """Reset the peak if the system can (Linux), and return the resident memory in bytes."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _status("VmRSS")
     except OSError:
-        return _high_water()
+        return peak_memory()
 
 
-def _high_water() -> int:
+def peak_memory() -> int:
     try:
         return _status("VmHWM")
     except OSError:
@@ -153,7 +153,7 @@ def _high_water() -> int:
 
 
 def _status(field: str) -> int:
-    """A field of /proc/self/status in bytes. ru_maxrss would start at the parent's size, even after exec."""
+    """Return a field of /proc/self/status in bytes; ru_maxrss would start at the parent's size, even after exec."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -170,7 +170,7 @@ def _goal(row: dict[str, Any], theirs: dict[str, Any] | None) -> str:
         return f"{'met' if row['extra_mb'] < GOAL_LARGE_MB else 'missed'}: under {GOAL_LARGE_MB:g} MB"
     time, memory = row["seconds"] / theirs["seconds"], row["extra_mb"] / max(theirs["extra_mb"], 1e-9)
     met = time <= GOAL_SHARE and memory <= GOAL_SHARE
-    # Suspicion hands back eight bytes a sample where a mask is one: its memory is shown, its goal is the time.
+    # Suspicion returns eight bytes per sample and a mask only one, so its goal is the time alone.
     met = time <= GOAL_SHARE if row["tool"] != OURS else met
     return f"{'met' if met else 'missed'}: {time:.1%} of the time, {memory:.1%} of the memory"
 
@@ -190,5 +190,5 @@ def _require_disk(folder: Path, needed: int) -> None:
 
 
 if __name__ == "__main__":
-    asked = loads(sys.argv[1])
-    print(dumps(measure(Case(**asked["case"]), asked["tool"], Path(asked["folder"]))))
+    request = loads(sys.argv[1])
+    print(dumps(measure(Case(**request["case"]), request["tool"], Path(request["folder"]))))

@@ -80,9 +80,6 @@ def _reproduce_item(
         say(f"{item.name}: {len(cells)} cell{'s' * (len(cells) > 1)}, {len(cells) - len(left)} finished")
     if left and (deadline is None or time.monotonic() < deadline):
         left = _run(left, scale, options, results, deadline, say, progress)
-    if stopping.requested():
-        say(f"{item.name}: stopped with {len(left)} left; run the same command to continue")
-        raise stopping.reason()
     files = draw_item(item, results, scale, say=say) if options.draw else []
     if files and (hidden := hidden_cells(item, results, scale, cells)):
         more = f" and {len(hidden) - 1:,} more" if len(hidden) > 1 else ""
@@ -116,7 +113,11 @@ def _run(
         data, results, commit, device=options.device, deadline=deadline, say=say, progress=progress
     )
     with stopping.safe_points():
-        return run_cells(cells, context, lockstep)
+        left = run_cells(cells, context, lockstep)
+        if stopping.requested():
+            say(f"stopped with {len(left)} left; run the same command to continue")
+            raise stopping.reason()
+    return left
 
 
 def is_finished(cell: Cell, results: Path) -> bool:

@@ -20,10 +20,10 @@ from labelsieve.experiments.train_cells import (
     ExperimentContext,
     Results,
     Stopwatch,
-    network_factory,
     save_record,
 )
 from labelsieve.files import atomic_path
+from labelsieve.models.choose import create_network
 from labelsieve.models.fast_cnn import WIDTHS
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive_together
@@ -99,7 +99,7 @@ def build_trainer(cells: list[Cell], context: ExperimentContext, folder: Path) -
         return FastTrainer(data.pictures, epochs=first.epochs, widths=widths, device=context.device, **options)
     webvision = first.kind == "webvision-selection"
     schedule = Schedule.webvision_incv_50(first.epochs) if webvision else Schedule.incv_50(first.epochs)
-    factory = network_factory(first.network, context.store.shape, data.classes)
+    factory = create_network(first.network, context.store.shape, data.classes)
     return EngineTrainer(context.store, factory, schedule=schedule, **options)
 
 

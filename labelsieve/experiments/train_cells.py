@@ -120,11 +120,6 @@ class Stopwatch:
         write_text(self.path, f"{self.seconds:.3f}")
 
 
-def network_factory(network: str, shape: tuple[int, ...], classes: int) -> Factory:
-    """Return the network of a cell."""
-    return create_network(network, shape, classes)
-
-
 def build_method(cell: Cell) -> Method:
     settings: dict[str, Any] = {}
     if cell.kind == "webvision" and cell.method == "incv-coteaching":
@@ -198,7 +193,7 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
     first, data = cells[0], context.data
     by_settings: dict[Any, Method] = {}
     methods = [by_settings.setdefault((cell.method, cell.settings), build_method(cell)) for cell in cells]
-    schedule, factory = build_schedule(first), network_factory(first.network, context.store.shape, data.classes)
+    schedule, factory = build_schedule(first), create_network(first.network, context.store.shape, data.classes)
     plans = [build_plan(cell, context) for cell in cells]
     with Stopwatch(folder) as watch:
         trained = train(
@@ -255,7 +250,7 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
         "accuracy_given_by_epoch": [float(np.mean(line["accuracy_given"])) for line in result.history],
     }
     if isinstance(data, WebVisionFiles):
-        factory = network_factory(cell.network, context.store.shape, data.classes)
+        factory = create_network(cell.network, context.store.shape, data.classes)
         ranked = ranked_classes(factory, result.states, schedule, context.validation_stores)
         results |= evaluate.webvision_results(data, ranked) | by_epoch
         return {f"predicted_{name}": classes for name, classes in ranked.items()}, results

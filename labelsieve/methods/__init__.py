@@ -1,4 +1,4 @@
-"""Robust methods: one file a method, each a loss on the engine. Table 1 of the paper is this dictionary."""
+"""Robust methods: one file per method, each a loss on the engine. METHODS has the rows of the paper's table 1."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.import_name import imported
-from labelsieve.methods import custom_method as own
 from labelsieve.methods.coteaching import CoTeaching
+from labelsieve.methods.custom_method import check_class, check_method, instantiate
 from labelsieve.methods.d2l import D2L
 from labelsieve.methods.decoupling import Decoupling
 from labelsieve.methods.f_correction import FCorrection
@@ -27,15 +27,30 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def create(method: str | Method | type[Method], **settings: Any) -> Method:
-    """A method by its name, by package.module:Name, or of a class of one's own; an InputError names what is unknown."""
-    if not isinstance(method, str):
-        return own.made(method, getattr(method, "__name__", type(method).__name__), settings)
-    if ":" in method:
-        return own.made(imported(method, what="method"), method, settings)
-    if method not in METHODS:
-        raise InputError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}, or package.module:Name")
-    return own.instance(METHODS[method], method, settings)
+def create(method: str | Method | type[Method], /, **settings: Any) -> Method:
+    """Return a method from its name, from `package.module:Name`, from a class or from an instance.
+
+    Raises InputError if the method or one of the settings is not known.
+    """
+    if isinstance(method, str) and ":" not in method:
+        if method not in METHODS:
+            raise InputError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}, or package.module:Name")
+        return instantiate(METHODS[method], method, settings)
+    if isinstance(method, str):
+        found, name = imported(method, what="method"), method
+    else:
+        found, name = method, method.__name__ if isinstance(method, type) else type(method).__name__
+    check_class(found, name)
+    if not isinstance(found, Method):
+        instance = instantiate(found, name, settings)
+    elif settings:
+        raise InputError(
+            f"method {name} is an instance, so it takes no settings ({', '.join(settings)}): give its class"
+        )
+    else:
+        instance = found
+    check_method(instance, name)
+    return instance
 
 
 __all__ = [

@@ -1,17 +1,16 @@
 """Co-teaching: Han et al., "Robust training of deep neural networks with extremely noisy labels", NeurIPS 2018.
 
-Two networks see the same batch; each ranks it by loss, and its smallest-loss samples update the *other* network.
-In epoch e = 1, 2, ... a batch of B samples keeps
+Two networks see the same batch. Each ranks it by loss, and its smallest-loss samples update the *other* network. In
+epoch e = 1, 2, ... a batch of B samples keeps
 
     n(e) = round(B * R(e)),    R(e) = 1 - noise_ratio * min(e / gradual_epochs, 1)
 
-with halves rounded up and at least one sample kept. The engine counts epochs from 0, so e = epoch + 1. Padding counts
-for nothing: B is the number of valid samples. The loss is the plain mean over the kept samples (the released code
-divides a mean by the number kept once more).
+samples, with halves rounded up and at least one sample kept. The engine counts epochs from 0, so e = epoch + 1. Padding
+does not count: B is the number of valid samples. The loss is the mean over the kept samples; the released code divides
+this mean by the number of kept samples again. Ranking and update use the same forward pass.
 
-Needs the noise ratio, given or estimated. Fails when the ratio is far off, and when the noise is so strong that small
-loss no longer means clean: at 80 % symmetric noise both networks agree on wrong labels early and stay there.
-Ranking and update use one and the same forward pass.
+Needs the noise ratio, given or estimated. Fails if the ratio is wrong, and if the noise is so strong that a small loss
+does not mean a clean label: at 80 % symmetric noise both networks soon agree on wrong labels.
 """
 
 from __future__ import annotations
@@ -26,18 +25,21 @@ from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, mean_over, sample_losses
 from labelsieve.errors import InputError
 
-# float32 puts an exact half like 0.7 * 35 slightly below it; no product of sensible settings comes this near otherwise.
+# In float32 an exact half such as 0.7 * 35 is slightly too small. Other products are not this close to a half.
 _HALF = 0.5 + 1e-4
 
 
 def kept_count(size: Tensor, noise_ratio: Tensor, epoch: Tensor, gradual_epochs: int) -> Tensor:
-    """n(e) of `size` samples, as whole float32 numbers; `epoch` counts from 0."""
+    """Return n(e) for batches of `size` samples, as whole float32 numbers; `epoch` counts from 0."""
     rate = 1 - noise_ratio * ((epoch + 1) / gradual_epochs).clamp(max=1)
     return torch.minimum(torch.floor(size * rate + _HALF).clamp_min(1), size)
 
 
 def exchanged_loss(losses: Tensor, valid: Tensor, kept: Tensor) -> Tensor:
-    """Mean loss of each network over the `kept` samples its peer finds easiest; losses [t,2,B], kept [t] -> [t,2]."""
+    """Return each network's mean loss over the `kept` samples with the smallest loss of the other network.
+
+    losses [t,2,B], kept [t] -> [t,2]
+    """
     easiest_first = losses.detach().masked_fill(~valid[:, None], float("inf")).argsort(dim=-1, stable=True)
     of_peers_choice = losses.gather(-1, easiest_first.flip(1))
     position = torch.arange(losses.shape[-1], device=losses.device)
@@ -45,16 +47,26 @@ def exchanged_loss(losses: Tensor, valid: Tensor, kept: Tensor) -> Tensor:
 
 
 def check_ratio(noise_ratio: float | None, method: str) -> float:
-    """The noise ratio a method forgets, or an InputError."""
+    """Return the noise ratio, or raise InputError if it is missing or out of range."""
     if noise_ratio is None:
-        raise InputError(f"method {method!r} needs a noise ratio: give one, or run `labelsieve select` to estimate it")
+        raise InputError(
+            f"method {method!r} needs a noise ratio: set noise_ratio, or run `labelsieve select` to estimate it"
+        )
     between(f"method {method!r}: the noise ratio", noise_ratio, 0, 1, ends="[)")
     return float(noise_ratio)
 
 
 @dataclass(frozen=True)
 class CoTeaching(Method):
-    """`noise_ratio` given here wins over the plan's (the estimated one)."""
+    """Two networks that select samples for each other.
+
+    Parameters
+    ----------
+    noise_ratio
+        Share of samples that are not used; by default the estimated noise ratio.
+    gradual_epochs
+        Number of epochs over which this share rises from 0 to noise_ratio.
+    """
 
     name = "coteaching"
     networks = 2
@@ -72,14 +84,14 @@ class CoTeaching(Method):
     def needs(self) -> Needs:
         return "ratio" if self.noise_ratio is None else "nothing"
 
-    def forgets(self, plan: Plan) -> float:
+    def ratio(self, plan: Plan) -> float:
         return check_ratio(plan.noise_ratio if self.noise_ratio is None else self.noise_ratio, self.name)
 
     def check(self, plan: Plan, epochs: int) -> None:
-        self.forgets(plan)
+        self.ratio(plan)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
-        return {"noise_ratio": torch.tensor(self.forgets(plan))}
+        return {"noise_ratio": torch.tensor(self.ratio(plan))}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         size = batch.valid.sum(-1).float()

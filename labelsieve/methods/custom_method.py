@@ -1,4 +1,4 @@
-"""A method of the user's own: found by package.module:Name, made, and checked before anything is trained with it."""
+"""Build a method from its settings, and check a user's own method before anything is trained with it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from labelsieve.checks import is_number
 from labelsieve.engine.method import (
     NO_GRADIENT,
     Batch,
@@ -22,8 +23,10 @@ from labelsieve.engine.method import (
     tell,
 )
 from labelsieve.errors import InputError
+from labelsieve.methods.settings_text import format_settings
 
-CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # how the engine calls a method, by position and by name
+# Positional and keyword arguments with which the engine calls each hook.
+HOOKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "settings": ((), ()),
     "needs": ((), ()),
     "check": (("plan", "epochs"), ()),
@@ -33,104 +36,114 @@ CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # how the engine 
     "before_epoch": (("view",), ()),
     "loss": (("logits", "batch"), ()),
 }
-SAMPLES, CLASSES, EPOCHS = 128, 10, 200  # of the rehearsal: a batch and the epochs of the paper
-FAILED = object()  # None is what a method returns that forgot to
+SAMPLES, CLASSES, EPOCHS = 128, 10, 200  # of the trial run: the paper's batch size, classes and epochs
+FAILED = object()  # not None, which a hook returns if it has no return statement
 
 
-def made(found: Any, name: str, settings: Mapping[str, Any]) -> Method:
-    """The method itself, of a class and its settings or of an instance; `name` is what messages call it."""
+def instantiate(kind: type[Method], name: str, settings: Mapping[str, Any]) -> Method:
+    """Create a method from its class. Raises InputError if it does not accept the settings."""
+    known = inspect.signature(kind).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        unknown = [setting for setting in settings if setting not in known]
+        if unknown:
+            raise InputError(f"method {name} has no setting {', '.join(unknown)}; {_known_settings(kind)}")
+    for setting, value in settings.items():
+        default = known[setting].default if setting in known else None
+        if is_number(default) and isinstance(value, str | list | dict):
+            # "auto" and other alternatives are strings by default, so a number as default means that one is needed.
+            given = format_settings({setting: value})
+            raise InputError(f"method {name}: {given} must be a number, such as {default}")
+    try:
+        return kind(**settings)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        given = format_settings(settings) or "its defaults"
+        raise InputError(f"method {name} cannot be created with {given}: {error}; {_known_settings(kind)}") from error
+
+
+def _known_settings(kind: type[Method]) -> str:
+    return f"its settings: {', '.join(inspect.signature(kind).parameters) or 'none'}"
+
+
+def check_class(found: Any, name: str) -> None:
+    """Raise InputError unless `found` is a Method, or a class of methods, with a loss."""
     kind = found if isinstance(found, type) else type(found)
     if not issubclass(kind, Method):
         raise InputError(
-            f"method {name} is no method: derive its class from labelsieve.engine.method.Method, and give it a loss"
+            f"{name} is not a method: derive its class from labelsieve.engine.method.Method and define loss()"
         )
     if kind.loss is Method.loss:
-        raise InputError(f"method {name} has no loss: write loss(self, logits, batch), which returns [t, k]")
-    if isinstance(found, Method) and settings:
-        raise InputError(f"method_settings: the method {name} is made already: give its class, or make it with these")
-    method = found if isinstance(found, Method) else instance(kind, name, settings)
-    _check(method, name)
-    return method
+        raise InputError(f"method {name} has no loss: define loss(self, logits, batch), which returns [t, k]")
 
 
-def instance(kind: type[Method], name: str, settings: Mapping[str, Any]) -> Method:
-    """A method of a class; an InputError names the settings it has."""
-    try:
-        return kind(**settings)
-    except TypeError as error:
-        known = ", ".join(inspect.signature(kind).parameters) or "none"
-        raise InputError(
-            f"method {name!r} got a setting it does not have or cannot take ({error}); its settings: {known}"
-        ) from error
-
-
-def _check(method: Method, name: str) -> None:
-    for hook in CALLS:
-        _check_call(method, name, hook)
+def check_method(method: Method, name: str) -> None:
+    """Check the signatures and return values of a user's method. Warn if its own code fails in a trial run."""
+    for hook in HOOKS:
+        _check_signature(method, name, hook)
     networks, settings, needs = method.networks, method.settings(), method.needs()
     if type(networks) is not int or networks < 1:
-        raise InputError(f"method {name}: networks is {networks!r}: give a whole number of at least 1")
+        raise InputError(f"method {name}: networks is {networks!r}: it must be a whole number of at least 1")
     if needs not in ("nothing", "ratio", "selection"):
         raise InputError(f"method {name}: needs() is {needs!r}: return 'nothing', 'ratio' or 'selection'")
     try:
-        plain = isinstance(settings, dict) and bool(json.dumps(settings))
+        is_json = isinstance(settings, dict) and bool(json.dumps(settings))
     except (TypeError, ValueError):
-        plain = False
-    if not plain:
-        raise InputError(f"method {name}: settings() must return a dict of numbers, texts and lists, for the record")
-    with silenced():  # what it tells of a rehearsal is true of nothing else
-        failed = _rehearse(method, name)
-    if failed:
-        tell(f"method {name} failed in a rehearsal and may fail in the training: {'; '.join(failed)}")
+        is_json = False
+    if not is_json:
+        raise InputError(f"method {name}: settings() must return a dict of numbers, strings and lists, for the record")
+    with silenced():  # warnings about the trial run do not apply to the training
+        failures = _try_hooks(method, name)
+    if failures:
+        tell(f"method {name} failed in a trial run and may fail in the training: {'; '.join(failures)}")
 
 
-def _check_call(method: Method, name: str, hook: str) -> None:
-    """Whether it takes what the engine gives: a keyword left out is told here."""
-    positional, keywords = CALLS[hook]
-    given = getattr(method, hook)
+def _check_signature(method: Method, name: str, hook: str) -> None:
+    positional, keywords = HOOKS[hook]
+    function = getattr(method, hook)
     try:
-        if not callable(given):
-            raise TypeError(f"it is {type(given).__name__}")
-        inspect.signature(given).bind(*positional, **dict.fromkeys(keywords))
+        if not callable(function):
+            raise TypeError(f"it is {type(function).__name__}")
+        inspect.signature(function).bind(*positional, **dict.fromkeys(keywords))
     except TypeError as error:
         wanted = ", ".join(["self", *positional, *["*"][: len(keywords)], *keywords])
         raise InputError(f"method {name}: {hook}() cannot be called ({error}): write {hook}({wanted})") from error
 
 
-def _rehearse(method: Method, name: str) -> list[str]:
-    """One epoch of one batch: what the method returns is checked here, not by a broken step.
+def _try_hooks(method: Method, name: str) -> list[str]:
+    """Run one epoch with one batch and check what the hooks return.
 
-    What its own code raises is no proof of a mistake: it may want more than a rehearsal has. It is returned, for a
-    person to read; the training raises it again, as it is.
+    An exception of the user's own code may have a good reason: the method may need more than the trial run has. Such
+    exceptions are returned as text, and the training will raise them again.
     """
     index = np.arange(SAMPLES)
-    plan = Plan("rehearsal", index % CLASSES, index, seed=0, candidates=index[:0], noise_ratio=0.0)
-    failed: list[str] = []
+    plan = Plan("trial run", index % CLASSES, index, seed=0, candidates=index[:0], noise_ratio=0.0)
+    failures: list[str] = []
 
     def attempt(hook: str, *positional: Any, **keywords: Any) -> Any:
         try:
             return getattr(method, hook)(*positional, **keywords)
-        except (InputError, LookupError):  # it refuses this plan, or knows other samples than these
+        except (InputError, LookupError):  # it refuses this plan, or knows other samples
             return FAILED
         except Exception as error:
-            failed.append(" ".join(f"{hook}() raised {type(error).__name__}: {error}".split()))
+            failures.append(" ".join(f"{hook}() raised {type(error).__name__}: {error}".split()))
             return FAILED
 
     epochs = attempt("epochs", EPOCHS)
-    attempt("check", plan, epochs)  # may prepare what the others need
+    attempt("check", plan, epochs)  # may prepare what the other hooks need
     state = attempt("state", plan, samples=SAMPLES, classes=CLASSES, epochs=epochs)
-    order = attempt("batches", plan, 0, SAMPLES, np.random.default_rng(0))
-    if order is not FAILED:
-        as_batches(order, name)  # which samples these are is for the training to check, which has them
+    batches = attempt("batches", plan, 0, SAMPLES, np.random.default_rng(0))
+    if batches is not FAILED:
+        as_batches(batches, name)  # the training, which has the samples, checks the indices
     if state is not FAILED:
-        losses = attempt("loss", *_batch(method, plan, checked_state(state, name)))
+        losses = attempt("loss", *_trial_batch(method, plan, checked_state(state, name)))
         if losses is not FAILED:
             _check_losses(losses, method.networks, name)
-    return failed
+    return failures
 
 
-def _batch(method: Method, plan: Plan, state: State) -> tuple[torch.Tensor, Batch]:
-    """Outputs and batch of one training, all samples in it."""
+def _trial_batch(method: Method, plan: Plan, state: State) -> tuple[torch.Tensor, Batch]:
+    """Return outputs and a batch of one training that contains all samples."""
     rows = {key: tensor[None].clone() for key, tensor in state.items()}
     labels, index = (torch.from_numpy(codes)[None] for codes in (plan.labels, plan.train))
     batch = Batch(index, labels, torch.ones_like(labels).bool(), torch.zeros(1), rows)

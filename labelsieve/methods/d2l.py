@@ -1,19 +1,20 @@
 """D2L: Ma et al., "Dimensionality-driven learning with noisy labels", ICML 2018.
 
-Before each epoch the local intrinsic dimensionality (LID) of the last hidden layer is measured: maximum likelihood
-from the k = 20 nearest neighbours within batches of 128 random training samples, averaged over 1,280 of them. While
-the network generalises the LID falls; as it begins to memorise noise it rises. The turning point is the first epoch,
-after init_epochs + window epochs, whose LID exceeds the mean of the `window` before it by two standard deviations.
-From there on, in epoch i of E (counted from 0),
+Before each epoch the local intrinsic dimensionality (LID) of the last hidden layer is measured: by maximum likelihood
+from the k = 20 nearest neighbours within batches of 128 random training samples, averaged over 1,280 samples. The LID
+falls while the network generalises and rises when it starts to memorise noise. The turning point is the first epoch
+after init_epochs + window epochs whose LID exceeds the mean of the previous `window` epochs by two standard deviations.
+From then on, in epoch i of E (counted from 0),
 
-    alpha = exp(-(i / E) * LID_i / min_j LID_j),    loss = cross-entropy against alpha * given + (1 - alpha) * predicted
+    alpha = exp(-(i / E) * LID_i / min_j LID_j)
+    loss = cross-entropy with target alpha * given + (1 - alpha) * predicted
 
-where `predicted` is the one-hot of the class predicted in the same forward pass. Before it alpha is 1.
+where `predicted` is the one-hot class predicted in the same forward pass. Before the turning point alpha is 1.
 
-Needs about 13 epochs at the least, and more than k samples. The released CIFAR-10 run waits 10 epochs, not 5. The
-paper rolls the network back by one epoch at the turning point; the released code reloads its newest checkpoint, which
-changes nothing, and neither do we. Fails when the turning point is missed or late: what was memorised is then
-confirmed by its own predictions; under 80 % noise it collapses (table 1: 10 %).
+Needs at least about 13 epochs, and more than k samples. The released CIFAR-10 run waits 10 epochs, not 5. The paper
+resets the network by one epoch at the turning point; the released code reloads its newest checkpoint, which changes
+nothing, and this implementation does not reset either. Fails if the turning point is missed or late: memorised labels
+are then confirmed by their own predictions. Under 80 % noise it collapses (table 1: 10 %).
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ from labelsieve.errors import InputError
 
 
 def local_dimension(features: Tensor, neighbours: int = 20) -> Tensor:
-    """LID of each row of [n,d], -k / sum_j log(r_j / r_k) over its k nearest; nan where they all lie equally far."""
+    """Return the LID of each row of [n,d], -k / sum_j log(r_j / r_k) over its k nearest neighbours.
+
+    NaN if all neighbours have the same distance.
+    """
     k = min(neighbours, len(features) - 1)
     flat = features.double().flatten(1)
     distances = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist")
-    distances.fill_diagonal_(-1.0)  # the sample itself comes first, whatever its duplicates
+    distances.fill_diagonal_(-1.0)  # the sample itself comes first, also if it has duplicates
     nearest = distances.sort(dim=1).values[:, 1 : k + 1]
     spread = torch.log(nearest / nearest[:, -1:] + 1e-8).sum(1)
     lid = -k / spread
@@ -44,16 +48,16 @@ def local_dimension(features: Tensor, neighbours: int = 20) -> Tensor:
 
 
 def is_turning_point(lids: list[float], *, init_epochs: int, window: int) -> bool:
-    """Whether the last LID is where the dimensionality begins to rise."""
+    """Return whether the dimensionality starts to rise at the last LID."""
     if len(lids) <= init_epochs + window:
         return False
     before = np.asarray(lids[-window - 1 : -1])
-    rounding = 1e-6 * before.mean()  # a LID that does not move at all has no deviation, only rounding
+    rounding = 1e-6 * before.mean()  # a constant LID has no standard deviation, only rounding errors
     return bool(lids[-1] - before.mean() > 2 * before.std() + rounding)
 
 
 def mixed_losses(logits: Tensor, labels: Tensor, alpha: Tensor) -> Tensor:
-    """Cross-entropy against alpha * given + (1 - alpha) * predicted, [t,k,B]; alpha [t]."""
+    """Return the cross-entropy with target alpha * given + (1 - alpha) * predicted, [t,k,B]; alpha [t]."""
     log_p = torch.log_softmax(logits.float(), -1)
     t, k, b, _ = logits.shape
     of_given = log_p.gather(-1, labels[:, None, :, None].expand(t, k, b, 1)).squeeze(-1)
@@ -64,7 +68,21 @@ def mixed_losses(logits: Tensor, labels: Tensor, alpha: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class D2L(Method):
-    """Labels give way to predictions as the dimensionality rises."""
+    """Mixes predictions into the labels when the dimensionality rises.
+
+    Parameters
+    ----------
+    init_epochs
+        Number of epochs before the window in which the turning point is not looked for.
+    window
+        Number of epochs that the LID is compared with.
+    neighbours
+        Number of nearest neighbours, k.
+    lid_samples
+        Number of random training samples that the LID is averaged over.
+    lid_batch
+        Number of samples in which neighbours are looked for.
+    """
 
     name = "d2l"
     init_epochs: int = 5
@@ -82,12 +100,12 @@ class D2L(Method):
 
     def check(self, plan: Plan, epochs: int) -> None:
         if len(plan.train) < 3:
-            raise InputError(f"d2l: {len(plan.train)} training samples are too few to measure a dimensionality")
-        first = self.init_epochs + self.window  # the epoch, counted from 0, that may turn
+            raise InputError(f"d2l: {len(plan.train)} training samples are too few to measure the dimensionality")
+        first = self.init_epochs + self.window  # first possible turning point, counted from 0
         if epochs <= first:
             tell(
-                f"d2l cannot turn from the labels before epoch {first + 1}, so in {epochs} epochs it trains just as "
-                f"standard does: give at least {first + 1} epochs, or a smaller init_epochs or window"
+                f"d2l cannot turn before epoch {first + 1}, so with {epochs} epochs it is the same as standard: train "
+                f"for at least {first + 1} epochs, or set a smaller init_epochs or window"
             )
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
@@ -98,17 +116,17 @@ class D2L(Method):
         }
 
     def measure(self, view: TrainingView) -> float:
-        """The mean LID of random training samples; nan where none can be measured."""
+        """Return the mean LID of random training samples; NaN if it cannot be measured."""
         rng = np.random.default_rng([view.plan.seed, view.epoch, 20180201])
         chosen = rng.permutation(view.plan.train)[: self.lid_samples]
-        features = view.features(chosen).cpu()  # in double precision, which not every device has
-        starts = range(0, max(1, len(chosen) - self.lid_batch + 1), self.lid_batch)  # whole batches, or the only one
+        features = view.features(chosen).cpu()  # double precision is not available on every device
+        starts = range(0, max(1, len(chosen) - self.lid_batch + 1), self.lid_batch)  # full batches, or the only one
         lids = torch.cat([local_dimension(features[i : i + self.lid_batch], self.neighbours) for i in starts])
         return float(lids.nanmean())
 
     def before_epoch(self, view: TrainingView) -> None:
         measured = self.measure(view)
-        if math.isnan(measured):  # as released: an epoch that cannot be measured repeats the last
+        if math.isnan(measured):  # as released: use the last value if the LID cannot be measured
             measured = float(view.state["lids"][view.epoch - 1]) if view.epoch else 1.0
         view.state["lids"][view.epoch] = measured
         lids = view.state["lids"][: view.epoch + 1].tolist()

@@ -1,15 +1,15 @@
 """Decoupling: Malach and Shalev-Shwartz, "Decoupling 'when to update' from 'how to update'", NeurIPS 2017.
 
-Two networks see the same batch, and both update on those samples alone for which their predictions differ:
+Two networks see the same batch, and both are updated only on the samples for which their predictions differ:
 
-    loss = sum over the samples they disagree on / max(how many these are, min_fraction * B)
+    loss = sum over these samples / max(number of these samples, min_fraction * B)
 
-The floor under the divisor is the released code's (min_fraction 0.1): without it one disputed sample would make a
-whole step. `warmup_epochs` epochs of plain training come first; as released, none.
+The lower limit of the divisor is from the released code (min_fraction 0.1); without it a single sample could determine
+a step. `warmup_epochs` epochs of standard training come first; the released code has none.
 
-Needs nothing. When the networks never disagree in a batch the loss is zero and so is its gradient: they learn nothing
-from it (momentum and weight decay still move them). Two networks from one seed would never learn at all. Fails under
-strong noise: as training goes on, what they dispute is mostly wrong labels, and these are what they then learn.
+Needs nothing. If the networks agree on a whole batch, the loss and its gradient are zero, and only momentum and weight
+decay change the weights. Two networks with the same initial weights would never learn. Fails under strong noise: late
+in training the predictions differ mostly on wrong labels, and the networks then learn these.
 """
 
 from __future__ import annotations
@@ -25,15 +25,23 @@ from labelsieve.engine.method import Batch, Method, Plan, sample_losses
 from labelsieve.errors import InputError
 
 
-def disputed(logits: Tensor, valid: Tensor) -> Tensor:
-    """Where the two predictions differ, [t,B] bool; never on padding."""
+def disagreement(logits: Tensor, valid: Tensor) -> Tensor:
+    """Return whether the two predictions differ, [t,B]; False for padding."""
     predicted = logits.detach().argmax(-1)
     return (predicted[:, 0] != predicted[:, 1]) & valid
 
 
 @dataclass(frozen=True)
 class Decoupling(Method):
-    """Update by disagreement."""
+    """Two networks that are updated where they disagree.
+
+    Parameters
+    ----------
+    min_fraction
+        Lower limit of the divisor, as a share of the batch.
+    warmup_epochs
+        Number of epochs of standard training at the start.
+    """
 
     name = "decoupling"
     networks = 2
@@ -49,10 +57,12 @@ class Decoupling(Method):
 
     def check(self, plan: Plan, epochs: int) -> None:
         if self.warmup_epochs > epochs:
-            raise InputError(f"decoupling: warmup_epochs {self.warmup_epochs} is beyond the last epoch, {epochs}")
+            raise InputError(
+                f"decoupling: warmup_epochs {self.warmup_epochs} is larger than the number of epochs, {epochs}"
+            )
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         warming_up = (batch.epoch < self.warmup_epochs)[:, None]
-        chosen = (disputed(logits, batch.valid) | (warming_up & batch.valid)).float()[:, None]
+        chosen = (disagreement(logits, batch.valid) | (warming_up & batch.valid)).float()[:, None]
         floor = (self.min_fraction * batch.valid.sum(-1)).clamp_min(1)[:, None]
         return (sample_losses(logits, batch) * chosen).sum(-1) / torch.maximum(chosen.sum(-1), floor)

@@ -1,16 +1,17 @@
 """Forward correction: Patrini et al., "Making deep neural networks robust to label noise", CVPR 2017.
 
 1. Train with cross-entropy on the noisy labels.
-2. Estimate T, T[i,j] = P(given j | true i): row i is the softmax output of class i's anchor point, the sample whose
-   probability of i lies at the 97th percentile of all samples (CIFAR-10, as published) or is the largest (CIFAR-100:
-   `percentile=None`). Of equal probabilities the rank decides, so saturated outputs give an anchor too.
-   A percentile must leave fewer samples above it than a class has, 100 - percentile < 100 / classes, or the anchor is
-   of another class: where it does not, the 97th from 34 classes on, the largest is taken.
-3. Begin anew, the schedule too, and train with -log (p T)[y], p the softmax outputs and y the given label.
+2. Estimate T, T[i,j] = P(given j | true i). Row i is the softmax output of the anchor of class i: the sample whose
+   probability of i is the 97th percentile of all samples (CIFAR-10, as published) or the largest one (CIFAR-100:
+   `percentile=None`). Ties are broken by rank, so saturated outputs have an anchor too. A percentile must leave fewer
+   samples above it than a class has, 100 - percentile < 100 / classes; otherwise the anchor could be of another class.
+   If it does not (the 97th percentile with 34 or more classes), the largest probability is used.
+3. Start again, with new weights and a new schedule, and train with -log (p T)[y]; p are the softmax outputs and y is
+   the given label.
 
-Needs samples that surely belong to their class. Fails when the first network has memorised the noise, for then its
-outputs are one-hot and T is close to the identity: shorten the first stage with `estimate_epochs`. With a known T no
-estimate is needed: `FCorrection(transition=T)`, or `estimate_epochs=0` and `plan.transition`, run the schedule once.
+Needs samples that certainly belong to their class. Fails if the first network has memorised the noise: its outputs are
+then one-hot and T is close to the identity. A smaller `estimate_epochs` shortens the first stage. With a known T
+nothing is estimated: `FCorrection(transition=T)`, or `estimate_epochs=0` and `plan.transition`, run the schedule once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from labelsieve.errors import InputError
 
 
 def estimate_transition(probabilities: Tensor, percentile: float | None = 97.0) -> Tensor:
-    """T [c,c] from the noisy posteriors [n,c]: the outputs of each class's anchor point, rows summing to 1."""
+    """Estimate T [c,c] from noisy posteriors [n,c]: the outputs of the anchor of each class, normalised to sum to 1."""
     n, classes = probabilities.shape
     if percentile is not None and (100 - percentile) * classes >= 100:
         percentile = None
@@ -41,7 +42,7 @@ def estimate_transition(probabilities: Tensor, percentile: float | None = 97.0) 
 
 
 def forward_losses(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
-    """-log (softmax(logits) T)[label], [t,k,B], summed in log space; T [t,c,c]."""
+    """Return -log (softmax(logits) T)[label], [t,k,B], computed in log space; T [t,c,c]."""
     t, b = labels.shape
     log_columns = transition.clamp_min(1e-12).log().transpose(1, 2)  # [t, given, true]
     of_given = log_columns.gather(1, labels[:, :, None].expand(t, b, log_columns.shape[-1]))  # [t,B,true]
@@ -49,13 +50,13 @@ def forward_losses(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor
 
 
 def checked_transition(given: Any) -> NDArray[np.float64]:
-    """T as an array, or an InputError where it is no table of numbers, not square, or its rows are no probabilities."""
+    """Return T as an array, or raise InputError if it is not a square matrix with rows of probabilities."""
     try:
         known = np.asarray(given)
     except (TypeError, ValueError):  # rows of different lengths
         known = np.empty(0, dtype=object)
-    if known.dtype.kind not in "biuf":  # texts too, which numpy would read as numbers
-        raise InputError("f-correction: the transition matrix is no table of numbers: give one row a class")
+    if known.dtype.kind not in "biuf":  # numpy would convert strings to numbers
+        raise InputError("f-correction: the transition matrix must be a table of numbers with one row per class")
     if known.ndim != 2 or known.shape[0] != known.shape[1]:
         raise InputError(f"f-correction: the transition matrix has shape {known.shape}, not classes x classes")
     known = known.astype(np.float64)
@@ -66,7 +67,17 @@ def checked_transition(given: Any) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class FCorrection(Method):
-    """`estimate_epochs`: length of the first stage, None for the whole schedule, 0 when T is known."""
+    """Cross-entropy of predictions that are multiplied by the transition matrix.
+
+    Parameters
+    ----------
+    percentile
+        Percentile of the anchor's probability; None is the largest.
+    estimate_epochs
+        Length of the first stage; None is the full schedule, 0 means that T is known.
+    transition
+        The transition matrix, if it is known.
+    """
 
     name = "f-correction"
     percentile: float | None = 97.0
@@ -75,11 +86,11 @@ class FCorrection(Method):
 
     def __post_init__(self) -> None:
         if self.percentile is not None:
-            largest = ", or None for the largest"
-            between("f-correction: percentile", self.percentile, 0, 100, ends="(]", otherwise=largest)
+            otherwise = ", or None for the largest"
+            between("f-correction: percentile", self.percentile, 0, 100, ends="(]", otherwise=otherwise)
         if self.estimate_epochs is not None:
-            schedule = ", or None for the whole schedule"
-            whole("f-correction: estimate_epochs", self.estimate_epochs, otherwise=schedule)
+            otherwise = ", or None for the full schedule"
+            whole("f-correction: estimate_epochs", self.estimate_epochs, otherwise=otherwise)
         if self.transition is not None:
             checked_transition(self.transition)
 
@@ -106,7 +117,9 @@ class FCorrection(Method):
                 raise InputError("f-correction: estimate_epochs is 0 but no transition matrix is given")
             return
         if self.transition is None and self.estimate_epochs != 0:
-            raise InputError("f-correction: the plan gives T, so nothing is estimated: set estimate_epochs=0")
+            raise InputError(
+                "f-correction: a transition matrix is given, so nothing is estimated: set estimate_epochs=0"
+            )
         if len(known) <= int(np.max(plan.labels, initial=0)):
             raise InputError(f"f-correction: the transition matrix has shape {known.shape}, not classes x classes")
 
@@ -114,7 +127,7 @@ class FCorrection(Method):
         known = self.known(plan)
         if known is not None and known.shape != (classes, classes):
             raise InputError(f"f-correction: the transition matrix has shape {known.shape}, the data {classes} classes")
-        # The identity makes the corrected loss plain cross-entropy: the first stage needs no branch.
+        # With the identity the loss is plain cross-entropy, so the first stage needs no branch.
         start = torch.eye(classes) if known is None else torch.tensor(known, dtype=torch.float32)
         return {"transition": start}
 

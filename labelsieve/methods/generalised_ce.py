@@ -1,12 +1,14 @@
 """Generalised cross-entropy (Zhang & Sabuncu, NeurIPS 2018): between cross-entropy and the mean absolute error.
 
-    l_q = (1 - p^q) / q       p the probability of the given label; q -> 0: -log p;  q = 1: 1 - p
+    l_q = (1 - p^q) / q       p is the probability of the given label; q -> 0: -log p;  q = 1: 1 - p
 
-Needs nothing but q (their 0.7). A label that the network finds unlikely pulls with p^q of cross-entropy's strength:
-wrong labels are memorised later. Fails where classes are many or hard: the same factor holds back what is only learnt
-slowly. A loss for the selector of INCV; no row of table 1, hence not among METHODS.
+Needs only q (0.7 in their paper). The gradient of an improbable label is that of cross-entropy times p^q, so wrong
+labels are memorised later. Fails if there are many classes or hard ones, because the same factor slows down everything
+that is learned slowly. It is a loss for the selector of INCV (benchmarks/repeats.md) and not part of table 1, so it is
+not in METHODS.
 
-Batches are cut evenly, not full ones and a small rest: few and large batches make batch norm's last look count.
+Batches are of equal size, instead of full ones and a small last one: with few, large batches the last update of the
+batch-norm statistics matters.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from labelsieve.types import IntArray
 
 
 def generalised_losses(logits: Tensor, labels: Tensor, q: float, smoothing: float = 0.0) -> Tensor:
-    """l_q against (1 - s) * given + s / c, [t,k,B]."""
+    """Return l_q with targets (1 - s) * given + s / c, [t,k,B]."""
     log_p = torch.log_softmax(logits.float(), dim=-1)
-    # expm1 keeps its digits where p is near 1, and q = 0 is the limit itself
+    # expm1 is accurate for p near 1; q = 0 is the limit
     each = -torch.expm1(q * log_p) / q if q > 0 else -log_p
     t, k, b, _ = logits.shape
     of_given = each.gather(-1, labels[:, None, :, None].expand(t, k, b, 1)).squeeze(-1)
@@ -34,7 +36,7 @@ def generalised_losses(logits: Tensor, labels: Tensor, q: float, smoothing: floa
 
 
 def even_batches(order: IntArray, batch_size: int) -> IntArray:
-    """As few batches of at most `batch_size` as there must be, equal to one sample: [steps, size], -1 for padding."""
+    """Split into the smallest number of batches, whose sizes differ by at most one: [steps, size], -1 for padding."""
     steps = max(1, -(-len(order) // batch_size))
     size = -(-len(order) // steps)
     if steps == 1 or len(order) < 2 * steps:
@@ -47,7 +49,15 @@ def even_batches(order: IntArray, batch_size: int) -> IntArray:
 
 @dataclass(frozen=True)
 class GeneralisedCE(Method):
-    """Training on `plan.train` with l_q; `q = 0` is cross-entropy."""
+    """Generalised cross-entropy on the samples of `plan.train`.
+
+    Parameters
+    ----------
+    q
+        Exponent; 0 is cross-entropy, 1 the mean absolute error.
+    label_smoothing
+        Share of the target that is spread evenly over all classes.
+    """
 
     name = "generalised-ce"
     q: float = 0.7

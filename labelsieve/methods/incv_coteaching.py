@@ -1,21 +1,21 @@
 """Algorithm 3 of Chen et al., "Understanding and utilizing deep neural networks trained with noisy labels", ICML 2019.
 
-Co-teaching on what INCV selected. Epochs e = 1 ... E_max (the engine's epoch + 1):
+Co-teaching on the samples that INCV selected. In epochs e = 1 ... E_max (the engine's epoch + 1):
 
-    e <= E_0    B = B_S, batches of 128 from the selected set S alone
+    e <= E_0    B = B_S, batches of 128 from the selected set S only
     e >  E_0    B = B_S and B_C together, |B_C| / |B_S| = min(0.5, |C| / |S|), B_C from the candidate set C
-    always      each network is updated on the n(e) samples of B that its peer finds easiest,
-                n(e) = |B_S| * (1 - eps_S * min(e / 10, 1)), eps_S = 1 - LP the noise ratio of S
+    always      each network is updated on the n(e) samples of B with the smallest loss of the other network,
+                n(e) = |B_S| * (1 - eps_S * min(e / 10, 1)), eps_S = 1 - LP is the noise ratio of S
 
-n(e) counts |B_S| also when B_C is in the batch, so up to a third of the batch is left out, the hardest. It is rounded
-as in coteaching.py, at least one sample is kept. |B_C| is rounded to the nearest whole number, halves to even; an epoch
-runs through S once, and through C at most once. The last batch of an epoch may be smaller; so is its B_C.
+n(e) is computed from |B_S| also if B_C is in the batch, so up to a third of the batch, the hardest samples, is not
+used. It is rounded as in coteaching.py, and at least one sample is kept. |B_C| is rounded to the nearest whole number,
+halves to even. An epoch uses S once, and C at most once. The last batch of an epoch may be smaller, and so is its B_C.
 
-E_0 is `warmup`: a whole number of epochs, or "auto", 40 % of E_max if |C| > 0.45 |S|, else 20 % (the paper: 80 of 200
-"if the candidate set is large", else 40). `authors_warmup` is the released code's rule, which must be told the noise.
+E_0 is `warmup`: a number of epochs, or "auto": 40 % of E_max if |C| > 0.45 |S|, else 20 % (the paper: 80 of 200 "if the
+candidate set is large", else 40). `authors_warmup` is the rule of the released code, which needs the true noise.
 
-Needs a selection (S and C) and eps_S. Fails when S has lost a class, or has little left: then C never gets a chance.
-The ranking uses the same forward pass as the update; the authors rank by a second one in inference mode.
+Needs a selection (S and C) and eps_S. Fails if S has lost a class or is very small: then C is hardly used. The ranking
+uses the same forward pass as the update; the authors use a second one in inference mode.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import check_ratio, exchanged_loss, kept_count
 from labelsieve.types import IntArray
 
-MOST_CANDIDATES = 0.5  # of |B_S|
-LARGE_CANDIDATE_SET = 0.45  # of |S|
+MAX_CANDIDATE_SHARE = 0.5  # of |B_S|, from the paper
+LARGE_CANDIDATE_SET = 0.45  # of |S|; separates the paper's settings as its released rule does (results/selection)
 
 
 def candidate_share(selected: int, candidates: int) -> float:
-    """|B_C| / |B_S| = min(0.5, |C| / |S|)."""
-    return min(MOST_CANDIDATES, candidates / selected)
+    """Return |B_C| / |B_S| = min(0.5, |C| / |S|)."""
+    return min(MAX_CANDIDATE_SHARE, candidates / selected)
 
 
 def auto_warmup(epochs: int, selected: int, candidates: int) -> int:
-    """E_0: 40 % of the epochs where the candidate set is large, else 20 %."""
+    """Return E_0: 40 % of the epochs if the candidate set is large, else 20 %."""
     return round((0.4 if candidates > LARGE_CANDIDATE_SET * selected else 0.2) * epochs)
 
 
 def authors_warmup(epochs: int, *, pattern: str, noise_ratio: float) -> int:
-    """E_0 as released: 80 of 200 epochs for asymmetric (pair) noise or a ratio above 0.6, else 40 of 200."""
+    """Return E_0 as released: 80 of 200 epochs for pair noise or a ratio above 0.6, else 40 of 200."""
     return round((0.4 if pattern == "pair" or noise_ratio > 0.6 else 0.2) * epochs)
 
 
 def joined_batches(selected: IntArray, candidates: IntArray, batch_size: int) -> IntArray:
-    """Batches of S, each followed by its share of C, then by -1: real samples stand before padding."""
+    """Return batches of S, each followed by its share of C and then by padding (-1)."""
     share = candidate_share(len(selected), len(candidates))
     from_s = in_batches(selected, batch_size)
     joined = np.full((len(from_s), batch_size + candidate_width(share, batch_size)), -1, dtype=np.int64)
     used = 0
     for row, batch in zip(joined, from_s, strict=True):
         size = int((batch >= 0).sum())
-        from_c = candidates[used : used + candidate_width(share, size)]  # rounded up often, C may run out: then fewer
+        from_c = candidates[used : used + candidate_width(share, size)]  # fewer if C is used up by rounding
         row[:size] = batch[:size]
         row[size : size + len(from_c)] = from_c
         used += len(from_c)
@@ -68,13 +68,23 @@ def joined_batches(selected: IntArray, candidates: IntArray, batch_size: int) ->
 
 
 def candidate_width(share: float, selected: int) -> int:
-    """|B_C| beside `selected` samples of S."""
+    """Return |B_C| for a batch with `selected` samples of S."""
     return round(selected * share)
 
 
 @dataclass(eq=False)
 class INCVCoTeaching(Method):
-    """The paper's method. `noise_ratio` (eps_S) given here wins over the plan's, the estimated one."""
+    """The paper's method.
+
+    Parameters
+    ----------
+    warmup
+        E_0, the number of epochs that use the selected set only; "auto" is 20 or 40 % of the epochs.
+    noise_ratio
+        eps_S, the noise ratio of the selected set; by default the estimated one.
+    gradual_epochs
+        Number of epochs over which the share of unused samples rises to noise_ratio.
+    """
 
     name = "incv-coteaching"
     networks = 2
@@ -96,11 +106,11 @@ class INCVCoTeaching(Method):
     def needs(self) -> Needs:
         return "selection"
 
-    def forgets(self, plan: Plan) -> float:
+    def ratio(self, plan: Plan) -> float:
         return check_ratio(plan.noise_ratio if self.noise_ratio is None else self.noise_ratio, self.name)
 
     def epochs(self, schedule_epochs: int) -> int:
-        self._epochs = schedule_epochs  # "auto" is a share of it, and batches() is not told
+        self._epochs = schedule_epochs  # batches() needs it for "auto"
         return schedule_epochs
 
     def check(self, plan: Plan, epochs: int) -> None:
@@ -110,24 +120,26 @@ class INCVCoTeaching(Method):
                 "method 'incv-coteaching' needs a selected and a candidate set: run `labelsieve select` first"
             )
         if len(plan.train) == 0:
-            raise InputError("method 'incv-coteaching': the selected set is empty, so there is nothing to train on")
-        self.forgets(plan)
+            raise InputError("method 'incv-coteaching': the selected set is empty")
+        self.ratio(plan)
         if self.warmup != "auto" and self.warmup > epochs:
-            raise InputError(f"E_0 (warmup) {self.warmup} is beyond the last epoch, {epochs}: choose at most {epochs}")
+            raise InputError(f"E_0 (warmup) {self.warmup} is larger than the number of epochs, {epochs}")
 
     def warmup_epochs(self, plan: Plan) -> int:
-        """E_0 of this plan."""
+        """Return E_0 of this plan."""
         if self.warmup != "auto":
             return self.warmup
         if self._epochs is None:
-            raise InputError("E_0 'auto' is a share of the epochs: call check(plan, epochs) first, or give a number")
+            raise InputError(
+                "warmup 'auto' depends on the number of epochs: call check(plan, epochs) first, or set a number"
+            )
         return auto_warmup(self._epochs, len(plan.train), len(_candidates(plan)))
 
     def batch_size(self, plan: Plan, batch_size: int) -> int:
         return batch_size + candidate_width(candidate_share(len(plan.train), len(_candidates(plan))), batch_size)
 
     def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
-        """`batch_size` is |B_S|; the rows are `self.batch_size(plan, batch_size)` wide in every epoch."""
+        """Return batches with |B_S| = `batch_size`; rows have the width `self.batch_size(plan, batch_size)`."""
         order = rng.permutation(plan.train)
         if epoch + 1 > self.warmup_epochs(plan):
             return joined_batches(order, rng.permutation(_candidates(plan)), batch_size)
@@ -138,7 +150,7 @@ class INCVCoTeaching(Method):
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         selected = torch.zeros(samples, dtype=torch.bool)
         selected[torch.from_numpy(np.asarray(plan.train, dtype=np.int64))] = True
-        return {"noise_ratio": torch.tensor(self.forgets(plan)), "selected": selected}
+        return {"noise_ratio": torch.tensor(self.ratio(plan)), "selected": selected}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         from_s = batch.state["selected"].gather(1, batch.index.clamp_min(0)) & batch.valid

@@ -1,24 +1,24 @@
 """MentorNet PD: Jiang et al., "MentorNet: learning data-driven curriculum for very deep networks", ICML 2018.
 
-A small network, the mentor, is trained first to imitate a predefined curriculum; then it weights the student's samples.
-It sees, for each sample, the loss, the loss minus a moving average of the batch's p-percentile loss, the label, and how
-much of the training is over (0..99 %). The curriculum it learns is the released mixture (equation 5 of the paper):
+A small network, the mentor, first learns a predefined curriculum and then weights the samples of the student. Its
+inputs for each sample are the loss, the loss minus a moving average of the batch's p-percentile loss, the label, and
+the completed part of the training (0..99 %). The curriculum is the released mixture (equation 5 of the paper):
 
     up to 18 %     weight 1
-    up to 90 %     self-paced: 1 where the loss lies below the moving percentile, else 0
-    from 90 % on   linear: 1 - difference, cut to 0..1
+    up to 90 %     self-paced: 1 if the loss is below the moving percentile, else 0
+    from 90 % on   linear: 1 - difference, clipped to 0..1
 
-While the student trains, samples are dropped at random besides: half of them in the first 17 %, 5 % afterwards. The
-batch's loss is sum(weight * loss) / batch size, as released: few trusted samples make a small step.
+While the student trains, samples are also dropped at random: half of them in the first 17 % of the training, 5 % later.
+The loss of a batch is sum(weight * loss) / batch size, as released, so few trusted samples make a small step.
 
 The mentor is the published one: loss and difference go through a bidirectional LSTM, label and epoch through embeddings
-(2 and 5 wide), all into 20 tanh units and one sigmoid. As released the LSTM runs over one step from a zero state, which
-makes it a gated layer; it has 10 units a direction here, 1 in the release. It is trained once, from `mentor_seed`, in
-seconds, on the released grid of losses, differences and epochs.
+(widths 2 and 5), and all of them into 20 tanh units and one sigmoid. As released the LSTM has one time step and a zero
+state, which makes it a gated layer. It has 10 units per direction here and 1 in the release. It is trained once, from
+`mentor_seed`, in seconds, on the released grid of losses, differences and epochs.
 
-Needs no noise ratio, but the percentile stands for it: published 0.75 for 20 and 40 % noise, 0.5 for 80 %. A fixed
-percentile forgets a fixed share, so it fails where the noise is stronger than 1 - percentile, and it wastes clean
-samples where it is weaker. What is dropped is drawn for each sample and epoch, not for each batch.
+Needs no noise ratio, but the percentile has its role: the published value is 0.75 for 20 and 40 % noise, 0.5 for 80 %.
+A fixed percentile ignores a fixed share, so it fails if the noise is stronger than 1 - percentile and wastes clean
+samples if it is weaker. Samples are dropped for a whole epoch, not for a batch.
 """
 
 from __future__ import annotations
@@ -36,19 +36,21 @@ from torch.nn import functional as F
 from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
 
-BURN_IN, LINEAR = 18, 90  # percent of the training
+BURN_IN_PERCENT, LINEAR_PERCENT = 18, 90  # of the training, as released
 LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20
 
 
 def curriculum(difference: Tensor, percent: Tensor) -> Tensor:
-    """The weights the mentor is taught, from the loss difference and the percentage of the training that is over."""
+    """Return the weights that the mentor learns, from the loss difference and the completed part of the training."""
     self_paced = (difference <= 0).float()
     linear = (1 - difference).clamp(0, 1)
-    return torch.where(percent <= BURN_IN, torch.ones_like(linear), torch.where(percent < LINEAR, self_paced, linear))
+    return torch.where(
+        percent <= BURN_IN_PERCENT, torch.ones_like(linear), torch.where(percent < LINEAR_PERCENT, self_paced, linear)
+    )
 
 
 def mentor_weights(mentor: State, losses: Tensor, difference: Tensor, labels: Tensor, percent: Tensor) -> Tensor:
-    """The mentor's forward pass for t trainings: [t,k,B] losses and differences, [t,B] labels, [t] percent -> [t,k,B].
+    """Run the mentor for t trainings: [t,k,B] losses and differences, [t,B] labels, [t] percent -> [t,k,B].
 
     Every tensor of `mentor` has the training as its first axis.
     """
@@ -67,7 +69,7 @@ def mentor_weights(mentor: State, losses: Tensor, difference: Tensor, labels: Te
 
 @lru_cache(maxsize=8)
 def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
-    """The mentor after its pre-training, tensors without a training axis; the same for the same arguments."""
+    """Train the mentor; returns tensors without a training axis, the same for the same arguments."""
     draw = torch.Generator().manual_seed(seed)
     width = LABEL_WIDTH + EPOCH_WIDTH + 2 * LSTM_UNITS
     shapes = {
@@ -82,7 +84,7 @@ def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
     }
     mentor = {name: torch.randn(1, *shape, generator=draw) / math.sqrt(shape[0]) for name, shape in shapes.items()}
     loss_grid = torch.cat([torch.arange(0, 10, 0.1), torch.arange(10.0, 30.0)])
-    percent = torch.arange(100)  # a hundred "trainings", one at every percentage, of eight samples a step
+    percent = torch.arange(100)  # 100 "trainings", one per percentage, with eight samples per step
 
     def choose(high: int) -> Tensor:
         return torch.randint(high, (100, 8), generator=draw)
@@ -104,7 +106,7 @@ def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
 
 
 def batch_percentile(losses: Tensor, valid: Tensor, percentile: float) -> Tensor:
-    """The nearest-rank percentile of the valid losses, [t,k]; 0 where none is valid."""
+    """Return the nearest-rank percentile of the valid losses, [t,k]; 0 if none is valid."""
     ordered = losses.masked_fill(~valid[:, None], float("inf")).sort(-1).values
     count = valid.sum(-1)
     rank = torch.round(percentile * (count - 1).clamp_min(0)).long()
@@ -114,7 +116,21 @@ def batch_percentile(losses: Tensor, valid: Tensor, percentile: float) -> Tensor
 
 @dataclass(frozen=True)
 class MentorNet(Method):
-    """A pre-trained mentor weights the samples of one student."""
+    """A pre-trained mentor weights the samples of the network.
+
+    Parameters
+    ----------
+    percentile
+        Losses above this share of a batch get a low weight.
+    decay
+        Weight of the past in the moving average of the percentile.
+    burn_in_dropout
+        Share of samples dropped at random in the first 17 % of the training.
+    dropout
+        Share of samples dropped afterwards.
+    mentor_seed
+        Seed of the mentor's training.
+    """
 
     name = "mentornet"
     percentile: float = 0.75
@@ -125,15 +141,16 @@ class MentorNet(Method):
 
     def __post_init__(self) -> None:
         between("mentornet: percentile", self.percentile, 0, 1)
-        for field in ("decay", "burn_in_dropout", "dropout"):
-            between(f"mentornet: {field}", getattr(self, field), 0, 1, ends="[)")
+        shares = {"decay": self.decay, "burn_in_dropout": self.burn_in_dropout, "dropout": self.dropout}
+        for name, share in shares.items():
+            between(f"mentornet: {name}", share, 0, 1, ends="[)")
         whole("mentornet: mentor_seed", self.mentor_seed)
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
-        trained = trained_mentor(classes, int(self.mentor_seed))  # torch takes no seed of numpy's
+        trained = trained_mentor(classes, int(self.mentor_seed))  # torch does not accept numpy integers
         return {f"mentor_{name}": tensor.clone() for name, tensor in trained.items()} | {
             "percent": torch.tensor(0),
             "moving_percentile": torch.tensor(0.0),
@@ -142,7 +159,7 @@ class MentorNet(Method):
 
     def before_epoch(self, view: TrainingView) -> None:
         percent = min(99, 100 * view.epoch // view.epochs)
-        rate = self.burn_in_dropout if percent < BURN_IN - 1 else self.dropout
+        rate = self.burn_in_dropout if percent < BURN_IN_PERCENT - 1 else self.dropout
         dropped = view.state["dropped"]
         rng = np.random.default_rng([view.plan.seed, view.epoch, 20180710])
         dropped.copy_(torch.from_numpy(rng.random(len(dropped)) < rate))
@@ -155,7 +172,7 @@ class MentorNet(Method):
         return (losses * weights).sum(-1) / batch.valid.sum(-1).clamp_min(1)[:, None]
 
     def weights(self, losses: Tensor, batch: Batch) -> Tensor:
-        """[t,1,B]; moves the average of the percentile on by one step, in place."""
+        """Return the weights [t,1,B] and update the moving average of the percentile in place."""
         average = batch.state["moving_percentile"]
         found = batch_percentile(losses, batch.valid, self.percentile)[:, 0]
         moved = self.decay * average + (1 - self.decay) * found

@@ -1,8 +1,8 @@
-"""Cross-entropy on the given labels: the baseline that stands beside every other method.
+"""Standard training: cross-entropy on the given labels, the baseline for all other methods.
 
-Needs nothing. Fails as the network memorises: with enough epochs it fits every wrong label, and its accuracy on clean
+Needs nothing. Fails when the network memorises: with enough epochs it fits every wrong label, and its accuracy on clean
 data falls to that of the noisy labels (theory.test_accuracy). Label smoothing (Szegedy et al., CVPR 2016; Lukasik et
-al., "Does label smoothing mitigate label noise?", ICML 2020) softens that a little; it is off unless asked for.
+al., "Does label smoothing mitigate label noise?", ICML 2020) reduces this a little and is off by default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from labelsieve.engine.method import Batch, Method, mean_over
 
 
 def smoothed_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """Cross-entropy against (1 - s) * given + s / c, [t,k,B]."""
+    """Return the cross-entropy with targets (1 - s) * given + s / c, [t,k,B]."""
     log_p = torch.log_softmax(logits.float(), dim=-1)
     t, k, b, _ = logits.shape
     of_given = log_p.gather(-1, labels[:, None, :, None].expand(t, k, b, 1)).squeeze(-1)
@@ -27,7 +27,13 @@ def smoothed_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Standard(Method):
-    """Plain training on `plan.train`."""
+    """Cross-entropy on the samples of `plan.train`.
+
+    Parameters
+    ----------
+    label_smoothing
+        Share s of the target that is spread evenly over all classes.
+    """
 
     name = "standard"
     label_smoothing: float = 0.0

@@ -258,9 +258,9 @@ auto (by the samples and the device)."""
 
     def create_method(self, defaults: Mapping[str, Any] | None = None) -> Method:
         """Return the method; --set overrides `defaults`."""
-        from labelsieve.methods.settings_text import made
+        from labelsieve.methods import create
 
-        return made(self.method, {**(defaults or {}), **self.method_settings()})
+        return create(self.method, **{**(defaults or {}), **self.method_settings()})
 
     def method_text(self) -> str:
         """Return the method with its settings for a message."""

@@ -69,7 +69,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     """Train or resume the robust network of a run, and write it; return "new", "resumed" or "done"."""
     from labelsieve.engine import train
     from labelsieve.engine.device import choose_device
-    from labelsieve.methods.settings_text import written
+    from labelsieve.methods.settings_text import format_settings
 
     check_augment(data, settings.augment)
     device = choose_device(settings.device)
@@ -90,7 +90,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
         "augment": augment,
     }  # fmt: skip
     if settings.set:  # a method may leave some of them out of its own settings
-        recorded["set"] = written(settings.method_settings())
+        recorded["set"] = format_settings(settings.method_settings())
     begun = run.start("train", settings=recorded)
     if begun == "done":
         return begun

@@ -1,4 +1,4 @@
-"""The bench itself, on a small case: real subprocesses, real files."""
+"""The selection benchmark on small cases, with real subprocesses and files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_small_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["tool"] for row in report["results"]] == ["select_clean", "label_suspicion", bench_select.THEIRS]
     assert len(table) == 4 and case.name in table[1] and "of the time" in table[1]
     assert all(row["seconds"] > 0 and row["extra_mb"] >= 0 for row in report["results"])
-    # A hundred-fold in quiet, so a busy machine does not turn this red.
+    # The true factor is about 100, so the test also passes on a busy machine.
     assert report["results"][0]["seconds"] < report["results"][2]["seconds"]
 
 
@@ -31,7 +31,7 @@ def test_mapped_run_as_json_stays_small(capsys: pytest.CaptureFixture[str], monk
     report = json.loads(capsys.readouterr().out)
     rows = report["results"]
     assert [row["tool"] for row in rows] == ["select_clean", "label_suspicion"]
-    # 120 MB of predictions were read; only outputs and a window of the file were ever resident.
+    # 120 MB of predictions are read; only the outputs and a window of the file are in memory.
     assert all(row["extra_mb"] < 60 and row["goal"].startswith("met: under 200 MB") for row in rows)
 
 
@@ -44,15 +44,15 @@ def test_written_predictions_are_valid_and_noisy(tmp_path: Path, monkeypatch: py
     assert len(labels) == 2_000
     np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-5)
     assert 0.3 < scoring.select_clean(labels, probs).mean() < 0.9
-    told = bench_select.measure(case, "select_clean", tmp_path)
-    assert told["samples"] == 2_000
+    measured = bench_select.measure(case, "select_clean", tmp_path)
+    assert measured["samples"] == 2_000
 
 
-def test_too_little_disk_is_said(tmp_path: Path) -> None:
+def test_too_little_disk_space_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"GB needed, .* GB free; set TMPDIR"):
         bench_select._require_disk(tmp_path, 10**18)
 
 
 def test_a_tool_that_fails_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="select_clean could not be measured: FileNotFoundError"):
+    with pytest.raises(InputError, match="select_clean cannot be measured: FileNotFoundError"):
         bench_select._measure(Case(10, 2, "float64"), "select_clean", tmp_path, 1)

@@ -114,12 +114,12 @@ def test_a_method_that_keeps_its_settings_to_itself(here: Path, capsys: pytest.C
     [
         (
             "--method d2l --set windows=5",
-            "--set windows: no setting of d2l: choose from init_epochs, window, neighbours",
+            "no setting windows; its settings: init_epochs, window, neighbours",
         ),
         ("--method standard --set label_smoothing=much", "label_smoothing"),
         ("--set warmup", "cannot read --set 'warmup': write NAME=VALUE"),
         ("--set warmup=1 --set warmup=2", "--set warmup is given twice"),
-        ("--method own_set:Silent --set powers=5", "--set powers: no setting of own_set:Silent: choose from power"),
+        ("--method own_set:Silent --set powers=5", "own_set:Silent has no setting powers; its settings: power"),
     ],
 )
 @pytest.mark.parametrize("command", ["train nowhere", "run t.csv --out run"])
@@ -135,8 +135,8 @@ def test_mistakes_are_told_at_once_with_all_others(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("--set warmup=5", "E_0 (warmup) 5 is beyond the last epoch, 4"),
-        ("--method decoupling --set warmup_epochs=5", "warmup_epochs 5 is beyond the last epoch, 4"),
+        ("--set warmup=5", "warmup) 5 is larger than the number of epochs, 4"),
+        ("--method decoupling --set warmup_epochs=5", "warmup_epochs 5 is larger than the number of epochs, 4"),
         ("--method f-correction --set estimate_epochs=0", "estimate_epochs is 0 but no transition matrix is given"),
         ("--method f-correction --set transition=[[1,0],[0,1]]", "the transition matrix has shape (2, 2)"),
     ],

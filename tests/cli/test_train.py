@@ -207,7 +207,7 @@ def test_what_is_no_method_is_said_with_everything_else(mine: Path, capsys: pyte
     for name, message in (
         ("own_methods:Silent", "method own_methods:Silent has no loss"),
         ("own_methods:Path", "method own_methods:Path: module 'own_methods' has no attribute 'Path'"),
-        ("json:dumps", "method json:dumps is no method"),
+        ("json:dumps", "json:dumps is not a method"),
         ("nowhere_at_all:Name", "method nowhere_at_all:Name: No module named 'nowhere_at_all'"),
     ):
         for command in ("train nowhere", "run t.csv --out run"):

@@ -27,6 +27,7 @@ from labelsieve.experiments.runner import ITEMS
 from labelsieve.experiments.select_cells import incv_settings
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
 from labelsieve.progress import Progress
+from labelsieve.models.choose import create_network
 from labelsieve.types import SELECTED
 
 COMMIT = "c" * 40
@@ -82,7 +83,7 @@ def test_supplement_a2() -> None:
     assert [schedule.learning_rate(e) for e in (0, 39, 40, 79, 80)] == [0.1, 0.1, 0.01, 0.01, 0.001]
     selecting = Schedule.webvision_incv_50()
     assert [selecting.learning_rate(e) for e in (0, 20, 30, 40)] == [0.1, 0.05, 0.025, 0.01]
-    network = train_cells.network_factory(PAPER.network, (3, 227, 227), 50)
+    network = create_network(PAPER.network, (3, 227, 227), 50)
     assert network.func is InceptionResNetV2  # type: ignore[attr-defined]
 
 
@@ -110,7 +111,7 @@ def test_top_1_and_top_5_by_hand() -> None:
 def test_ranks_are_the_order_of_the_outputs(tmp_path: Path) -> None:
     """Against the network's own outputs, sorted; every rank, two networks."""
     data = datasets.read_webvision(small_folder(tmp_path / "drawn", classes=7, train=2), SMOKE)
-    factory = train_cells.network_factory("small", (3, 28, 28), 7)
+    factory = create_network("small", (3, 28, 28), 7)
     states = [initial_state(factory, seed) for seed in (1, 2)]
     stores = data.validation_stores("cpu")
     store = stores["imagenet"]
@@ -208,12 +209,12 @@ def test_the_gallery_is_drawn_from_the_record_alone(smoke: Path, tmp_path: Path)
 def test_stopped_and_taken_up_it_ends_the_same(smoke: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
-    def every_third_call(context: train_cells.ExperimentContext) -> bool:
+    def every_fifth_call(context: train_cells.ExperimentContext) -> bool:
         nonlocal asked
         asked += 1
-        return asked % 3 == 0
+        return asked % 5 == 0
 
-    monkeypatch.setattr(train_cells.ExperimentContext, "must_stop", every_third_call)
+    monkeypatch.setattr(train_cells.ExperimentContext, "must_stop", every_fifth_call)
     stops = 0
     while reproduce("webvision", tmp_path, methods="incv-coteaching", draw=False)["left"]:
         stops += 1
@@ -267,7 +268,7 @@ def test_inception_resnet_v2_takes_a_step_at_its_true_size(tmp_path: Path) -> No
     assert np.isfinite(record["results"]["loss"]).all() and len(record["results"]["loss"]) == 1
     assert records.load_arrays(tmp_path / "results", record)["predicted_imagenet"].shape == (1, 2, 2)
     with torch.device("meta"):
-        weights = sum(p.numel() for p in train_cells.network_factory(cell.network, (3, 227, 227), 1000)().parameters())
+        weights = sum(p.numel() for p in create_network(cell.network, (3, 227, 227), 1000)().parameters())
     assert weights == pytest.approx(55.84e6, rel=1e-3)
 
 

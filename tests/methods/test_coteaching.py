@@ -79,8 +79,8 @@ def test_against_loops(make_batch, make_plan, stacked):
 
 
 def test_the_methods_ratio_wins_over_the_plans(make_plan):
-    assert CoTeaching().forgets(make_plan(noise_ratio=0.3)) == 0.3
-    assert CoTeaching(noise_ratio=0.1).forgets(make_plan(noise_ratio=0.3)) == 0.1
+    assert CoTeaching().ratio(make_plan(noise_ratio=0.3)) == 0.3
+    assert CoTeaching(noise_ratio=0.1).ratio(make_plan(noise_ratio=0.3)) == 0.1
 
 
 @pytest.mark.parametrize("ratio", [-0.01, 1.0, 1.5, float("nan")])

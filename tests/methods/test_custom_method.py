@@ -1,4 +1,4 @@
-"""Methods of the user's own, the one of docs/methods.md among them."""
+"""Custom methods, including the example of docs/methods.md."""
 
 import re
 import sys
@@ -127,37 +127,37 @@ def with_attribute(**attributes):
 @pytest.mark.parametrize(
     ("method", "settings", "message"),
     [
-        (dict, {}, "dict is no method: derive its class from labelsieve.engine.method.Method"),
-        (3, {}, "int is no method"),
-        ([1], {}, "list is no method"),
-        (lambda: None, {}, "is no method"),
+        (dict, {}, "dict is not a method: derive its class from labelsieve.engine.method.Method"),
+        (3, {}, "int is not a method"),
+        ([1], {}, "list is not a method"),
+        (lambda: None, {}, "is not a method"),
         (Silent, {}, "Silent has no loss"),
         (Silent(), {}, "Silent has no loss"),
         (Method, {}, "Method has no loss"),
-        (MeanAbsolute(), {"q": 1}, "method_settings: the method MeanAbsolute is made already"),
+        (MeanAbsolute(), {"q": 1}, "MeanAbsolute is an instance"),
         (MeanAbsolute, {"q": 1}, "its settings: none"),
-        (Wants, {}, "'Wants' got a setting it does not have or cannot take .*power.*; its settings: power"),
+        (Wants, {}, "Wants cannot be created .*power.*; its settings: power"),
         (with_attribute(networks=0), {}, "networks is 0"),
         (with_attribute(networks="two"), {}, "networks is 'two'"),
         (with_attribute(needs=lambda self: "truth"), {}, "needs.. is 'truth'"),
-        (with_attribute(settings=lambda self: {"x": torch.zeros(1)}), {}, "dict of numbers, texts and lists"),
-        (with_attribute(settings=lambda self: None), {}, "dict of numbers, texts and lists"),
+        (with_attribute(settings=lambda self: {"x": torch.zeros(1)}), {}, "dict of numbers, strings and lists"),
+        (with_attribute(settings=lambda self: None), {}, "dict of numbers, strings and lists"),
         (with_attribute(loss=lambda self, logits, batch: logits.mean()), {}, r"shape \[\] .* return \[t, k\]"),
         (with_attribute(loss=lambda self, logits, batch: sample_losses(logits, batch)), {}, r"shape \[1, 1, 128\]"),
         ("nowhere_at_all:Name", {}, "nowhere_at_all:Name: No module named"),
         ("json:Nothing", {}, "json:Nothing: module 'json' has no attribute 'Nothing'"),
-        ("json:dumps", {}, "json:dumps is no method"),
+        ("json:dumps", {}, "json:dumps is not a method"),
         (":Name", {}, "method :Name: "),
     ],
 )
-def test_what_is_no_method_is_one_line(method, settings, message):
+def test_invalid_methods_are_refused_in_one_line(method, settings, message):
     x, y = blobs(40)
     with pytest.raises(InputError, match=message) as told:
         RobustClassifier(method=method, method_settings=settings).fit(x, y)
     assert "\n" not in str(told.value)
 
 
-def test_a_file_that_is_no_python_is_one_line(mine):
+def test_a_syntax_error_is_reported_in_one_line(mine):
     Path("broken_method.py").write_text("def loss(:\n")
     with pytest.raises(InputError, match=r"broken_method:Name: .*broken_method.py, line 1"):
         create("broken_method:Name")
@@ -234,7 +234,7 @@ def trained(method, samples=40):
     ],
 )
 def test_the_engine_names_the_method_too(method, message):
-    """What a rehearsal does not see: other samples, or a method that is given to the engine itself."""
+    """Mistakes that the trial run does not see: other samples, or a method given to the engine directly."""
     with pytest.raises(InputError, match=f"^method Odd: {message}") as told:
         trained(method)
     assert "\n" not in str(told.value)
@@ -262,7 +262,7 @@ class Misspelt(MeanAbsolute):
 
 
 class Prepared(MeanAbsolute):
-    """Needs its check before its loss, and refuses plans as small as a rehearsal's."""
+    """Needs its check before its loss, and refuses plans as small as the trial run's."""
 
     def check(self, plan, epochs):
         self.scale = 2.0
@@ -281,7 +281,7 @@ class OfOtherSamples(MeanAbsolute):
         return np.array([[5000, 5001]])
 
 
-def test_what_fails_in_the_rehearsal_is_not_hidden():
+def test_failures_of_the_trial_run_give_a_warning():
     with pytest.warns(MethodWarning, match=r"method Misspelt failed .* loss\(\) raised AttributeError: .*softmaxx"):
         create(Misspelt)
     with warnings.catch_warnings(), pytest.raises(AttributeError, match="softmaxx"):
@@ -290,6 +290,6 @@ def test_what_fails_in_the_rehearsal_is_not_hidden():
 
 
 @pytest.mark.parametrize("method", [Prepared, OfOtherSamples, *(METHODS[name] for name in METHODS)])
-def test_what_wants_more_than_a_rehearsal_has_is_no_mistake(method):
+def test_methods_that_need_more_than_the_trial_run_has(method):
     """Warnings are errors here. The methods of the paper go through it as well, given as classes."""
     assert isinstance(create(method), method)

@@ -121,7 +121,7 @@ def test_bad_settings(make_plan):
         D2L().check(make_plan(train=np.arange(2)), 10)
 
 
-TOO_SHORT = "d2l cannot turn from the labels before epoch 11, so in {} epochs it trains just as standard does"
+TOO_SHORT = "d2l cannot turn before epoch 11, so with {} epochs"
 
 
 def clouds(n=60):
@@ -129,16 +129,16 @@ def clouds(n=60):
     return np.random.default_rng(0).normal(size=(n, 2)) + 4 * y[:, None], y
 
 
-def test_too_few_epochs_are_told(make_plan):
+def test_too_few_epochs_give_a_warning(make_plan):
     for epochs in (1, 8, 10):
-        with pytest.warns(MethodWarning, match=TOO_SHORT.format(epochs)) as told:
+        with pytest.warns(MethodWarning, match=TOO_SHORT.format(epochs)) as warned:
             D2L().check(make_plan(), epochs)
-        assert len(told) == 1 and "\n" not in str(told[0].message)
-    with pytest.warns(MethodWarning, match="before epoch 3, so in 2 epochs"):
+        assert len(warned) == 1 and "\n" not in str(warned[0].message)
+    with pytest.warns(MethodWarning, match="before epoch 3, so with 2 epochs"):
         D2L(init_epochs=1, window=1).check(make_plan(), 2)
 
 
-def test_it_can_turn_in_the_first_epoch_of_which_nothing_is_told(make_plan, fake_view):
+def test_it_can_turn_in_the_first_epoch_without_a_warning(make_plan, fake_view):
     """Warnings are errors here: eleven epochs are enough, and in the eleventh it turns."""
     method, plan = D2L(neighbours=10), make_plan()
     method.check(plan, 11)
@@ -155,7 +155,7 @@ def test_the_classifier_tells_it():
     with pytest.warns(MethodWarning, match=TOO_SHORT.format(8)):
         short = RobustClassifier(method="d2l", epochs=8, random_state=0).fit(x, y)
     plain = RobustClassifier(method="standard", epochs=8, random_state=0).fit(x, y)
-    assert np.array_equal(short.predict_proba(x), plain.predict_proba(x))  # what is told is true
+    assert np.array_equal(short.predict_proba(x), plain.predict_proba(x))  # the warning is true
 
 
 def test_the_engine_tells_nobody(make_plan):

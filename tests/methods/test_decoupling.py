@@ -3,12 +3,12 @@ import pytest
 import torch
 
 from labelsieve.errors import InputError
-from labelsieve.methods.decoupling import Decoupling, disputed
+from labelsieve.methods.decoupling import Decoupling, disagreement
 
 
-def test_disputed_by_hand():
+def test_disagreement_by_hand():
     logits = torch.tensor([[[[1.0, 0], [1, 0], [0, 1]], [[1, 0], [0, 1], [1, 0]]]])
-    assert disputed(logits, torch.tensor([[True, True, False]])).tolist() == [[False, True, False]]
+    assert disagreement(logits, torch.tensor([[True, True, False]])).tolist() == [[False, True, False]]
 
 
 def test_against_loops(make_batch):
@@ -24,7 +24,7 @@ def test_against_loops(make_batch):
             assert found[t, k].item() == pytest.approx(total / max(len(chosen), 0.1 * size, 1), rel=1e-5)
 
 
-def test_one_disputed_sample_of_forty_makes_a_quarter_of_a_step(make_batch):
+def test_one_sample_of_disagreement_of_forty_makes_a_quarter_of_a_step(make_batch):
     logits = torch.zeros(1, 2, 40, 2)
     logits[..., 0] = 1
     logits[0, 1, 0] = torch.tensor([0.0, 1.0])
@@ -55,5 +55,5 @@ def test_bad_settings(make_plan):
         Decoupling(min_fraction=1.1)
     with pytest.raises(InputError, match="warmup_epochs"):
         Decoupling(warmup_epochs=-1)
-    with pytest.raises(InputError, match="beyond the last epoch"):
+    with pytest.raises(InputError, match="number of epochs"):
         Decoupling(warmup_epochs=11).check(make_plan(), 10)

@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.experiments import settings
+from labelsieve.experiments import paper
 from labelsieve.methods import METHODS, create
 from labelsieve.workflow import settings as workflow_settings
 
 
-def test_table_one_is_here():
+def test_the_methods_of_table_1():
     assert list(METHODS) == [
         "incv-coteaching",
         "coteaching",
@@ -22,9 +22,9 @@ def test_table_one_is_here():
     ]
 
 
-def test_the_command_line_and_the_experiments_have_the_same() -> None:
-    """Both write the names down, for they are read before torch is loaded."""
-    assert tuple(METHODS) == workflow_settings.METHODS == settings.METHODS
+def test_the_command_line_and_the_experiments_have_the_same_methods() -> None:
+    """Both list the names, because they are needed before torch is imported."""
+    assert tuple(METHODS) == workflow_settings.METHODS == paper.METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -35,11 +35,11 @@ def test_names_settings_and_citations(name):
     assert set(method.settings()) == set(inspect.signature(METHODS[name]).parameters)
     text = sys.modules[METHODS[name].__module__].__doc__ or ""
     assert "Needs" in text
-    assert "ails" in text  # when it fails
+    assert "ails" in text  # the docstring says when the method fails
 
 
 def test_unknown_names_and_settings():
-    with pytest.raises(InputError, match="choose one of incv-coteaching, coteaching"):
+    with pytest.raises(InputError, match="incv-coteaching, coteaching"):
         create("co-teaching")
     with pytest.raises(InputError, match="its settings: noise_ratio, gradual_epochs"):
         create("coteaching", forget=0.2)
