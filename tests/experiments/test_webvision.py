@@ -25,9 +25,9 @@ from labelsieve.experiments.paper import WEBVISION_PAPER as PAPER
 from labelsieve.experiments.paper import WEBVISION_SMOKE as SMOKE
 from labelsieve.experiments.runner import ITEMS
 from labelsieve.experiments.select_cells import incv_settings
+from labelsieve.models.choose import create_network
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
 from labelsieve.progress import Progress
-from labelsieve.models.choose import create_network
 from labelsieve.types import SELECTED
 
 COMMIT = "c" * 40
