@@ -51,7 +51,8 @@ def select_cells(cells: list[Cell], context: ExperimentContext, folder: Path) ->
 
     Raises OutOfTime; finished iterations are stored in `folder`.
     """
-    trainer = build_trainer(cells, context, folder)
+    trainer = build_trainer(cells[0], context, folder)
+    trainer.on_epoch = context.epoch_reporter(f"INCV, {len(cells)} cells, first {cells[0].id}")
     given = [context.data.given(cell) for cell in cells]
     steps = []
     for cell, labels in zip(cells, given, strict=True):
@@ -82,8 +83,9 @@ def select_cells(cells: list[Cell], context: ExperimentContext, folder: Path) ->
         save_record(cell, context, labels, arrays, record)
 
 
-def build_trainer(cells: list[Cell], context: ExperimentContext, folder: Path) -> EngineTrainer:
-    first, data = cells[0], context.data
+def build_trainer(first: Cell, context: ExperimentContext, folder: Path) -> EngineTrainer:
+    """Return the trainer of a lockstep, whose cells have the network and the schedule of the first one."""
+    data = context.data
     options: dict[str, Any] = {
         "classes": data.classes,
         "batch_size": first.batch_size,
@@ -91,7 +93,6 @@ def build_trainer(cells: list[Cell], context: ExperimentContext, folder: Path) -
         "checkpoint_seconds": context.checkpoint_seconds,
         "stop": context.must_stop,
         "capture": context.capture,
-        "progress": context.epoch_reporter(f"INCV, {len(cells)} cells, first {first.id}"),
     }
     if first.kind == AUTOMATIC:
         assert isinstance(data, PictureArrays)
