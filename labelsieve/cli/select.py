@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
@@ -17,6 +17,8 @@ from labelsieve.workflow.settings import SelectSettings
 @dataclass(frozen=True)
 class SelectOptions(SelectSettings):
     """The settings of a selection; its algorithm is called --method here and --selection in `run`."""
+
+    selection_option: ClassVar[str] = "--method"
 
     selection: Annotated[str, Parameter(name="--method")] = "incv"
     """Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing)."""

@@ -225,11 +225,11 @@ def choose_network(
             raise InputError(own_network_needed(samples, option))
         model, reason = best_network(samples.shape, device_type), Reason.PICTURE_SIZE if side else Reason.TABLE
     if not isinstance(model, str) or ":" in model:
-        name = model if isinstance(model, str) else option.removeprefix("--")
-        found = imported(model, what=option) if isinstance(model, str) else model
-        return ModelChoice(
-            name, ModelKind.NETWORK, factory=_own_factory(found, name, classes, option, named=isinstance(model, str))
-        )
+        named = isinstance(model, str)
+        found = imported(model, what=option) if named else model
+        where = f"{option} {model}" if named else option
+        factory = _own_factory(found, classes, where, named=named)
+        return ModelChoice(model if named else "network", ModelKind.NETWORK, factory=factory, side=side)
     if samples.kind == "arrays":
         raise InputError(own_network_needed(samples, option))
     check_name(model, option=option, known=NETWORKS)
@@ -417,12 +417,12 @@ def _own_model(model: Any, name: str, samples: SampleInfo, classes: int, option:
         return ModelChoice(name, ModelKind.CLASSIFIER, classifier=found)
     if samples.kind == "text":
         raise InputError(f"{where}: a network cannot read texts; choose {TEXT}")
-    factory = _own_factory(found, name, classes, where, named=named)
+    factory = _own_factory(found, classes, where, named=named)
     side = min(samples.shape[1:]) if samples.kind == "pictures" else None
     return ModelChoice(name, ModelKind.NETWORK, factory=factory, side=side)
 
 
-def _own_factory(found: Any, name: str, classes: int, option: str, *, named: bool) -> Factory:
+def _own_factory(found: Any, classes: int, option: str, *, named: bool) -> Factory:
     """Return the user's network factory; one that was named is called with the number of classes."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(found, torch.nn.Module):

@@ -44,6 +44,7 @@ class Sparse(Protocol):
 
     shape: tuple[int, ...]
     ndim: int
+    data: Any
 
     def toarray(self) -> Any:
         """Return a dense array."""
@@ -296,13 +297,17 @@ def explain_refusal(problem: ValueError, x: Any) -> ValueError:
     """Say what to do about samples that scikit-learn refuses; other errors stay as they are."""
     if isinstance(problem, InputError):
         return problem
+    values = x.data if isinstance(x, Sparse) else x
+    if np.iscomplexobj(values):
+        return problem
     try:
-        numbers = np.asarray(x.toarray() if isinstance(x, Sparse) else x, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        holds_text = not isinstance(x, Sparse) and np.asarray(x).dtype.kind in "OU"
-        if holds_text and any(isinstance(value, str) for value in np.ravel(np.asarray(x, dtype=object))):
+        if any(isinstance(value, str) for value in np.ravel(np.asarray(values, dtype=object))):
             return InputError(f"X: it holds texts, but numbers are needed; give a plain list of texts, or {ENCODE}")
         return problem
+    if isinstance(x, Sparse) and not np.isfinite(numbers).all():
+        return InputError(f"X: it contains NaN or infinity; {FILL}")
     rows = np.unique(np.nonzero(~np.isfinite(numbers))[0])
     if not len(rows):
         return problem

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from labelsieve.csv_files import parse_names
 from labelsieve.errors import InputError, Problems
@@ -81,6 +81,8 @@ class SourceSettings:
 class SelectSettings(SourceSettings):
     """How labels are selected."""
 
+    selection_option: ClassVar[str] = "--selection"  # `select` calls it --method
+
     selection: str = "incv"
     """Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing)."""
 
@@ -139,8 +141,9 @@ only used to measure the result."""
 
         for name in ("iterations", "epochs", "repeats", "workers"):
             check_at_least(problems, name, getattr(self, name), 1)
+        chosen = f"{self.selection_option} {self.selection!r}"
+        problems.check(self.selection in SELECTIONS, f"{chosen} is not known; choose one of {', '.join(SELECTIONS)}")
         for name, value, known in (
-            ("selection", self.selection, SELECTIONS),
             ("loss", self.loss, LOSSES),
             ("pattern", self.pattern, PATTERNS),
             ("protocol", self.protocol, ("auto", "paper")),

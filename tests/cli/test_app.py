@@ -40,23 +40,23 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("reproduce", "ITEM is missing"),
         ("theory --nonsense 3", "Unknown option: --nonsense"),
         ("theory --ratio much", "--ratio"),
-        ("theory --ratio 1.5", "--ratio 1.5 is outside 0..1"),
-        ("theory --classes 1", "--classes 1: at least 2 are needed"),
+        ("theory --ratio 1.5", "--ratio 1.5"),
+        ("theory --classes 1", "--classes 1"),
         ("theory --pattern odd", "odd"),
         ("theory --matrix none.csv", "none.csv"),
-        ("theory --accuracy 2", "--accuracy 2.0 is outside 0..1"),
+        ("theory --accuracy 2", "--accuracy 2.0"),
         ("corrupt digits", "--out"),
-        ("corrupt nowhere --out l.csv", "nowhere is not there: give a folder"),
-        ("corrupt digits --out l.csv --pattern odd", "choose one of symmetric"),
-        ("select digits --out run --method odd", "choose incv or ncv"),
-        ("select digits --out run --model odd", "--model 'odd' is not known: choose one of auto"),
+        ("corrupt nowhere --out l.csv", "nowhere"),
+        ("corrupt digits --out l.csv --pattern odd", "symmetric"),
+        ("select digits --out run --method odd", "--method 'odd'"),
+        ("select digits --out run --model odd", "--model: 'odd'"),
         ("select digits --out run --model no.module:Name", "No module named"),
-        ("select digits --out run --model tfidf", "reads texts, not table"),
-        ("select digits --out run --model small-cnn", "takes pictures"),
-        ("select digits --out run --labels none.csv", "none.csv is not there"),
-        ("select digits --out run --remove-ratio some", "give a number or auto"),
+        ("select digits --out run --model tfidf", "tfidf reads texts"),
+        ("select digits --out run --model small-cnn", "small-cnn reads pictures"),
+        ("select digits --out run --labels none.csv", "none.csv"),
+        ("select digits --out run --remove-ratio some", "--remove-ratio"),
         ("select digits --out run --device gpu", "--device 'gpu' is not known"),
-        ("select digits --out run --seed -1", "--seed -1 is outside"),
+        ("select digits --out run --seed -1", "--seed -1"),
         ("report none", "none"),
     ],
 )
@@ -81,11 +81,11 @@ def test_all_mistakes_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> No
     line = one_line(capsys)
     for part in (
         "--method",
-        "--iterations is 0:",
+        "--iterations 0",
         "--remove-ratio",
         "--epochs",
-        "--protocol:",
-        "no.csv is not there",
+        "--protocol",
+        "no.csv",
         "--root nowhere is",
     ):
         assert part in line
@@ -165,10 +165,10 @@ def test_a_file_that_is_called_like_an_option(
     monkeypatch.chdir(tmp_path)
     for name, way in (("-daten ä.csv", "'./-daten ä.csv'"), ("--odd.csv", "./--odd.csv")):
         assert run(["select", name]) == 2
-        assert "is meant" not in one_line(capsys)
+        assert "./" not in one_line(capsys)
         Path(name).write_text("")
         assert run(["select", name]) == 2
-        assert one_line(capsys).endswith(f"; if the file {name!r} is meant, write {way}")
+        assert one_line(capsys).endswith(f"; for the file {name!r} write {way}")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ""])
@@ -192,11 +192,15 @@ def test_a_folder_that_is_only_read_is_told_from_a_file_that_cannot_be(
 ) -> None:
     (tmp_path / "there.csv").write_text("")
     refused = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "new" / "run"))
-    assert cli._not_written(refused) is None  # who may write there was refused something else
+    assert "cannot write" not in cli.describe_os_error(refused, "--out")  # the folder can be written
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).exists() and not mode & os.W_OK)
-    assert cli._not_written(refused) == f"cannot write {tmp_path / 'new' / 'run'}: Permission denied"
-    assert cli._not_written(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "there.csv"))) is None
-    assert cli._not_written(FileNotFoundError(errno.ENOENT, "No such file", str(tmp_path / "gone.csv"))) is None
+    message = cli.describe_os_error(refused, "--out")
+    assert str(tmp_path / "new" / "run") in message and message.endswith("give another --out")
+    for problem in (
+        PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "there.csv")),
+        FileNotFoundError(errno.ENOENT, "No such file", str(tmp_path / "gone.csv")),
+    ):
+        assert "cannot write" not in cli.describe_os_error(problem, "--out")
 
 
 def test_a_closed_pipe_is_no_failure() -> None:
@@ -233,7 +237,7 @@ def test_signals_stop_at_the_next_safe_point(number: signal.Signals, code: int) 
     assert child.stdout is not None and child.stdout.readline() == "up\n"
     child.send_signal(number)
     _, said = child.communicate(timeout=30)
-    assert child.returncode == code and "what was done is kept" in said and "Traceback" not in said
+    assert child.returncode == code and "to resume" in said and "Traceback" not in said
 
 
 def test_a_second_ctrl_c_stops_at_once() -> None:

@@ -86,7 +86,7 @@ def test_names_that_are_not_labels_are_left_out(source: Path, capsys: pytest.Cap
     assert command[-4:] == ["--leave-out", "n/a", "--to", "labels.csv"] and run(command) == 0
     assert len(_labels(Path("labels.csv"))) == len(LABELS) - 2
     assert run(["select", "t.csv", "--label-column", "kind", "--labels", "labels.csv", "--out", "r"]) == 0
-    assert "t: 84 samples of 2 classes" in capsys.readouterr().err
+    assert "t: 84 samples, 2 classes" in capsys.readouterr().err
     assert run(["data", "classes", "t.csv", "--label-column", "kind", "--leave-out", "nothing"]) == 2
 
 

@@ -165,7 +165,7 @@ def test_a_demo_that_is_stopped_goes_on(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("labelsieve.cli.demo._rows", stop)
+        patch.setattr("labelsieve.workflow.demo.compare", stop)
         assert run("demo --out demo".split()) == 130
     assert run("demo --out demo --json".split()) == 0
 

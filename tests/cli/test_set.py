@@ -106,7 +106,7 @@ def test_a_method_that_keeps_its_settings_to_itself(here: Path, capsys: pytest.C
     assert models[0] == models[1] != models[2]
     assert "set was power=3, now power=2" in refused(capsys, f"{line} --set power=2 --out three")
     assert run([*line.split(), "--set", "power=3", "--out", "three"]) == 0
-    assert "own_set:Silent (power=3), mlp: was trained already" in capsys.readouterr().out
+    assert "own_set:Silent (power=3), mlp: already trained" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_a_run_from_its_plan_to_its_report(here: Path, capsys: pytest.CaptureFix
     line = "run t.csv --out run --model logistic --iterations 1 --train-epochs 4 --device cpu --method f-correction"
     line = f"{line} --set estimate_epochs=1"
     assert run([*line.split(), "--dry-run"]) == 0
-    assert "train mlp with f-correction (estimate_epochs=1), 5 epochs: at most" in capsys.readouterr().out
+    assert "robust training of mlp, 5 epochs" in capsys.readouterr().out
     planned = answer(capsys, f"{line} --dry-run")
     assert planned["method_settings"] == {"estimate_epochs": 1} and planned["plan"]["wanted"]["training_epochs"] == 5
     assert run(line.split()) == 0
-    assert "training f-correction (estimate_epochs=1), mlp, 4 epochs of" in capsys.readouterr().err
+    assert "training mlp with f-correction (estimate_epochs=1): 4 epochs" in capsys.readouterr().err
     assert "estimate_epochs=1" in (here / "run" / "report.html").read_text()
     assert [entry["epoch"] for entry in RunFolder("run").read_history() if entry["stage"] == "train"][-1] == 5
     assert answer(capsys, line)["stages"] == {"select": "done", "train": "done"}

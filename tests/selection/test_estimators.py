@@ -5,13 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from labelsieve.selection.defaults import CLASSIFIERS, default_estimator, is_text, named_classifier
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.ensemble import (
-    ExtraTreesClassifier,
     HistGradientBoostingClassifier,
     IsolationForest,
     RandomForestClassifier,
@@ -27,7 +25,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labelsieve import metrics, noise, theory
 from labelsieve.errors import InputError
+from labelsieve.models.choose import CLASSIFIERS, named_classifier
 from labelsieve.selection.estimators import INCV, NCV, RareClassWarning
+from labelsieve.selection.inputs import is_text
 
 
 @parametrize_with_checks([INCV(random_state=0), NCV(random_state=0)])
@@ -155,16 +155,6 @@ def test_texts_sparse_frames_and_missing_values():
     assert not is_text(iris) and not is_text("text") and is_text(["a", "b"]) and not is_text(3)
 
 
-def test_default_grows_with_the_data():
-    small, large = (default_estimator(np.zeros((n, 2))) for n in (10, 100_000))
-    assert isinstance(small, RandomForestClassifier) and isinstance(large, RandomForestClassifier)
-    assert (small.min_samples_leaf, large.min_samples_leaf) == (2, 5)
-    assert "svc" in default_estimator(np.zeros((10, 101))).named_steps
-    wide = default_estimator(np.zeros((6000, 101)))
-    assert isinstance(wide, ExtraTreesClassifier) and wide.min_samples_leaf == 3
-    assert "tfidfvectorizer" in default_estimator(["a text"]).named_steps
-
-
 def test_default_does_not_take_hard_for_wrong():
     """Clean labels that half of the columns decide by a rule: a smooth classifier misses it and cries wolf."""
     x = np.random.default_rng(0).uniform(-1, 1, (1500, 6))
@@ -184,12 +174,12 @@ def test_object_labels_with_a_class_of_one_sample():
 def test_missing_texts_are_counted_and_named():
     labels = ["x", "y"] * 20
     for texts in (["a b", None] * 20, np.array(["a b", float("nan")] * 20, dtype=object)):
-        with pytest.raises(InputError, match="20 texts are missing, the first at sample 1"):
+        with pytest.raises(InputError, match=r"20 texts .* sample 1"):
             INCV().fit(texts, labels)
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(InputError, match="20 texts are missing"):
+    with pytest.raises(InputError, match="20 texts"):
         INCV().fit(pandas.Series(["a b", None] * 20), labels)
-    with pytest.raises(InputError, match=r"give the column itself, X\['body'\]"):
+    with pytest.raises(InputError, match=r"X\['body'\]"):
         INCV().fit(pandas.DataFrame({"body": ["a b", "c"] * 20}), labels)
 
 
@@ -249,16 +239,16 @@ def with_value(value):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (with_value(np.nan), r"NaN or infinity in 1 samples, the first is sample 5; fill these values .* or drop"),
-        (lambda x, y: (csr_matrix(with_value(np.nan)(x, y)[0]), y), "NaN or infinity; fill"),
+        (with_value(np.nan), "NaN.* sample 5"),
+        (lambda x, y: (csr_matrix(with_value(np.nan)(x, y)[0]), y), "NaN"),
         (with_value(np.inf), "infinity"),
         (lambda x, y: (x, np.zeros(150)), "one class"),
         (lambda x, y: (x, y[:149]), "inconsistent numbers of samples"),
         (lambda x, y: (["text"] * 150, y[:149]), "inconsistent numbers of samples"),
-        (lambda x, y: (x, [None, *y[1:]]), "missing, the first at sample 0"),
-        (lambda x, y: (x, np.where(y == 2, np.nan, y)), "50 labels are missing"),
-        (lambda x, y: (x, [*map(str, y[:-1]), float("nan")]), "missing, the first at sample 149"),
-        (lambda x, y: (x, [*map(str, y[:-1]), 3]), "different kinds|mix"),
+        (lambda x, y: (x, [None, *y[1:]]), "missing.* sample 0"),
+        (lambda x, y: (x, np.where(y == 2, np.nan, y)), "50 labels"),
+        (lambda x, y: (x, [*map(str, y[:-1]), float("nan")]), "missing.* sample 149"),
+        (lambda x, y: (x, [*map(str, y[:-1]), 3]), "mix"),
         (lambda x, y: (x, y + 0.5 * x[:, 0]), "Unknown label type"),
         (lambda x, y: (x, None), "requires y"),
         (lambda x, y: (x[:0], y[:0]), "0 sample"),
@@ -275,21 +265,21 @@ def test_bad_input_is_one_clear_line(change, word):
     ("arguments", "word"),
     [
         ({"estimator": LogisticRegression}, "estimator"),
-        ({"estimator": "svc"}, "'svc' is not known; by name go 'fast', 'boosting', 'edges', 'forest'"),
-        ({"estimator": "tfidf"}, "'tfidf' reads texts"),
+        ({"estimator": "svc"}, "estimator: 'svc' .*fast, boosting, edges, forest"),
+        ({"estimator": "tfidf"}, "tfidf reads texts"),
         ({"executor": "cloud"}, "executor"),
         ({"executor": 0}, "executor"),
         ({"random_state": -1}, "random_state"),
         ({"n_iterations": 0}, "n_iterations"),
         ({"remove_ratio": -0.5}, "remove_ratio"),
-        ({"epochs": 1.5}, "epochs is 1.5: choose a whole number of at least 1, or None"),
-        ({"epochs": 0}, "epochs is 0: choose a whole number"),
-        ({"epochs": "3", "estimator": "mlp"}, "epochs is '3': choose a whole number"),
-        ({"estimator": LinearRegression()}, "estimator: a classifier is needed: LinearRegression is a regressor"),
-        ({"estimator": make_pipeline(StandardScaler(), LinearRegression())}, "Pipeline is a regressor"),
-        ({"estimator": KMeans(3)}, "estimator: a classifier is needed: KMeans is a clusterer"),
-        ({"estimator": IsolationForest()}, "IsolationForest is an outlier detector"),
-        ({"estimator": "resnet32"}, "resnet32 takes pictures, not rows of 4 numbers: choose mlp"),
+        ({"epochs": 1.5}, "epochs is 1.5"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"epochs": "3", "estimator": "mlp"}, "epochs is '3'"),
+        ({"estimator": LinearRegression()}, "estimator: LinearRegression .* regressor"),
+        ({"estimator": make_pipeline(StandardScaler(), LinearRegression())}, "Pipeline .* regressor"),
+        ({"estimator": KMeans(3)}, "estimator: KMeans .* clusterer"),
+        ({"estimator": IsolationForest()}, "IsolationForest .* outlier"),
+        ({"estimator": "resnet32"}, "resnet32 .* 4 numbers; choose mlp"),
     ],
 )
 def test_bad_arguments_are_named(arguments, word):
@@ -336,7 +326,7 @@ def test_what_does_not_say_that_it_is_a_classifier_is_taken_for_one():
         for selector in (INCV, NCV):
             assert selector(estimator, random_state=0).fit(x, true).selected_.mean() > 0.9
     bare = type("Bare", (), {"fit": Duck.fit, "predict": Duck.predict})()
-    with pytest.raises(InputError, match="Bare has no get_params"):
+    with pytest.raises(InputError, match="Bare"):
         INCV(bare).fit(x, true)
 
 
@@ -357,15 +347,13 @@ def test_pictures_where_nothing_is_named():
         found, named = (selector(name, random_state=0).fit(x, given) for name in (None, "edges"))
         assert np.array_equal(found.selected_, named.selected_)
         assert metrics.label_precision(found.selected_, given, true) == 1
-    told = "'edges', 'fast' or a function that returns a network"
-    small, floats = pictures(40, 8)[0], pictures(40, 16, float)[0]
-    for wrong, why in ((small, told), (floats, "network of your own"), (floats[..., 0], "network of your own")):
-        with pytest.raises(InputError, match=why) as problem:
+    floats = pictures(40, 16, float)[0]
+    for wrong in (floats, floats[..., 0]):
+        with pytest.raises(InputError, match="your own network") as problem:
             INCV().fit(wrong, given[:40])
-        assert str(list(wrong.shape)) in str(problem.value) and "\n" not in str(problem.value)
-    many = np.broadcast_to(x[:1], (5001, 16, 16, 3))
-    with pytest.raises(InputError, match="up to 5,000 pictures"):
-        INCV().fit(many, np.arange(5001) % 2)
+        assert str(list(wrong.shape[1:])) in str(problem.value) and "\n" not in str(problem.value)
+    small = NCV(random_state=0, epochs=2, device="cpu").fit(pictures(40, 8)[0], given[:40])  # small-cnn, as in `run`
+    assert len(small.selected_) == 40
 
 
 def test_networks_by_name():
@@ -374,13 +362,13 @@ def test_networks_by_name():
     assert metrics.label_precision(found.selected_, given, true) > 0.9
     rows = NCV("mlp", random_state=0, epochs=6, device="cpu").fit(x.reshape(96, -1), given)
     assert metrics.label_precision(rows.selected_, given, true) > 0.9
-    with pytest.raises(InputError, match="mlp takes rows of numbers"):
+    with pytest.raises(InputError, match="mlp reads rows"):
         NCV("mlp").fit(x, given)
-    with pytest.raises(InputError, match="'small-cnn' reads pictures as uint8"):
+    with pytest.raises(InputError, match="small-cnn reads pictures as uint8"):
         NCV("small-cnn").fit(x.astype(float), given)
-    with pytest.raises(InputError, match="'mlp' does not read texts: choose 'tfidf'"):
+    with pytest.raises(InputError, match="mlp does not read texts; choose tfidf"):
         NCV("mlp").fit(["a b", "c d"] * 20, [0, 1] * 20)
-    with pytest.raises(InputError, match=r"'vgg' is not known; by name go 'fast', .*'small-cnn', 'resnet20'"):
+    with pytest.raises(InputError, match=r"estimator: 'vgg' .*small-cnn, resnet20"):
         NCV("vgg").fit(x, given)
 
 
@@ -395,7 +383,7 @@ def test_names_fit_the_samples():
     texts = ["fig plum pear", "zinc tin iron"] * 20
     incv = INCV("tfidf", random_state=0).fit(texts, [0, 1] * 20)
     assert incv.selected_.all()
-    with pytest.raises(InputError, match="choose 'tfidf'"):
+    with pytest.raises(InputError, match="choose tfidf"):
         INCV("forest").fit(texts, [0, 1] * 20)
     with pytest.raises(InputError, match="reshape"):
         INCV("forest").fit(np.zeros((40, 8, 8, 3), dtype=np.uint8), [0, 1] * 20)
@@ -425,7 +413,7 @@ def test_network_factory_selects_and_a_network_is_refused():
     assert metrics.label_precision(ncv.selected_, given, true) > 0.95
     assert metrics.label_recall(ncv.selected_, given, true) > 0.7
     assert ncv.noise_ratio_ == pytest.approx(np.mean(given != true), abs=0.08)
-    with pytest.raises(InputError, match="not a module"):
+    with pytest.raises(InputError, match="estimator: a network"):
         NCV(network()).fit(x, given)
 
 

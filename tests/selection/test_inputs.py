@@ -100,9 +100,9 @@ def test_grey_pictures_have_one_channel():
 @pytest.mark.parametrize(
     ("x", "told"),
     [
-        (np.zeros((80, 6, 2)), r"X: float64 \[80, 6, 2\] is read by a network of your own: give estimator a function"),
-        (np.zeros((80, 3, 8, 8), dtype=np.float32), r"float32 \[80, 3, 8, 8\] .* pictures are uint8 .* rows X.reshape"),
-        (np.full((80, 6, 2), "a"), "an array of numbers is needed"),
+        (np.zeros((80, 6, 2)), r"\[6, 2\] need your own network: give estimator"),
+        (np.zeros((80, 3, 8, 8), dtype=np.float32), r"\[3, 8, 8\] .* uint8 .* X.reshape"),
+        (np.full((80, 6, 2), "a"), "array of numbers"),
         (np.full((80, 6, 2), np.nan), "NaN or infinity"),
     ],
 )
@@ -129,10 +129,9 @@ def test_sparse_rows_by_name(name: str, kind: Any):
 
 def test_boosting_says_who_reads_sparse_rows():
     x, y = load_iris(return_X_y=True)
-    with pytest.raises(InputError, match=r"'boosting' reads no sparse rows: choose one of 'forest', 'logistic'.*toarr"):
+    with pytest.raises(InputError, match=r"boosting does not read sparse rows; choose one of forest, logistic.*toarr"):
         NCV("boosting").fit(csr_matrix(x), y)
-    dense = named_classifier("svm").named_steps["standardscaler"]
-    assert dense.with_mean and not named_classifier("svm", sparse=True).named_steps["standardscaler"].with_mean
+    assert "maxabsscaler" in named_classifier("svm", sparse=True).named_steps  # which keeps zeros
 
 
 def frame(**more: Any) -> Any:
@@ -150,9 +149,7 @@ def gaps(kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["float64", "Float64", "Int64", "object"])
 @pytest.mark.parametrize("estimator", [None, "svm", "mlp", LogisticRegression()], ids=str)
 def test_no_column_may_have_gaps(kind: str, estimator: Any):
-    with pytest.raises(
-        InputError, match=r"X: column 'e' has no value, or NaN, in 1 samples, the first is sample 7; fi"
-    ):
+    with pytest.raises(InputError, match=r"X: column 'e' .* 1 samples, the first is sample 7; fi"):
         INCV(estimator).fit(frame(e=gaps(kind)), load_iris().target)
 
 
@@ -163,7 +160,7 @@ def test_gaps_that_are_filled_or_encoded():
     encoded = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), list("abcd")))
     found = NCV(make_pipeline(encoded, LogisticRegression()), random_state=0).fit(given, load_iris().target)
     assert found.selected_.mean() > 0.85
-    with pytest.raises(InputError, match="column 'e' has no value"):
+    with pytest.raises(InputError, match="column 'e' has missing values"):
         NCV(make_pipeline(encoded, LogisticRegression())).fit(given.assign(e=gaps("float64")), load_iris().target)
     filled = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=1000))
     assert NCV(filled, random_state=0).fit(frame(e=gaps("float64")), load_iris().target).selected_.mean() > 0.85
@@ -174,12 +171,12 @@ def test_gaps_that_are_filled_or_encoded():
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        (np.array([1, 2, "x"] * 50, dtype=object), "column 'e' holds texts .*, the first is 'x' in sample 2; turn it"),
+        (np.array([1, 2, "x"] * 50, dtype=object), "column 'e' holds texts.* 'x' in sample 2"),
         (
             ["red", "blue", "red"] * 50,
-            "column 'e' holds texts where numbers are needed, the first is 'red' in sample 0",
+            "column 'e' holds texts.* 'red' in sample 0",
         ),
-        (np.arange("2020-01-01", "2020-05-30", dtype="datetime64[D]"), "column 'e' holds dates; make plain numbers"),
+        (np.arange("2020-01-01", "2020-05-30", dtype="datetime64[D]"), "column 'e' holds dates"),
         (np.array([1, 2, float("inf")] * 50, dtype=object), "column 'e' contains infinity"),
     ],
 )
@@ -201,7 +198,7 @@ def test_columns_of_numbers_however_they_are_kept():
 @pytest.mark.parametrize("text", ["", "  ", "a !", "?"])
 def test_texts_without_words(text: str):
     for estimator in (None, "tfidf"):
-        with pytest.raises(InputError, match="X: the texts say nothing: there are no words in them"):
+        with pytest.raises(InputError, match="X: the texts have no words"):
             INCV(estimator).fit([text] * 80, LABELS)
 
 

@@ -42,7 +42,7 @@ def test_the_networks_that_select_mirror_no_more_either(sides) -> None:
 
 
 def test_what_is_no_choice(sides) -> None:
-    with pytest.raises(InputError, match="augment 'flip' is not known"):
+    with pytest.raises(InputError, match="augment 'flip'"):
         plain(augment="flip").fit(*sides)
 
 
@@ -51,14 +51,13 @@ def test_pictures_of_another_size(sides) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakTrainingWarning)
         model = RobustClassifier(method="standard", epochs=1, random_state=0, device="cpu").fit(pictures, labels)
-    fitted = "the classifier was fitted on pictures of 16 x 16 pixels and 1 channels"
     for other in (pictures[:, :8], pictures[:, :, :8], pictures.repeat(3, axis=3)):
-        with pytest.raises(InputError, match=f"{other.shape[1]} x {other.shape[2]} pixels and .*, {fitted}"):
+        with pytest.raises(InputError, match=f"{other.shape[1]} x {other.shape[2]} pixels .* trained on 16 x 16"):
             model.predict(other)
-    with pytest.raises(InputError, match=f"rows of numbers, {fitted}"):
+    with pytest.raises(InputError, match=r"rows of numbers, .* trained on pictures"):
         model.predict(pictures.reshape(200, -1))
     rows = RobustClassifier(method="standard", epochs=1, random_state=0).fit(pictures.reshape(200, -1), labels)
-    with pytest.raises(InputError, match="16 x 16 pixels and 1 channels, the classifier was fitted on rows of numbers"):
+    with pytest.raises(InputError, match=r"pictures, .* trained on rows of numbers"):
         rows.predict(pictures)
 
 
@@ -67,10 +66,9 @@ def test_a_network_with_another_number_of_outputs(sides, outputs: int) -> None:
     def bad() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(256, outputs))
 
-    told = f"gives {outputs} outputs a sample, the data have 2 classes"
-    with pytest.raises(InputError, match=f"network: {told}"):
+    with pytest.raises(InputError, match=f"network: .*{outputs} outputs"):
         plain(network=bad).fit(*sides)
-    with pytest.raises(InputError, match=f"the network {told}"):
+    with pytest.raises(InputError, match=f"the network .*{outputs} outputs"):
         INCV(bad, epochs=1, device="cpu").fit(*sides)
 
 

