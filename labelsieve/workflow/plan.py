@@ -11,7 +11,6 @@ work evenly, which data-parallel training only comes close to for large networks
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -32,14 +31,11 @@ from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.errors import InputError
 from labelsieve.models.choose import CLASSIFIERS, EDGES, ModelChoice, ModelKind, SampleInfo
-from labelsieve.notes import Note, NoteKind
-from labelsieve.progress import format_duration
-from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import Job, LabelledData, Trainer, some_of
+from labelsieve.types import Job, LabelledData, some_of
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
 from labelsieve.workflow.settings import PlanRequest, RunSettings
-from labelsieve.workflow.train import TrainingSizes
+from labelsieve.workflow.train import TrainingSizes, selection_rounds
 
 # Host memory per sample without its id: the peak of a selection in benchmarks/growth.md.
 HOST_BYTES = 420
@@ -47,10 +43,6 @@ SELECTION_BATCH_SIZE = 128  # of the networks that select
 TIMED_SAMPLES = 2_000  # on which a classifier is timed
 # The time of these classifiers grows with the square of the samples.
 QUADRATIC = ("svm", EDGES, "nearest", "neighbours")
-PATIENCE_SECONDS = 5 * 60.0  # longer trainings on a CPU get a hint how to be faster
-HINTED_SIDE = 32  # pixels; a quarter of the time of 64
-MIN_HINTED_EPOCHS = 5  # fewer epochs teach a network too little
-HINTED_ITERATIONS = 2  # the first iterations find most of the right labels: benchmarks/repeats.md
 
 
 @dataclass(frozen=True)
@@ -315,41 +307,3 @@ def _classifier_seconds(data: LabelledData, choice: ModelChoice, samples: int) -
     trainer.train_and_score([job])
     growth = 2 if choice.name in QUADRATIC else 1
     return float((time.perf_counter() - began) * max(1.0, samples / len(some)) ** growth)
-
-
-def selection_rounds(settings: INCVSettings) -> int:
-    """Return the maximum number of trainings: one per iteration, and one to estimate the noise."""
-    return settings.n_iterations + (settings.protocol == "auto")
-
-
-def selection_hint(
-    seconds_per_epoch: float, trainer: Trainer, choice: ModelChoice, settings: INCVSettings
-) -> Note | None:
-    """Return a note on how to be faster if the selection would take long on a CPU."""
-    each, rounds = seconds_per_epoch * trainer.epochs, selection_rounds(settings)
-    if each * rounds < PATIENCE_SECONDS or trainer.on_gpu:
-        return None
-    ways = _smaller(choice.side, f"--size {HINTED_SIDE}") + _fewer(trainer.epochs, "--epochs")
-    ways += [f"--iterations {HINTED_ITERATIONS}"] if settings.n_iterations > HINTED_ITERATIONS else []
-    ways.append("another --model" if choice.side is None else "--model edges")
-    return Note.of(NoteKind.SLOW_SELECTION, each=format_duration(each), count=rounds, ways=join_ways(ways))
-
-
-def training_hint(seconds_per_epoch: float, epochs: int, *, side: int | None) -> Note | None:
-    """Return a note on how to be faster if the robust training would take long."""
-    if seconds_per_epoch * epochs < PATIENCE_SECONDS:
-        return None
-    ways = [*_fewer(epochs, "--train-epochs"), *_smaller(side, "a smaller --size"), "another --network"]
-    return Note.of(NoteKind.SLOW_TRAINING, total=format_duration(seconds_per_epoch * epochs), ways=join_ways(ways))
-
-
-def _fewer(epochs: int, option: str) -> list[str]:
-    return [f"{option} {epochs // 3}"] if epochs // 3 >= MIN_HINTED_EPOCHS else []
-
-
-def _smaller(side: int | None, way: str) -> list[str]:
-    return [way] if side is not None and side > HINTED_SIDE else []
-
-
-def join_ways(ways: Sequence[str]) -> str:
-    return f"{', '.join(ways[:-1])} or {ways[-1]}" if len(ways) > 1 else ways[0]

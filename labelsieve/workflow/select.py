@@ -172,7 +172,7 @@ class RunTrainer(Trainer):
         return [answer for answer in answers if answer is not None]
 
     def _hint(self, seconds_per_epoch: float) -> Note | None:
-        from labelsieve.workflow.plan import selection_hint
+        from labelsieve.workflow.train import selection_hint
 
         if self.hint_given:
             return None

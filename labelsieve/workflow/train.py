@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ from labelsieve import stopping
 from labelsieve.csv_files import csv_line
 from labelsieve.errors import FailedError, InputError
 from labelsieve.notes import Note, NoteKind
-from labelsieve.types import IntArray, LabelledData
+from labelsieve.progress import format_bytes, format_duration
+from labelsieve.types import IntArray, LabelledData, Trainer
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import Model, SampleReader, network_for
 from labelsieve.workflow.settings import RunSettings, TrainSettings, absolute, option
@@ -27,13 +28,19 @@ if TYPE_CHECKING:
 
     from labelsieve.engine import Plan, Schedule, Store
     from labelsieve.engine.method import Method
+    from labelsieve.models.choose import ModelChoice
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
+    from labelsieve.selection.settings import INCVSettings
 
 PAPER_BATCH_SIZE, PAPER_EPOCHS = 128, 200  # table 1 of the paper
 SELECTION_FILES = ("labels.csv", "summary.json", "suggestions.csv", "skipped.csv")
 # Two checkpoints of weights and two moments, a third one while it is written, and the model.
 COPIES_OF_WEIGHTS, BYTES_PER_WEIGHT = 13, 4
+PATIENCE_SECONDS = 5 * 60.0  # longer trainings on a CPU get a hint how to be faster
+HINTED_SIDE = 32  # pixels; a quarter of the time of 64
+MIN_HINTED_EPOCHS = 5  # fewer epochs teach a network too little
+HINTED_ITERATIONS = 2  # the first iterations find most of the right labels: benchmarks/repeats.md
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,9 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     store = reader.store(data, device, augment=augment)
     run.rewind_history(lambda entry: entry.get("stage") != "train")
     total = method.epochs(schedule.epochs)
-    hint = partial(_hint, total, choice.side) if device.type == "cpu" and begun != "resumed" else None
+    hint = (
+        partial(training_hint, epochs=total, side=choice.side) if device.type == "cpu" and begun != "resumed" else None
+    )
     with stopping.safe_points():
         try:
             with progress.epochs("training", total, hint=hint) as on_epoch:
@@ -131,12 +140,6 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
         if stopping.requested():  # in the last epoch: the next stage does not start
             raise stopping.reason()
     return begun
-
-
-def _hint(epochs: int, side: int | None, seconds_per_epoch: float) -> Note | None:
-    from labelsieve.workflow.plan import training_hint
-
-    return training_hint(seconds_per_epoch, epochs, side=side)
 
 
 def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) -> None:
@@ -288,8 +291,6 @@ def weak_network_note(
 
 def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
     """Raise FailedError if the checkpoints and the model do not fit on the volume of the run."""
-    from labelsieve.progress import format_bytes
-
     parameters = sum(parameter.numel() for parameter in factory().parameters())
     needed = networks * parameters * BYTES_PER_WEIGHT * COPIES_OF_WEIGHTS
     free = shutil.disk_usage(folder).free
@@ -368,3 +369,41 @@ def decisions_note(run: RunFolder) -> Note | None:
         export=shlex.join(["labelsieve", "export", str(run.path)]),
         run=shlex.join(["labelsieve", "run", *words]),
     )
+
+
+def selection_rounds(settings: INCVSettings) -> int:
+    """Return the maximum number of trainings: one per iteration, and one to estimate the noise."""
+    return settings.n_iterations + (settings.protocol == "auto")
+
+
+def selection_hint(
+    seconds_per_epoch: float, trainer: Trainer, choice: ModelChoice, settings: INCVSettings
+) -> Note | None:
+    """Return a note on how to be faster if the selection would take long on a CPU."""
+    each, rounds = seconds_per_epoch * trainer.epochs, selection_rounds(settings)
+    if each * rounds < PATIENCE_SECONDS or trainer.on_gpu:
+        return None
+    ways = _smaller(choice.side, f"--size {HINTED_SIDE}") + _fewer(trainer.epochs, "--epochs")
+    ways += [f"--iterations {HINTED_ITERATIONS}"] if settings.n_iterations > HINTED_ITERATIONS else []
+    ways.append("another --model" if choice.side is None else "--model edges")
+    return Note.of(NoteKind.SLOW_SELECTION, each=format_duration(each), count=rounds, ways=join_ways(ways))
+
+
+def training_hint(seconds_per_epoch: float, epochs: int, *, side: int | None) -> Note | None:
+    """Return a note on how to be faster if the robust training would take long."""
+    if seconds_per_epoch * epochs < PATIENCE_SECONDS:
+        return None
+    ways = [*_fewer(epochs, "--train-epochs"), *_smaller(side, "a smaller --size"), "another --network"]
+    return Note.of(NoteKind.SLOW_TRAINING, total=format_duration(seconds_per_epoch * epochs), ways=join_ways(ways))
+
+
+def _fewer(epochs: int, option: str) -> list[str]:
+    return [f"{option} {epochs // 3}"] if epochs // 3 >= MIN_HINTED_EPOCHS else []
+
+
+def _smaller(side: int | None, way: str) -> list[str]:
+    return [way] if side is not None and side > HINTED_SIDE else []
+
+
+def join_ways(ways: Sequence[str]) -> str:
+    return f"{', '.join(ways[:-1])} or {ways[-1]}" if len(ways) > 1 else ways[0]
