@@ -28,7 +28,7 @@ from noise_estimate import given_labels
 from labelsieve import metrics
 from labelsieve.engine import Plan, stage_pictures, train
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.schedule import FAST_BATCH_SIZE, FAST_EPOCHS
+from labelsieve.engine.schedule import FAST_BATCH_SIZE
 from labelsieve.engine.store import fast_store
 from labelsieve.execute.network_trainer import LABEL_SMOOTHING, FastTrainer
 from labelsieve.experiments.datasets import PictureArrays, open_cifar10, synthetic
@@ -36,6 +36,7 @@ from labelsieve.experiments.evaluate import selection_results
 from labelsieve.experiments.paper import FIGURE_4, TABLE_NOISES, Noise
 from labelsieve.experiments.records import commit, device_name, versions
 from labelsieve.methods.generalised_ce import GeneralisedCE
+from labelsieve.models.choose import FAST_EPOCHS
 from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive

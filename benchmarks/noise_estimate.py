@@ -40,7 +40,7 @@ from labelsieve.engine import evaluate as inference
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device, fastest_convolutions
 from labelsieve.engine.lockstep import Lockstep, Options
-from labelsieve.engine.schedule import FAST_BATCH_SIZE, FAST_EPOCHS, fast_schedule
+from labelsieve.engine.schedule import FAST_BATCH_SIZE, fast_schedule
 from labelsieve.engine.store import fast_store
 from labelsieve.errors import InputError
 from labelsieve.experiments.datasets import CORRUPTION, PictureArrays, open_cifar10, synthetic
@@ -49,7 +49,7 @@ from labelsieve.experiments.render import markdown
 from labelsieve.files import atomic_path
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
-from labelsieve.models.choose import create_network
+from labelsieve.models.choose import FAST_EPOCHS, create_network
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.models.layers import Stackable
 from labelsieve.selection.estimate import eq4_ratio, estimate_from_scores

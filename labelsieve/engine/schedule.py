@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.models.choose import FAST_EPOCHS
 
-FAST_EPOCHS, FAST_BATCH_SIZE = 10, 512  # more epochs learn more of the wrong labels: benchmarks/fast_selector.md
+FAST_BATCH_SIZE = 512
 FAST_MOMENTUM, FAST_WEIGHT_DECAY = 0.85, 0.0153 / 11.5
 FAST_RATE_AT_1024 = 11.5 / (1 + 1 / (1 - FAST_MOMENTUM))
 FAST_START, FAST_PEAK_AT, FAST_END = 0.2, 0.23, 0.07

@@ -17,12 +17,10 @@ LOSSES = ("ce", "gce")  # cross-entropy, generalised cross-entropy
 GCE_Q = 0.7  # as published
 
 
-def check_loss(loss: str, *, network: bool = True) -> None:
-    """Raise InputError if the loss is not known, or if there is no network to train with it."""
+def check_loss(loss: str) -> None:
+    """Raise InputError if the loss is not known."""
     if loss not in LOSSES:
         raise InputError(f"loss {loss!r} is not known: choose {' or '.join(LOSSES)}")
-    if loss != "ce" and not network:
-        raise InputError(f"loss {loss} is for networks: a scikit-learn classifier has its own loss; leave it out")
 
 
 def method_of(loss: str, *, label_smoothing: float = 0.0) -> Method:

@@ -17,11 +17,11 @@ from labelsieve.engine.bundle import Factory
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.factory import check_factory
 from labelsieve.engine.picture_stores import picture_store
-from labelsieve.engine.schedule import FAST_BATCH_SIZE, FAST_EPOCHS, fast_schedule
+from labelsieve.engine.schedule import FAST_BATCH_SIZE, fast_schedule
 from labelsieve.engine.store import VectorStore, fast_store, row_statistics, stage_pictures
-from labelsieve.errors import InputError
 from labelsieve.execute.losses import method_of
 from labelsieve.methods.standard import Standard
+from labelsieve.models.choose import FAST_EPOCHS
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.types import IntArray, Job, Scores, Store, Trainer
 
@@ -100,18 +100,6 @@ class EngineTrainer(Trainer):
         return found
 
 
-def check_pictures(shape: Sequence[int], *, widths: Sequence[int] = WIDTHS) -> None:
-    """Raise InputError if the fast network cannot read samples of this shape, channels first."""
-    least = 2 ** len(widths)  # every block halves the picture
-    if len(shape) != 3:
-        raise InputError("model fast reads pictures, not rows of numbers: choose mlp, or a classifier")
-    if min(shape[1:]) < least:
-        raise InputError(
-            f"model fast needs pictures of {least} x {least} pixels, these have {shape[1]} x {shape[2]}: enlarge them"
-            f" (with --size {least} if they are files), or choose small-cnn"
-        )
-
-
 def batch_size_for(samples: int) -> int:
     """A power of two from 32 to 512 with about `FEWEST_STEPS` steps per epoch of half of the samples."""
     return int(2 ** np.clip(np.round(np.log2(max(1, samples) / (2 * FEWEST_STEPS))), 5, np.log2(FAST_BATCH_SIZE)))
@@ -136,7 +124,6 @@ class FastTrainer(EngineTrainer):
         **options: Any,
     ) -> None:
         store = x if isinstance(x, Store) else fast_store(x, choose_device(str(device)))
-        check_pictures(store.shape, widths=widths)
         batch_size = batch_size or batch_size_for(len(store))
         super().__init__(
             store,
