@@ -90,7 +90,7 @@ def predict(
 
 def describe_unknown(scored: Accuracy, samples: int) -> list[str]:
     """Return lines on labels of classes that the model does not know, which count as wrong."""
-    from labelsieve.data.columns import some
+    from labelsieve.data.columns import join_names
 
     unknown, alike = scored.unknown_labels, scored.spelled_otherwise
     if not unknown:
@@ -99,9 +99,9 @@ def describe_unknown(scored: Accuracy, samples: int) -> list[str]:
     known = "no label is of a known class"
     if scored.accuracy_known is not None:
         known = f"accuracy over the other {samples - count:,} is {percent(scored.accuracy_known)}"
-    names = some(list(map(repr, unknown)))
+    names = join_names(list(map(repr, unknown)))
     lines = [f"{count:,} of {samples:,} labels count as wrong, their classes are not known ({names}); {known}"]
     if alike:
-        pairs = some([f"{name!r} for {known_name!r}" for name, known_name in alike.items()])
+        pairs = join_names([f"{name!r} for {known_name!r}" for name, known_name in alike.items()])
         lines.append(f"only the spelling differs: {pairs}; use the spelling of the run and score again")
     return lines

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from labelsieve.data.columns import Note, by_row, silence
+from labelsieve.data.columns import Notify, by_row, ignore_note
 from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
@@ -89,7 +89,7 @@ def _open(where: str, options: dict[str, str]) -> Any:
 
 
 def _labels(
-    rows: Any, wanted: str | None, spec: str, labelled: bool, note: Note
+    rows: Any, wanted: str | None, spec: str, labelled: bool, note: Notify
 ) -> tuple[IntArray, tuple[Any, ...], str | None]:
     names = rows.column_names
     typed = [name for name in names if type(rows.features[name]).__name__ == "ClassLabel"]
@@ -99,7 +99,7 @@ def _labels(
             raise InputError(f"{spec} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME")
         return *unlabelled(len(rows)), None
     try:
-        return *_codes(rows, label, label in typed, spec, labelled, note if labelled else silence), label
+        return *_codes(rows, label, label in typed, spec, labelled, note if labelled else ignore_note), label
     except InputError:
         if labelled:
             raise
@@ -107,7 +107,7 @@ def _labels(
 
 
 def _codes(
-    rows: Any, label: str, typed: bool, spec: str, labelled: bool, note: Note
+    rows: Any, label: str, typed: bool, spec: str, labelled: bool, note: Notify
 ) -> tuple[IntArray, tuple[Any, ...]]:
     """Return codes, -1 for a missing label, and classes."""
     values, count = stripped(rows.with_format(None)[label][:])

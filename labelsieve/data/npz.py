@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.columns import by_row, silence
+from labelsieve.data.columns import by_row, ignore_note
 from labelsieve.data.labels import about_missing, about_stripped, decoded, encode, stripped, unique_ids, unlabelled
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.skipped import too_many, without_blank, without_label
@@ -64,7 +64,7 @@ def load(path: Path, options: ReadOptions | None = None, *, progress: Progress |
     if len(ids) != len(x):
         raise InputError(f"{path}: x has {len(x)} samples but ids has {len(ids)}")
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
-    note = progress.note if progress is not None else silence
+    note = progress.note if progress is not None else ignore_note
     if options.labelled:
         data = without_blank(data, by_row, note)
     return without_label(data, note) if labelled else data

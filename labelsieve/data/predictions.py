@@ -69,7 +69,7 @@ def _table(path: Path, names: Sequence[str]) -> tuple[NDArray[Any], Sequence[Any
 def _numbers(column: Any, where: str) -> NDArray[np.float64]:
     """0.85 or, as some spreadsheets write it, 0,85."""
     found = read_numbers(column, commas=True)
-    if found is None or found.what != "number" or len(found.odd):
+    if found is None or found.is_date or len(found.invalid_rows):
         raise InputError(f"{where} holds something that is no number")
     return found.values
 

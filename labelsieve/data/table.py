@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve.csv_files import CsvFormat, header_of, read_arrow, read_rows
-from labelsieve.data.columns import Encoding, Note, silence, told
+from labelsieve.data.columns import Encoding, Notify, ignore_note, quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
@@ -137,7 +137,7 @@ def _without_spaces(options: ReadOptions) -> ReadOptions:
 def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
     """Read the file and check that it has rows and the columns that were named."""
     encoding = options.encoding
-    text_columns = (options.id_column, options.text_column, *(encoding.words if encoding else ()))
+    text_columns = (options.id_column, options.text_column, *(encoding.commas if encoding else ()))
     file = TableFile.read(path, text_columns, options.label_column)
     if file.style is not None and file.style.note:
         progress.note(file.style.note)
@@ -145,7 +145,7 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
         raise InputError(f"{path} has no rows below the header")
     label = in_any_case(options.label_column, file.names)
     if label != options.label_column:
-        progress.note(f"the labels are in column {told(label)}; use --label-column for another one")
+        progress.note(f"the labels are in column {quote_name(label)}; use --label-column for another one")
     needed = {
         "--label-column": label if options.needs_labels else None,
         "--id-column": options.id_column if options.id_column != "id" else None,
@@ -187,7 +187,7 @@ def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) 
         skipped, reason = labels.missing, "a label"
     else:
         try:
-            labels = _labels(file, column, silence)
+            labels = _labels(file, column, ignore_note)
         except InputError:
             labels = _Labels(*unlabelled(count), [])
         skipped, reason = _empty_rows(file, options.id_column), "any value"
@@ -201,7 +201,7 @@ def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) 
     return labels, _Rows(used, skipped)
 
 
-def _labels(file: TableFile, name: str, note: Note) -> _Labels:
+def _labels(file: TableFile, name: str, note: Notify) -> _Labels:
     import pyarrow as pa
 
     if name not in file.names:
@@ -353,7 +353,7 @@ class GroupColumn:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(told, names))[:300]
+    return ", ".join(map(quote_name, names))[:300]
 
 
 def in_any_case(wanted: str, names: Sequence[str]) -> str:

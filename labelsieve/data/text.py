@@ -1,7 +1,7 @@
-"""Texts: an array of Python strings that indexes like any other, what is counted in them, and texts as rows of numbers
-for a network.
+"""Texts as samples, the words that are counted in them, and texts as rows of numbers for a network.
 
-Words and pairs of words are counted; in writing that has no blanks between its words, one to three letters in a row.
+Words and pairs of words are counted. In scripts without spaces between words, such as Chinese, one to three letters in
+a row are counted.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.columns import Column, Encoding
+from labelsieve.data.columns import Column, Encoding, TableX
 
 HASHES = 2**14
-# Where texts are read by their letters, of which more are counted; models of earlier versions have not so many.
-MORE_HASHES = 2**15
-SOME = 0.1  # of the texts have to be read so
-LETTERS = 0.2  # of a text that make it one without blanks: each says as much as several of an alphabet
-LONGEST = 3  # letters in a row that are counted
+UNSPACED_HASHES = 2**15  # runs of letters are more numerous than words
+UNSPACED_TEXTS = 0.1  # share of unspaced texts above which runs of letters are counted
+UNSPACED_LETTERS = 0.2  # share of unspaced letters that makes a text unspaced: one letter carries more than in Latin
+MAX_RUN = 3  # letters in a row
 # Thai, Lao, Tibetan, Burmese, Khmer; Japanese and Chinese.
 UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf"
@@ -34,16 +33,16 @@ DIRECTIONS = 128
 
 
 class TextX(np.ndarray[Any, np.dtype[np.object_]]):
-    """Texts that know which column they are from, where it is not called so: new ones are read from there too."""
+    """Texts that remember the name of their column, if it is not `text`, so that new texts are read from it."""
 
     encoding: Encoding | None = None
 
     def __array_finalize__(self, other: Any) -> None:
-        self.encoding = getattr(other, "encoding", None)
+        self.encoding = other.encoding if isinstance(other, TextX) else None
 
 
 def texts(values: Iterable[Any], *, column: str = "text") -> NDArray[np.object_]:
-    """Strings as they are; a missing one is an empty text."""
+    """An array of texts. A missing text is empty."""
     listed = ["" if value is None else str(value) for value in values]
     out = np.empty(len(listed), dtype=object)
     out[:] = listed
@@ -54,16 +53,21 @@ def texts(values: Iterable[Any], *, column: str = "text") -> NDArray[np.object_]
     return named
 
 
+def encoding_of(x: Any) -> Encoding | None:
+    """How the samples were read from the columns of a table; None for other samples."""
+    return x.encoding if isinstance(x, TableX | TextX) else None
+
+
 def is_unspaced(text: str) -> bool:
-    """Is this written without blanks between its words, for the most part?"""
+    """Whether a text is mostly written without spaces between words."""
     if text.isascii():
         return False
     letters = sum(map(str.isalpha, text))
-    return len(_UNSPACED.findall(text)) > LETTERS * letters
+    return len(_UNSPACED.findall(text)) > UNSPACED_LETTERS * letters
 
 
 def tokens(text: str) -> list[str]:
-    """What is counted in a text."""
+    """The words or runs of letters that are counted in a text."""
     if not is_unspaced(text):
         return _words()(text)
     found = []
@@ -72,14 +76,14 @@ def tokens(text: str) -> list[str]:
         if run["letters"] is None:
             found.append(word)
             continue
-        for length in range(1, LONGEST + 1):
+        for length in range(1, MAX_RUN + 1):
             found += [word[at : at + length] for at in range(len(word) - length + 1)]
     return found
 
 
 @cache
 def _words() -> Callable[[str], list[str]]:
-    """Words and pairs of words, as scikit-learn finds them."""
+    """Words and pairs of words, as scikit-learn splits them."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     return cast("Callable[[str], list[str]]", CountVectorizer(ngram_range=(1, 2)).build_analyzer())
@@ -87,10 +91,9 @@ def _words() -> Callable[[str], list[str]]:
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """What is counted in texts, hashed, weighted by how rare it is, and turned to the directions that vary most.
+    """Counts of words, hashed, weighted by inverse document frequency and projected on the main directions.
 
-    Two arrays are all there is to keep: a text read later gives the same numbers. How many hashes there are says
-    whether there were texts without blanks.
+    The two arrays are all that a model file stores. The number of hashes says whether runs of letters are counted.
     """
 
     idf: NDArray[np.float32]  # [hashes]
@@ -100,8 +103,8 @@ class TextFeatures:
     def learn(cls, values: Sequence[str], *, directions: int = DIRECTIONS) -> TextFeatures:
         from sklearn.utils.extmath import randomized_svd
 
-        unspaced = sum(map(is_unspaced, values)) > SOME * len(values)
-        counts = _counts(values, MORE_HASHES if unspaced else HASHES)
+        unspaced = sum(map(is_unspaced, values)) > UNSPACED_TEXTS * len(values)
+        counts = _counts(values, UNSPACED_HASHES if unspaced else HASHES)
         seen = np.asarray((counts > 0).sum(axis=0)).ravel()
         idf = np.log((1 + len(values)) / (1 + seen)).astype(np.float32) + 1
         weighted = _weighted(counts, idf)
@@ -110,17 +113,15 @@ class TextFeatures:
         return cls(idf, np.asarray(components, dtype=np.float32))
 
     def rows(self, values: Sequence[str]) -> NDArray[np.float32]:
-        """[n, directions]"""
+        """Features of shape [n, directions]."""
         return np.asarray(_weighted(_counts(values, len(self.idf)), self.idf) @ self.components.T, dtype=np.float32)
 
 
 def _counts(values: Sequence[str], hashes: int) -> Any:
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    reader = tokens if hashes == MORE_HASHES else _words()
-    return HashingVectorizer(n_features=hashes, analyzer=reader, alternate_sign=False, norm=None).transform(
-        list(values)
-    )
+    split = tokens if hashes == UNSPACED_HASHES else _words()
+    return HashingVectorizer(n_features=hashes, analyzer=split, alternate_sign=False, norm=None).transform(list(values))
 
 
 def _weighted(counts: Any, idf: NDArray[np.float32]) -> Any:

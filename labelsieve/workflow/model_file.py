@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.columns import Encoding, TableX
+from labelsieve.data.columns import Encoding
 from labelsieve.data.pictures import PictureSequence
 from labelsieve.data.read_pictures import picture_shape
+from labelsieve.data.text import encoding_of
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path
 from labelsieve.models.choose import ModelChoice, SampleInfo, choose_network
@@ -67,8 +68,7 @@ class SampleReader:
         else:
             rows = np.asarray(data.x, dtype=np.float32)
         arrays["centre"], arrays["spread"] = row_statistics(rows, texts=data.kind == "text")
-        encoding = data.x.encoding if isinstance(data.x, TableX) else None
-        return cls(data.kind, tuple(rows.shape[1:]), arrays, encoding)
+        return cls(data.kind, tuple(rows.shape[1:]), arrays, encoding_of(data.x))
 
     @property
     def info(self) -> SampleInfo:

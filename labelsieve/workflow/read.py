@@ -25,7 +25,7 @@ def read_samples(
     source: str, settings: SourceSettings, *, progress: Progress | None = None, **more: Any
 ) -> LabelledData:
     """Read a source with the user's settings and `more` of `ReadOptions`."""
-    from labelsieve.data.columns import TableX, some
+    from labelsieve.data.columns import TableX, join_names
     from labelsieve.data.read_options import ReadOptions
     from labelsieve.data.source import TABLES, is_path, load_source
 
@@ -46,7 +46,7 @@ def read_samples(
         and isinstance(data.x, TableX)
         and data.x.encoding.text is None
     ):
-        columns = some([column.name for column in data.x.encoding.columns])
+        columns = join_names([column.name for column in data.x.encoding.columns])
         progress.note(Note.of(NoteKind.FEATURES, name=data.name, columns=columns), passing=True)
     return data
 

@@ -197,9 +197,10 @@ only used to measure the result."""
 
     def recorded_with(self, choice: ModelChoice, data: LabelledData) -> dict[str, Any]:
         """Return the entries of run.json that a resumed selection must have in common with this one."""
-        from labelsieve.data.columns import TableX
+        from labelsieve.data.text import encoding_of
 
-        text = data.x.encoding.text if isinstance(data.x, TableX) else None
+        encoding = encoding_of(data.x)
+        text = encoding.text if encoding is not None else None
         return self.recorded() | {
             "model": choice.name,
             "epochs": choice.epochs(self.epochs) if choice.is_network else None,

@@ -41,11 +41,11 @@ def labels(n: int = 60) -> list[str]:
     return [("metal", "fruit")[i % 2] for i in range(n)]
 
 
-def test_a_column_that_reads_like_text_is_the_texts(tmp_path: Path) -> None:
+def test_a_column_that_looks_like_text_is_the_texts(tmp_path: Path) -> None:
     columns = {"ticket": [str(1000 + i) for i in range(60)], "body": texts(), "label": labels()}
     data, said = load(tmp_path / "t.csv", columns)
     assert data.kind == "text" and data.x.tolist() == texts()
-    assert "column body is read as text; --text-column names another\n" in said
+    assert "column body is read as text" in said
     assert "left out beside the texts of column body: ticket\n" in said
     # Known again in a file where it would not be found.
     new, said = load(tmp_path / "n.csv", {"body": ["tin"]}, labelled=False, encoding=data.x.encoding)
@@ -54,13 +54,13 @@ def test_a_column_that_reads_like_text_is_the_texts(tmp_path: Path) -> None:
         load(tmp_path / "n.csv", {"words": ["tin"]}, labelled=False, encoding=data.x.encoding)
 
 
-def test_text_is_still_what_is_called_so(tmp_path: Path) -> None:
+def test_a_column_named_text(tmp_path: Path) -> None:
     data, said = load(tmp_path / "t.csv", {"text": ["a", "b"], "body": ["one two three four", ""], "label": ["x", "y"]})
-    assert data.x.tolist() == ["a", "b"] and "left out beside the texts of column text: body" in said
+    assert data.x.tolist() == ["a", "b"] and "column text" in said and "body" in said
     assert getattr(data.x, "encoding", None) is None
 
 
-def test_the_user_has_the_last_word(tmp_path: Path) -> None:
+def test_the_user_names_the_column(tmp_path: Path) -> None:
     columns = {"text": ["1", "2"], "path": ["p", "q"], "note": ["7", "8"], "label": ["x", "y"]}
     data, _ = load(tmp_path / "t.csv", columns, text_column="note")
     assert data.kind == "text" and data.x.tolist() == ["7", "8"]
@@ -68,46 +68,40 @@ def test_the_user_has_the_last_word(tmp_path: Path) -> None:
         load(tmp_path / "t.csv", columns, text_column="words")
 
 
-def test_texts_beside_numbers_are_asked_about(tmp_path: Path) -> None:
+def test_texts_next_to_numbers_need_a_choice(tmp_path: Path) -> None:
     ages, ids = [str(i % 9) for i in range(60)], [f"T{i}" for i in range(60)]
     columns = {"key": ids, "age": ages, "full address": texts(), "label": labels()}
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, match=r"\(age\).*--text-column 'full address'.*--ignore-columns 'full address'"):
         load(tmp_path / "t.csv", columns)
-    assert str(refused.value) == (
-        f"{tmp_path / 't.csv'}: column 'full address' reads like text beside other features: judge by the text alone "
-        "with --text-column 'full address', or by the rest (age) with --ignore-columns 'full address'"
-    )
     assert load(tmp_path / "t.csv", columns, text_column="full address")[0].kind == "text"
     assert load(tmp_path / "t.csv", columns, ignore_columns=["full address"])[0].x.shape == (60, 1)
-    # As runs of before that were read, and whoever looks at labels alone.
     data, said = load(tmp_path / "t.csv", columns, refuse_mixed=False)
     assert data.kind == "table" and data.x.shape == (60, 1)
-    assert "column 'full address' reads like text and is left out; --text-column 'full address' reads it" in said
+    assert "column 'full address'" in said and "--text-column 'full address'" in said
 
 
-def test_the_question_takes_up_what_was_answered(tmp_path: Path) -> None:
+def test_the_error_keeps_the_ignored_columns(tmp_path: Path) -> None:
     columns = {"nr, old": ["1", "1"] * 30, "a": ["1.5", "2"] * 30, "who": ["p", "q"] * 30, "label": labels()}
     columns |= {"title": texts(), "note": [text + "!" for text in texts()]}
     with pytest.raises(InputError) as refused:
         load(tmp_path / "t.csv", columns, ignore_columns=["nr, old"], group_column="who")
     told = str(refused.value)
-    assert "columns title, note read like text beside other features" in told
-    assert "--text-column title or --text-column note, or by the rest (a) with --ignore-columns" in told
+    assert "--text-column title or --text-column note" in told and "(a)" in told
     ignored = next(csv.reader(shlex.split(told.partition("--ignore-columns ")[2])))
     assert set(ignored) == {"nr, old", "who", "title", "note"}
     data, _ = load(tmp_path / "t.csv", columns, ignore_columns=ignored, group_column="who")
     assert data.x.shape == (60, 1) and data.groups is not None
 
 
-def test_what_says_little_is_not_asked_about(tmp_path: Path) -> None:
+def test_remarks_and_ids_need_no_choice(tmp_path: Path) -> None:
     numbers = {"age": [str(i % 9) for i in range(60)], "label": labels()}
     for cells in ([*texts(20), *[""] * 40], [f"T{i}" for i in range(60)]):  # remarks here and there; ids
         assert load(tmp_path / "t.csv", {"a": cells, **numbers})[0].kind == "table"
 
 
-def test_two_columns_of_texts_are_asked_about(tmp_path: Path) -> None:
+def test_two_columns_of_texts_need_a_choice(tmp_path: Path) -> None:
     columns = {"subject": texts(), "body": [text + "!" for text in texts()], "label": labels()}
-    with pytest.raises(InputError, match="columns subject, body all read like text: name one with --text-column"):
+    with pytest.raises(InputError, match=r"subject, body.*--text-column subject"):
         load(tmp_path / "t.csv", columns)
 
 
@@ -118,25 +112,25 @@ def test_two_columns_of_texts_are_asked_about(tmp_path: Path) -> None:
         [*texts(20), *[""] * 40],  # a remark here and there
     ],
 )
-def test_what_does_not_read_like_text(tmp_path: Path, cells: list[str]) -> None:
+def test_what_does_not_look_like_text(tmp_path: Path, cells: list[str]) -> None:
     assert load(tmp_path / "t.csv", {"a": cells, "label": labels()})[0].kind == "table"
 
 
-def test_names_are_texts_where_nothing_else_is_there(tmp_path: Path) -> None:
+def test_short_texts_are_texts_if_there_is_no_other_feature(tmp_path: Path) -> None:
     names = [f"Mr John Smith-{i}" for i in range(60)]
     columns = {"full name": names, "colour": ["red", "blue"] * 30, "label": labels()}
     data, said = load(tmp_path / "t.csv", columns)
     assert data.kind == "table"
-    assert "column 'full name' is read as a category; if these are texts: --text-column 'full name'\n" in said
+    assert "category" in said and "--text-column 'full name'" in said
     del columns["colour"]
     for more in ({}, {"nr": [str(i) for i in range(60)]}, {"code": [f"T{i}" for i in range(60)]}):
         data, said = load(tmp_path / "t.csv", {**columns, **more})
         assert data.kind == "text" and data.x.tolist() == names
-        assert "column 'full name' is read as text, there being no other; --text-column names another\n" in said
+        assert "column 'full name' is read as text" in said
     for two in (["Ms Smith"] * 60, [f"Smith-{i}" for i in range(60)]):
-        assert "text:" not in load(tmp_path / "t.csv", {"a": two, "b": ["1", "1"] * 30, "label": labels()})[1]
+        assert "--text-column" not in load(tmp_path / "t.csv", {"a": two, "b": ["1", "1"] * 30, "label": labels()})[1]
     _, said = load(tmp_path / "t.csv", {**columns, "other": [f"Ms Ann-{i}" for i in range(60)]})
-    assert said.count("if these are texts") == 2
+    assert said.count("--text-column") == 2
 
 
 def test_ids_from_another_column(tmp_path: Path) -> None:
@@ -147,7 +141,7 @@ def test_ids_from_another_column(tmp_path: Path) -> None:
         load(tmp_path / "t.csv", columns, id_column="nr")
 
 
-def test_all_columns_that_are_not_there_are_named_at_once(tmp_path: Path) -> None:
+def test_all_missing_columns_are_named_at_once(tmp_path: Path) -> None:
     columns = {"a": ["1", "2"], "label": ["x", "y"]}
     options = {"label_column": "nix", "id_column": "nada", "text_column": "nil"}
     with pytest.raises(MissingColumnError, match="--label-column") as refused:
@@ -155,9 +149,9 @@ def test_all_columns_that_are_not_there_are_named_at_once(tmp_path: Path) -> Non
     assert refused.value.columns == ("nix", "nada", "nil")
 
 
-def test_ignored_columns_are_no_features(tmp_path: Path) -> None:
+def test_ignored_columns_are_not_features(tmp_path: Path) -> None:
     columns = {"id": ["5", "6"], "a": ["1", "2"], "b": ["1e999", "3"], "remark": texts(2), "label": ["x", "y"]}
-    with pytest.raises(InputError, match="infinite"):
+    with pytest.raises(InputError, match="inf"):
         load(tmp_path / "t.csv", columns, ignore_columns=["remark"])
     data, said = load(tmp_path / "t.csv", columns, ignore_columns=["remark", "b", "id"])
     assert data.x.shape == (2, 1) and data.ids.tolist() == ["5", "6"] and not said
@@ -167,17 +161,13 @@ def test_ignored_columns_are_no_features(tmp_path: Path) -> None:
     assert data.x.encoding.text == "body" and "notes" not in said
 
 
-def test_ignored_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_columns_that_cannot_be_ignored(tmp_path: Path) -> None:
     columns = {"a": ["1", "2"], "b": ["1", "2"], "note": ["u", "v"], "label": ["x", "y"]}
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, match=r"--ignore-columns.*'nix', 'nada'.*a, b, note"):
         load(tmp_path / "t.csv", columns, ignore_columns=["nix", "a", "nada"])
-    assert str(refused.value) == (
-        f"{tmp_path / 't.csv'} has no column 'nix' and no column 'nada' for --ignore-columns: "
-        "those to choose from are a, b, note"
-    )
     with pytest.raises(InputError, match="--ignore-columns label,note"):
         load(tmp_path / "t.csv", columns, text_column="note", ignore_columns=["note", "label"])
-    with pytest.raises(InputError, match="--ignore-columns leaves no column of features"):
+    with pytest.raises(InputError, match="--ignore-columns leaves no feature column"):
         load(tmp_path / "t.csv", columns, ignore_columns=["a", "b", "note"])
     trained = load(tmp_path / "t.csv", columns)[0].x.encoding
     with pytest.raises(InputError, match="--ignore-columns a: the model was trained with"):
@@ -197,7 +187,7 @@ def test_hugging_face_texts_beside_numbers(tmp_path: Path) -> None:
 
     rows = {"price": [1.5, 2.5] * 30, "title": texts(), "label": labels()}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
-    with pytest.raises(InputError, match="column title reads like text beside other features"):
+    with pytest.raises(InputError, match=r"title.*price"):
         load_source(f"hf:{tmp_path / 'saved'}")
     assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(refuse_mixed=False)).kind == "table"
     assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(text_column="title")).kind == "text"

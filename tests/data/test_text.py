@@ -10,7 +10,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
 from labelsieve.data.source import load_source
-from labelsieve.data.text import HASHES, MORE_HASHES, TextFeatures, is_unspaced, tokens
+from labelsieve.data.text import HASHES, UNSPACED_HASHES, TextFeatures, is_unspaced, tokens
 from labelsieve.models.choose import named_classifier
 from labelsieve.progress import Progress
 from labelsieve.selection.estimators import INCV
@@ -78,7 +78,7 @@ def test_wrong_labels_of_chinese_texts_are_found() -> None:
 def test_networks_read_letters_and_earlier_models_do_not() -> None:
     texts, labels = chinese(200)
     features = TextFeatures.learn(texts)
-    assert features.idf.shape == (MORE_HASHES,) and TextFeatures.learn(SPACED).idf.shape == (HASHES,)
+    assert features.idf.shape == (UNSPACED_HASHES,) and TextFeatures.learn(SPACED).idf.shape == (HASHES,)
     new, expected = chinese(50, seed=1)
     kept = TextFeatures(features.idf, features.components)  # as a model file holds them
     rows, known = kept.rows(new), kept.rows(texts)
