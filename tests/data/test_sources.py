@@ -137,7 +137,7 @@ def test_a_second_table_is_read_as_the_first(tmp_path: Path) -> None:
     assert second.y.tolist() == [-1, -1] and second.classes == ()
     with pytest.raises(InputError, match="trained with: k"):
         load_source(write(tmp_path / "c.csv", "n\n1\n"), ReadOptions(labelled=False, encoding=encoding))
-    with pytest.raises(InputError, match="'n' holds text"):
+    with pytest.raises(InputError, match="'n' has text"):
         load_source(write(tmp_path / "d.csv", "n,k\nx,u\n"), ReadOptions(labelled=False, encoding=encoding))
 
 
