@@ -15,35 +15,25 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.experiments import paper
+from labelsieve.experiments import paper, render
 from labelsieve.experiments.cells import KNOWN_METHODS, accuracy_cells
 from labelsieve.experiments.paper import AUTOMATIC, METHODS, SMOKE_NOTE, WEBVISION, Scale
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.render import (
-    COLOUR_OF,
-    NO_RECORDS,
-    Footnotes,
-    Item,
-    by_cell,
-    canvas,
-    markdown,
-    summarise,
-    value_with_spread,
-)
+from labelsieve.experiments.render import Item, markdown, summarise, value_with_spread
 from labelsieve.experiments.selection_figures import webvision_not_run
 
 # ---------------------------------------------------------------- table 1
 
 
 def accuracy_table(found: list[Record], scale: Scale) -> str:
-    groups = by_cell(found)
+    groups = render.by_cell(found)
     if not groups:
-        return NO_RECORDS
+        return render.NO_RECORDS
     automatic = any(method == AUTOMATIC for method, _ in groups)
     header = ["method"]
     for noise in scale.table_noises:
         header += [noise.title, "seeds", "paper"]
-    notes, rows = Footnotes(), []
+    notes, rows = render.Footnotes(), []
     for method in KNOWN_METHODS if automatic else METHODS:
         row = [method]
         for noise in scale.table_noises:
@@ -68,9 +58,9 @@ def accuracy_table(found: list[Record], scale: Scale) -> str:
 
 def curves_table(found: list[Record], scale: Scale) -> str:
     """Show how far each method falls from its highest point to its last epoch, as it memorises noise."""
-    groups = by_cell(found)
+    groups = render.by_cell(found)
     if not groups:
-        return NO_RECORDS
+        return render.NO_RECORDS
     rows = []
     for method in METHODS:
         row = [method]
@@ -93,14 +83,14 @@ def curves_table(found: list[Record], scale: Scale) -> str:
 
 
 def curves_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    groups = by_cell(found)
-    with canvas(path, 2, 2, width=4.2, height=3.0, note=scale.note) as axes:
+    groups = render.by_cell(found)
+    with render.canvas(path, 2, 2, width=4.2, height=3.0, note=scale.note) as axes:
         for ax, noise in zip(axes.flat, scale.table_noises, strict=True):
             for method in KNOWN_METHODS:
                 group = groups.get((method, noise.key))
                 if group is None:
                     continue
-                curve, colour = summarise(group, itemgetter("curve")), COLOUR_OF[method]
+                curve, colour = summarise(group, itemgetter("curve")), render.COLOUR_OF[method]
                 epochs = np.arange(1, len(curve.mean) + 1)
                 mean, spread = 100 * curve.mean, 100 * curve.spread
                 ax.plot(epochs, mean, color=colour, linewidth=1.2, label=method)
@@ -130,11 +120,11 @@ VALIDATION_SETS = {"webvision": "WebVision", "imagenet": "ILSVRC12"}
 
 
 def webvision_table(found: list[Record], scale: Scale) -> str:
-    groups = {method: group for (method, _), group in by_cell(found).items()}
+    groups = {method: group for (method, _), group in render.by_cell(found).items()}
     header = ["method", "seeds"]
     for title in VALIDATION_SETS.values():
         header += [f"{title} top-1", "paper", "top-5", "paper"]
-    notes, rows = Footnotes(), []
+    notes, rows = render.Footnotes(), []
     for method in METHODS:
         group, published = groups.get(method, []), paper.TABLE_2.get(method)
         row = [method + (notes.mark(group) if group else ""), str(len(group))]

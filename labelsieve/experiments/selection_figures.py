@@ -17,24 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.experiments import paper
+from labelsieve.experiments import paper, render
 from labelsieve.experiments.cells import selection_cells
 from labelsieve.experiments.paper import SMOKE_NOTE, WEBVISION, Noise, Scale
 from labelsieve.experiments.records import Record, load_arrays
-from labelsieve.experiments.render import (
-    COLOURS,
-    NO_RECORDS,
-    Footnotes,
-    Item,
-    Summary,
-    by_cell,
-    canvas,
-    deviations,
-    markdown,
-    seeds_text,
-    summarise,
-    value_with_spread,
-)
+from labelsieve.experiments.render import Item, Summary, markdown, summarise, value_with_spread
 
 MEASURES = {"label_precision": "LP", "label_recall": "LR"}
 
@@ -42,7 +29,7 @@ MEASURES = {"label_precision": "LP", "label_recall": "LR"}
 
 
 def by_noise(found: list[Record], scale: Scale) -> list[tuple[Noise, list[Record]]]:
-    groups = {key: group for (_, key), group in by_cell(found).items()}
+    groups = {key: group for (_, key), group in render.by_cell(found).items()}
     return [(noise, groups[noise.key]) for noise in scale.table_noises if noise.key in groups]
 
 
@@ -54,8 +41,8 @@ def by_iteration(group: list[Record], measure: str) -> Summary:
 def selection_table(found: list[Record], scale: Scale) -> str:
     groups = by_noise(found, scale)
     if not groups:
-        return NO_RECORDS
-    notes, rows = Footnotes(), []
+        return render.NO_RECORDS
+    notes, rows = render.Footnotes(), []
     for noise, group in groups:
         measured = {measure: by_iteration(group, measure) for measure in (*MEASURES, "selected")}
         for k in range(group[0]["cell"]["iterations"]):
@@ -74,7 +61,7 @@ def selection_table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         f"Largest difference from the paper after the last iteration: {differences}. "
-        f"The paper's values are read off its plot. {seeds_text([g for _, g in groups])} per setting. "
+        f"The paper's values are read off its plot. {render.seeds_text([g for _, g in groups])} per setting. "
         f"Noise ratio estimated by Eq. 4 after iteration 1: {estimates}."
     )
 
@@ -94,11 +81,11 @@ def largest_differences(groups: list[tuple[Noise, list[Record]]]) -> list[tuple[
 
 def selection_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
     groups = by_noise(found, scale)
-    with canvas(path, 1, 2, height=3.0, note=scale.note) as axes:
+    with render.canvas(path, 1, 2, height=3.0, note=scale.note) as axes:
         for column, (measure, name) in enumerate(MEASURES.items()):
             ax = axes[0, column]
             iterations: list[int] = []
-            for colour, (noise, group) in zip(COLOURS, groups, strict=False):
+            for colour, (noise, group) in zip(render.COLOURS, groups, strict=False):
                 lines = by_iteration(group, measure)
                 iterations = list(range(1, len(lines.mean) + 1))
                 ax.errorbar(
@@ -121,7 +108,7 @@ NAME_WIDTH = 24  # characters of a concept's name per line; some concepts have f
 
 def shown_selection(found: list[Record]) -> Record | None:
     """Return the record that a gallery shows: of the longest trainings the one with the lowest seed."""
-    groups = list(by_cell(found).values())
+    groups = list(render.by_cell(found).values())
     return min(groups[0], key=lambda record: int(record["cell"]["seed"])) if groups else None
 
 
@@ -136,13 +123,13 @@ def _suspects_table(record: Record, given_column: str, name: str) -> str:
         f"{markdown(['training picture', given_column, 'suggested', 'suspicion', 'loss'], rows)}\n\n"
         f"INCV selected {selected:,} labels, removed {removed:,} and left {candidate:,} as candidates. Eq. 4 estimates "
         f"that {100 * results['noise_ratio_estimate']:.1f} % of the labels are wrong. This is an upper bound, because "
-        f"errors of the network count as wrong labels{''.join('; ' + words for words in deviations([record]))}."
+        f"errors of the network count as wrong labels{''.join('; ' + words for words in render.deviations([record]))}."
     )
 
 
 def cifar10_errors_table(found: list[Record], scale: Scale) -> str:
     record = shown_selection(found)
-    return NO_RECORDS if record is None else _suspects_table(record, "given", "index")
+    return render.NO_RECORDS if record is None else _suspects_table(record, "given", "index")
 
 
 def _gallery(
@@ -153,7 +140,7 @@ def _gallery(
     pictures: NDArray[Any] = np.empty((0,)) if record is None else load_arrays(results, record)["suspect_pictures"]
     suspects = [] if record is None else record["results"]["suspects"]
     rows = max(1, -(-len(pictures) // columns))
-    with canvas(path, rows, columns, width=width, height=height, note=note) as axes:
+    with render.canvas(path, rows, columns, width=width, height=height, note=note) as axes:
         for ax in axes.flat:
             ax.axis("off")
         for ax, picture, suspect in zip(axes.flat, pictures, suspects, strict=False):

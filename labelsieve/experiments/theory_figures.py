@@ -18,23 +18,11 @@ from typing import Any
 import numpy as np
 
 from labelsieve import theory
-from labelsieve.experiments import paper
+from labelsieve.experiments import paper, render
 from labelsieve.experiments.cells import WITHOUT_DECAY, Cell, SweepRequest, theory_cells
 from labelsieve.experiments.paper import FIGURE_3_NOISES, Noise, Scale
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.render import (
-    NO_RECORDS,
-    Footnotes,
-    Item,
-    by_cell,
-    canvas,
-    heatmap,
-    markdown,
-    noise_of,
-    seeds_text,
-    summarise,
-    value_with_spread,
-)
+from labelsieve.experiments.render import Item, markdown, summarise, value_with_spread
 
 MEASURES: dict[str, tuple[str, Callable[[Any], float]]] = {
     "test_accuracy": ("test accuracy", theory.test_accuracy),
@@ -61,9 +49,9 @@ def matrices_table(found: list[Record], scale: Scale) -> str:
 
 
 def matrices_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    with canvas(path, 1, 2) as axes:
+    with render.canvas(path, 1, 2) as axes:
         for ax, (name, T) in zip(axes.flat, MATRICES.items(), strict=True):
-            heatmap(ax, T, f"{name}, {MATRIX_RATIO}")
+            render.heatmap(ax, T, f"{name}, {MATRIX_RATIO}")
 
 
 # ---------------------------------------------------------------- figure 2
@@ -71,7 +59,7 @@ def matrices_figure(found: list[Record], scale: Scale, results: Path, path: Path
 
 def by_noise(found: list[Record]) -> list[tuple[Noise, list[Record]]]:
     """Group records by noise setting, in the order of the figure."""
-    groups = [(noise_of(group[0]), group) for group in by_cell(found).values()]
+    groups = [(render.noise_of(group[0]), group) for group in render.by_cell(found).values()]
     return sorted(groups, key=lambda pair: (pair[0].pattern != "symmetric", pair[0].ratio))
 
 
@@ -108,8 +96,8 @@ def recall_with_own_errors(found: list[Record]) -> dict[Noise, float]:
 
 def theory_table(found: list[Record], scale: Scale) -> str:
     if not found:
-        return NO_RECORDS
-    notes, rows = Footnotes(), []
+        return render.NO_RECORDS
+    notes, rows = render.Footnotes(), []
     groups, with_errors = by_noise(found), recall_with_own_errors(found)
     for noise, group in groups:
         row = [noise.title + notes.mark(group), str(len(group))]
@@ -128,7 +116,7 @@ def theory_table(found: list[Record], scale: Scale) -> str:
         f"{gaps_text(with_random_labels(found))}. In the paper's plot, points are up to {paper.FIGURE_2_LARGEST_GAP} "
         f"below the curves, and at about {paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise. "
         "*With own errors*: the recall expected if the network also makes the errors that it makes on the test set "
-        f"after training without noise. {seeds_text([g for _, g in groups])} per setting."
+        f"after training without noise. {render.seeds_text([g for _, g in groups])} per setting."
     )
 
 
@@ -147,7 +135,7 @@ def theory_figure(found: list[Record], scale: Scale, results: Path, path: Path) 
     ratios = np.linspace(0, 1, 101)
     classes = found[0]["noise"]["classes"] if found else 10
     patterns = {"symmetric": "symmetric", "pair": "asymmetric (pair)"}
-    with canvas(path, 2, 3, sharex=True, sharey=True, note=scale.note) as axes:
+    with render.canvas(path, 2, 3, sharex=True, sharey=True, note=scale.note) as axes:
         for row, (pattern, title) in enumerate(patterns.items()):
             for column, (measure, (name, closed_form)) in enumerate(MEASURES.items()):
                 ax = axes[row, column]
@@ -187,8 +175,8 @@ def confusion_groups(found: list[Record]) -> list[tuple[Noise, list[Record]]]:
 def confusion_table(found: list[Record], scale: Scale) -> str:
     groups = confusion_groups(found)
     if not groups:
-        return NO_RECORDS
-    notes, rows = Footnotes(), []
+        return render.NO_RECORDS
+    notes, rows = render.Footnotes(), []
     for noise, group in groups:
         published = paper.TRAINING_ACCURACY.get(noise.key)
         rows.append(
@@ -210,11 +198,11 @@ def confusion_table(found: list[Record], scale: Scale) -> str:
 
 def confusion_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
     groups = confusion_groups(found)
-    with canvas(path, 2, max(1, len(groups)), width=2.6, height=2.7, note=scale.note) as axes:
+    with render.canvas(path, 2, max(1, len(groups)), width=2.6, height=2.7, note=scale.note) as axes:
         for column, (noise, group) in enumerate(groups):
             M = np.mean([record["results"]["confusion"] for record in group], axis=0)
-            heatmap(axes[0, column], M, f"M, {noise.title}")
-            heatmap(axes[1, column], group[0]["results"]["transition"], f"T, {noise.title}")
+            render.heatmap(axes[0, column], M, f"M, {noise.title}")
+            render.heatmap(axes[1, column], group[0]["results"]["transition"], f"T, {noise.title}")
 
 
 ITEMS = (

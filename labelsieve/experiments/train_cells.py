@@ -165,7 +165,7 @@ def _plan_from_selection(cell: Cell, context: ExperimentContext, given: IntArray
     if record["hashes"]["train_labels"] != records.digest(given):
         raise InputError(f"{record['id']} used other labels than {cell.id}: remove its record and run it again")
     if cell.method == "coteaching":
-        # Nobody knows the true ratio of WebVision, so co-teaching takes INCV's estimate from iteration 1.
+        # The true ratio of WebVision is unknown, so co-teaching uses INCV's estimate from iteration 1.
         estimate = record["results"]["noise_ratio_estimate"]
         return Plan(cell.id, given, np.arange(len(given)), cell.seed, noise_ratio=estimate)
     arrays = records.load_arrays(context.results, record)

@@ -37,13 +37,13 @@ def test_exchange_by_hand():
     assert found.tolist() == [[3.5, 35.0]]
 
 
-def test_padding_is_never_kept(make_batch):
+def test_padding_is_not_kept(make_batch):
     losses = torch.tensor([[[5.0, 7.0, 0.0], [5.0, 7.0, 0.0]]])
     found = exchanged_loss(losses, torch.tensor([[True, True, False]]), torch.tensor([2.0]))
     assert found.tolist() == [[6.0, 6.0]]
 
 
-def test_gradient_reaches_only_the_peers_choice(make_batch, make_plan, stacked):
+def test_only_samples_chosen_by_the_other_network_have_gradients(make_batch, make_plan, stacked):
     """Network 0 learns from what network 1 finds easy, and from nothing else."""
     method = CoTeaching(noise_ratio=0.5)
     logits = torch.zeros(1, 2, 4, 2)
@@ -78,7 +78,7 @@ def test_against_loops(make_batch, make_plan, stacked):
             assert found[t, k].item() == pytest.approx(np.mean([losses[k, b] for b in chosen]), rel=1e-5)
 
 
-def test_the_methods_ratio_wins_over_the_plans(make_plan):
+def test_the_ratio_of_the_method_has_priority(make_plan):
     assert CoTeaching().ratio(make_plan(noise_ratio=0.3)) == 0.3
     assert CoTeaching(noise_ratio=0.1).ratio(make_plan(noise_ratio=0.3)) == 0.1
 
@@ -91,7 +91,7 @@ def test_bad_ratios(ratio, make_plan):
         CoTeaching().check(make_plan(noise_ratio=ratio), 20)
 
 
-def test_no_ratio_and_bad_pace(make_plan):
+def test_a_missing_ratio_and_invalid_gradual_epochs(make_plan):
     with pytest.raises(InputError, match="needs a noise ratio"):
         CoTeaching().check(make_plan(noise_ratio=None), 20)
     with pytest.raises(InputError, match="gradual_epochs"):

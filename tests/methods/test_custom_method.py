@@ -111,7 +111,7 @@ def test_by_name(mine):
     assert model.method_.settings() == settings and model.history_[0]["training"] == "bootstrapping"
 
 
-def test_a_method_that_needs_a_selection_is_given_it():
+def test_a_method_that_needs_a_selection_gets_one():
     x, y = blobs()
     method = OnTheSelected()
     model = RobustClassifier(method=method, epochs=3, selection_epochs=5, n_iterations=1, random_state=0).fit(x, y)
@@ -152,9 +152,9 @@ def with_attribute(**attributes):
 )
 def test_invalid_methods_are_refused_in_one_line(method, settings, message):
     x, y = blobs(40)
-    with pytest.raises(InputError, match=message) as told:
+    with pytest.raises(InputError, match=message) as error:
         RobustClassifier(method=method, method_settings=settings).fit(x, y)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_syntax_error_is_reported_in_one_line(mine):
@@ -208,10 +208,10 @@ BAD_BATCHES = [
         (with_attribute(loss=without_gradient), r"loss\(\) has no gradient"),
     ],
 )
-def test_a_mistake_in_a_method_is_told_before_anything_is_trained(method, message):
-    with pytest.raises(InputError, match=f"^method Odd: {message}") as told:
+def test_mistakes_in_a_method_are_found_before_training(method, message):
+    with pytest.raises(InputError, match=f"^method Odd: {message}") as error:
         create(method)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def trained(method, samples=40):
@@ -233,14 +233,14 @@ def trained(method, samples=40):
         (with_attribute(loss=without_gradient), r"loss\(\) has no gradient"),
     ],
 )
-def test_the_engine_names_the_method_too(method, message):
+def test_the_engine_names_the_method(method, message):
     """Mistakes that the trial run does not see: other samples, or a method given to the engine directly."""
-    with pytest.raises(InputError, match=f"^method Odd: {message}") as told:
+    with pytest.raises(InputError, match=f"^method Odd: {message}") as error:
         trained(method)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
-def test_an_error_of_the_networks_own_is_not_taken_for_the_methods(monkeypatch):
+def test_errors_of_the_network_are_not_blamed_on_the_method(monkeypatch):
     def broken(self, x):
         raise RuntimeError("out of order")
 

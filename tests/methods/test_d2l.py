@@ -91,7 +91,7 @@ def test_alpha_falls_after_the_turning_point(make_plan, fake_view, make_batch):
     assert (lids > 0).all()
 
 
-def test_measuring_depends_on_seed_and_epoch_alone(make_plan, fake_view):
+def test_the_measurement_depends_only_on_seed_and_epoch(make_plan, fake_view):
     method = D2L(lid_samples=20)
     measured = []
     for seed, epoch in [(3, 0), (3, 0), (3, 1), (4, 0)]:
@@ -150,7 +150,7 @@ def test_it_can_turn_in_the_first_epoch_without_a_warning(make_plan, fake_view):
     assert view.state["turning_epoch"] == 10 and view.state["alpha"] < 1
 
 
-def test_the_classifier_tells_it():
+def test_the_classifier_warns():
     x, y = clouds()
     with pytest.warns(MethodWarning, match=TOO_SHORT.format(8)):
         short = RobustClassifier(method="d2l", epochs=8, random_state=0).fit(x, y)
@@ -158,7 +158,7 @@ def test_the_classifier_tells_it():
     assert np.array_equal(short.predict_proba(x), plain.predict_proba(x))  # the warning is true
 
 
-def test_the_engine_tells_nobody(make_plan):
+def test_the_engine_does_not_warn(make_plan):
     """A sweep trains few epochs on purpose; whoever asked for one training has checked it before."""
     store = VectorStore(np.zeros((40, 2), dtype=np.float32), torch.device("cpu"))
     with warnings.catch_warnings():
@@ -169,7 +169,7 @@ def test_the_engine_tells_nobody(make_plan):
 
 
 @pytest.mark.filterwarnings("default")
-def test_the_command_line_tells_it_once(tmp_path, monkeypatch, capsys):
+def test_the_command_line_warns_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with open("t.csv", "w", newline="") as file:
         csv.writer(file).writerows([["a", "b", "label"], *([*row, "xyz"[c]] for row, c in zip(*clouds(), strict=True))])

@@ -24,7 +24,7 @@ def test_against_loops(make_batch):
             assert found[t, k].item() == pytest.approx(total / max(len(chosen), 0.1 * size, 1), rel=1e-5)
 
 
-def test_one_sample_of_disagreement_of_forty_makes_a_quarter_of_a_step(make_batch):
+def test_the_divisor_has_a_lower_limit(make_batch):
     logits = torch.zeros(1, 2, 40, 2)
     logits[..., 0] = 1
     logits[0, 1, 0] = torch.tensor([0.0, 1.0])
@@ -34,7 +34,7 @@ def test_one_sample_of_disagreement_of_forty_makes_a_quarter_of_a_step(make_batc
     assert Decoupling(min_fraction=0).loss(logits, batch)[0, 0].item() == pytest.approx(one)
 
 
-def test_agreement_teaches_nothing(make_batch):
+def test_no_gradient_without_disagreement(make_batch):
     logits = torch.randn(1, 1, 6, 3).expand(1, 2, 6, 3).clone().requires_grad_()
     loss = Decoupling().loss(logits, make_batch([[0, 1, 2, 0, 1, 2]]))
     assert loss.tolist() == [[0.0, 0.0]]

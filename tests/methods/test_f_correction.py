@@ -44,7 +44,7 @@ def test_saturated_outputs_still_give_an_anchor_of_the_class():
 
 
 @pytest.mark.parametrize(("percentile", "classes"), [(97.0, 34), (97.0, 50), (90.0, 10)])
-def test_of_many_classes_the_largest_is_the_anchor(percentile, classes, make_plan, fake_view):
+def test_with_many_classes_the_largest_probability_is_the_anchor(percentile, classes, make_plan, fake_view):
     """As many samples lie above the percentile as a class has, or more: it would take another class's sample."""
     T = theory.symmetric(classes, 0.3)
     eta = torch.tensor(T[np.arange(20 * classes) % classes])
@@ -57,7 +57,7 @@ def test_of_many_classes_the_largest_is_the_anchor(percentile, classes, make_pla
     np.testing.assert_allclose(view.state["transition"], T, atol=1e-6)
 
 
-def test_a_percentile_holds_while_a_class_has_more_samples_than_lie_above():
+def test_the_percentile_is_used_if_a_class_has_enough_samples():
     eta = np.random.default_rng(0).dirichlet([0.1] * 33, size=3300)
     np.testing.assert_allclose(estimate_transition(torch.tensor(eta), 97.0), published_estimate(eta, 97.0), rtol=1e-12)
 

@@ -27,7 +27,7 @@ def test_the_formula_by_hand() -> None:
     torch.testing.assert_close(mae, torch.tensor([[[0.75, 0.5]]]))
 
 
-def test_q_of_zero_is_cross_entropy_and_small_q_comes_near() -> None:
+def test_q_of_zero_is_the_limit_cross_entropy() -> None:
     torch.manual_seed(0)
     logits, labels = torch.randn(2, 1, 7, 5), torch.randint(5, (2, 7))
     batch = batch_of(labels)
@@ -38,7 +38,7 @@ def test_q_of_zero_is_cross_entropy_and_small_q_comes_near() -> None:
         torch.testing.assert_close(near, zero, rtol=1e-2, atol=1e-3)
 
 
-def test_a_label_pulls_with_p_to_the_q_of_its_cross_entropy() -> None:
+def test_the_gradient_is_that_of_cross_entropy_times_p_to_the_q() -> None:
     torch.manual_seed(1)
     logits = torch.randn(1, 1, 1, 4, dtype=torch.float32, requires_grad=True)
     labels = torch.tensor([[2]])
@@ -58,7 +58,7 @@ def test_padding_does_not_count_and_impossible_labels_stay_finite() -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 2, 7, 8, 9, 10, 17, 100])
-def test_batches_are_even_and_hold_everyone_once(samples: int) -> None:
+def test_batches_are_even_and_contain_every_sample_once(samples: int) -> None:
     batches = even_batches(np.arange(samples), 8)
     sizes = (batches >= 0).sum(1)
     held = np.sort(batches[batches >= 0])
@@ -75,7 +75,7 @@ def test_batches_follow_the_generator() -> None:
     assert np.array_equal(first, again) and set(first[first >= 0].tolist()) == set(range(5, 20))
 
 
-def test_settings_and_nonsense() -> None:
+def test_settings_and_invalid_settings() -> None:
     assert json.loads(json.dumps(GeneralisedCE().settings())) == {"q": 0.7, "label_smoothing": 0.0}
     with pytest.raises(InputError, match=r"\[0, 1\]"):
         GeneralisedCE(q=1.5)

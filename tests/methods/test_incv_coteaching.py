@@ -50,7 +50,7 @@ def test_batches_after_the_warmup(selected, candidates, expected, make_plan):
     assert set(plan.train) <= set(real)
 
 
-def test_the_warmup_sees_the_selected_set_alone(make_plan):
+def test_the_warmup_uses_only_the_selected_set(make_plan):
     plan, method = split(300, 90, make_plan), INCVCoTeaching(warmup=3)
     for epoch in range(6):
         rows = method.batches(plan, epoch, 128, np.random.default_rng(epoch))
@@ -61,14 +61,14 @@ def test_the_warmup_sees_the_selected_set_alone(make_plan):
         assert (rows[:, 128:] == -1).all() == (epoch < 3)
 
 
-def test_batches_depend_on_their_generator_alone(make_plan):
+def test_batches_depend_only_on_the_generator(make_plan):
     plan, method = split(300, 90, make_plan), INCVCoTeaching(warmup=0)
     first, same, other = (method.batches(plan, 5, 128, np.random.default_rng(seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, same)
     assert not np.array_equal(first, other)
 
 
-def test_auto_warmup_at_its_edge():
+def test_auto_warmup_at_its_threshold():
     assert auto_warmup(200, 1000, 450) == 40
     assert auto_warmup(200, 1000, 451) == 80
     assert auto_warmup(200, 1000, 0) == 40

@@ -103,7 +103,7 @@ def test_loss_against_the_written_out_formula(make_batch, make_plan, stacked, me
         assert state["moving_percentile"].item() == pytest.approx(average, rel=1e-5)
 
 
-def test_padding_moves_no_average_and_weights_carry_no_gradient(make_batch, make_plan, stacked):
+def test_padding_does_not_change_the_average_and_weights_have_no_gradient(make_batch, make_plan, stacked):
     method = MentorNet()
     state = stacked(method, make_plan())
     state["moving_percentile"].fill_(0.7)
@@ -117,7 +117,7 @@ def test_padding_moves_no_average_and_weights_carry_no_gradient(make_batch, make
     assert not weights.requires_grad
 
 
-def test_dropping_by_epoch(make_plan, fake_view):
+def test_dropout_by_epoch(make_plan, fake_view):
     method, plan = MentorNet(), make_plan()
     state = method.state(plan, samples=4000, classes=4, epochs=100)
     view = fake_view(plan, state, epochs=100)

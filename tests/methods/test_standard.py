@@ -31,7 +31,7 @@ def test_smoothing_against_the_written_out_target(make_batch):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_a_batch_of_padding_is_worth_nothing(make_batch):
+def test_a_batch_of_padding_has_no_loss(make_batch):
     logits = torch.randn(1, 1, 3, 4, requires_grad=True)
     loss = Standard().loss(logits, make_batch([[0, 0, 0]], index=[[-1, -1, -1]]))
     assert loss.item() == 0
@@ -44,5 +44,5 @@ def test_bad_smoothing(smoothing):
         Standard(label_smoothing=smoothing)
 
 
-def test_settings_say_everything():
+def test_settings_are_complete():
     assert Standard(label_smoothing=0.1).settings() == {"label_smoothing": 0.1}

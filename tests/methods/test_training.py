@@ -35,7 +35,7 @@ def data():
 
 
 def plan_of(true, seed, **changes):
-    """What a training is told: noisy labels, a selected set and the rest. It keeps no reference to `true`."""
+    """The input of a training: noisy labels, a selected set and the rest, without a reference to `true`."""
     given = noise.corrupt(true[:SAMPLES], theory.symmetric(CLASSES, 0.3), np.random.default_rng(seed))
     order = np.random.default_rng(seed + 1).permutation(SAMPLES)
     settings = {"train": order[:220], "candidates": order[220:], "noise_ratio": 0.3} | changes
@@ -104,7 +104,7 @@ def test_stopped_and_resumed_is_the_same_training(name, device, data, tmp_path):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_stacked_networks_learn_what_single_ones_learn(name, data):
+def test_stacked_and_single_networks_learn_the_same(name, data):
     x, true = data
     plans = [plan_of(true, 1), plan_of(true, 2)]
     # Not with Adam: a bias before batch norm has no gradient but rounding, which Adam magnifies.
@@ -134,7 +134,7 @@ def names_in(function):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_there_is_no_room_for_true_labels(name):
+def test_methods_do_not_receive_true_labels(name):
     """Labels come by one name, in Plan and Batch, and those are the given ones; tests/commands/test_training.py
     trains beside a file that has the true ones."""
     rooms = {field.name for kind in (LabelledData, Job, Scores, Selection, Plan, Batch) for field in fields(kind)}
@@ -145,7 +145,7 @@ def test_there_is_no_room_for_true_labels(name):
     assert {room for room in rooms if room.endswith(("label", "labels"))} == {"labels"}
 
 
-def test_two_networks_are_two(data):
+def test_two_networks_differ(data):
     x, true = data
     one, other = trained("coteaching", x, [plan_of(true, 1)], "cpu")[0].states
     assert not torch.equal(one["head.weight"], other["head.weight"])
