@@ -12,7 +12,7 @@ import numpy as np
 
 from labelsieve.csv_files import CsvFormat, CsvWriter, make_harmless
 from labelsieve.data.cells import is_text
-from labelsieve.data.labels import OTHERS, WHOLE, whole_numbers
+from labelsieve.data.labels import OTHERS, means
 from labelsieve.data.source import TABLES
 from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.errors import InputError
@@ -88,30 +88,25 @@ def corrected_table(
     if original.label not in original.names:
         table = table.append_column(original.label, pa.array(names, pa.string()))
         return table.rename_columns([*original.written, original.label])
-    column = _as_before(pa.array(_as_decimals(names, original, at), pa.string()), table, original.label)
+    column = _as_before(pa.array(_as_written(names, original, at), pa.string()), table, original.label)
     table = table.set_column(table.column_names.index(original.label), original.label, column)
     return table.rename_columns(list(original.written))
 
 
-def _as_decimals(names: list[Any], original: SourceTable, at: IntArray) -> list[Any]:
-    """Labels in the form of the source if it writes integers as decimals: 1.0 stays 1.0."""
+def _as_written(names: list[str], original: SourceTable, at: IntArray) -> list[str]:
+    """Labels in the form of the source: an unchanged label keeps its cell, so that 1.0 stays 1.0."""
     cells = original.table.column(original.label)
     if not is_text(cells.type):
         return names
-    texts = cells.to_pylist()
-    filled = [text.strip() for text in texts if text is not None and text.strip()]
-    whole = whole_numbers(filled)
-    if whole is None:
-        return names
-    written = dict(zip(reversed(whole), reversed(filled), strict=True))  # the first form of each
-    tail = next(text[text.index(".") :] for text in filled if "." in text)
-    known = dict(zip(filled, whole, strict=True))
-    found = []
-    for name, row in zip(names, at.tolist(), strict=True):
-        same = known.get((texts[row] or "").strip()) == name
-        new = f"{name}{tail}" if name is not None and WHOLE.fullmatch(name) and "." not in name else name
-        found.append(texts[row] if same else written.get(name, new))
-    return found
+    texts = ["" if text is None else text for text in cells.to_pylist()]
+    forms: dict[str, str] = {}  # the first form of each class
+    for text, name in zip((texts[row] for row in at.tolist()), names, strict=True):
+        if means(text.strip(), name):
+            forms.setdefault(name, text.strip())
+    return [
+        texts[row] if means(texts[row].strip(), name) else forms.get(name, name)
+        for row, name in zip(at.tolist(), names, strict=True)
+    ]
 
 
 def _between(original: SourceTable, at: IntArray, names: list[Any], also: Sequence[str]) -> tuple[IntArray, list[Any]]:

@@ -81,8 +81,8 @@ def headline(facts: Facts) -> str:
 
 def lead(facts: Facts) -> str:
     found = len(facts.suspects)
-    text = f"{plural(found, 'sample is a suspect', 'samples are suspects')} of {len(facts.columns):,}: "
-    text += "the model suggests another label. " if found == 1 else "the model suggests other labels. "
+    suspect = "is a suspect" if found == 1 else "are suspects"
+    text = f"{found:,} of {plural(len(facts.columns), 'sample')} {suspect}: the model suggests another label. "
     text += f"{plural(facts.selected, 'sample was', 'samples were')} selected as clean"
     precision = number(facts.summary.get("label_precision"))
     if precision is not None and facts.selected and not facts.why_unknown:

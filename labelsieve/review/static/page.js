@@ -1,4 +1,4 @@
-// The review itself: where we are, what a key does. One thing happens at a time, in the order the keys were pressed.
+// The review: position, keys and dialogs. Actions run one after the other, in the order of the keys.
 "use strict";
 
 (() => {
@@ -6,10 +6,10 @@
   const AHEAD = 8;
   const state = { names: [], kind: "", name: "", filter: {}, at: 0, total: 0, decided: 0, left: 0, current: null };
   const known = new Map(); // position -> item, of the current filter
-  let generation = 0; // of what is known: raised by another filter and by everything that is saved
+  let generation = 0; // of `known`: increased by another filter and by every saved decision
   const forget = () => { generation += 1; known.clear(); };
 
-  // Raised before it is sent: an answer to an earlier question may not know of it, whenever it comes.
+  // Increased before a request is sent: answers to earlier requests do not include it.
   function save(path, body = {}) {
     generation += 1;
     Show.saved("Saving …");
@@ -30,11 +30,11 @@
     const told = { keep: "kept it", drop: "dropped it", relabel: `changed it to ${state.names[answer.label] ?? "?"}` }[answer.decision] ?? "took its decision back";
     if (state.current && state.current.row === answer.row) Show.stamp(state.current, state.names);
     Show.saved("Not saved", true);
-    const way = path === "/api/decide" ? "Your key was not saved; press again to overrule." : "That stays."; // another undo takes back another one
+    const way = path === "/api/decide" ? "Your decision was not saved; press the key again to replace the other one." : "It was not changed."; // another undo concerns another decision
     Show.notice(`Another window ${told} in the meantime. ${way}`);
   }
 
-  // The place is kept in the address, so that a refresh comes back to it.
+  // The position is in the address, so that a refresh comes back to it.
   function remember() {
     const place = new URLSearchParams({ ...state.filter, at: state.at });
     try { history.replaceState(null, "", `${location.pathname}${location.search}#${place}`); } catch { /* Safari, when keys come fast: the next one will do */ }
@@ -61,9 +61,9 @@
   async function fetchFrom(at, count = AHEAD) {
     const asked = generation;
     const answer = await Talk.get("/api/items", { ...state.filter, at, count });
-    if (asked !== generation) return answer; // of another filter, or older than what was saved since
+    if (asked !== generation) return answer; // for another filter, or from before the last decision
     counts(answer);
-    // What is looked at stays as it was seen: a decision names its version, and marks this very object.
+    // The item on the page stays the same object: a decision sends its version and marks it.
     for (const item of answer.items) if (known.get(item.at) !== state.current) known.set(item.at, item);
     return answer;
   }
@@ -92,7 +92,7 @@
     if (!document.activeElement || document.activeElement === document.body) $("sample").focus({ preventScroll: true });
   }
 
-  // A browser has six connections to a server: what is asked about a sample that was left must not keep a key waiting.
+  // A browser has six connections to a server: requests for earlier samples must not delay a key.
   let helps = new AbortController();
   const ask = (path) => Talk.get(path, {}, helps.signal);
 
@@ -103,7 +103,7 @@
     }).catch(() => { /* only a help: its absence says enough */ });
   }
 
-  // Until the server knows, it is asked again, as long as the sample is looked at.
+  // Ask again until the server has the answer, while the sample is shown.
   function twins(item, tries = 30) {
     ask(`/api/same/${item.row}`).then((answer) => {
       if (state.current !== item) return;
@@ -250,7 +250,7 @@
       if (event.key === "Escape") at.blur();
       return;
     }
-    if (event.key === " " && at.closest("button")) return; // the button is meant
+    if (event.key === " " && at.closest("button")) return; // the key presses the button
     const work = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!work || (event.repeat && !event.key.startsWith("Arrow"))) return;
     event.preventDefault();

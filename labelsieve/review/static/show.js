@@ -1,4 +1,4 @@
-// Puts things on the page. Text only ever goes in as text: what a file or a class is called cannot become markup.
+// Fills the page. Names of files and classes are inserted as text, so they cannot become markup.
 "use strict";
 
 const Show = (() => {
@@ -26,10 +26,10 @@ const Show = (() => {
     return image;
   }
 
-  // What did not fit is told, not left out without a word.
-  const goesOn = (more) => more ? [el("p", { class: "quiet", text: `… cut here: ${more.toLocaleString("en")} more column${more > 1 ? "s" : ""}.` })] : [];
+  // A note on columns that are not shown.
+  const goesOn = (more) => more ? [el("p", { class: "quiet", text: `… and ${more.toLocaleString("en")} more column${more > 1 ? "s" : ""}.` })] : [];
 
-  // What else the row of a text says: small, below it.
+  // The other columns in the row of a text.
   function cells({ cells: pairs, more }) {
     const parts = pairs.map(([name, cell]) => el("div", {}, el("dt", { text: name }), el("dd", { text: cell === "" ? "–" : cell })));
     return el("div", { class: "cells", tabindex: "0", role: "group", "aria-label": "Other columns" }, el("dl", {}, ...parts), ...goesOn(more));
@@ -40,7 +40,7 @@ const Show = (() => {
     if (content.kind === "picture") return picture(item.row, "large", `Sample ${item.id}`);
     if (content.kind === "text") {
       const box = el("div", { class: "text", tabindex: "0", role: "group", "aria-label": "Text", text: content.text || "(empty text)" });
-      if (content.cut) box.append(el("p", { class: "quiet", text: "… cut here: the text is longer." }));
+      if (content.cut) box.append(el("p", { class: "quiet", text: "… the text is longer." }));
       return content.cells.length ? el("div", { class: "stack" }, box, cells(content)) : box;
     }
     if (content.kind === "row") {
@@ -74,13 +74,13 @@ const Show = (() => {
     $("neighbours").replaceChildren(...parts);
   }
 
-  // The very same sample with another label: one of the two is wrong, whatever a model says.
+  // An identical sample with another label: one of the two labels is wrong.
   function same(item, pairs, names, kind) {
     const others = pairs.filter(([code]) => code !== item.given);
     $("same").hidden = !others.length;
     if (!others.length) return;
     const here = pairs.filter(([code]) => code === item.given);
-    const what = { pictures: "The very same picture", text: "The very same text", table: "A row with the same features" }[kind] ?? "The very same sample";
+    const what = { pictures: "The same picture", text: "The same text", table: "A row with the same features" }[kind] ?? "The same sample";
     $("same").textContent = `${what} occurs elsewhere with another label: ${often(others, names)}`
       + (here.length ? `; and with this one: ${often(here, names)}.` : ".");
   }
@@ -98,9 +98,9 @@ const Show = (() => {
     box.classList.toggle("none", name === undefined || name === null);
   }
 
-  // How likely the labels are right, where the run judged that; else how suspicious, and what the model says.
+  // Probabilities if the run estimated them, else the suspicion and the probability of the given label.
   function numbers(item, names, judged) {
-    if (!item.judged) return [`Not judged, ${item.verdict}`, `${names[item.given]} is hardly ever predicted: the model cannot tell`];
+    if (!item.judged) return [`Not assessed, ${item.verdict}`, `The model hardly ever predicts ${names[item.given]}`];
     if (item.suspicion === null) return [`Suspicion unknown, ${item.verdict}`];
     const parts = judged
       ? [`${percent(item.suspicion)} likely wrong, ${item.verdict}`]

@@ -1,4 +1,4 @@
-// Talks to the server. Every request carries the token; pictures carry it in their address.
+// Requests to the server. Every request has the token in a header; pictures have it in their address.
 "use strict";
 
 const Talk = (() => {
