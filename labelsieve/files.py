@@ -25,8 +25,8 @@ from labelsieve.errors import InputError
 RELEASE_SECONDS = 5.0  # the lock of a process that died is free by then
 WAIT_OR_STOP = "wait for it, stop it or give another --out"
 # A run folder may come from another person: opening a link in it must not write to another file.
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-NO_BLOCK = getattr(os, "O_NONBLOCK", 0)
+NO_FOLLOW = os.O_NOFOLLOW
+NO_BLOCK = os.O_NONBLOCK
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk took only a part of the file
 SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # Windows writes them into folders that were viewed
 MAX_NAMES = 3  # file names in one message

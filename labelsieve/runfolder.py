@@ -106,24 +106,19 @@ class RunFolder:
         return (self.path / "run.json").is_file()
 
     def __truediv__(self, name: str) -> Path:
-        """The path of a file of this run. Folders on the way to it must not be links."""
+        """The path of a file or folder of this run. No folder on the way to it may be a link."""
         path = self.path / name
-        for folder in path.relative_to(self.path).parents[:-1]:
-            self._refuse_link(self.path / folder)
+        for part in (path, *path.parents[: len(Path(name).parts) - 1]):
+            self._refuse_link(part)
         return path
 
-    def folder(self, name: str) -> Path:
-        """The path of a folder of this run, which must not be a link."""
-        self._refuse_link(self / name)
-        return self / name
-
     def _refuse_link(self, folder: Path) -> None:
-        if folder.is_symlink() and folder not in OWN_LINKS:
+        if folder.is_symlink() and folder.is_dir() and folder not in OWN_LINKS:
             raise InputError(f"{folder} is a link: labelsieve does not follow links in a run folder, remove it")
 
     @property
     def checkpoints(self) -> Path:
-        return self.folder("checkpoints")
+        return self / "checkpoints"
 
     @contextmanager
     def lock(self) -> Iterator[None]:

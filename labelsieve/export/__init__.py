@@ -35,8 +35,8 @@ from labelsieve.types import SELECTED, IntArray
 What = Literal["cleaned", "selected", "suspects", "decisions"]
 Undecided = Literal["auto", "keep", "likely", "suggested", "drop"]
 PARQUET = (".parquet", ".pq")
-# A suggestion is applied if it is nearly as probable as the given label: where the noise is underestimated, all
-# suggestions are (benchmarks/unseen-changes.md).
+# A suggestion is applied if it is nearly as probable as the given label: if the noise ratio is underestimated, so are
+# the probabilities of all suggestions (benchmarks/unseen-changes.md).
 NEARLY = 0.75
 SKIP_REASONS = {
     NO_LABEL: ("picture without a label", "pictures without a label"),

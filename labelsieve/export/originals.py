@@ -24,15 +24,15 @@ class Originals:
     @classmethod
     def of(cls, run: RunFolder) -> Originals:
         record = run.record()
-        settings = record.get("settings") or {}
-        source = str((record.get("data") or {}).get("source") or "")
+        settings, data = record.get("settings") or {}, record.get("data") or {}
+        source = str(data.get("source") or "")
         path = find_source(run, source)
         folders: list[Path] = []
         files: list[str] = [str(settings["labels"])] if settings.get("labels") else []
         if path is not None and path.is_dir():
             folders.append(path)
         elif path is not None:
-            files += [str(path), *_listed(path, settings)]
+            files += [str(path), *(_listed(path, settings) if data.get("kind") == "pictures" else ())]
         elif source and not is_path(source):
             folder = Path(source.partition(":")[2].partition("?")[0])
             folders += [folder] if folder.is_dir() else []
@@ -50,10 +50,13 @@ class Originals:
 
 
 def _listed(path: Path, settings: dict[str, object]) -> list[str]:
-    """The files that a table names, whether or not the run used them."""
+    """The files that a table of pictures names, whether or not the run used them."""
     if path.suffix.lower() not in TABLES:
         return []
-    table = SourceTable.read(path, settings)
+    try:
+        table = SourceTable.read(path, settings)
+    except InputError:  # then no pictures can be exported either
+        return []
     if "path" not in table.names:
         return []
     names = table.table.column("path").to_pylist()

@@ -20,10 +20,7 @@ __all__ = ["write_report"]
 
 
 def write_report(
-    run: str | Path | RunFolder,
-    *,
-    most: int = sections.MAX_SUSPECTS,
-    note: Callable[[str], None] = lambda _: None,
+    run: str | Path | RunFolder, *, most: int = sections.MAX_SUSPECTS, note: Callable[[str], None] = lambda _: None
 ) -> Path:
     """Write RUN/report.html with at most `most` suspects. `note` is called if the source is missing or changed."""
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)

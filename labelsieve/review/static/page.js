@@ -222,7 +222,7 @@
 
   function openBulk() {
     if (!state.bulk) return;
-    $("bulk-told").textContent = `Takes the suggestion of the first samples in this queue that are not decided. ${state.left.toLocaleString("en")} are left, the most suspicious first.`;
+    $("bulk-told").textContent = `Accepts the suggestions for the first undecided samples of this queue. ${state.left.toLocaleString("en")} are left, the most suspicious first.`;
     $("bulk-count").max = String(Math.max(state.left, 1));
     $("bulk-count").value = String(Math.max(1, Math.min(state.left, 20)));
     $("bulk").showModal();

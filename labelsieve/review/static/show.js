@@ -172,7 +172,7 @@ const Show = (() => {
       })));
     $("matrix-table").replaceChildren(el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
     if (!answer.cells.length) $("matrix-table").replaceChildren(el("p", { text: "There are no suspects." }));
-    $("matrix-told").textContent = "Rows: the label given. Columns: the label suggested. A number opens its samples; what is decided is struck through."
+    $("matrix-told").textContent = "Rows are given labels, columns are suggested labels. A number opens its samples; decided ones are struck through."
       + (answer.hidden > 0 && answer.classes.length ? ` The ${answer.classes.length} most confused classes are shown.` : "");
   }
 
