@@ -16,21 +16,22 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from labelsieve.data.device_pictures import DevicePictures
-from labelsieve.data.stream import MEAN, STD, PictureStream
-from labelsieve.data.workers import usable_cores
 from torch import Tensor
 
-from labelsieve.data.decode import CODES, Pictures, best_decoder, decode_file
+from labelsieve.data.decode import best_decoder
 from labelsieve.data.make_webvision import make
+from labelsieve.data.pictures import PictureFiles
+from labelsieve.data.resources import usable_cores
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
+from labelsieve.engine.picture_stores import CODES, MEAN, STD, CropStream, DevicePictures
 
 BATCH, CROP, SIDE = 128, 227, 256
 
@@ -38,7 +39,7 @@ BATCH, CROP, SIDE = 128, 227, 256
 class PlainDataset(torch.utils.data.Dataset[Tensor]):
     """The usual dataset: open, convert, resize, crop, mirror and normalise one picture per call."""
 
-    def __init__(self, pictures: Pictures) -> None:
+    def __init__(self, pictures: PictureFiles) -> None:
         self.pictures = pictures
 
     def __len__(self) -> int:
@@ -77,7 +78,7 @@ def consume(work: Callable[[], Iterable[Any]]) -> float:
     return time.perf_counter() - began
 
 
-def measure(pictures: Pictures, workers: int, folder: Path, rounds: int) -> dict[str, float]:
+def measure(pictures: PictureFiles, workers: int, folder: Path, rounds: int) -> dict[str, float]:
     """Pictures a second, the best of `rounds`; rows take turns, so that a busy moment hits all of them."""
     n = len(pictures)
     for i in range(n):  # every file in the page cache before the first row
@@ -91,7 +92,7 @@ def measure(pictures: Pictures, workers: int, folder: Path, rounds: int) -> dict
     held = DevicePictures(staged, crop=CROP)
 
     def decoding(decoder: Any) -> Callable[[], Iterator[Any]]:
-        return lambda: (decode_file(pictures.path(i), side=SIDE, decoder=decoder) for i in some)
+        return lambda: (replace(pictures, decoder=decoder).decode(i) for i in some)
 
     def staging() -> list[Any]:
         return [stage(pictures, folder / f"stage-{next(stages)}", workers=workers)]
@@ -100,9 +101,14 @@ def measure(pictures: Pictures, workers: int, folder: Path, rounds: int) -> dict
         for index, code in zip(*order(n, 1), strict=True):
             yield held.batch(torch.as_tensor(index), torch.as_tensor(code))
 
+    def streamed(store: CropStream) -> Iterator[Tensor]:
+        index, code = order(n, 1)
+        store.expect(index, code)
+        yield from (store.batch(i, c) for i, c in zip(index, code, strict=True))
+
     with (
-        PictureStream(pictures, crop=CROP, workers=workers) as files,
-        PictureStream(staged, crop=CROP, workers=workers) as shards,
+        CropStream(pictures, crop=CROP, workers=workers) as files,
+        CropStream(staged, crop=CROP, workers=workers) as shards,
     ):
         rows: dict[str, tuple[Callable[[], Iterable[Any]], int]] = {
             "plain DataLoader": (loader.__iter__, n),
@@ -111,13 +117,13 @@ def measure(pictures: Pictures, workers: int, folder: Path, rounds: int) -> dict
         if best_decoder() == "simplejpeg":
             rows["decode alone, one process, simplejpeg"] = (decoding("simplejpeg"), len(some))
         rows |= {
-            "stream from files": (lambda: files.batches(*order(n, 1)), n),
+            "stream from files": (lambda: streamed(files), n),
             "stage to shards, once": (staging, n),
-            "stream from shards": (lambda: shards.batches(*order(n, 1)), n),
+            "stream from shards": (lambda: streamed(shards), n),
             "held on the device (here: the CPU)": (from_device, n),
         }
         consume(loader.__iter__)  # workers start
-        consume(lambda: files.batches(*order(n, 1)))
+        consume(lambda: streamed(files))
         taken: dict[str, list[float]] = {name: [] for name in rows}
         for _ in range(rounds):
             for name, (work, _count) in rows.items():

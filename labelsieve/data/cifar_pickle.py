@@ -1,9 +1,9 @@
-"""Numpy arrays, numbers and text out of a pickle file, without trusting the file.
+"""Read numpy arrays, numbers and text from an untrusted pickle file.
 
-A pickle is a little program: it may name any callable and have it called. Here the only names that exist are the ones
-numpy's own pickles use, and they lead to the small stand-ins below, never to numpy: an array is built from its bytes
-after shape, type and length have been checked. Everything else is refused, and so is a small file that would fill the
-memory: numbers it has no room for, lists of lists of lists that share their parts, zip files that grow without end.
+A pickle is a program: it may name any callable and call it. Here the only names are those of numpy's own pickles, and
+they lead to the small substitutes below, never to numpy: an array is built from its bytes after its shape, type and
+length were checked. Everything else is refused, and so is a small file that would fill the memory: arrays without
+their bytes, nested lists that share their parts, zip files that expand without limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from labelsieve.errors import InputError
 
 _TYPES = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"}
-_MOST_UNPACKED = 2**30  # bytes a zip file may grow to; the largest of the known ones has a few million
+_MAX_UNPACKED = 2**30  # bytes of an unpacked zip file; the known ones have a few million
 
 
 class Refused(pickle.UnpicklingError):
@@ -35,7 +35,7 @@ def _text(value: Any) -> str:
 
 
 class _DType:
-    """Stands for numpy.dtype: keeps the code and the byte order, both from short lists."""
+    """Replaces numpy.dtype: holds the type code and the byte order, both from short lists."""
 
     def __init__(self, code: Any = "", *_: Any) -> None:
         self.code = _text(code).lstrip("<>|=")
@@ -54,7 +54,7 @@ class _DType:
 
 
 class _Array:
-    """Stands for an array under construction: numpy pickles it empty, then sets its state."""
+    """Replaces an array: numpy pickles it empty, then sets its state."""
 
     value: NDArray[Any] | None = None
 
@@ -74,7 +74,7 @@ class _Array:
 
 
 class _NdArrayName:
-    """Stands for numpy.ndarray, which is only ever named."""
+    """Replaces numpy.ndarray, which is only named, never called."""
 
     def __init__(self, *_: Any) -> None:
         raise Refused("a call of numpy.ndarray")
@@ -84,7 +84,7 @@ class _NdArrayName:
 
 
 class _Call:
-    """A stand-in for a function. Unlike a function it has no attributes that a pickle could set."""
+    """Replaces a function. Unlike a function it has no attributes that a pickle could set."""
 
     __slots__ = ("_function",)
 
@@ -145,7 +145,7 @@ class _Reader(pickle.Unpickler):
 
 
 def _plain(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Stand-ins become arrays, bytes that are keys become text. `left` counts down over all values."""
+    """Convert substitutes to arrays and keys to text. `left` counts the values that may still follow."""
     left[0] -= 1
     if depth > 20 or left[0] < 0:
         raise Refused("data nested too deep")
@@ -167,7 +167,7 @@ def _key(key: Any) -> Any:
 
 
 def _check_places(stream: BinaryIO) -> None:
-    """Pickle keeps values in numbered places. A number beyond all values is a trap: the reader makes room for it."""
+    """Refuse memo numbers that exceed the number of values: the unpickler allocates memory for them."""
     start = stream.tell()
     for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > count:
@@ -179,14 +179,14 @@ def _load(stream: BinaryIO) -> Any:
     start = stream.tell()
     _check_places(stream)
     loaded = _Reader(stream, fix_imports=False, encoding="bytes").load()
-    # Every value takes a byte at least, unless lists share their parts to become many.
+    # Every value takes at least one byte, unless lists share their parts.
     return _plain(loaded, [stream.tell() - start])
 
 
 def read_dict(path: Path, needs: str) -> dict[str, Any]:
-    """The dictionary in `path` that has the key `needs`.
+    """Return the dictionary in `path` that has the key `needs`.
 
-    Reads a pickle, several pickles one after another (torch's old format) and torch's zip format.
+    The file is a pickle, several pickles (torch's old format) or torch's zip format.
     """
     try:
         content = path.read_bytes()
@@ -195,8 +195,8 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
                 inside = [name for name in archive.namelist() if name.endswith("data.pkl")]
                 if not inside:
                     raise Refused("a zip file without data.pkl")
-                if archive.getinfo(inside[0]).file_size > _MOST_UNPACKED:
-                    raise Refused(f"more than {_MOST_UNPACKED:,} bytes once unpacked")
+                if archive.getinfo(inside[0]).file_size > _MAX_UNPACKED:
+                    raise Refused(f"more than {_MAX_UNPACKED:,} bytes once unpacked")
                 content = archive.read(inside[0])
         stream = io.BytesIO(content)
         while stream.tell() < len(content):
@@ -206,9 +206,7 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except Refused as error:
-        raise InputError(
-            f"{path} is not a file of plain arrays, it holds {error}: get it again from its source"
-        ) from error
-    except Exception as error:  # a damaged pickle may raise nearly anything
-        raise InputError(f"{path} is damaged ({type(error).__name__}): get it again from its source") from error
+        raise InputError(f"{path} does not contain plain arrays only, but {error}: download it again") from error
+    except Exception as error:  # a damaged pickle raises errors of many types
+        raise InputError(f"{path} is damaged ({type(error).__name__}): download it again") from error
     raise InputError(f"{path} has no entry {needs!r}: is it the right file?")

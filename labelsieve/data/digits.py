@@ -8,7 +8,7 @@ from labelsieve.types import LabelledData
 
 
 def load() -> LabelledData:
-    """Rows of 64 grey values in 0..1, the digits as classes."""
+    """Return rows of 64 grey values in 0..1; the classes are the digits."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

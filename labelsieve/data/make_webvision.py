@@ -1,11 +1,11 @@
-"""A small folder in WebVision 1.0's layout, with drawn pictures and planted wrong labels.
+"""A small folder in WebVision 1.0's layout, with generated pictures and planted wrong labels.
 
     DIR/info/..., DIR/google/q0001/..., DIR/val_images_256/...      as `webvision.py` reads them
     DIR/ilsvrc12/val/n01440764/ILSVRC2012_val_00000001.JPEG         a validation set like ILSVRC12's
     DIR/planted_truth.csv                                           id, label, true: for metrics and tests alone
 
-The pictures of WebVision cannot be had everywhere; on these the whole of the paper's table 2 runs end to end. A class
-is a shape in a colour; place, size, angle, background, light and noise vary, as does the picture's own form.
+The pictures of WebVision are not freely available; with these the whole of the paper's table 2 can be run. A class is a
+shape in a colour; place, size, angle, background, light, noise and the picture's own shape vary.
 """
 
 from __future__ import annotations
@@ -22,59 +22,8 @@ from labelsieve.data.decode import Pixels
 from labelsieve.errors import InputError
 from labelsieve.files import check_free
 
-# ILSVRC12's first fifty, which are WebVision's
-SYNSETS = """\
-n01440764 tench, Tinca tinca
-n01443537 goldfish, Carassius auratus
-n01484850 great white shark, white shark, man-eater, man-eating shark, Carcharodon carcharias
-n01491361 tiger shark, Galeocerdo cuvieri
-n01494475 hammerhead, hammerhead shark
-n01496331 electric ray, crampfish, numbfish, torpedo
-n01498041 stingray
-n01514668 cock
-n01514859 hen
-n01518878 ostrich, Struthio camelus
-n01530575 brambling, Fringilla montifringilla
-n01531178 goldfinch, Carduelis carduelis
-n01532829 house finch, linnet, Carpodacus mexicanus
-n01534433 junco, snowbird
-n01537544 indigo bunting, indigo finch, indigo bird, Passerina cyanea
-n01558993 robin, American robin, Turdus migratorius
-n01560419 bulbul
-n01580077 jay
-n01582220 magpie
-n01592084 chickadee
-n01601694 water ouzel, dipper
-n01608432 kite
-n01614925 bald eagle, American eagle, Haliaeetus leucocephalus
-n01616318 vulture
-n01622779 great grey owl, great gray owl, Strix nebulosa
-n01629819 European fire salamander, Salamandra salamandra
-n01630670 common newt, Triturus vulgaris
-n01631663 eft
-n01632458 spotted salamander, Ambystoma maculatum
-n01632777 axolotl, mud puppy, Ambystoma mexicanum
-n01641577 bullfrog, Rana catesbeiana
-n01644373 tree frog, tree-frog
-n01644900 tailed frog, bell toad, ribbed toad, tailed toad, Ascaphus trui
-n01664065 loggerhead, loggerhead turtle, Caretta caretta
-n01665541 leatherback turtle, leatherback, leathery turtle, Dermochelys coriacea
-n01667114 mud turtle
-n01667778 terrapin
-n01669191 box turtle, box tortoise
-n01675722 banded gecko
-n01677366 common iguana, iguana, Iguana iguana
-n01682714 American chameleon, anole, Anolis carolinensis
-n01685808 whiptail, whiptail lizard
-n01687978 agama
-n01688243 frilled lizard, Chlamydosaurus kingi
-n01689811 alligator lizard
-n01692333 Gila monster, Heloderma suspectum
-n01693334 green lizard, Lacerta viridis
-n01694178 African chameleon, Chamaeleo chamaeleon
-n01695060 Komodo dragon, Komodo lizard, dragon lizard, giant lizard, Varanus komodoensis
-n01697457 African crocodile, Nile crocodile, Crocodylus niloticus
-""".splitlines()
+# The first fifty of ILSVRC12, which are those of WebVision.
+SYNSETS = (Path(__file__).parent / "synsets.txt").read_text(encoding="utf-8").splitlines()
 
 SHAPES = ("disc", "ring", "cross", "bars", "polygon3", "polygon4", "polygon5", "star5", "dots", "star8")
 
@@ -90,18 +39,21 @@ def make(
     corrupt: int = 0,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Write the folder; `train` and `validation` pictures a class, a part `wrong` of the training labels planted wrong.
+    """Write the folder and return its numbers.
 
-    `side` is the pictures' shorter side, `corrupt` how many training files are cut short.
+    `train` and `validation` are pictures per class, `wrong` is the share of wrong training labels, `side` the shorter
+    side of the pictures, and `corrupt` the number of training files that are cut short.
     """
     folder = Path(to)
     needed = {
-        f"classes {classes}: 2 to {len(SYNSETS)} can be made": 2 <= classes <= len(SYNSETS),
-        f"train {train}: at least one picture a class": train >= 1,
-        f"validation {validation}: at least one picture a class": validation >= 1,
+        f"classes {classes}: 2 to {len(SYNSETS)} are possible": 2 <= classes <= len(SYNSETS),
+        f"train {train}: at least one picture per class": train >= 1,
+        f"validation {validation}: at least one picture per class": validation >= 1,
         f"side {side}: at least 16 pixels": side >= 16,
-        f"corrupt {corrupt}: from none to all of the training pictures": 0 <= corrupt <= max(0, classes * train),
-        f"wrong {wrong}: a part of the labels lies between 0 and 1": 0 <= wrong < 1,
+        f"corrupt {corrupt}: must be between 0 and the number of training pictures": 0
+        <= corrupt
+        <= max(0, classes * train),
+        f"wrong {wrong}: must be between 0 and 1": 0 <= wrong < 1,
     }
     if not all(needed.values()):
         raise InputError("; ".join(problem for problem, fulfilled in needed.items() if not fulfilled))
@@ -117,7 +69,7 @@ def make(
     (folder / "info" / "synsets.txt").write_text("\n".join(names) + "\n")
     files = []
     for number, (label, shown) in enumerate(zip(given.tolist(), true.tolist(), strict=True)):
-        # a wrong label in WebVision is a picture that the query of another concept has found
+        # a wrong label in WebVision is a picture that the search for another concept returned
         name = f"google/q{label + 1:04d}/drawn{number:06d}.jpg"
         _save(draw(shown, rng, side=side), folder / name)
         files.append(name)
@@ -152,18 +104,18 @@ def make(
 
 
 def draw(code: int, rng: np.random.Generator, *, side: int) -> Pixels:
-    """A picture of class `code`, its shorter side `side`."""
+    """Generate a picture of class `code` with this shorter side."""
     from PIL import Image, ImageDraw
 
     longer = round(side * rng.uniform(1.0, 1.6))
     width, height = (longer, side) if rng.random() < 0.7 else (side, longer)
-    hue = (code * 0.381966 + rng.normal(0, 0.012)) % 1  # golden angle: neighbours differ, fifty still do
+    hue = (code * 0.381966 + rng.normal(0, 0.012)) % 1  # golden angle: fifty hues differ
     light = rng.uniform(0.65, 1.0)
     colour = _rgb(hue, rng.uniform(0.65, 1.0), light)
     ground = _rgb(rng.random(), rng.uniform(0.0, 0.25), rng.uniform(0.1, 0.9))
     picture = Image.new("RGB", (width, height), ground)
     pen = ImageDraw.Draw(picture)
-    for _ in range(int(rng.integers(2, 6))):  # clutter that says nothing
+    for _ in range(int(rng.integers(2, 6))):  # clutter without meaning
         x, y = rng.uniform(0, width), rng.uniform(0, height)
         r = rng.uniform(0.03, 0.12) * side
         pen.ellipse((x - r, y - r, x + r, y + r), fill=_rgb(rng.random(), rng.uniform(0, 0.3), rng.uniform(0.1, 0.9)))

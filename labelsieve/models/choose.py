@@ -40,6 +40,9 @@ SELECTORS = (FAST, *CLASSIFIERS, *NETWORKS)
 WIDE_TABLE_COLUMNS = 100
 # The training time of a kernel machine grows with the square of the samples; above this it takes more than seconds.
 KERNEL_SAMPLES = 5_000
+# An approximation of the kernel with this many components takes time in proportion to the samples, and is nearly as
+# accurate: benchmarks/large-folder.md.
+KERNEL_COMPONENTS = 500
 # Larger leaves for more samples bound the memory of a forest: benchmarks/growth.md.
 SAMPLES_PER_LEAF_SAMPLE = 20_000
 # Oriented gradients need this many pixels per side: benchmarks/few-pictures.md.
@@ -312,6 +315,11 @@ def named_classifier(name: str, samples: int = 0, *, sparse: bool = False) -> An
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         return HistGradientBoostingClassifier()
+    if name == EDGES and samples > KERNEL_SAMPLES:
+        from sklearn.kernel_approximation import Nystroem
+        from sklearn.linear_model import LogisticRegression
+
+        return make_pipeline(Nystroem(n_components=KERNEL_COMPONENTS), LogisticRegression(C=3, max_iter=100))
     if name in ("svm", EDGES):
         from sklearn.svm import SVC
 

@@ -123,5 +123,5 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 
 def test_the_command_that_fetches_can_be_pasted(tmp_path: Path) -> None:
     folder = tmp_path / "my data"
-    with pytest.raises(InputError, match=re.escape(f"`labelsieve data fetch cifar10 --to '{folder}'` gets it")):
+    with pytest.raises(InputError, match=re.escape(f"labelsieve data fetch cifar10 --to '{folder}'")):
         cifar.load(f"cifar10:{folder}")
