@@ -53,7 +53,7 @@ def clean_accuracy(data: PictureArrays, trainer: FastTrainer) -> dict[str, Any]:
     with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
         (trained,) = train(
             trainer.store, trainer.factory, trainer.method, [plan],
-            schedule=trainer.schedule, batch_size=trainer.batch_size, watch=test,
+            schedule=trainer.schedule, batch_size=trainer.options["batch_size"], watch=test,
         )  # fmt: skip
     seconds = time.monotonic() - began
     curve = [metrics.accuracy(data.test_labels(), epoch[0].astype(np.int64)) for epoch in trained.watched]

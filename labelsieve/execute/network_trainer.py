@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import issparse
 
 from labelsieve.data.pictures import PictureSequence
 from labelsieve.engine import Method, Plan, Schedule, train
@@ -31,6 +30,8 @@ FEWEST_STEPS = 50  # per epoch of half of the samples, about as many as CIFAR-10
 
 def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
     """Put samples on the device: pictures, or standardised rows of numbers and arrays of more axes."""
+    from scipy.sparse import issparse  # here, because the experiments run on machines without scipy
+
     if isinstance(x, PictureSequence):
         return picture_store(x, device, augment=augment)
     x = x.toarray() if issparse(x) else np.asarray(x)
