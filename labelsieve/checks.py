@@ -1,8 +1,4 @@
-"""Settings, refused in one line where they are of the wrong kind or out of range.
-
-A comparison alone lets through what is no number of the kind that is meant: 1.5 epochs never come, and no kept count
-is ever larger than NaN.
-"""
+"""Checks of settings and labels. Wrong ones raise InputError with one line."""
 
 from __future__ import annotations
 
@@ -10,31 +6,70 @@ from textwrap import shorten
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
 
-LARGEST = 2**63 - 1  # what a tensor of whole numbers holds
+LARGEST = 2**63 - 1  # the largest integer in a tensor
 
 
 def whole(name: str, value: Any, *, least: int = 0, otherwise: str = "") -> None:
-    """A whole number from `least` on; `otherwise` is what may be given instead, for the message."""
+    """Check an integer of at least `least`. `otherwise` names other accepted values in the message."""
     if not (is_number(value) and isinstance(value, int | np.integer)) or value < least:
-        raise InputError(f"{name} is {_shown(value)}: choose a whole number of at least {least}{otherwise}")
+        raise InputError(f"{name} is {_shown(value)}: choose an integer of at least {least}{otherwise}")
     if value > LARGEST:
-        raise InputError(f"{name} is too large: choose a whole number of at most {LARGEST}{otherwise}")
+        raise InputError(f"{name} is too large: choose an integer of at most {LARGEST}{otherwise}")
 
 
 def between(name: str, value: Any, low: float, high: float, *, ends: str = "[]", otherwise: str = "") -> None:
-    """A number from `low` to `high`; a round bracket in `ends` leaves that end out."""
-    left_out = (low,) * (ends[0] == "(") + (high,) * (ends[1] == ")")
-    if not is_number(value) or not low <= value <= high or value in left_out:
+    """Check a number from `low` to `high`. A round bracket in `ends` excludes that end."""
+    excluded = (low,) * (ends[0] == "(") + (high,) * (ends[1] == ")")
+    if not is_number(value) or not low <= value <= high or value in excluded:
         raise InputError(f"{name} is {_shown(value)}: choose a number in {ends[0]}{low}, {high}{ends[1]}{otherwise}")
 
 
 def is_number(value: Any) -> bool:
-    """True and False are none."""
+    """Whether a value is a number. Booleans are not."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
+def as_labels(values: Any, name: str = "labels") -> NDArray[Any]:
+    """Labels as an array with one dimension. None and NaN among texts stay missing; numpy would write 'nan'."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+            listed = list(values)
+            if len({isinstance(value, str) for value in listed}) > 1:
+                array = np.empty(len(listed), dtype=object)
+                array[:] = listed
+    except ValueError:  # lists of different lengths
+        raise InputError(f"{name}: expected one label per sample") from None
+    if array.ndim != 1:
+        raise InputError(f"{name}: expected one dimension, got shape {array.shape}")
+    return array
+
+
+def is_missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Labels that are None, NaN, NaT or pandas' NA."""
+    if labels.dtype.kind in "fmM":
+        return np.asarray(labels != labels)
+    if labels.dtype.kind == "O":
+        return np.array([_is_missing_value(value) for value in labels], dtype=np.bool_)
+    return np.zeros(len(labels), dtype=np.bool_)
+
+
+def refuse_missing(labels: NDArray[Any], name: str = "labels") -> None:
+    missing = is_missing(labels)
+    if missing.any():
+        raise InputError(f"{name}: row {int(np.flatnonzero(missing)[0])} has no label")
+
+
+def _is_missing_value(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # the comparison of pandas' NA is neither true nor false
+        return True
+
+
 def _shown(value: Any) -> str:
-    return shorten(repr(value), 60, placeholder=" ...")  # an array takes many lines
+    return shorten(repr(value), 60, placeholder=" ...")  # an array has many lines

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelsieve.checks import as_labels, refuse_missing
 from labelsieve.errors import InputError
-from labelsieve.missing import as_labels, refuse_missing
 from labelsieve.types import BoolArray, FloatArray, IntArray
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelsieve.checks import as_labels, refuse_missing
 from labelsieve.csv_files import read_rows
 from labelsieve.errors import InputError
-from labelsieve.missing import as_labels, refuse_missing
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
 from labelsieve.types import FloatArray, IntArray
 

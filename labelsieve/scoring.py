@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelsieve.checks import refuse_missing
 from labelsieve.errors import InputError
-from labelsieve.missing import refuse_missing
 from labelsieve.types import LEADERS, BoolArray, FloatArray, IntArray, Scores
 
 # A chunk stays in the processor's cache while it is checked, searched and read; larger ones are slower, not faster.

@@ -62,7 +62,7 @@ def test_whole_and_between_at_their_ends():
     between("x", 1, 0, 1)
     between("x", 0.0, 0, 1, ends="[)")
     between("x", 1.0, 0, 1, ends="(]")
-    with pytest.raises(InputError, match="x is 2: choose a whole number of at least 3, or None"):
+    with pytest.raises(InputError, match="x is 2: choose an integer of at least 3, or None"):
         whole("x", 2, least=3, otherwise=", or None")
     with pytest.raises(InputError, match=r"x is 1: choose a number in \[0, 1\)$"):
         between("x", 1, 0, 1, ends="[)")

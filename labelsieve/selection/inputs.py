@@ -8,8 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.checks import is_missing
 from labelsieve.errors import InputError
-from labelsieve.missing import is_missing
 from labelsieve.models.choose import Classifier, Copyable, SampleInfo, own_network_needed
 from labelsieve.types import IntArray
 

@@ -69,9 +69,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=said):
             read_predictions(path, data or samples())
 
-    refused(tmp_path / "no.npy", "is not there")
+    refused(tmp_path / "no.npy", "does not exist")
     (tmp_path / "p.txt").write_text("1")
-    refused(tmp_path / "p.txt", "give an .npy, .npz, .csv or .parquet")
+    refused(tmp_path / "p.txt", "use an .npy, .npz, .csv or .parquet")
     np.save(tmp_path / "short.npy", PROBS[:3])
     refused(tmp_path / "short.npy", "has 3 rows, some 4 samples; give a file with a column id")
     gone = samples(skipped=(Skipped("r0", "no label"),))

@@ -267,8 +267,8 @@ def test_bad_npz(tmp_path: Path) -> None:
             load_source(str(path))
 
     y = np.array([0, 1])
-    refuse("needs arrays named x and y; it holds x", x=np.zeros((2, 2)))
-    refuse("x has 3 samples but y has 2", x=np.zeros((3, 2)), y=y)
+    refuse("needs arrays named x and y; it has x", x=np.zeros((2, 2)))
+    refuse("y .*3", x=np.zeros((3, 2)), y=y)
     refuse("NaN or infinite values, first in row 2", x=np.array([[0.0], [np.nan]]), y=y)
     refuse("decimal", x=np.zeros((2, 2)), y=np.array([0.5, 1.5]))
     refuse("no samples", x=np.zeros((0, 2)), y=np.zeros(0, int))
@@ -291,7 +291,7 @@ class Payload:
 def test_a_pickle_inside_an_npz_is_never_run(tmp_path: Path) -> None:
     path, marker = tmp_path / "d.npz", tmp_path / "ran"
     np.savez(path, x=np.array([Payload(marker), 1], dtype=object), y=np.array([0, 1]))
-    with pytest.raises(InputError, match="Python objects, which are never loaded"):
+    with pytest.raises(InputError, match="Python objects"):
         load_source(str(path))
     assert not marker.exists()
 
