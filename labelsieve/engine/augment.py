@@ -1,9 +1,9 @@
-"""How pictures are changed while a network learns from them: mirrored and shifted, shifted alone, or not at all.
+"""Whether mirroring pictures in training changes their labels.
 
-Mirroring doubles what natural pictures teach, and takes away what tells classes apart that differ by left and right
-(digits, arrows). `auto` looks at the pictures: has the nearest neighbour of a mirrored picture its label less often
-than the nearest neighbour of the picture itself? Neighbours nearer than the mirrored picture's do not count, for they
-may be copies: photographs taken in a row have each other, and their mirror images have nobody.
+Mirroring helps with natural pictures, but classes such as digits and arrows differ by left and right. The test compares
+nearest neighbours: does the neighbour of a mirrored picture have its label less often than the neighbour of the picture
+itself? Neighbours that are nearer than the nearest one of the mirrored picture are ignored: photographs taken in a row
+are neighbours of each other, but not of their mirror images.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from labelsieve.errors import InputError
 from labelsieve.types import FloatArray, IntArray
 
 MODES = ("auto", "mirror", "shift", "none")
-MOST = 1_000  # pictures that are compared with each other
-SIDE = 16  # pixels a side that are compared
-CERTAIN = 4.0  # standard deviations: photographs and noise stay below 3, digits have 18 (tests/engine/test_augment.py)
-AT_ONCE = 64  # pictures decoded at a time
+MOST_COMPARED = 1_000  # pictures
+GRID = 16  # cells per side that are compared
+HARMFUL_DEVIATIONS = 4.0  # photographs and noise stay below 3, digits have 18: tests/engine/test_augment.py
+DECODED_AT_ONCE = 64  # pictures
 
 
 class Mirrored(NamedTuple):
-    """Share of neighbours with the same label, of pictures and of mirrored ones, and how sure the difference is."""
+    """Share of neighbours with the same label, for pictures and for mirrored ones, and the deviations between them."""
 
     plain: float
     mirrored: float
@@ -33,7 +33,7 @@ class Mirrored(NamedTuple):
 
     @property
     def harms(self) -> bool:
-        return self.deviations >= CERTAIN
+        return self.deviations >= HARMFUL_DEVIATIONS
 
 
 def check_augment(mode: str) -> None:
@@ -42,8 +42,8 @@ def check_augment(mode: str) -> None:
 
 
 def mirror_test(pictures: Any, labels: IntArray, among: IntArray) -> Mirrored:
-    """`pictures`: uint8 [n, height, width, channels], or what gives such blocks; `among`: those that are looked at."""
-    chosen = np.sort(np.random.default_rng(0).permutation(among)[:MOST])
+    """Compare up to 1,000 of the pictures `among`; `pictures` is uint8 [n, height, width, channels] or a sequence."""
+    chosen = np.sort(np.random.default_rng(0).permutation(among)[:MOST_COMPARED])
     if len(chosen) < 2:
         return Mirrored(0.0, 0.0, 0.0)
     small = shrunk(pictures, chosen)
@@ -55,19 +55,19 @@ def mirror_test(pictures: Any, labels: IntArray, among: IntArray) -> Mirrored:
     given = labels[chosen]
     plain, mirrored = given[between.argmin(axis=1)] == given, given[across.argmin(axis=1)] == given
     lost, won = int((plain & ~mirrored).sum()), int((mirrored & ~plain).sum())
-    # McNemar's test: pictures that agree both ways, or neither way, say nothing.
+    # McNemar's test: only pictures that agree in one of the two ways count.
     return Mirrored(float(plain.mean()), float(mirrored.mean()), (lost - won) / max(1, lost + won) ** 0.5)
 
 
 def shrunk(pictures: Any, chosen: IntArray) -> NDArray[np.float32]:
-    """Averages over a grid of at most SIDE x SIDE cells."""
-    starts = range(0, len(chosen), AT_ONCE)
-    blocks = (np.asarray(pictures[chosen[at : at + AT_ONCE]]).astype(np.float32) for at in starts)
-    return np.concatenate([cell_means(block, SIDE) for block in blocks]).astype(np.float32, copy=False)
+    """Averages over a grid of at most GRID x GRID cells."""
+    starts = range(0, len(chosen), DECODED_AT_ONCE)
+    blocks = (np.asarray(pictures[chosen[at : at + DECODED_AT_ONCE]]).astype(np.float32) for at in starts)
+    return np.concatenate([cell_means(block, GRID) for block in blocks]).astype(np.float32, copy=False)
 
 
 def directions(small: FloatArray) -> NDArray[np.float32]:
-    """Rows of length 1 around 0, so that bright and dull pictures of the same are alike."""
+    """Centred rows of length 1, so that brightness and contrast do not matter."""
     rows = small.reshape(len(small), -1).astype(np.float32)
     rows -= rows.mean(axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6))

@@ -1,9 +1,8 @@
-"""n networks with their optimizer: one module, one flat vector of parameters, one rate a network.
+"""n networks with their optimizer: one module, one flat vector of parameters, one learning rate per network.
 
-Parameters are views into one float32 vector, so that the optimizer is a handful of operations whatever the network, and
-a checkpoint is a handful of tensors. What is frozen (no gradient is wanted of it) stays outside and as it is; weights
-in and out hold it like the rest. Everything an epoch changes (learning rates, step counts) is a tensor, so that a
-captured step stays valid.
+Parameters are views into one float32 vector, so that an optimizer step is a few operations for any network, and a
+checkpoint is a few tensors. Frozen parameters (requires_grad=False) are not part of the vector. Everything that changes
+with the epoch (learning rates, step counts) is a tensor, so that a captured step stays valid.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ NOTHING_TRAINABLE = "has nothing to train: no parameter that its output depends 
 
 
 def initial_state(factory: Factory, seed: int) -> NetworkState:
-    """A single network's first weights, the same on every device and in every stack."""
+    """The initial weights of a single network, the same on every device and in every stack."""
     with preserve_rng():
         torch.manual_seed(seed)
         return {name: tensor.detach().clone() for name, tensor in factory().state_dict().items()}
 
 
 def stackable(factory: Factory) -> bool:
-    """Whether the factory takes `n` and gives a network that holds n copies of itself."""
+    """Whether the factory takes `n` and returns a stack of n networks."""
     with preserve_rng(), torch.device("meta"):
         try:
             return isinstance(factory(n=1), Stackable)
@@ -70,7 +69,7 @@ class Networks:
 
 
 class Bundle(Networks):
-    """Networks that take their steps together."""
+    """Networks that are trained together."""
 
     def __init__(
         self,
@@ -118,14 +117,14 @@ class Bundle(Networks):
         return unstack_state(state, self.n) if self.n > 1 else [{k: v.clone() for k, v in state.items()}]
 
     def load_network(self, i: int, state: NetworkState) -> None:
-        """New weights and a fresh optimizer for network i alone."""
+        """Replace the weights of network i and reset its optimizer."""
         with torch.no_grad():
             for name, tensor in self.module.state_dict(keep_vars=True).items():
                 (tensor.chunk(self.n)[i] if self.n > 1 else tensor).copy_(state[name])
         self.forget(i)
 
     def forget(self, i: int) -> None:
-        """The optimizer's state of network i starts afresh."""
+        """Reset the optimizer of network i."""
         mine = self.owner == i
         self.first[mine] = 0
         if self.second is not None:
@@ -133,17 +132,17 @@ class Bundle(Networks):
         self.count[i] = 0
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a step changes, by name; the tensors themselves, not copies."""
+        """All tensors that a step changes, by name; not copies."""
         found = {"flat": self.flat, "first": self.first, "rate": self.rate, "count": self.count}
         if self.second is not None:
             found["second"] = self.second
         return found | {f"buffer.{name}": buffer for name, buffer in self.buffers.items()}
 
     def part(self, networks: Sequence[int]) -> tuple[Networks, list[int]]:
-        """Networks to ask for predictions, and where in them the wanted ones sit: all, or a copy of a few.
+        """Return networks for inference, and the places of the wanted ones in them: all networks, or copies of a few.
 
-        A stack asked as a whole answers for everyone; what few are asked for need not cost what all cost. Copies
-        come in powers of two, so that few sizes are ever compiled.
+        A whole stack would compute the outputs of all its networks. The number of copies is a power of two, so that few
+        sizes are compiled.
         """
         size = 1 << (len(networks) - 1).bit_length()
         if 2 * size > self.n:
@@ -169,10 +168,10 @@ class Bundle(Networks):
             shared.valid = valid
 
     def update(self, gradients: Sequence[Tensor | None]) -> None:
-        """One optimizer step; a parameter without gradient counts as one with gradient 0."""
+        """Take one optimizer step. The gradient of an unused parameter is 0."""
         if self.device.type == "cpu":
-            # Kept for one step more: they lie above the activations on the heap. Freed with them, the allocator would
-            # give a whole step's memory back to the system and fetch it again, page by page, in the next step.
+            # Kept until the next step: they are above the activations on the heap. If both were freed, the allocator
+            # would return the memory of a whole step to the system and request it again, page by page.
             self.last_gradients = gradients
         pairs = zip(self.parameters, gradients, strict=True)
         with torch.no_grad():
@@ -180,7 +179,7 @@ class Bundle(Networks):
             self.world.add_up(gradient)
             self.count += 1
             if self.flat.is_cuda and kernels.available():
-                self._by_one_kernel(gradient)
+                self._update_by_kernel(gradient)
                 return
             gradient.addcmul_(self.flat, self.decay)
             if self.schedule.optimizer == "adam":
@@ -188,7 +187,7 @@ class Bundle(Networks):
             else:
                 self._sgd(gradient)
 
-    def _by_one_kernel(self, gradient: Tensor) -> None:
+    def _update_by_kernel(self, gradient: Tensor) -> None:
         from labelsieve.models.kernels.step import adam, sgd
 
         if self.second is None:
@@ -200,7 +199,7 @@ class Bundle(Networks):
             adam(self.flat, gradient, self.first, self.second, self.decay, self.owner, self.rate, self.count)
 
     def _each(self, per_network: Tensor) -> Tensor:
-        """One value a network, spread over its parameters."""
+        """One value per network, repeated for each of its parameters."""
         return per_network if self.n == 1 else per_network.index_select(0, self.owner)
 
     def _adam(self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:

@@ -1,7 +1,7 @@
-"""Checkpoints: one safetensors file each, written aside, synced, renamed; the two newest are kept.
+"""Checkpoints: one safetensors file each, written atomically; the two newest are kept.
 
-The header carries a JSON description and a checksum of the tensors' bytes. Nothing is ever unpickled. A damaged newest
-file is passed over, aloud, for the one before it.
+The header contains a JSON description and a checksum of the tensors. Nothing is unpickled. If the newest file is
+damaged, a warning is given and the one before it is used.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ KEEP = 2
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be used; an older one is."""
+    """A checkpoint is damaged; an older one is used."""
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short hash of settings and arrays: the same training gives the same one."""
+    """A short hash of settings and arrays."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -38,7 +38,7 @@ def fingerprint(*parts: Any) -> str:
 
 
 def save(folder: Path, number: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Path:
-    """Write checkpoint `number` (it must rise) and drop all but the newest ones."""
+    """Write checkpoint `number`, which must increase, and remove all but the newest ones."""
     from safetensors.torch import save as to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,19 +53,19 @@ def save(folder: Path, number: int, tensors: dict[str, Tensor], meta: dict[str, 
 
 
 def load_newest(folder: Path) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-    """The newest sound checkpoint: number, tensors, description. None where there is none."""
+    """Return number, tensors and description of the newest readable checkpoint, or None."""
     for path in reversed(_files(folder)):
         try:
             tensors, meta = load(path)
         except (OSError, ValueError) as problem:
-            warnings.warn(f"{path.name} is damaged ({problem}); going back to the one before it", CheckpointWarning, 2)
+            warnings.warn(f"{path.name} is damaged ({problem}); using the one before it", CheckpointWarning, 2)
             continue
         return int(path.stem), tensors, meta
     return None
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """One checkpoint, checked. ValueError says what is wrong with it."""
+    """Read a checkpoint. Raise ValueError if it is damaged."""
     from safetensors import SafetensorError, safe_open
 
     try:

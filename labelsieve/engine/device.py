@@ -1,4 +1,4 @@
-"""Which device trains, and how its library chooses convolutions."""
+"""The device that trains, and how its library chooses convolutions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labelsieve.errors import InputError
 
 
 def choose_device(wanted: str = "auto") -> torch.device:
-    """`auto`: a CUDA card, else Apple's, else the CPU. What was asked for and is not there is said, never replaced."""
+    """Return a device. `auto` prefers CUDA to MPS to the CPU. Raise InputError if the device does not exist."""
     if wanted == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -19,19 +19,21 @@ def choose_device(wanted: str = "auto") -> torch.device:
     kind, colon, number = wanted.partition(":")
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if kind not in there or (colon and not (number.isascii() and number.isdigit())):
-        raise InputError(f"device {wanted!r} is not known; choose auto, cpu, cuda, cuda:1 (a card by number) or mps")
+        raise InputError(f"device {wanted!r} is not known; choose auto, cpu, cuda, cuda:NUMBER or mps")
     if not there[kind]:
-        raise InputError(f"device {wanted!r} was asked for, but torch sees none here; choose cpu")
+        raise InputError(f"device {wanted!r} is not available to torch on this machine; choose cpu")
     if kind == "cuda" and colon and int(number) >= (cards := torch.cuda.device_count()):
-        raise InputError(f"device {wanted!r} was asked for, but there are {cards} cards here, counted from cuda:0")
+        raise InputError(
+            f"device {wanted!r} does not exist: this machine has {cards} CUDA devices, numbered from cuda:0"
+        )
     return torch.device(wanted)
 
 
 @contextmanager
 def fastest_convolutions(device: torch.device) -> Iterator[None]:
-    """cuDNN chooses by trial, once a shape: for work of few shapes, as captured steps and scoring are.
+    """Let cuDNN try all algorithms once per shape, which pays for work with few shapes, such as captured steps.
 
-    The fastest may be another one from run to run, and round otherwise: not where torch was told to be deterministic.
+    The choice may differ from run to run and round differently, so it is off if torch is set to be deterministic.
     """
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark
@@ -43,13 +45,13 @@ def fastest_convolutions(device: torch.device) -> Iterator[None]:
         cudnn.benchmark = before
 
 
-SMALL_STEP = 3e7  # multiply-adds of a forward pass: some milliseconds of one core
+SMALL_STEP = 3e7  # multiply-adds of a forward pass: a few milliseconds on one core
 
 
 @contextmanager
 def threads_for(multiply_adds: float) -> Iterator[None]:
-    """One thread for small steps on a CPU. Sharing them out brings nothing, and where the machine is busy otherwise the
-    threads wait for each other, for a hundred times what the step itself takes."""
+    """Use one thread for small steps on a CPU. More threads gain nothing, and on a busy machine they wait for each
+    other a hundred times longer than a step takes."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if multiply_adds < SMALL_STEP else before)
     try:

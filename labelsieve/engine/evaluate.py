@@ -1,10 +1,11 @@
-"""Networks in inference mode: O(n) scores, class by epoch, softmax, features; in chunks, as the store's views."""
+"""Networks in inference mode: scores, predicted classes, probabilities and features, computed in chunks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,12 +20,19 @@ from labelsieve.engine.schedule import Schedule
 from labelsieve.models.sequential import InTurn
 from labelsieve.types import LEADERS, IntArray, Scores, Store
 
-BYTES = 512  # of a GPU's memory for each pixel or number of a chunk: some 50 million on a card of 24 GiB
-FEWEST, MOST = 64, 4096  # samples of each network
+BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pixels with 24 GiB
+FEWEST_IN_CHUNK, MOST_IN_CHUNK = 64, 4096  # samples per network
 CPU_CHUNK = 512
 MOST_COMPARED = 2_000  # samples that `agreement` compares
 LEAST_OF_PRECISION = 0.85  # a network that learnt agrees with at least this share of the right labels
 LEAST_ABOVE_LARGEST = 0.15  # of the way from the share of the largest class to 1, if the precision is not known
+
+
+@runtime_checkable
+class HasFeatures(Protocol):
+    """A network with a method that returns its last hidden layer."""
+
+    def features(self, x: Tensor) -> Tensor: ...
 
 
 @contextmanager
@@ -40,20 +48,20 @@ def inference(bundle: Networks) -> Iterator[None]:
 def _chunk(bundle: Networks, store: Store) -> int:
     if store.device.type != "cuda":
         return CPU_CHUNK
-    at_once = 1 if isinstance(bundle.module, InTurn) else bundle.n  # whose activations are held
+    at_once = 1 if isinstance(bundle.module, InTurn) else bundle.n  # networks with activations in memory
     memory = torch.cuda.get_device_properties(store.device).total_memory
-    fit = memory // (BYTES * at_once * math.prod(store.shape))
-    return 1 << min(MOST, max(FEWEST, fit)).bit_length() - 1
+    fit = memory // (BYTES_PER_VALUE * at_once * math.prod(store.shape))
+    return 1 << min(MOST_IN_CHUNK, max(FEWEST_IN_CHUNK, fit)).bit_length() - 1
 
 
 def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Logits [n, b, c] for index [n, M], a chunk at a time; of several views the mean of the log-probabilities."""
+    """Logits [n, b, c] of the samples index [n, M] in chunks; with several views the mean of the log-probabilities."""
     size = _chunk(bundle, store) * bundle.world.size
     with inference(bundle):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
             real = piece.shape[1]
-            if store.device.type == "cuda":  # few widths: a new one costs the choice of its fastest kernels
+            if store.device.type == "cuda":  # few widths, as cuDNN tries its algorithms for each
                 piece = torch.nn.functional.pad(piece, (0, (1 << (real - 1).bit_length()) - real))
             own = bundle.world.mine(piece)
             seen = [bundle.forward(store.batch(own, torch.full_like(own, view))).float() for view in store.views]
@@ -63,7 +71,7 @@ def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[sli
 
 
 def predicted_classes(bundle: Bundle, store: Store, networks: Sequence[int]) -> NDArray[np.uint16]:
-    """[len(networks), len(store)]: the class of every sample of a store."""
+    """The predicted class of every sample, [len(networks), len(store)]."""
     asked, seats = bundle.part(networks)
     everything = torch.arange(len(store), device=store.device).expand(asked.n, -1)
     found = [logits[seats].argmax(2) for _, logits in outputs(asked, store, everything)]
@@ -73,7 +81,7 @@ def predicted_classes(bundle: Bundle, store: Store, networks: Sequence[int]) -> 
 def held_out_scores(
     bundle: Bundle, store: Store, networks: Sequence[int], wanted: Sequence[tuple[IntArray, IntArray]]
 ) -> list[Scores]:
-    """For each named network: its scores of its own samples (places, given labels)."""
+    """For each of these networks the scores of its own samples, given as (indices, labels)."""
     asked, seats = bundle.part(networks)
     longest = max(len(places) for places, _ in wanted)
     index = np.zeros((asked.n, longest), dtype=np.int64)
@@ -86,7 +94,7 @@ def held_out_scores(
 
 
 def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> list[Scores]:
-    """For each network: its scores of index [n, M] against the given labels [n, M]."""
+    """For each network the scores of the samples index [n, M] with the given labels [n, M]."""
     n, m = index.shape
     device = index.device
     predicted = torch.empty((n, m), dtype=torch.int64, device=device)
@@ -107,14 +115,14 @@ def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> lis
 
 
 def probabilities(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
-    """Softmax [M, c] of one network of the bundle."""
+    """The probabilities [M, c] of one network."""
     asked, (seat,) = bundle.part([network])
     index = torch.as_tensor(indices, device=store.device).expand(asked.n, -1)
     return torch.cat([logits[seat].softmax(1) for _, logits in outputs(asked, store, index)])
 
 
 def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
-    """Last hidden layer [M, d] of one network of the bundle."""
+    """The last hidden layer [M, d] of one network."""
     asked, (seat,) = bundle.part([network])
     index = torch.as_tensor(indices, device=store.device).expand(asked.n, -1)
     size = _chunk(asked, store) * asked.world.size
@@ -132,10 +140,8 @@ def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> T
 def hidden_layer(bundle: Networks, x: Tensor) -> Tensor:
     """What goes into the last linear layer: by the network's own `features`, else caught on the way in."""
     module = bundle.module
-    own = getattr(module, "features", None)
-    if callable(own) and not isinstance(own, torch.nn.Module):
-        found: Tensor = own(x)
-        return found
+    if isinstance(module, HasFeatures) and not isinstance(module.features, torch.nn.Module):
+        return module.features(x)
     last = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)][-1]
     caught: list[Tensor] = []
     hook = last.register_forward_pre_hook(lambda _, inputs: caught.append(inputs[0].detach()))

@@ -195,11 +195,9 @@ class Lockstep:
             bundle.count[i] = network_rows["count"][network]
             for name, tensor in self._sums().items():
                 tensor[network] = network_rows[name][network]
-        for group in self.groups:
-            for row in range(group.trainings.start, group.trainings.stop):
-                for name, tensor in group.state.items():
-                    tensor[row - group.trainings.start].copy_(method_rows[row][name])
         for row, i in enumerate(self.running):
+            for name, tensor in self._state_of(row).items():
+                tensor.copy_(method_rows[row][name])
             if self.trainings[i].began:
                 self._lay_out(row)
 
@@ -222,11 +220,8 @@ class Lockstep:
         return {name: torch.stack(pieces) for name, pieces in found.items()}
 
     def _method_rows(self) -> list[State]:
-        return [
-            {name: tensor[row - group.trainings.start].clone() for name, tensor in group.state.items()}
-            for group in self.groups
-            for row in range(group.trainings.start, group.trainings.stop)
-        ]
+        rows = range(len(self.running))
+        return [{name: tensor.clone() for name, tensor in self._state_of(row).items()} for row in rows]
 
     def _states_of(self, row: int) -> list[NetworkState]:
         networks = self.networks_of[row]
@@ -237,10 +232,18 @@ class Lockstep:
 
     # -- epochs
 
+    def _state_of(self, row: int) -> State:
+        """The state of the method of a training: views, so that changes are kept."""
+        group = next(g for g in self.groups if g.trainings.start <= row < g.trainings.stop)
+        return {name: tensor[row - group.trainings.start] for name, tensor in group.state.items()}
+
     def _begin_epoch(self, row: int) -> None:
         training = self.trainings[self.running[row]]
         training.seed_generators(self.stepper.generators, rng.BEFORE)
-        training.method.before_epoch(View(self, row))
+        networks = [self.locate(network) for network in self.networks_of[row]]
+        training.method.before_epoch(
+            View(training, networks, self.store, self.factory, self.classes, self._state_of(row))
+        )
         epoch = training.epoch - training.restarted_at
         if self.schedule.fresh_state and self.schedule.drops_at(epoch):
             for network in self.networks_of[row]:

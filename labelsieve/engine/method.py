@@ -1,14 +1,14 @@
 """A robust method is a loss, not a loop.
 
-The engine trains many *trainings* in lockstep; a training has `Method.networks` networks (1 or 2) that see the same
-batches. Shapes: t trainings in the lockstep, k networks a training, B samples a batch, c classes.
+The engine runs several *trainings* in lockstep; a training has `Method.networks` networks (1 or 2) that read the same
+batches. Shapes: t trainings in the lockstep, k networks per training, B samples per batch, c classes.
 
     loss(logits[t,k,B,c], batch) -> [t,k]      called in every step, inside a captured CUDA graph: tensor operations
                                                only, no data-dependent shapes, no .item(), no Python branch on values
     before_epoch(view)                         called between epochs for one training: anything is allowed
 
-Whatever changes with the epoch lives in `batch.state`, tensors whose first axis is the training; the engine saves them
-in checkpoints. True labels are not here and cannot be.
+Everything that changes with the epoch is in `batch.state`, tensors whose first axis is the training. A memory per
+sample is such a tensor too. The engine saves them in checkpoints. Methods never see true labels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Needs = Literal["nothing", "ratio", "selection"]
 
 @dataclass(frozen=True)
 class Plan:
-    """One training: on which samples, with which given labels, from which seed."""
+    """One training: its samples, given labels and seed."""
 
     name: str
     labels: IntArray  # codes of all samples, the given ones
@@ -48,17 +48,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Batch:
-    """What every network of a training sees in one step. Padding has index -1 and is not `valid`."""
+    """The samples of one step. Padding has index -1 and is not `valid`."""
 
-    index: Tensor  # [t,B] int64, position in the data set, -1 where padded
-    labels: Tensor  # [t,B] int64, given labels, 0 where padded
+    index: Tensor  # [t,B] int64, position in the data set, -1 for padding
+    labels: Tensor  # [t,B] int64, given labels, 0 for padding
     valid: Tensor  # [t,B] bool
-    epoch: Tensor  # [t] float32, the epoch running, from 0
+    epoch: Tensor  # [t] float32, current epoch, from 0
     state: State = field(default_factory=dict)
 
 
 class TrainingView(Protocol):
-    """One training between two epochs, as `before_epoch` sees it."""
+    """A training between two epochs, the argument of `before_epoch`."""
 
     plan: Plan
     epoch: int  # the epoch about to start, from 0
@@ -75,29 +75,29 @@ class TrainingView(Protocol):
         ...
 
     def restart(self) -> None:
-        """New initial weights (the training's own seed), fresh optimizer; the learning-rate schedule begins again."""
+        """Start again with new initial weights, a new optimizer state and the first learning rate."""
         ...
 
 
 class Method:
-    """Defaults: one network, every sample of `plan.train` once an epoch, no state."""
+    """Base class of methods. Default: one network, every sample of `plan.train` once per epoch, no state."""
 
     name = "method"
     networks = 1
 
     def settings(self) -> dict[str, Any]:
-        """Every setting, for the record of the run."""
+        """All settings, for the record of the run."""
         return {}
 
     def needs(self) -> Needs:
-        """What must be known of the labels first: "nothing", their noise "ratio", or the "selection", S and C."""
+        """What the method needs to know: "nothing", the noise "ratio", or the "selection" (S and C)."""
         return "nothing"
 
     def check(self, plan: Plan, epochs: int) -> None:
-        """Raise InputError where the plan cannot be trained with these settings; `tell` what should be known of it."""
+        """Raise InputError if the plan cannot be trained with these settings; `tell` warns."""
 
     def epochs(self, schedule_epochs: int) -> int:
-        """How many epochs the training takes (f-correction runs the schedule twice)."""
+        """The number of epochs of the training (f-correction runs the schedule twice)."""
         return schedule_epochs
 
     def batch_size(self, plan: Plan, batch_size: int) -> int:
@@ -105,11 +105,11 @@ class Method:
         return batch_size
 
     def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
-        """The epoch's batches, [steps, batch] indices, -1 for padding; a function of its arguments alone."""
+        """The batches of an epoch, [steps, batch] indices, -1 for padding; a function of its arguments only."""
         return in_batches(rng.permutation(plan.train), batch_size)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
-        """This training's tensors, without the leading t."""
+        """The tensors of one training, without the leading axis t."""
         return {}
 
     def before_epoch(self, view: TrainingView) -> None:
@@ -121,9 +121,10 @@ class Method:
 
 
 def in_batches(order: IntArray, batch_size: int) -> IntArray:
-    """[steps, batch_size]; the last batch is filled up with -1.
+    """Cut indices into [steps, batch_size]; the last batch is padded with -1.
 
-    A last batch of one sample is left out (another one next epoch): batch norm has no variance of one.
+    A last batch of one sample is dropped, as batch norm has no variance of one sample. Another sample is dropped in the
+    next epoch.
     """
     if len(order) % batch_size == 1 and len(order) > 1:
         order = order[:-1]
@@ -134,7 +135,7 @@ def in_batches(order: IntArray, batch_size: int) -> IntArray:
 
 
 def sample_losses(logits: Tensor, batch: Batch) -> Tensor:
-    """Cross-entropy of the given label, [t,k,B]; 0 where padded."""
+    """Cross-entropy of the given label, [t,k,B]; 0 for padding."""
     t, k, b, c = logits.shape
     target = batch.labels[:, None].expand(t, k, b)
     losses = F.cross_entropy(logits.reshape(-1, c).float(), target.reshape(-1), reduction="none")
@@ -142,52 +143,52 @@ def sample_losses(logits: Tensor, batch: Batch) -> Tensor:
 
 
 def mean_over(losses: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean over the batch, [t,k]; 0 where nothing has weight."""
+    """Weighted mean over the batch, [t,k]; 0 if all weights are 0."""
     weight = weight.to(losses.dtype)
     return (losses * weight).sum(-1) / weight.sum(-1).clamp_min(1e-12)
 
 
 def called(method: Method) -> str:
-    """Its class for a message: `name` may be another method's that it was derived from."""
+    """The class name of a method, for messages; `name` may be inherited from another method."""
     return type(method).__name__
 
 
 def as_batches(order: Any, name: str) -> IntArray:
-    """What `batches` returned, as [steps, batch] whole numbers, or an InputError that names the method."""
+    """The return value of `batches` as integers [steps, batch]; raise InputError if it is something else."""
     said = f"method {name}: batches() returned"
     try:
         found = np.asarray(order)
     except (TypeError, ValueError):  # rows of different lengths
         found = np.empty(0, dtype=object)
     if found.dtype.kind not in "iuf" or not (np.isfinite(found) & (np.floor(found) == found)).all():
-        raise InputError(f"{said} no whole numbers: return an array of indices, [steps, batch], -1 where filled up")
+        raise InputError(f"{said} values that are not integers: return indices, [steps, batch], -1 for padding")
     if found.ndim != 2:
-        raise InputError(f"{said} the shape {list(found.shape)}: return [steps, batch], the epoch's batches")
+        raise InputError(f"{said} the shape {list(found.shape)}: return [steps, batch]")
     whole = found.astype(np.int64)
-    if ((whole[:, 1:] >= 0) & (whole[:, :-1] < 0)).any():  # the engine takes a batch's first ones, as many as are real
-        raise InputError(f"{said} -1 before a sample: fill batches up at their end")
+    if ((whole[:, 1:] >= 0) & (whole[:, :-1] < 0)).any():  # the engine reads the first samples of a batch
+        raise InputError(f"{said} -1 before a sample: put the padding at the end")
     return whole
 
 
 def checked_batches(order: Any, samples: int, name: str) -> IntArray:
-    """`as_batches` of samples that are there."""
+    """`as_batches`, with a check that the samples exist."""
     found = as_batches(order, name)
     if not (found >= 0).any():
-        raise InputError(f"method {name}: batches() returned no sample: an epoch needs at least one batch of them")
+        raise InputError(f"method {name}: batches() returned no sample: an epoch needs at least one")
     if found.max() >= samples or found.min() < -1:
         wrong = found.max() if found.max() >= samples else found.min()
-        raise InputError(f"method {name}: batches() returned the index {wrong}: the samples are 0 to {samples - 1}")
+        raise InputError(f"method {name}: batches() returned the index {wrong}: indices are 0 to {samples - 1}")
     return found
 
 
 def checked_state(state: Any, name: str) -> State:
-    """What `state` returned, or an InputError that names the method."""
+    """The return value of `state`; raise InputError if it is not a dict of tensors."""
     if not isinstance(state, dict):
         raise InputError(f"method {name}: state() returned {type(state).__name__}: return a dict of tensors")
     for key, value in state.items():
         if not (isinstance(key, str) and isinstance(value, Tensor)):
             kind = type(value).__name__
-            raise InputError(f"method {name}: state() returned {kind} for {key!r}: a dict of names to torch tensors")
+            raise InputError(f"method {name}: state() returned {kind} for {key!r}: return a dict of tensors")
     return state
 
 
@@ -195,26 +196,26 @@ NO_GRADIENT = "loss() has no gradient: compute it from logits, without detach(),
 
 
 class MethodWarning(UserWarning):
-    """A method trains, but not as its name promises, or it could not be tried before."""
+    """A method trains, but with a restriction, or it could not be checked before."""
 
 
-_heard: ContextVar[bool] = ContextVar("heard", default=True)  # not warnings' own filters: those are all threads' alike
+_audible: ContextVar[bool] = ContextVar("audible", default=True)  # the filters of `warnings` apply to all threads
 
 
 def tell(line: str) -> None:
-    """A line for whoever asked for the training: the command line prints it, Python warns."""
-    if _heard.get():
-        warnings.warn(line, MethodWarning, stacklevel=2)  # where it is told, not asked: asked twice, it is shown once
+    """Warn the user: the command line prints the line, Python issues a warning."""
+    if _audible.get():
+        warnings.warn(line, MethodWarning, stacklevel=2)
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Where nobody is to be told: the engine checks what its caller has checked, or trains a trial so on purpose."""
-    before = _heard.set(False)
+    """Suppress `tell`, for checks that the caller has already made."""
+    before = _audible.set(False)
     try:
         yield
     finally:
-        _heard.reset(before)
+        _audible.reset(before)
 
 
 __all__ = [

@@ -1,17 +1,17 @@
-"""Data parallel: every process holds all networks and takes its share of each batch.
+"""Data-parallel training: every process has all networks and reads a part of each batch.
 
     torchrun --nproc-per-node 4 --max-restarts 3 -m labelsieve run ...
 
-A `World` is what the engine asks; a world of one changes nothing. With more, of the B samples of a step process r sees
-samples r, r + size, r + 2 size, ...; what must be of the whole batch is made so:
+The engine uses a `World`; a world of one process changes nothing. In a larger one process r reads samples r, r + size,
+r + 2 size, ... of a batch. The following is computed for the whole batch:
 
     batch norm   counts, means and squared deviations are gathered, and their gradients summed
-    losses       outputs are gathered, so that every process has the loss of the whole batch (co-teaching ranks all
-                 of it); the gradient of that loss goes back into a process' own outputs alone
+    losses       outputs are gathered, so that every process has the loss of the whole batch (co-teaching ranks it);
+                 the gradient of that loss goes to the process' own outputs only
     gradients    summed over the processes before the optimizer's step
-    scoring      each process scores its share of the samples, then the outputs are gathered
+    scoring      each process scores a part of the samples, then the outputs are gathered
 
-So the processes' networks stay equal, and equal to what one process learns from the same batches.
+So the networks of all processes stay equal, and equal to those of one process with the same batches.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from labelsieve.models.kernels import reference
 from labelsieve.models.layers import BatchNorm
 from labelsieve.types import Store
 
-PATIENCE = timedelta(hours=2)  # a process that died is noticed by torchrun; this is for one that hangs
+TIMEOUT = timedelta(hours=2)  # torchrun notices a process that died; this is for one that hangs
 PROBED = 32  # samples that the processes compare
-# What a run folder's other stages read. Staged pictures are linked; checkpoints and models come from the first process.
+# Files that other stages of a run read. Staged pictures are linked; checkpoints and models come from the first process.
 SMALL_FILES = ("*.json", "*.jsonl", "*.csv", "checkpoints/select/*")
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together, as one of them sees it."""
+    """The processes that train together, seen from one of them."""
 
     rank: int = 0
     size: int = 1
@@ -62,27 +62,27 @@ class World:
     # -- a step: the batch's columns ---------------------------------------------------------------------------------
 
     def mine(self, columns: Tensor) -> Tensor:
-        """This process' share of [n, B]; every process gets as many, the last ones are padded with 0 (False)."""
+        """The part of [n, B] that this process reads; all parts are equally long, padded with 0 (False)."""
         if self.size == 1:
             return columns
         missing = -columns.shape[1] % self.size
         return F.pad(columns, (0, missing))[:, self.rank :: self.size]
 
     def whole(self, outputs: Tensor, width: int) -> Tensor:
-        """The inverse, for outputs [n, b, ...] -> [n, width, ...]; the gradient of a loss that every process computes
-        goes back into this process' share."""
+        """The inverse of `mine` for outputs, [n, b, ...] -> [n, width, ...]; the gradient goes to the part of this
+        process."""
         if self.size == 1:
             return outputs
         gathered: Tensor = _Whole.apply(outputs, self)  # type: ignore[no-untyped-call]
         return gathered[:, :width]
 
     def statistics(self, own: Tensor) -> Tensor:
-        """Every process' tensor, [size, ...]; gradients are summed over the processes."""
+        """The tensors of all processes, [size, ...]; gradients are summed over the processes."""
         gathered: Tensor = _Statistics.apply(own, self)  # type: ignore[no-untyped-call]
         return gathered
 
     def add_up(self, gradient: Tensor) -> Tensor:
-        """The sum over the processes, in place."""
+        """Sum a tensor over the processes, in place."""
         if self.size > 1:
             dist.all_reduce(gradient)
         return gradient
@@ -90,18 +90,18 @@ class World:
     # -- agreement ---------------------------------------------------------------------------------------------------
 
     def any(self, flag: bool) -> bool:
-        """Whether it is true in any process."""
+        """Whether the flag is true in any process."""
         return flag if self.size == 1 else any(self.everyones(flag))
 
     def everyones(self, value: Any) -> list[Any]:
-        """Small values of all processes, by rank."""
+        """The values of all processes, by rank."""
         found: list[Any] = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(found, value)
         return found
 
     def first_ones(self, value: Any) -> Any:
-        """The value that the first process has."""
+        """The value of the first process."""
         if self.size == 1:
             return value
         held = [value if self.rank == 0 else None]
@@ -109,7 +109,7 @@ class World:
         return held[0]
 
     def check_agreement(self, store: Store, settings: str) -> None:
-        """Refuse to train where the processes do not hold the same data, labels and settings."""
+        """Raise InputError if the processes do not have the same data, labels and settings."""
         if self.size == 1:
             return
         found = self.everyones((len(store), settings, _probe(store)))
@@ -128,7 +128,7 @@ class World:
 
     @contextmanager
     def one_first(self) -> Iterator[None]:
-        """The first process of each machine goes ahead (and stages what is read), the others follow."""
+        """Let the first process of each machine run first, so that it stages the data for the others."""
         if self.size > 1 and self.local_rank:
             dist.barrier()
         try:
@@ -138,9 +138,9 @@ class World:
                 dist.barrier()
 
     def folder(self, run: Path) -> Path:
-        """The run folder for the first process; for the others a scratch copy of its small files, gone at exit.
+        """The run folder for the first process; for the others a temporary copy of its small files.
 
-        All processes then take the same decisions, and only the first one's files stay.
+        So all processes take the same decisions, and only the files of the first one are kept.
         """
         if self.size == 1:
             return run
@@ -154,7 +154,7 @@ class World:
         for name, content in files.items():
             (own / name).parent.mkdir(parents=True, exist_ok=True)
             (own / name).write_bytes(content)
-        if self.local_rank == 0:  # on a machine that may not share the first one's disk
+        if self.local_rank == 0:  # this machine may not share the disk of the first one
             (run / "staged").mkdir(parents=True, exist_ok=True)
         OWN_LINKS.add(own / "staged")
         (own / "staged").symlink_to((run / "staged").absolute(), target_is_directory=True)
@@ -195,7 +195,7 @@ def _gathered(own: Tensor, world: World) -> list[Tensor]:
 
 
 def _probe(store: Store) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Mean and spread of a few samples: enough to tell two data sets apart, the same on any hardware."""
+    """Mean and spread of a few samples: enough to distinguish data sets, and equal on any hardware."""
     index = torch.linspace(0, len(store) - 1, min(PROBED, len(store)), device=store.device).long()[None]
     x = store.batch(index, torch.full_like(index, store.plain)).float().flatten(1)
     return torch.stack([x.mean(1), x.std(1, correction=0)]).cpu().numpy().astype(np.float32)
@@ -205,7 +205,7 @@ def _probe(store: Store) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def share_statistics(module: nn.Module, world: World) -> list[_TorchNorm]:
-    """Let the module's batch norms see the whole batch; all that want to be told how many samples are real."""
+    """Let all batch norms use the whole batch. Return those of torch, which need the number of real samples."""
     if world.size == 1:
         return []
     norms: list[_TorchNorm] = []
@@ -220,7 +220,7 @@ def share_statistics(module: nn.Module, world: World) -> list[_TorchNorm]:
 
 
 class _TorchNorm:
-    """torch's own batch norm, over the whole batch of all processes (SyncBatchNorm knows no CPU and no padding)."""
+    """torch's batch norm over the batch of all processes (SyncBatchNorm supports neither CPUs nor padding)."""
 
     def __init__(self, layer: nn.modules.batchnorm._BatchNorm, world: World) -> None:
         self.layer, self.world, self.alone = layer, world, layer.forward
@@ -253,17 +253,17 @@ _world = ALONE
 
 
 def current() -> World:
-    """The world this process is part of: of one, unless `start` found others."""
+    """The world of this process."""
     return _world
 
 
 def launched() -> bool:
-    """Whether torchrun (or anything that sets its variables) started this process beside others."""
+    """Whether torchrun, or a launcher that sets the same variables, started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
 def start(device: str = "auto") -> World:
-    """Join the other processes where there are any: nccl and a GPU each, or gloo on the CPU."""
+    """Connect to the other processes, with nccl and one GPU each or with gloo on the CPU."""
     global _world
     if not launched() or _world.size > 1:
         return _world
@@ -274,35 +274,34 @@ def start(device: str = "auto") -> World:
     if chosen.type == "cuda":
         if chosen.index is not None:
             raise InputError(
-                f"--device {device} would put all {size} processes of torchrun on one GPU: leave the number out "
-                "(--device cuda) and each takes its own; CUDA_VISIBLE_DEVICES chooses which"
+                f"--device {device} would use one GPU for all {size} processes of torchrun: use --device cuda, so that "
+                "each process uses its own; CUDA_VISIBLE_DEVICES selects them"
             )
         cards = torch.cuda.device_count()
         if local_rank >= cards:
             raise InputError(
-                f"process {local_rank + 1} of this machine has no GPU of its own, there are {cards}: "
+                f"process {local_rank + 1} of this machine has no GPU, as there are {cards}: "
                 f"start torchrun with --nproc-per-node {cards}, or choose --device cpu"
             )
         torch.cuda.set_device(local_rank)
         backend = "cpu:gloo,cuda:nccl"
-    store, _, _ = next(rendezvous("env://", rank, size, timeout=PATIENCE))
-    dist.init_process_group(backend, store=_meet(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE)
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=TIMEOUT))
+    dist.init_process_group(backend, store=_meet(store, rank, size), rank=rank, world_size=size, timeout=TIMEOUT)
     atexit.register(leave)
     _world = World(rank, size, local_rank)
     return _world
 
 
 def _meet(store: Connections, rank: int, size: int) -> Connections:
-    """A part of the store for the processes that live now.
+    """A part of the store for the current processes.
 
-    torchrun keeps its store when it starts killed processes again, and the dead ones' addresses with it. So each
-    process says hello under a new name, and the first one answers that name (a dead one's too, it does no harm) until
-    all have come.
+    torchrun keeps its store, with the addresses of dead processes, when it restarts them. So each process registers
+    under a new name, and the first one answers all names until every process has arrived.
     """
     name = uuid.uuid4().hex
     if rank:
         store.set(f"hello/{rank}", name)
-        store.wait([f"answer/{name}"], PATIENCE)
+        store.wait([f"answer/{name}"], TIMEOUT)
         meeting = store.get(f"answer/{name}").decode()
         store.set(f"{meeting}/{rank}", "here")
         return PrefixStore(meeting, store)
@@ -318,7 +317,7 @@ def _meet(store: Connections, rank: int, size: int) -> Connections:
 
 
 def leave() -> None:
-    """Out of the world again; this process goes on alone."""
+    """Disconnect; this process continues alone."""
     global _world
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +13,10 @@ from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
 from labelsieve.engine import evaluate, rng
-from labelsieve.engine.bundle import NetworkState, initial_state
-from labelsieve.engine.method import Method, Plan
+from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
+from labelsieve.engine.method import Method, Plan, State
 from labelsieve.errors import FailedError
-from labelsieve.types import IntArray, Scores
-
-if TYPE_CHECKING:
-    from labelsieve.engine.lockstep import Lockstep
+from labelsieve.types import IntArray, Scores, Store
 
 
 class OutOfTime(Exception):  # noqa: N818 - not an error: the training continues next time
@@ -101,31 +98,32 @@ class Training:
             self.states = [below(tensors, f"final{k}.") for k in range(self.method.networks)]
 
 
+@dataclass
 class View:
-    """The `engine.method.TrainingView` of the training in a row of a lockstep."""
+    """The `engine.method.TrainingView` of a training: `networks` are its bundles and places in them."""
 
-    def __init__(self, lockstep: Lockstep, row: int) -> None:
-        self._lockstep, self._row = lockstep, row
-        self._training = lockstep.trainings[lockstep.running[row]]
-        self.plan, self.epoch, self.epochs = self._training.plan, self._training.epoch, self._training.epochs
-        self.classes = lockstep.classes
-        group = next(g for g in lockstep.groups if g.trainings.start <= row < g.trainings.stop)
-        self.state = {name: tensor[row - group.trainings.start] for name, tensor in group.state.items()}
+    training: Training
+    networks: Sequence[tuple[Bundle, int]]
+    store: Store
+    factory: Factory
+    classes: int
+    state: State
+
+    def __post_init__(self) -> None:
+        self.plan, self.epoch, self.epochs = self.training.plan, self.training.epoch, self.training.epochs
 
     def predict(self, indices: IntArray, *, network: int = 0) -> Tensor:
-        bundle, i = self._lockstep.locate(self._lockstep.networks_of[self._row][network])
-        return evaluate.probabilities(bundle, self._lockstep.store, indices, i)
+        bundle, i = self.networks[network]
+        return evaluate.probabilities(bundle, self.store, indices, i)
 
     def features(self, indices: IntArray, *, network: int = 0) -> Tensor:
-        bundle, i = self._lockstep.locate(self._lockstep.networks_of[self._row][network])
-        return evaluate.features(bundle, self._lockstep.store, indices, i)
+        bundle, i = self.networks[network]
+        return evaluate.features(bundle, self.store, indices, i)
 
     def restart(self) -> None:
-        lockstep, training = self._lockstep, self._training
-        training.restarted_at = training.epoch
-        for k, network in enumerate(lockstep.networks_of[self._row]):
-            bundle, i = lockstep.locate(network)
-            bundle.load_network(i, initial_state(lockstep.factory, training.network_seed(k) + 500))
+        self.training.restarted_at = self.training.epoch
+        for k, (bundle, i) in enumerate(self.networks):
+            bundle.load_network(i, initial_state(self.factory, self.training.network_seed(k) + 500))
 
 
 def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:

@@ -1,30 +1,38 @@
-"""Any scikit-learn classifier answers selection's trainings.
+"""Trainings of a selection with scikit-learn classifiers, in this process, in threads or in processes.
 
 Probabilities come from `predict_proba`, else from a softmax of `decision_function`, else `predict` counts as certain.
-Decision functions have any scale: those that would be certain of most samples (a perceptron's) are brought down first.
-They are asked for in chunks and reduced at once to a few numbers a sample: memory is O(n) plus one chunk.
+Decision functions have any scale; those that would be certain of most samples (a perceptron's) are scaled down first.
+Predictions are computed in chunks and reduced to a few numbers per sample: memory is O(n) plus one chunk.
+
+An executor is None or "serial", "threads", "processes", a number of workers, or an object with `map`
+(`concurrent.futures`, `multiprocessing.Pool`). Each training has its own seed and results keep the order of the jobs,
+so that the result does not depend on the number of workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from labelsieve.errors import InputError
-from labelsieve.execute.local import run_all
 from labelsieve.scoring import likeliest
 from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores, Trainer
 
-CHUNK_CELLS = 2_000_000  # probabilities held at once: 16 MB
-SCALED_BY = 1000  # samples whose margins tell the scale of a decision function
-CERTAIN = 36.0  # log-odds that leave nothing of 1 - p in double precision
-SURE = 5.0  # those of 99 %
-ASKED = 200  # samples whose prediction tells what the columns of a decision function are
-SMALLEST = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CHUNK_CELLS = 2_000_000  # probabilities in memory at once: 16 MB
+SCALE_SAMPLES = 1000  # samples whose margins determine the scale of a decision function
+CERTAIN_LOG_ODDS = 36.0  # 1 - p is 0 in double precision
+SURE_LOG_ODDS = 5.0  # a probability of 99 %
+COLUMN_SAMPLES = 200  # samples whose prediction determines the columns of a decision function
+SMALLEST_PROBABILITY = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
+EXECUTORS = ("serial", "threads", "processes")
 
 
 def take(x: Any, index: IntArray) -> Any:
@@ -37,7 +45,7 @@ def take(x: Any, index: IntArray) -> Any:
 
 
 def softmax(scores: FloatArray) -> FloatArray:
-    """Rows to probabilities; one column is the log-odds of the second of two classes."""
+    """Probabilities of rows; a single column is the log-odds of the second of two classes."""
     if scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -54,7 +62,7 @@ def seeded(estimator: Any, seed: int) -> Any:
 
 
 def decisions(model: Any, x: Any, known: IntArray) -> FloatArray | None:
-    """Log-odds, or what stands for them, where the classifier has a decision function with a column a class."""
+    """The decision function, if there is no `predict_proba` and it has one column per class."""
     if hasattr(model, "predict_proba") or not hasattr(model, "decision_function"):
         return None
     scores = np.asarray(model.decision_function(x), dtype=np.float64)
@@ -62,18 +70,18 @@ def decisions(model: Any, x: Any, known: IntArray) -> FloatArray | None:
 
 
 def decision_scale(model: Any, x: Any, known: IntArray) -> float:
-    """What a decision function is multiplied by: 1, unless most samples would be certain to the last bit, which tells
-    them apart no more. Then half of them are sure at 99 %."""
+    """The factor of a decision function: 1, unless most samples would have the probability 1 in double precision. Then
+    the median sample gets 99 %."""
     scores = decisions(model, x, known)
     if scores is None or len(scores) == 0 or not np.isfinite(scores).all():
         return 1.0
     margins = np.abs(scores) if scores.ndim == 1 else -np.diff(-np.partition(-scores, 1, axis=1)[:, :2], axis=1)
     median = float(np.median(margins))
-    return SURE / median if median > CERTAIN else 1.0
+    return SURE_LOG_ODDS / median if median > CERTAIN_LOG_ODDS else 1.0
 
 
 def probabilities(model: Any, x: Any, known: IntArray, *, scale: float = 1.0) -> FloatArray:
-    """[n, len(known)], from the best thing the classifier offers."""
+    """Probabilities [n, len(known)] from the best method that the classifier has."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(x), dtype=np.float64)
     scores = decisions(model, x, known)
@@ -83,52 +91,50 @@ def probabilities(model: Any, x: Any, known: IntArray, *, scale: float = 1.0) ->
 
 
 def _one_a_class(scores: FloatArray, model: Any, x: Any, known: IntArray) -> bool:
-    """Does each column speak for a class? Those of SVC(decision_function_shape="ovo") speak for pairs: three, too, of
-    three classes, so what is predicted is asked as well. Ties may be decided otherwise, therefore most is enough."""
+    """Whether each column belongs to a class. Columns of SVC(decision_function_shape="ovo") belong to pairs, and three
+    classes have three pairs, so the predictions must agree; not all of them, as ties may be broken differently."""
     if scores.shape[1] != len(known):
         return False
-    some = np.arange(min(ASKED, len(scores)))
+    some = np.arange(min(COLUMN_SAMPLES, len(scores)))
     return bool((known[scores[some].argmax(axis=1)] == np.asarray(model.predict(take(x, some)))).mean() > 0.5)
 
 
 class OneClass:
-    """Stands in where the samples to train on hold one class only, which most classifiers refuse."""
+    """Predicts the only class of the training samples; most classifiers refuse to train on one class."""
 
     def predict_proba(self, x: Any) -> FloatArray:
         return np.ones((x.shape[0] if hasattr(x, "shape") else len(x), 1))
 
 
 def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntArray]:
-    """(trained model, the codes its columns stand for)."""
+    """Return the trained model and the class codes of its columns."""
     present = np.unique(labels)
     if len(present) < 2:
         return OneClass(), present
     model = seeded(estimator, seed)
     model.fit(x, labels)
-    # A classifier with nothing but fit and predict answers with the labels it was shown.
+    # A classifier with only fit and predict returns the labels of its training samples.
     return model, np.asarray(getattr(model, "classes_", present), dtype=np.int64)
 
 
 def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: int) -> Scores:
-    """One chunk's probabilities to Scores; a class the training set lacked has probability 0."""
+    """Reduce the probabilities of a chunk to Scores; a class without training samples has probability 0."""
     if not np.isfinite(probability).all():
-        raise InputError(
-            "estimator: it returned probabilities that are NaN or infinite; scale the features or change it"
-        )
+        raise InputError("estimator: its probabilities are NaN or infinite; scale the features or choose another")
     column = np.full(classes, -1, dtype=np.int64)
     column[known] = np.arange(len(known))
     at = column[given]
     rows = np.arange(len(given))
     of_given = np.where(at >= 0, probability[rows, at], 0.0)
     best = probability.argmax(axis=1)
-    loss = -np.log(np.clip(of_given, SMALLEST, 1.0))
+    loss = -np.log(np.clip(of_given, SMALLEST_PROBABILITY, 1.0))
     found = likeliest(probability, best)
     leaders, shares = known[found], np.take_along_axis(probability, found, axis=1)
-    lacking = np.setdiff1d(np.arange(classes), known)[: max(0, min(LEADERS, classes) - leaders.shape[1])]
+    absent = np.setdiff1d(np.arange(classes), known)[: max(0, min(LEADERS, classes) - leaders.shape[1])]
     return Scores(
         predicted=known[best], probability=of_given, confidence=probability[rows, best], loss=loss,
-        leaders=np.hstack([leaders, np.tile(lacking, (len(given), 1))]).astype(np.int32),
-        shares=np.hstack([shares, np.zeros((len(given), len(lacking)))]).astype(np.float32),
+        leaders=np.hstack([leaders, np.tile(absent, (len(given), 1))]).astype(np.int32),
+        shares=np.hstack([shares, np.zeros((len(given), len(absent)))]).astype(np.float32),
     )  # fmt: skip
 
 
@@ -140,13 +146,13 @@ def chunks(index: IntArray, size: int) -> Iterator[IntArray]:
 def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Scores:
     """Train on `job.train`, score `job.score`."""
     if len(job.train) == 0:
-        raise InputError(f"{job.name}: there is no sample to train on")
-    # Products of small float32 matrices raise "invalid value" now and then though all is finite in and out: the library
-    # behind them computes with what lies in its buffer. Whether what matters is finite, `reduce` sees.
+        raise InputError(f"{job.name}: no samples to train on")
+    # Products of small float32 matrices sometimes raise "invalid value" although inputs and outputs are finite: the
+    # library computes with uninitialised parts of its buffer. `reduce` checks that the probabilities are finite.
     with np.errstate(invalid="ignore"):
         model, known = fit(estimator, take(x, job.train), job.labels[job.train], job.seed)
         size = max(1, CHUNK_CELLS // len(known))
-        scale = decision_scale(model, take(x, job.score[:SCALED_BY]), known) if len(job.score) else 1.0
+        scale = decision_scale(model, take(x, job.score[:SCALE_SAMPLES]), known) if len(job.score) else 1.0
         parts = [
             reduce(job.labels[part], probabilities(model, take(x, part), known, scale=scale), known, classes)
             for part in chunks(job.score, size)
@@ -157,9 +163,43 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     return Scores.joined(parts)
 
 
+@runtime_checkable
+class HasMap(Protocol):
+    """An executor such as those of `concurrent.futures` and `multiprocessing`."""
+
+    def map(self, task: Any, items: Any) -> Any: ...
+
+
+def check_executor(executor: Any) -> None:
+    """Raise InputError unless `executor` is one of the known kinds."""
+    if executor is None or executor in EXECUTORS or isinstance(executor, HasMap):
+        return
+    if isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
+        return
+    raise InputError(
+        f"executor: {executor!r} is not known; use None, {', '.join(EXECUTORS)}, a number of workers, or an object with"
+        " map"
+    )
+
+
+def run_all(task: Callable[[Item], Result], items: Sequence[Item], executor: Any = None) -> list[Result]:
+    """`[task(item) for item in items]`, run by the executor."""
+    check_executor(executor)
+    if executor is None or executor == "serial" or len(items) < 2 or executor == 1:
+        return [task(item) for item in items]
+    if isinstance(executor, HasMap):
+        return list(executor.map(task, items))
+
+    from joblib import Parallel, delayed
+
+    workers = executor if isinstance(executor, int) else (os.cpu_count() or 1)
+    parallel = Parallel(n_jobs=min(workers, len(items)), prefer="threads" if executor == "threads" else "processes")
+    return list(parallel(delayed(task)(item) for item in items))
+
+
 @dataclass
 class SklearnTrainer(Trainer):
-    """Trains scikit-learn classifiers on samples `x` (anything the estimator takes and that can be indexed)."""
+    """Trains scikit-learn classifiers on the samples `x`, which the estimator must accept and which can be indexed."""
 
     x: Any
     estimator: Any
@@ -169,7 +209,6 @@ class SklearnTrainer(Trainer):
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         from threadpoolctl import threadpool_limits
 
-        # Their products are small: threads of the linear algebra wait for each other longer than they compute, texts
-        # several times as long, and far longer beside other work.
+        # The matrices are small: threads of the linear algebra library wait for each other longer than they compute.
         with threadpool_limits(1, user_api="blas"):
             return run_all(partial(train_and_score_one, self.x, self.estimator, self.classes), jobs, self.executor)

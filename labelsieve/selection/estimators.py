@@ -14,8 +14,8 @@ from labelsieve.checks import whole
 from labelsieve.data.duplicates import copies_among
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, device_type
-from labelsieve.execute.local import check_executor
 from labelsieve.execute.losses import check_loss
+from labelsieve.execute.sklearn_trainer import check_executor
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import incv_steps, rare_classes

@@ -34,7 +34,7 @@ def test_a_card_by_number_must_be_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert choose_device("cuda:1") == torch.device("cuda", 1)
-    with pytest.raises(InputError, match="there are 2 cards here, counted from cuda:0"):
+    with pytest.raises(InputError, match="2 CUDA devices"):
         choose_device("cuda:2")
 
 

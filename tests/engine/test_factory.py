@@ -28,19 +28,19 @@ class Two(nn.Linear):
 @pytest.mark.parametrize(
     ("factory", "told"),
     [
-        (partial(linear, 3), "own:bad gives 3 outputs a sample, the data have 4 classes"),
-        (partial(linear, 5), "own:bad gives 5 outputs a sample, the data have 4 classes"),
-        (partial(MLP, 3, inputs=8), "own:bad gives 3 outputs a sample, the data have 4 classes"),
-        (linear, r"own:bad must make a network when it is called without arguments: missing .*'classes'"),
-        (partial(linear, 4, 8, 9), "own:bad must make a network when it is called with the number of classes alone"),
-        (lambda: 4, "own:bad must return a torch module, not a int"),
-        (lambda: linear, "own:bad must return a torch module, not a function"),
+        (partial(linear, 3), "own:bad .*3 outputs.* 4 classes"),
+        (partial(linear, 5), "own:bad .*5 outputs.* 4 classes"),
+        (partial(MLP, 3, inputs=8), "own:bad .*3 outputs.* 4 classes"),
+        (linear, r"own:bad .*without arguments.*'classes'"),
+        (partial(linear, 4, 8, 9), "own:bad .*number of classes"),
+        (lambda: 4, "own:bad .*torch module.*int"),
+        (lambda: linear, "own:bad .*torch module.*function"),
         (partial(linear, 4, 9), r"own:bad cannot read samples of shape \[8\]: mat1 and mat2"),
-        (partial(Two, 8, 4), "own:bad gives a tuple a batch"),
-        (partial(nn.Flatten, 0), r"own:bad gives \[16\] for 2 samples"),
+        (partial(Two, 8, 4), "own:bad .*tuple"),
+        (partial(nn.Flatten, 0), r"own:bad .*\[16\]"),
     ],
 )
-def test_what_cannot_be_trained_is_said_in_one_line(factory, told: str) -> None:
+def test_an_unusable_factory_is_refused_in_one_line(factory, told: str) -> None:
     with pytest.raises(InputError, match=told) as problem:
         check_factory(factory, (8,), 4, name="own:bad")
     assert "\n" not in str(problem.value)

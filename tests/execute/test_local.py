@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.execute.local import run_all
+from labelsieve.execute.sklearn_trainer import run_all
 
 
 def square(value):

@@ -82,7 +82,7 @@ def test_one_class_to_train_on_is_always_predicted():
     x = np.zeros((4, 2))
     (scores,) = SklearnTrainer(x, LogisticRegression(), 2).train_and_score([job([1, 1, 0, 1], [0, 1], [2, 3])])
     assert scores.predicted.tolist() == [1, 1] and scores.probability.tolist() == [0.0, 1.0]
-    with pytest.raises(InputError, match="no sample to train on"):
+    with pytest.raises(InputError, match="no samples"):
         SklearnTrainer(x, LogisticRegression(), 2).train_and_score([job([1, 1, 0, 1], np.array([], dtype=int), [2, 3])])
 
 

@@ -182,12 +182,12 @@ def no_epochs(self, plan, *, samples, classes):
 
 BAD_BATCHES = [
     (lambda plan: plan.train, r"batches\(\) returned the shape \[128\]: return \[steps, batch\]"),
-    (lambda plan: None, r"batches\(\) returned no whole numbers"),
-    (lambda plan: [[0, 1], [2]], r"batches\(\) returned no whole numbers"),
-    (lambda plan: [["0", "1"]], r"batches\(\) returned no whole numbers"),
-    (lambda plan: np.ones((2, 2), dtype=bool), r"batches\(\) returned no whole numbers"),
-    (lambda plan: [[0.5, 1.0]], r"batches\(\) returned no whole numbers"),
-    (lambda plan: [[np.nan, 1.0]], r"batches\(\) returned no whole numbers"),
+    (lambda plan: None, r"batches\(\) .*not integers"),
+    (lambda plan: [[0, 1], [2]], r"batches\(\) .*not integers"),
+    (lambda plan: [["0", "1"]], r"batches\(\) .*not integers"),
+    (lambda plan: np.ones((2, 2), dtype=bool), r"batches\(\) .*not integers"),
+    (lambda plan: [[0.5, 1.0]], r"batches\(\) .*not integers"),
+    (lambda plan: [[np.nan, 1.0]], r"batches\(\) .*not integers"),
     (lambda plan: [[0, -1, 2]], r"batches\(\) returned -1 before a sample"),
 ]
 
@@ -227,8 +227,8 @@ def trained(method, samples=40):
         *((batches_of(returned), message.replace("128", "40")) for returned, message in BAD_BATCHES),
         (batches_of(lambda plan: np.empty((0, 8), dtype=np.int64)), r"batches\(\) returned no sample"),
         (batches_of(lambda plan: [[-1, -1]]), r"batches\(\) returned no sample"),
-        (batches_of(lambda plan: [[0, 40]]), r"batches\(\) returned the index 40: the samples are 0 to 39"),
-        (batches_of(lambda plan: [[0, -2]]), r"batches\(\) returned the index -2: the samples are 0 to 39"),
+        (batches_of(lambda plan: [[0, 40]]), r"batches\(\) .*index 40"),
+        (batches_of(lambda plan: [[0, -2]]), r"batches\(\) .*index -2"),
         (state_of({"a": [1, 2]}), r"state\(\) returned list for 'a'"),
         (with_attribute(loss=without_gradient), r"loss\(\) has no gradient"),
     ],

@@ -28,15 +28,9 @@ def pack(w: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def convolve(
-    x: Tensor,
-    packed: Tensor,
-    n: int,
-    *,
-    stride: int = 1,
-    transposed: bool = False,
-    stats: bool = False,
+    x: Tensor, packed: Tensor, n: int, *, stride: int = 1, transposed: bool = False, stats: bool = False,
     valid: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """y and, with `stats`, its partial sums [2, parts, channels]. `transposed`: the gradient of the input instead."""
     out, cin_w = packed.shape[0] // n, packed.shape[3]
     cin, cout = (out, cin_w) if transposed else (cin_w, out)
@@ -102,27 +96,9 @@ def weight_gradient(x: Tensor, g: Tensor, n: int, *, stride: int = 1, dtype: tor
     size = 9 * n * cin * cout
     part = torch.empty((splits, size), dtype=torch.float32, device=x.device)
     conv_device.conv_weight_grad[(n * tiles, splits)](
-        x,
-        g,
-        part,
-        batch,
-        n,
-        n * cin,
-        n * cout,
-        each,
-        H=height,
-        W=width,
-        CIN=cin,
-        COUT=cout,
-        CP=cp,
-        NP=outs,
-        BA=block.left,
-        BB=block.right,
-        M=block.pixels,
-        S=stride,
-        num_warps=block.warps,
-        num_stages=block.stages,
-    )
+        x, g, part, batch, n, n * cin, n * cout, each, H=height, W=width, CIN=cin, COUT=cout, CP=cp, NP=outs,
+        BA=block.left, BB=block.right, M=block.pixels, S=stride, num_warps=block.warps, num_stages=block.stages,
+    )  # fmt: skip
     dw = torch.empty((n * cout, cin, 3, 3), dtype=dtype, device=x.device)
     conv_device.sum_weight_grad[(triton.cdiv(size, 512),)](
         part, dw, size, splits, CIN=cin, COUT=cout, BLOCK=512, num_warps=4

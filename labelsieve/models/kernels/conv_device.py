@@ -13,18 +13,8 @@ import triton.language as tl
 
 @triton.jit
 def _load_row(
-    base,
-    at,
-    column,
-    ok,
-    i,
-    last,
-    xc,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    STEP: tl.constexpr,
-    PIECES: tl.constexpr,
-):
+    base, at, column, ok, i, last, xc, H: tl.constexpr, W: tl.constexpr, STEP: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
     """Input row i as PIECES of [pixels, (kx, channel)]; zeros outside the picture (STEP 2: and between rows)."""
     there = (i >= 0) & (i < H) & (i <= last) & (i % STEP == 0)
     pieces = ()
@@ -56,35 +46,11 @@ def _product(row, weights, acc, PIECES: tl.constexpr):
 
 @triton.jit(do_not_specialize=["images", "nets", "parts"])
 def conv_rows(
-    x,
-    w,
-    y,
-    part,
-    valid,
-    images,
-    nets,
-    parts,
-    xc,
-    yc,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    CIN: tl.constexpr,
-    COUT: tl.constexpr,
-    CP: tl.constexpr,
-    NP: tl.constexpr,
-    BN: tl.constexpr,
-    M: tl.constexpr,
-    ROWS: tl.constexpr,
-    PIECES: tl.constexpr,
-    WK: tl.constexpr,
-    WN: tl.constexpr,
-    WT: tl.constexpr,
-    FLIP: tl.constexpr,
-    S_IN: tl.constexpr,
-    S_OUT: tl.constexpr,
-    STATS: tl.constexpr,
-    VALID: tl.constexpr,
-):
+    x, w, y, part, valid, images, nets, parts, xc, yc, H: tl.constexpr, W: tl.constexpr, CIN: tl.constexpr,
+    COUT: tl.constexpr, CP: tl.constexpr, NP: tl.constexpr, BN: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr,
+    PIECES: tl.constexpr, WK: tl.constexpr, WN: tl.constexpr, WT: tl.constexpr, FLIP: tl.constexpr,
+    S_IN: tl.constexpr, S_OUT: tl.constexpr, STATS: tl.constexpr, VALID: tl.constexpr,
+):  # fmt: skip
     """y = conv(x, w): reads x once from memory (three times from L1), writes y once.
 
     Program: one network, M / W images, ROWS rows, BN channels. H, W: the finer of the two resolutions.
@@ -172,25 +138,10 @@ def conv_rows(
 
 @triton.jit(do_not_specialize=["images", "nets", "blocks_each"])
 def conv_weight_grad(
-    x,
-    g,
-    part,
-    images,
-    nets,
-    xc,
-    gc,
-    blocks_each,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    CIN: tl.constexpr,
-    COUT: tl.constexpr,
-    CP: tl.constexpr,
-    NP: tl.constexpr,
-    BA: tl.constexpr,
-    BB: tl.constexpr,
-    M: tl.constexpr,
+    x, g, part, images, nets, xc, gc, blocks_each, H: tl.constexpr, W: tl.constexpr, CIN: tl.constexpr,
+    COUT: tl.constexpr, CP: tl.constexpr, NP: tl.constexpr, BA: tl.constexpr, BB: tl.constexpr, M: tl.constexpr,
     S: tl.constexpr,
-):
+):  # fmt: skip
     """part[split, net, (kx, in), (ky, out)] = sum over the split's pixels of x[q + kx - 1] * g[q - (ky - 1) rows].
 
     One product a block of M pixels gives all taps of the tile: x and g are read once from memory for each tile

@@ -17,18 +17,9 @@ from labelsieve.models.kernels.conv_device import _load_weights, _product
 
 @triton.jit
 def _load_row(
-    base,
-    at,
-    column,
-    ok,
-    i,
-    last,
-    XP: tl.constexpr,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    STEP: tl.constexpr,
+    base, at, column, ok, i, last, XP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, STEP: tl.constexpr,
     PIECES: tl.constexpr,
-):
+):  # fmt: skip
     """Input row i as PIECES of [pixels, (kx, channel)]; zeros outside the picture (STEP 2: and between rows)."""
     there = (i >= 0) & (i < H) & (i <= last)
     if STEP > 1:
@@ -46,39 +37,12 @@ def _load_row(
 
 @triton.jit(do_not_specialize=["images", "parts", "nets"])
 def conv_network(
-    x,
-    w,
-    y,
-    part,
-    valid,
-    skip,
-    gate,
-    before,
-    coefficients,
-    images,
-    parts,
-    nets,
-    x_net,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    CIN: tl.constexpr,
-    COUT: tl.constexpr,
-    CP: tl.constexpr,
-    NP: tl.constexpr,
-    XP: tl.constexpr,
-    BN: tl.constexpr,
-    M: tl.constexpr,
-    ROWS: tl.constexpr,
-    PIECES: tl.constexpr,
-    FLIP: tl.constexpr,
-    S_IN: tl.constexpr,
-    S_OUT: tl.constexpr,
-    MODE: tl.constexpr,
-    SKIP: tl.constexpr,
-    SC: tl.constexpr,
-    VALID: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    x, w, y, part, valid, skip, gate, before, coefficients, images, parts, nets, x_net, H: tl.constexpr,
+    W: tl.constexpr, CIN: tl.constexpr, COUT: tl.constexpr, CP: tl.constexpr, NP: tl.constexpr, XP: tl.constexpr,
+    BN: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, FLIP: tl.constexpr,
+    S_IN: tl.constexpr, S_OUT: tl.constexpr, MODE: tl.constexpr, SKIP: tl.constexpr, SC: tl.constexpr,
+    VALID: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """y = conv(x, w); a program: one network, M / W images, ROWS rows, BN channels. FLIP: the input's gradient.
 
     H, W: the finer of the two resolutions; S_OUT 2: stride 2; S_IN 2: its gradient. XP: elements between x's pixels.

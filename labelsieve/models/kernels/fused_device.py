@@ -62,27 +62,10 @@ def sum_weight_grads(part, gradient, table, SPLITS: tl.constexpr, BLOCK: tl.cons
 
 @triton.jit(do_not_specialize=["images", "nets", "blocks_each"])
 def weight_grad_network(
-    x,
-    g,
-    part,
-    images,
-    nets,
-    x_net,
-    x_layer,
-    blocks_each,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    CIN: tl.constexpr,
-    COUT: tl.constexpr,
-    CP: tl.constexpr,
-    NP: tl.constexpr,
-    XP: tl.constexpr,
-    BA: tl.constexpr,
-    BB: tl.constexpr,
-    M: tl.constexpr,
-    S: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    x, g, part, images, nets, x_net, x_layer, blocks_each, H: tl.constexpr, W: tl.constexpr, CIN: tl.constexpr,
+    COUT: tl.constexpr, CP: tl.constexpr, NP: tl.constexpr, XP: tl.constexpr, BA: tl.constexpr, BB: tl.constexpr,
+    M: tl.constexpr, S: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """part[split, net, (kx, in), (ky, out)] = sum over the split's pixels of x[q + kx - 1] * g[q - (ky - 1) rows].
 
     Of several layers of one shape, their x, g and part one after the other; x_layer: elements between theirs.
@@ -161,22 +144,9 @@ def backward_coefficients(
 
 @triton.jit(do_not_specialize=["pixels", "nets"])
 def normalise_network(
-    x,
-    skip,
-    y,
-    coefficients,
-    valid,
-    pixels,
-    nets,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C: tl.constexpr,
-    SC: tl.constexpr,
-    SKIP: tl.constexpr,
-    BP: tl.constexpr,
-    VALID: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    x, skip, y, coefficients, valid, pixels, nets, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr,
+    SC: tl.constexpr, SKIP: tl.constexpr, BP: tl.constexpr, VALID: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """y = relu(x * scale + shift + shortcut). SKIP 2: every second pixel of `skip`, its SC channels in the middle.
 
     Samples that do not count become 0: their own statistics were never taken, so else they could grow without bound.
@@ -210,24 +180,9 @@ def normalise_network(
 
 @triton.jit(do_not_specialize=["pixels", "nets"])
 def input_gradient_network(
-    g,
-    x,
-    skip,
-    dx,
-    coefficients,
-    slopes,
-    valid,
-    pixels,
-    nets,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C: tl.constexpr,
-    SC: tl.constexpr,
-    SKIP: tl.constexpr,
-    BP: tl.constexpr,
-    VALID: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    g, x, skip, dx, coefficients, slopes, valid, pixels, nets, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr,
+    SC: tl.constexpr, SKIP: tl.constexpr, BP: tl.constexpr, VALID: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """dx of the normalisation, g being the gradient behind its relu; 0 for samples that do not count.
 
     SKIP: with the gradient of a shortcut around it; 1 from `skip`, 2 from its coarser pixels, where these channels are
@@ -265,22 +220,9 @@ def input_gradient_network(
 
 @triton.jit(do_not_specialize=["pixels", "parts", "nets"])
 def pool_gradient(
-    gradient,
-    gate,
-    before,
-    g,
-    part,
-    coefficients,
-    valid,
-    pixels,
-    parts,
-    nets,
-    HW: tl.constexpr,
-    C: tl.constexpr,
-    BP: tl.constexpr,
-    VALID: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    gradient, gate, before, g, part, coefficients, valid, pixels, parts, nets, HW: tl.constexpr, C: tl.constexpr,
+    BP: tl.constexpr, VALID: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """The pooled features' gradient [images, n * C] back to the last relu, with the sums of conv_network's MODE 3."""
     net = tl.program_id(1)
     channel = tl.arange(0, C)

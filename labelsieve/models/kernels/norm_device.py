@@ -99,22 +99,9 @@ def _four(x, corner, channel, channels, width, ok):
 
 @triton.jit(do_not_specialize=["pixels", "area", "pooled_width", "blocks_each", "each"])
 def moments(
-    x,
-    pooled,
-    part,
-    valid,
-    pixels,
-    area,
-    pooled_width,
-    channels,
-    blocks_each,
-    each,
-    BP: tl.constexpr,
-    BC: tl.constexpr,
-    VALID: tl.constexpr,
-    POOL: tl.constexpr,
-    SUMS: tl.constexpr,
-):
+    x, pooled, part, valid, pixels, area, pooled_width, channels, blocks_each, each, BP: tl.constexpr,
+    BC: tl.constexpr, VALID: tl.constexpr, POOL: tl.constexpr, SUMS: tl.constexpr,
+):  # fmt: skip
     """part[0, program] = sum of x, part[1, program] = sum of x^2; with POOL of the largest of 2 x 2, and writes it."""
     channel = tl.program_id(0) * BC + tl.arange(0, BC)
     there = channel < channels
@@ -158,25 +145,9 @@ def _sum_parts(part, parts, channels, channel, BR: tl.constexpr, BC: tl.constexp
 
 @triton.jit(do_not_specialize=["parts", "pixels", "area", "each"])
 def forward_table(
-    part,
-    gamma,
-    beta,
-    running_mean,
-    running_var,
-    table,
-    valid,
-    parts,
-    pixels,
-    area,
-    channels,
-    each,
-    momentum,
-    eps,
-    BR: tl.constexpr,
-    BC: tl.constexpr,
-    VALID: tl.constexpr,
-    TRAINING: tl.constexpr,
-):
+    part, gamma, beta, running_mean, running_var, table, valid, parts, pixels, area, channels, each, momentum, eps,
+    BR: tl.constexpr, BC: tl.constexpr, VALID: tl.constexpr, TRAINING: tl.constexpr,
+):  # fmt: skip
     """The table, and the running statistics: reads the partial sums."""
     channel = tl.program_id(0) * BC + tl.arange(0, BC)
     there = channel < channels
@@ -203,17 +174,9 @@ def forward_table(
 
 @triton.jit(do_not_specialize=["pixels"])
 def normalise(
-    x,
-    residual,
-    y,
-    table,
-    pixels,
-    channels,
-    BP: tl.constexpr,
-    BC: tl.constexpr,
-    RESIDUAL: tl.constexpr,
+    x, residual, y, table, pixels, channels, BP: tl.constexpr, BC: tl.constexpr, RESIDUAL: tl.constexpr,
     ACT: tl.constexpr,
-):
+):  # fmt: skip
     """y = act(x * scale + shift + residual): reads x and the residual once, writes y once."""
     pixel, channel = _own_tile(channels, BP, BC)
     there = channel < channels
@@ -229,22 +192,9 @@ def normalise(
 
 @triton.jit(do_not_specialize=["pixels", "area", "blocks_each", "each"])
 def gradient_moments(
-    g,
-    x,
-    y,
-    part,
-    table,
-    valid,
-    pixels,
-    area,
-    channels,
-    blocks_each,
-    each,
-    BP: tl.constexpr,
-    BC: tl.constexpr,
-    ACT: tl.constexpr,
-    VALID: tl.constexpr,
-):
+    g, x, y, part, table, valid, pixels, area, channels, blocks_each, each, BP: tl.constexpr, BC: tl.constexpr,
+    ACT: tl.constexpr, VALID: tl.constexpr,
+):  # fmt: skip
     """part[0, program] = sum of g, part[1, program] = sum of g * (x - mean), with g taken before the activation."""
     channel = tl.program_id(0) * BC + tl.arange(0, BC)
     there = channel < channels
@@ -271,22 +221,9 @@ def gradient_moments(
 
 @triton.jit(do_not_specialize=["parts", "pixels", "area", "each"])
 def backward_table(
-    part,
-    table,
-    slopes,
-    dgamma,
-    dbeta,
-    valid,
-    parts,
-    pixels,
-    area,
-    channels,
-    each,
-    BR: tl.constexpr,
-    BC: tl.constexpr,
-    VALID: tl.constexpr,
-    TRAINING: tl.constexpr,
-):
+    part, table, slopes, dgamma, dbeta, valid, parts, pixels, area, channels, each, BR: tl.constexpr,
+    BC: tl.constexpr, VALID: tl.constexpr, TRAINING: tl.constexpr,
+):  # fmt: skip
     """dx = scale * g + slopes[0] * (x - mean) + slopes[1]; and the gradients of gamma and beta: reads the sums."""
     channel = tl.program_id(0) * BC + tl.arange(0, BC)
     there = channel < channels
@@ -307,27 +244,10 @@ def backward_table(
 
 @triton.jit(do_not_specialize=["pixels", "area", "pooled_width", "each"])
 def input_gradient(
-    g,
-    x,
-    y,
-    before,
-    dx,
-    dresidual,
-    table,
-    slopes,
-    valid,
-    pixels,
-    area,
-    pooled_width,
-    channels,
-    each,
-    BP: tl.constexpr,
-    BC: tl.constexpr,
-    ACT: tl.constexpr,
-    VALID: tl.constexpr,
-    POOL: tl.constexpr,
+    g, x, y, before, dx, dresidual, table, slopes, valid, pixels, area, pooled_width, channels, each,
+    BP: tl.constexpr, BC: tl.constexpr, ACT: tl.constexpr, VALID: tl.constexpr, POOL: tl.constexpr,
     RESIDUAL: tl.constexpr,
-):
+):  # fmt: skip
     """dx (and the residual's gradient); with POOL it goes to the first largest of each 2 x 2 pixels of `before`."""
     pixel, channel = _own_tile(channels, BP, BC)
     there = channel < channels

@@ -8,20 +8,9 @@ import triton.language as tl
 
 @triton.jit(do_not_specialize=["pictures"])
 def gather_pictures(
-    pixels,
-    index,
-    code,
-    scale,
-    offset,
-    out,
-    pictures,
-    N: tl.constexpr,
-    C: tl.constexpr,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    PAD: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    pixels, index, code, scale, offset, out, pictures, N: tl.constexpr, C: tl.constexpr, H: tl.constexpr,
+    W: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """out [B, H, W, N, C] = normalised pixels [.., H + 2 PAD, W + 2 PAD, C], cut and flipped by index, code [N, B]."""
     SPAN: tl.constexpr = 2 * PAD + 1
     b = tl.program_id(1)
@@ -44,23 +33,9 @@ def gather_pictures(
 
 @triton.jit
 def adam(
-    flat,
-    gradient,
-    first,
-    second,
-    decay,
-    owner,
-    rate,
-    count,
-    size,
-    keep2,
-    new1,
-    new2,
-    log1,
-    log2,
-    eps,
+    flat, gradient, first, second, decay, owner, rate, count, size, keep2, new1, new2, log1, log2, eps,
     BLOCK: tl.constexpr,
-):
+):  # fmt: skip
     """Adam with one rate and count per network (`owner`); weight decay is added to the gradient; log1, log2: of the
     betas."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
