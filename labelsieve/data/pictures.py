@@ -132,9 +132,9 @@ class PictureSequence(Samples):
             if not 0 <= place < len(self):
                 raise IndexError(f"picture {i} of {len(self)}")
             return self.picture(place)
-        chosen = np.arange(len(self))[i]
+        chosen = range(len(self))[i] if isinstance(i, slice) else np.arange(len(self))[i].tolist()
         block = np.empty((len(chosen), *self.shape[1:]), dtype=np.uint8)
-        for row, j in enumerate(chosen.tolist()):
+        for row, j in enumerate(chosen):
             block[row] = middle(self.picture(j), block.shape[1], block.shape[2])
         return block
 

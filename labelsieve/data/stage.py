@@ -311,6 +311,8 @@ class DecodeCache:
         progress: Progress,
     ) -> None:
         """Stage `pictures`, the `rows` of the source that are not among the `failures`. The index is written last."""
+        if self.shards.is_symlink():  # a run folder from somewhere else must not lead our writing to another folder
+            self.shards.unlink()
         try:
             _read_settings(self.shards / "stage.json")
         except InputError:  # missing or damaged

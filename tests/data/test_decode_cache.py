@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -131,3 +132,14 @@ def test_a_data_set_that_was_changed_where_it_lies_is_decodedselect_again(tmp_pa
             0, 0, 0, 0
         ]
     assert features_of == {"other": 200, "200": 200}
+
+
+def test_a_link_in_a_run_folder_does_not_lead_writing_elsewhere(folder: Path, tmp_path: Path) -> None:
+    staged, elsewhere = tmp_path / "staged", tmp_path / "elsewhere"
+    load_source(str(folder), ReadOptions(cache_dir=staged))
+    (shards,) = (path for path in staged.iterdir() if path.is_dir())
+    shutil.rmtree(shards)
+    elsewhere.mkdir()
+    shards.symlink_to(elsewhere)
+    load_source(str(folder), ReadOptions(cache_dir=staged))
+    assert not list(elsewhere.iterdir()) and shards.is_dir() and not shards.is_symlink()
