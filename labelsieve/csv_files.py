@@ -16,6 +16,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -197,6 +198,14 @@ def read_arrow(
             )  # fmt: skip
     except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as error:
         raise InputError(_explain(path, style, error)) from None
+
+
+@cache
+def missing_values() -> frozenset[str]:
+    """The texts that pyarrow reads as an empty cell: "", NA, NULL and similar."""
+    import pyarrow.csv as pc
+
+    return frozenset(pc.ConvertOptions().null_values)
 
 
 def _explain(path: Path, style: CsvFormat, error: Exception) -> str:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import labelsieve
 from labelsieve.csv_files import (
     SEPARATORS,
     CsvFormat,
@@ -257,3 +258,10 @@ def test_a_title_above_the_header_is_refused(path: Path) -> None:
     path.write_text("Survey 2024\nid,a,label\na,1.5,x\nb,2.5,y\n")
     with pytest.raises(InputError, match=r"line 2: 3 cells.*title"):
         load_source(str(path))
+
+
+def test_no_other_module_reads_or_writes_csv() -> None:
+    package = Path(labelsieve.__file__).parent
+    uses = re.compile(r"^\s*(import csv\b|from csv import|import pyarrow\.csv|from pyarrow import csv)", re.MULTILINE)
+    found = {path.name for path in package.rglob("*.py") if uses.search(path.read_text(encoding="utf-8"))}
+    assert found == {"csv_files.py"}

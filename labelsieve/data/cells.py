@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.csv_files import missing_values
 from labelsieve.types import IntArray
 
 NEARLY_ALL = 0.9  # share of the filled cells; a tenth leaves room for "n.a.", "?" and typing errors
@@ -171,7 +171,7 @@ class _Cells:
 
         codes, distinct = distinct_values(values)
         stripped = pc.utf8_trim_whitespace(pa.array(distinct, pa.large_string()))
-        empty = np.array([text.strip() in _missing_values() for text in distinct], dtype=np.bool_)
+        empty = np.array([text.strip() in missing_values() for text in distinct], dtype=np.bool_)
         return cls(distinct, codes, empty, stripped)
 
     @property
@@ -219,14 +219,6 @@ def distinct_values(values: Any) -> tuple[IntArray, list[Any]]:
 
 def _codes(coded: Any) -> IntArray:
     return np.asarray(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-@cache
-def _missing_values() -> frozenset[str]:
-    """The texts that pyarrow reads as an empty cell: "", NA, NULL and similar."""
-    import pyarrow.csv as pc
-
-    return frozenset(pc.ConvertOptions().null_values)
 
 
 def _parse(text: str, form: Form) -> float:

@@ -34,8 +34,8 @@ class Originals:
         elif path is not None:
             files += [str(path), *(_listed(path, settings) if data.get("kind") == "pictures" else ())]
         elif source and not is_path(source):
-            folder = Path(source.partition(":")[2].partition("?")[0])
-            folders += [folder] if folder.is_dir() else []
+            folder = source.partition(":")[2].partition("?")[0]  # empty for embedded data
+            folders += [Path(folder)] if folder and Path(folder).is_dir() else []
         return cls(tuple(folder.resolve() for folder in folders), frozenset(_resolved(files)), run.path.resolve())
 
     def check(self, target: Path) -> None:
