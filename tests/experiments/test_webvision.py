@@ -260,10 +260,10 @@ def test_without_true_labels_only_counts_are_measured(tmp_path: Path) -> None:
 
 def test_inception_resnet_v2_trains_at_full_size(tmp_path: Path) -> None:
     """The paper's cell itself, but for its length: 227 x 227 windows of pictures of 256, SGD at 0.1, one network."""
-    data = datasets.read_webvision(small_folder(tmp_path / "drawn", side=256), PAPER)
+    data = datasets.read_webvision(small_folder(tmp_path / "drawn", side=256, train=1), PAPER)
     context = train_cells.ExperimentContext(data, tmp_path / "results", COMMIT, device="cpu", say=lambda line: None)
     (cell,) = webvision_cells(PAPER, methods=("standard",), epochs=1)
-    assert context.store.shape == (3, 227, 227) and len(context.store) == 4
+    assert context.store.shape == (3, 227, 227) and len(context.store) == 2
     train_cells.train_cells([cell], context, tmp_path / "work")
     record = stored(tmp_path / "results", cell.id)
     assert record["cell"]["network"] == "inception-resnet-v2" and record["cell"]["batch_size"] == 128
@@ -338,6 +338,8 @@ def test_the_command_as_json(smoke: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_reading_pictures_reports_progress(tmp_path: Path) -> None:
     lines = io.StringIO()
-    reproduce("webvision-errors", tmp_path, progress=Progress(stream=lines))
+    reproduce(
+        "webvision-errors", tmp_path, progress=Progress(stream=lines), selection_epochs=1, iterations=1, draw=False
+    )
     text = lines.getvalue()
     assert "400/400 pictures" in text and text.count("80/80 pictures") >= 2
