@@ -24,10 +24,15 @@ Flat = Parameter(name="*", negative="")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
-    """How results are printed."""
+    """How results are printed.
+
+    Parameters
+    ----------
+    json
+        Print one JSON object and nothing else.
+    """
 
     json: Flag = False
-    """Print one JSON object and nothing else."""
 
     def progress(self) -> Progress:
         return Progress(silent=self.json)
@@ -47,10 +52,15 @@ class Output:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Common(Output):
-    """Options of commands that have no settings of their own."""
+    """Options of commands that have no settings of their own.
+
+    Parameters
+    ----------
+    seed
+        Random seed. The same seed gives the same result.
+    """
 
     seed: int = 0
-    """Random seed. The same seed gives the same result."""
 
 
 def check_target(problems: Problems, option: str, target: Path, *, source: str, force: bool, example: str) -> None:

@@ -16,26 +16,31 @@ from labelsieve.workflow.settings import SourceSettings
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """Options of `predict`."""
+    """Options of `predict`.
+
+    Parameters
+    ----------
+    to
+        CSV file to write.
+    all_classes
+        Also write the probability of every class, one column per class.
+    device
+        Device: auto, cpu, cuda or mps.
+    network
+        package.module:Name of your own network, if the model was trained with one. Code is only imported if you
+        name it.
+    score
+        Compare the predictions with the labels of SOURCE.
+    force
+        Overwrite the file if it exists.
+    """
 
     to: Path = Path("predictions.csv")
-    """CSV file to write."""
-
     all_classes: Flag = False
-    """Also write the probability of every class, one column per class."""
-
     device: str = "auto"
-    """Device: auto, cpu, cuda or mps."""
-
     network: str | None = None
-    """package.module:Name of your own network, if the model was trained with one. Code is only imported if you name
-it."""
-
     score: Flag = False
-    """Compare the predictions with the labels of SOURCE."""
-
     force: Flag = False
-    """Overwrite the file if it exists."""
 
 
 def predict(

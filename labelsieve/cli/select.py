@@ -16,12 +16,17 @@ from labelsieve.workflow.settings import SelectSettings
 
 @dataclass(frozen=True)
 class SelectOptions(SelectSettings):
-    """The settings of a selection; its algorithm is called --method here and --selection in `run`."""
+    """The settings of a selection; its algorithm is called --method here and --selection in `run`.
+
+    Parameters
+    ----------
+    selection
+        Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing).
+    """
 
     selection_option: ClassVar[str] = "--method"
 
     selection: Annotated[str, Parameter(name="--method")] = "incv"
-    """Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing)."""
 
 
 def select(

@@ -438,19 +438,3 @@ def _own_factory(found: Any, classes: int, option: str, *, named: bool) -> Facto
     if not callable(found) or isinstance(found, Classifier):
         raise InputError(f"{option}: expected a function that returns a torch module, or a name, got {found!r}")
     return partial(found, classes) if named else found
-
-
-__all__ = [
-    "CLASSIFIERS",
-    "NETWORKS",
-    "ModelChoice",
-    "ModelKind",
-    "Reason",
-    "SampleInfo",
-    "SelectorRequest",
-    "check_name",
-    "choose_network",
-    "choose_selector",
-    "create_network",
-    "named_classifier",
-]

@@ -155,6 +155,3 @@ def read_frame(path: Path) -> Any:
     except ImportError:
         return table
     return polars.from_arrow(table)
-
-
-__all__ = ["Accuracy", "Predictions", "compare", "predict_source", "read_frame"]

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import nn
 
 from labelsieve.checks import between, is_number, whole
@@ -271,13 +271,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             many_axes = dimensions(X) > 2
             X = with_channel(X) if many_axes else X
             options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if many_axes else {"dtype": np.float64}
-            # Samples of another kind than in fit are refused by the reader, with a clearer message.
-            known = fitting or (not many_axes and self._reader.kind == "table" and len(self._reader.shape) == 1)
+            rows = fitting or (self._reader.kind == "table" and len(self._reader.shape) == 1 and not many_axes)
             try:
-                minimum = 2 if fitting else 1
-                X = validate_data(
-                    self, X, reset=fitting, skip_check_array=not known, ensure_min_samples=minimum, **options
-                )
+                if rows:
+                    X = validate_data(self, X, reset=fitting, ensure_min_samples=2 if fitting else 1, **options)
+                else:  # samples of another shape than in `fit` are refused by the reader
+                    X = check_array(X, **options)
             except ValueError as problem:
                 raise explain_refusal(problem, X) from None
             kind = "pictures" if describe_samples(X).kind == "pictures" else "table"

@@ -286,6 +286,3 @@ def read_for_run(
         )  # fmt: skip
     check_size(data, settings.size)
     return data
-
-
-__all__ = ["RunResult", "run", "run_source", "select_source"]

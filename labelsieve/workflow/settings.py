@@ -1,6 +1,6 @@
 """The settings of a run. The fields are the options of the command line and of `labelsieve.run`.
 
-The text below a field is the help of its option.
+The docstrings of the classes are the help of the options.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from labelsieve.csv_files import parse_names
 from labelsieve.errors import InputError, Problems
-from labelsieve.models.choose import NETWORKS, STORED, ModelChoice, check_name
+from labelsieve.models.choose import NETWORKS, ModelChoice, check_name
 
 if TYPE_CHECKING:
     from labelsieve.engine.method import Method
@@ -37,25 +37,30 @@ def option(name: str) -> str:
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """How a source is read."""
+    """How a source is read.
+
+    Parameters
+    ----------
+    root
+        Folder that relative paths in a table start from. Default: the folder of the table.
+    label_column
+        Column with the labels. Default: label.
+    text_column
+        Column with the texts; the other columns are not used. Default: text, if there is one.
+    id_column
+        Column with the ids of the samples. Default: id, if there is one; else ids are row numbers.
+    ignore_columns
+        Columns that are not features, separated by commas. Put a name that contains a comma in quotes.
+    group_column
+        Column with groups, such as patients. Samples of one group are never on both sides of a split.
+    """
 
     root: Path | None = None
-    """Folder that relative paths in a table start from. Default: the folder of the table."""
-
     label_column: str | None = None
-    """Column with the labels. Default: label."""
-
     text_column: str | None = None
-    """Column with the texts; the other columns are not used. Default: text, if there is one."""
-
     id_column: str | None = None
-    """Column with the ids of the samples. Default: id, if there is one; else ids are row numbers."""
-
     ignore_columns: str | None = None
-    """Columns that are not features, separated by commas. Put a name that contains a comma in quotes."""
-
     group_column: str | None = None
-    """Column with groups, such as patients. Samples of one group are never on both sides of a split."""
 
     @property
     def ignored(self) -> list[str]:
@@ -79,61 +84,67 @@ class SourceSettings:
 
 @dataclass(frozen=True)
 class SelectSettings(SourceSettings):
-    """How labels are selected."""
+    """How labels are selected.
+
+    Parameters
+    ----------
+    selection
+        Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing).
+    iterations
+        Maximum number of iterations of INCV.
+    epochs
+        Epochs of each training of the selection, for networks. Default: 50; 10 for the model fast.
+    model
+        Model that selects. Classifiers: boosting, forest, logistic, nearest, neighbours, svm, tfidf (texts),
+        trees, edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp, small-cnn,
+        resnet20 to resnet110, preact-resnet18, inception-resnet-v2. Your own: package.module:Name. auto chooses
+        by the samples and the device.
+    loss
+        Loss of networks that select: ce (cross-entropy) or gce (generalised cross-entropy).
+    repeats
+        Random splits per iteration; their predictions are averaged. Time grows in proportion.
+    predictions
+        File with your own out-of-sample probabilities; nothing is trained to select. .npy, .npz (pred_probs),
+        or .csv or .parquet with an id column and one column per class.
+    remove_ratio
+        Samples removed per selected sample: a number, or auto (from the estimated noise).
+    labels
+        CSV file with the columns id, label and optionally true. Its labels replace those of the source; true
+        labels are only used to measure the result.
+    executor
+        Where trainings of the selection run: local, ray (this machine or $RAY_ADDRESS) or ray://HEAD:PORT.
+    device
+        Device of networks: auto, cpu, cuda or mps.
+    protocol
+        auto (estimate the noise) or paper (follow the authors' code).
+    pattern
+        Noise pattern, if you know it: auto, symmetric or pair.
+    size
+        Resize pictures to squares with this side in pixels. Default: chosen by the source.
+    workers
+        Number of processes for scikit-learn classifiers.
+    seed
+        Random seed. The same seed gives the same result.
+    """
 
     selection_option: ClassVar[str] = "--selection"  # `select` calls it --method
 
     selection: str = "incv"
-    """Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing)."""
-
     iterations: int = 4
-    """Maximum number of iterations of INCV."""
-
     epochs: int | None = None
-    """Epochs of each training of the selection, for networks. Default: 50; 10 for the model fast."""
-
     model: str = "auto"
-    """Model that selects. Classifiers: boosting, forest, logistic, nearest, neighbours, svm, tfidf (texts), trees,
-edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp, small-cnn, resnet20 to resnet110,
-preact-resnet18, inception-resnet-v2. Your own: package.module:Name. auto chooses by the samples and the device."""
-
     loss: str = "ce"
-    """Loss of networks that select: ce (cross-entropy) or gce (generalised cross-entropy)."""
-
     repeats: int = 1
-    """Random splits per iteration; their predictions are averaged. Time grows in proportion."""
-
     predictions: Path | None = None
-    """File with your own out-of-sample probabilities; nothing is trained to select. .npy, .npz (pred_probs), or .csv
-or .parquet with an id column and one column per class."""
-
     remove_ratio: str = "auto"
-    """Samples removed per selected sample: a number, or auto (from the estimated noise)."""
-
     labels: Path | None = None
-    """CSV file with the columns id, label and optionally true. Its labels replace those of the source; true labels are
-only used to measure the result."""
-
     executor: str = "local"
-    """Where trainings of the selection run: local, ray (this machine or $RAY_ADDRESS) or ray://HEAD:PORT."""
-
     device: str = "auto"
-    """Device of networks: auto, cpu, cuda or mps."""
-
     protocol: str = "auto"
-    """auto (estimate the noise) or paper (follow the authors' code)."""
-
     pattern: str = "auto"
-    """Noise pattern, if you know it: auto, symmetric or pair."""
-
     size: int | None = None
-    """Resize pictures to squares with this side in pixels. Default: chosen by the source."""
-
     workers: int = 1
-    """Number of processes for scikit-learn classifiers."""
-
     seed: int = 0
-    """Random seed. The same seed gives the same result."""
 
     def check(self, problems: Problems) -> None:
         """Collect everything that is wrong with the options before the source is read."""
@@ -211,33 +222,39 @@ only used to measure the result."""
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How the robust network is trained."""
+    """How the robust network is trained.
+
+    Parameters
+    ----------
+    method
+        Robust method: incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l, standard or
+        package.module:Name.
+    set
+        Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set for more.
+    network
+        Network: mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2,
+        package.module:Name, or auto (by the samples and the device).
+    train_epochs
+        Epochs of the robust training. Default: 200 on a GPU, 20 to 60 by the number of samples on a CPU.
+    batch_size
+        Samples per step. Default: 128, less for small data.
+    augment
+        Augmentation of pictures: mirror (mirror and shift), shift, none, or auto (mirror unless it changes a
+        class).
+    device
+        Device of networks: auto, cpu, cuda or mps.
+    seed
+        Random seed. The same seed gives the same result.
+    """
 
     method: str = "incv-coteaching"
-    """Robust method: incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l, standard or
-package.module:Name."""
-
     set: tuple[str, ...] = ()
-    """Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set for more."""
-
     network: str = "auto"
-    """Network: mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2, package.module:Name, or
-auto (by the samples and the device)."""
-
     train_epochs: int | None = None
-    """Epochs of the robust training. Default: 200 on a GPU, 20 to 60 by the number of samples on a CPU."""
-
     batch_size: int | None = None
-    """Samples per step. Default: 128, less for small data."""
-
     augment: str = "auto"
-    """Augmentation of pictures: mirror (mirror and shift), shift, none, or auto (mirror unless it changes a class)."""
-
     device: str = "auto"
-    """Device of networks: auto, cpu, cuda or mps."""
-
     seed: int = 0
-    """Random seed. The same seed gives the same result."""
 
     def check(self, problems: Problems) -> None:
         """Collect everything that is wrong with the options before the samples are read."""
@@ -303,19 +320,24 @@ class RunSettings(TrainSettings, SelectSettings):
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is planned besides the settings of a run."""
+    """What is planned besides the settings of a run.
+
+    Parameters
+    ----------
+    gpus
+        Number of devices like this one that share the work.
+    crop
+        Side in pixels of the random crop of larger pictures.
+    samples
+        Number of samples to plan for. Default: that of the source.
+    seconds
+        Duration of the measurement in seconds.
+    """
 
     gpus: int = 1
-    """Number of devices like this one that share the work."""
-
     crop: int = 227
-    """Side in pixels of the random crop of larger pictures."""
-
     samples: int | None = None
-    """Number of samples to plan for. Default: that of the source."""
-
     seconds: float = 5.0
-    """Duration of the measurement in seconds."""
 
     def check(self, problems: Problems) -> None:
         """Collect what is wrong with the options."""
@@ -357,6 +379,3 @@ def _is_ratio(text: str) -> bool:
         return 0 <= float(text) < float("inf")
     except ValueError:
         return False
-
-
-__all__ = ["STORED", "PlanRequest", "RunSettings", "SelectSettings", "SourceSettings", "TrainSettings"]

@@ -30,7 +30,7 @@ from labelsieve.selection.estimators import INCV, NCV, RareClassWarning
 from labelsieve.selection.inputs import is_text
 
 
-@parametrize_with_checks([INCV(random_state=0), NCV(random_state=0)])
+@parametrize_with_checks([INCV("neighbours", n_iterations=2, random_state=0), NCV(random_state=0)])
 def test_check_estimator(estimator, check):
     check(estimator)
 
