@@ -195,7 +195,7 @@ def training_schedule() -> Schedule:
 def compile_network() -> None:
     """Compile the network's forward pass; torch can only fuse batch norm if it does not see our kernel."""
     kernels.usable = lambda x: False
-    InceptionResNetV2.one = torch.compile(InceptionResNetV2.one)  # type: ignore[method-assign]
+    InceptionResNetV2.features_of_one = torch.compile(InceptionResNetV2.features_of_one)  # type: ignore[method-assign]
 
 
 def profiled(options: argparse.Namespace) -> list[str]:

@@ -1,7 +1,7 @@
-"""`labelsieve bench engine`: the engine beside the field's usual loop, in one run on one device.
+"""`labelsieve bench engine`: the engine and the usual training loop, measured in one run on one device.
 
-The usual loop is what the published repositories do: a DataLoader with workers and per-picture transforms, one network,
-eager, float32, torch.optim.Adam. Everything else here is the engine, with 1..n networks in lockstep.
+The usual loop is that of published repositories: a DataLoader with workers and transforms per picture, one network,
+eager, float32, torch.optim.Adam. The engine trains 1 to n networks in lockstep.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from labelsieve.models.resnet_cifar import ResNetCifar
 from labelsieve.progress import Progress, Stage
 
 BATCH = 128
-ROUNDS, TURN = 25, 1.0  # on a CPU: rounds, and seconds a loop has in each (at least one step)
+ROUNDS, TURN = 25, 1.0  # on a CPU: rounds, and seconds per loop and round (at least one step)
 
 
 def made_pictures(count: int = 50_000) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pictures of CIFAR-10's shape; speed does not depend on what they show."""
+    """Random pictures of the shape of CIFAR-10."""
     rng = np.random.default_rng(0)
     return rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8), rng.integers(0, 10, count)
 
 
 class _Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """One picture at a time, cropped and flipped on the CPU."""
+    """Single pictures, cropped and flipped on the CPU."""
 
     def __init__(self, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
         self.x, self.y = x, y
@@ -57,7 +57,7 @@ class _Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
 
 
 def usual_loop(device: torch.device, *, workers: int, seconds: float, depth: int = 32) -> float:
-    """Training pictures a second."""
+    """Training pictures per second."""
     x, y = made_pictures(20_000)
     loader = torch.utils.data.DataLoader(
         _Pictures(x, y), BATCH, shuffle=True, num_workers=workers, drop_last=True, pin_memory=device.type == "cuda"
@@ -84,7 +84,7 @@ Take = Callable[[int], None]  # takes that many training steps
 
 
 def plain_loop(device: torch.device, *, depth: int = 32) -> Take:
-    """Data on the device, eager, float32: the engine's work without the engine."""
+    """A plain loop with the data on the device, eager, float32."""
     x, y = made_pictures(4096)
     store = stage_pictures(x, device)
     network = ResNetCifar(depth=depth).to(device)
@@ -121,7 +121,7 @@ def engine_loop(device: torch.device, networks: int, *, depth: int = 32, togethe
 def engine(
     device: torch.device, networks: int, *, seconds: float, depth: int = 32, together: bool | None = None
 ) -> dict[str, Any]:
-    """Training pictures a second of `networks` networks, start-up time and peak memory."""
+    """Training pictures per second of `networks` networks, start-up time and peak memory."""
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -136,7 +136,7 @@ def engine(
 
 
 def steps_a_second(take: Take, device: torch.device, seconds: float) -> float:
-    """Over at least so many seconds; a GPU is waited for every few steps, not every one."""
+    """Steps per second, measured over at least this many seconds; a GPU is synchronised every few steps."""
     at_a_time = 5 if device.type == "cuda" else 1
     began, count, spent = time.perf_counter(), 0, 0.0
     while spent < seconds:
@@ -146,17 +146,17 @@ def steps_a_second(take: Take, device: torch.device, seconds: float) -> float:
     return count / spent
 
 
-# On a CPU what else runs on the machine, and what a loop leaves in the memory's heap, moves a rate by more than the
-# loops differ. So every loop has a process of its own, they take turns, and processor time is measured beside time.
+# On a CPU other processes, and the state of the heap, change a rate by more than the loops differ. So every loop has
+# its own process, the loops take turns, and processor time is measured as well.
 
 
 def in_turns(
     device: torch.device, networks: Sequence[int], *, seconds: float, rounds: int, depth: int = 32,
     stage: Stage | None = None,
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Pictures a second of time and of processor time, [loops, rounds, 2]; 0 networks are the plain loop, with one.
+    """Pictures per second of time and of processor time, [loops, rounds, 2]; 0 networks mean the plain loop.
 
-    `stage` hears of every turn, the one in which a loop warms up among them.
+    `stage` advances with every turn, including the one in which a loop warms up.
     """
     stage = stage or Stage()
     context = multiprocessing.get_context("spawn")
@@ -165,7 +165,7 @@ def in_turns(
         ours, theirs = context.Pipe()
         process = context.Process(target=_wait_for_turns, args=(theirs, device, n, depth), daemon=True)
         process.start()
-        ours.recv()  # it is warm: no two are busy at once
+        ours.recv()  # warm; no two loops run at the same time
         stage.advance()
         pipes.append(ours)
         processes.append(process)
@@ -182,7 +182,7 @@ def in_turns(
 
 
 def _wait_for_turns(pipe: Connection, device: torch.device, networks: int, depth: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it, who ends this one too
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     take = engine_loop(device, networks, depth=depth) if networks else plain_loop(device, depth=depth)
     take(3)
     pipe.send("warm")
@@ -196,7 +196,7 @@ def _wait_for_turns(pipe: Connection, device: torch.device, networks: int, depth
 def run(
     *, device: str = "auto", seconds: float = 4.0, networks: Sequence[int] | None = None, as_json: bool = False
 ) -> dict[str, Any]:
-    """Measure and print, with progress on stderr unless `as_json`; the same numbers as a dict."""
+    """Measure, print, and return the numbers; progress goes to stderr unless `as_json`."""
     from labelsieve.engine.device import choose_device
 
     chosen = choose_device(device)

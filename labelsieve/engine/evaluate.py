@@ -17,7 +17,7 @@ from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.factory import materialize
 from labelsieve.engine.rng import Generators, preserve_rng
 from labelsieve.engine.schedule import Schedule
-from labelsieve.models.sequential import InTurn
+from labelsieve.models.sequential import SequentialStack
 from labelsieve.types import LEADERS, IntArray, Scores, Store
 
 BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pixels with 24 GiB
@@ -48,7 +48,7 @@ def inference(bundle: Networks) -> Iterator[None]:
 def _chunk(bundle: Networks, store: Store) -> int:
     if store.device.type != "cuda":
         return CPU_CHUNK
-    at_once = 1 if isinstance(bundle.module, InTurn) else bundle.n  # networks with activations in memory
+    at_once = 1 if isinstance(bundle.module, SequentialStack) else bundle.n  # networks with activations in memory
     memory = torch.cuda.get_device_properties(store.device).total_memory
     fit = memory // (BYTES_PER_VALUE * at_once * math.prod(store.shape))
     return 1 << min(MOST_IN_CHUNK, max(FEWEST_IN_CHUNK, fit)).bit_length() - 1

@@ -25,7 +25,7 @@ FAST_START, FAST_PEAK_AT, FAST_END = 0.2, 0.23, 0.07
 
 @dataclass(frozen=True)
 class Schedule:
-    """`steps` holds (epoch, learning rate): the rate from that epoch on, counted from 0."""
+    """`steps` are pairs (epoch, learning rate): the rate from that epoch on, counted from 0."""
 
     epochs: int
     steps: tuple[tuple[int, float], ...]
@@ -51,8 +51,8 @@ class Schedule:
     def scaled(self, epochs: int) -> Schedule:
         """The same shape over another number of epochs.
 
-        No rate is skipped: where two would begin in one epoch, the later one begins in the next. Where the epochs are
-        too few for all of them, the last ones are left out.
+        If two rates would start in one epoch, the later one starts in the next. If there are too few epochs, the last
+        rates are dropped.
         """
         if epochs == self.epochs:
             return self

@@ -1,11 +1,11 @@
 """Trainings as tasks of a Ray cluster: `--executor ray` (this machine, or $RAY_ADDRESS) or `ray://HEAD:6379`.
 
-The address is the one that `ray start --head` prints, and the command runs on a machine of the cluster. The data goes
-into Ray's object store once. A task asks for a GPU where the cluster has any. On a node that is lost it is started
-again elsewhere, from its checkpoint on storage that all machines share: what is lost is the epoch that ran. A node that
-was given up but lives does no harm: files appear whole, and both of its kind take the very same steps.
+The address is printed by `ray start --head`, and the command runs on a machine of the cluster. The data is put into
+Ray's object store once. A task uses a GPU if the cluster has one. If a node is lost, its tasks start again on another
+node from their checkpoints, which must be on shared storage: only the current epoch is lost. If the lost node is still
+alive, both take the same steps and files are written atomically, so the result is the same.
 
-Needs the extra: `pip install 'labelsieve[ray]'`. Nothing here is imported unless it is asked for.
+Needs `pip install 'labelsieve[ray]'`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ import numpy as np
 from labelsieve.errors import FailedError, InputError
 from labelsieve.types import Job, Scores, Trainer
 
-RETRIES = 5  # of a task whose node or process was lost; a task's own error is not tried again
+RETRIES = 5  # of a task whose node or process was lost; an error in a task is not retried
 REACH_SECONDS = 5.0
-ANSWER_SECONDS = 45.0  # for a head that accepts connections; most of it is Python's start on a busy machine
+ANSWER_SECONDS = 45.0  # for a head that accepts connections; mostly the start of Python on a busy machine
 
 Build = Callable[..., Trainer]  # build(data, checkpoint=folder), called in the task
 
 
 class RayPool:
-    """The cluster as an executor: `map` runs tasks anywhere, and answers in the order of the items."""
+    """The cluster as an executor: `map` runs tasks on any node and keeps the order of the items."""
 
     def __init__(
         self,
@@ -51,15 +51,15 @@ class RayPool:
         self.stop, self.tell = stop, tell
         self.gpus = 0 if device == "cpu" else int(self.ray.cluster_resources().get("GPU", 0))
         if device.startswith("cuda") and not self.gpus:
-            raise InputError(f"device {device!r} was asked for, but the Ray cluster has no GPU; choose --device cpu")
+            raise InputError(f"device {device!r} is not available: the Ray cluster has no GPU; choose --device cpu")
         self._call = self.ray.remote(_call).options(max_retries=RETRIES, num_cpus=1, num_gpus=1 if self.gpus else 0)
 
     def share(self, thing: Any) -> Any:
-        """Into the object store, once; `map` takes it as its task."""
+        """Put a task into the object store once, for `map`."""
         return self.ray.put(thing)
 
     def map(self, task: Any, items: Iterable[Any]) -> list[Any]:
-        """`[task(item) for item in items]`; a task's InputError comes back as it was raised."""
+        """`[task(item) for item in items]`; an InputError of a task is raised here."""
         shared = task if isinstance(task, self.ray.ObjectRef) else self.share(task)
         references = [self._call.remote(shared, item) for item in items]
         waiting = list(references)
@@ -71,7 +71,7 @@ class RayPool:
                 if done and self.tell is not None:
                     self.tell(f"{len(references) - len(waiting)} of {len(references)} tasks are done")
                 if waiting and self.stop is not None and self.stop():
-                    raise InterruptedError("stopped; what the tasks had done is kept in their checkpoints")
+                    raise InterruptedError("stopped; the checkpoints of the tasks are kept")
             return [self._get(reference) for reference in references]
         finally:
             for reference in waiting:
@@ -86,10 +86,10 @@ class RayPool:
             raise
         except self.ray.exceptions.RayError as problem:
             first = str(problem).strip().splitlines()[0]
-            raise FailedError(f"the Ray cluster lost a training and did not bring it back: {first}") from None
+            raise FailedError(f"the Ray cluster lost a training and could not restart it: {first}") from None
 
     def check_shared(self, folder: Path) -> None:
-        """Refuse a folder that some node does not see, or cannot write into."""
+        """Raise InputError if a node cannot read and write the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         token = folder / f".shared-{uuid.uuid4().hex}"
         token.write_text(token.name)
@@ -107,28 +107,28 @@ class RayPool:
                 try:
                     found = self.ray.get(answer)
                 except self.ray.exceptions.RayError:
-                    continue  # the node went away meanwhile; its share of the work goes to the others
+                    continue  # the node is gone; the others do its work
                 back = token.with_name(f"{token.name}.{node['NodeID']}")
                 if not (found and back.is_file()):
                     name = node.get("NodeManagerHostname") or node["NodeManagerAddress"]
                     raise InputError(
-                        f"{folder} is not shared: node {name} does not see what was written there; "
-                        "give an output folder on storage that every machine of the cluster mounts"
+                        f"{folder} is not shared: node {name} cannot read and write it; "
+                        "choose an output folder on storage that every machine of the cluster mounts"
                     )
         finally:
             for path in folder.glob(f"{token.name}*"):
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leave the cluster (one that was started here ends)."""
+        """Disconnect; a cluster that was started here ends."""
         self.ray.shutdown()
 
 
 class RayTrainer(Trainer):
-    """Answers selection's jobs with tasks: one a job, or as many lockstep groups as the cluster has GPUs.
+    """Runs jobs as tasks: one per job, or one lockstep group per GPU of the cluster.
 
-    `build(data, checkpoint=folder)` makes the trainer inside the task: it must be a module's function, or a partial of
-    one, so that it can travel. `checkpoint` is a folder on shared storage.
+    `build(data, checkpoint=folder)` makes the trainer inside the task. It must be picklable: a function of a module, or
+    a partial of one. `checkpoint` is a folder on shared storage.
     """
 
     def __init__(self, data: Any, build: Build, *, pool: RayPool, checkpoint: Path) -> None:
@@ -146,7 +146,7 @@ class RayTrainer(Trainer):
 
 
 def group_name(jobs: Sequence[Job]) -> str:
-    """The same jobs have the same folder, others another."""
+    """The name of the checkpoint folder of these jobs."""
     digest = hashlib.sha256()
     for job in jobs:
         digest.update(repr((job.name, job.seed, job.keep_best)).encode())
@@ -166,9 +166,9 @@ def _call(task: Callable[[Any], Any], item: Any) -> Any:
 def _train_and_score(
     data: Any, build: Build, item: tuple[Sequence[Job], Path]
 ) -> tuple[list[Scores], list[dict[str, Any]]]:
-    """One answer a job, and the epochs of the networks they came from."""
+    """The scores of the jobs, and the history lines of their trainings."""
     jobs, folder = item
-    # Arrays out of the object store are read-only; torch wants to be allowed to write into what it wraps.
+    # Arrays in the object store are read-only, and torch needs writable ones.
     own = [replace(job, labels=job.labels.copy(), train=job.train.copy(), score=job.score.copy()) for job in jobs]
     trainer = build(data, checkpoint=folder)
     trainer.checkpoint_every_epoch()
@@ -185,7 +185,7 @@ def _look(token: str, node: str) -> bool:
     return True
 
 
-# -- the way in
+# -- connecting
 
 
 def is_ray(executor: Any) -> bool:
@@ -194,13 +194,11 @@ def is_ray(executor: Any) -> bool:
 
 
 def connect(executor: str = "ray") -> Any:
-    """The ray module, connected; InputError says what is in the way, within seconds."""
+    """Return the ray module, connected. Raise InputError within seconds if that is not possible."""
     if not is_ray(executor):
         raise InputError(f"executor {executor!r} is not known; use ray, or ray://HOST:PORT")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # what Ray is going to do anyway, without the notice
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; this avoids its notice
     try:
         import ray
         import ray.util.scheduling_strategies
@@ -225,7 +223,7 @@ def connect(executor: str = "ray") -> Any:
 
 
 def check_reachable(address: str) -> None:
-    """A head that answers, or InputError: Ray itself would try for minutes, and end the process."""
+    """Raise InputError unless a head answers; Ray would try for minutes and then end the process."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise InputError(f"--executor ray://{address}: give the head's address and port, e.g. ray://10.0.0.1:6379")
@@ -242,9 +240,7 @@ def check_reachable(address: str) -> None:
     except subprocess.TimeoutExpired:
         answered = False
     if not answered:
-        raise InputError(
-            f"what listens at {address} is no head of a Ray cluster; its port is 6379 unless it was changed"
-        )
+        raise InputError(f"{address} is not the head of a Ray cluster; the default port is 6379")
 
 
 __all__ = ["RayPool", "RayTrainer", "check_reachable", "connect", "group_name", "is_ray"]

@@ -1,11 +1,11 @@
-"""A small wide network that learns small pictures in about ten epochs: a quick selector.
+"""A small wide network that learns small pictures in about ten epochs.
 
-In the spirit of Page (2018, "How to train your ResNet"), hlb-CIFAR10 and Jordan (2024, "94 % on CIFAR-10 in 3.29
-seconds", arXiv:2404.00498), whose ablations these are: a first layer that whitens 2x2 patches and stays as it is (35
-epochs become 21), convolutions that begin as the identity (18), batch norm without scale whose biases learn 64 times
-as fast (13), GELU, max pooling, small logits.
+It follows Page (2018, "How to train your ResNet"), hlb-CIFAR10 and Jordan (2024, "94 % on CIFAR-10 in 3.29 seconds",
+arXiv:2404.00498, which has the ablations): a fixed first layer that whitens 2x2 patches (21 epochs instead of 35),
+convolutions that start as the identity (18), batch norm without scale whose biases learn 64 times as fast (13), GELU,
+max pooling, small logits.
 
-Its layers are wide enough to fill a GPU alone: n networks take their turns (in_turn.py).
+One network fills a GPU, so n networks are computed one after the other (sequential.py).
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from torch.nn import functional as F
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Linear
-from labelsieve.models.sequential import InTurn
+from labelsieve.models.sequential import SequentialStack
 from labelsieve.types import Store
 
 WIDTHS = (64, 256, 256)
 PATCH = 2
-WHITENING_FLOOR = (
-    5e-4  # added to each variance: patches hardly vary in some directions, and noise is not to be blown up
-)
-WHITENING_PIXELS = 5_000 * 32 * 32  # enough for a covariance of twelve numbers, at any size of the pictures
-# A parameter that is multiplied by s learns s * s times as fast under SGD: no optimizer needs to know.
+WHITENING_FLOOR = 5e-4  # added to each variance, so that directions in which patches hardly vary are not amplified
+WHITENING_PIXELS = 5_000 * 32 * 32  # enough for a covariance of twelve numbers
+# A parameter that is multiplied by s learns s * s times as fast with SGD, without a change of the optimizer.
 BIAS_GAIN = 8.0
 LOGIT_SCALE = 1 / 9
 
 
 def whitening_filters(pictures: Tensor, *, floor: float = WHITENING_FLOOR) -> Tensor:
     """Filters [2 * d, C, 2, 2], d = 4 C, that make the patches of pictures [M, C, H, W] uncorrelated, and their
-    negatives: behind an activation both signs are needed."""
+    negatives, as the activation after them needs both signs."""
     channels = pictures.shape[1]
     patches = pictures.double().unfold(2, PATCH, 1).unfold(3, PATCH, 1)  # [M, C, H-1, W-1, 2, 2]
     rows = patches.permute(0, 2, 3, 1, 4, 5).reshape(-1, channels * PATCH * PATCH)
@@ -49,7 +47,7 @@ def whitening_filters(pictures: Tensor, *, floor: float = WHITENING_FLOOR) -> Te
 
 
 def sampled_pictures(store: Store, count: int | None = None) -> Tensor:
-    """Some of a store's pictures, evenly spread, as a network sees them, without augmentation: [M, C, H, W]."""
+    """Evenly spaced pictures of a store without augmentation, [M, C, H, W]."""
     if len(store.shape) != 3:
         raise InputError(f"the fast network takes pictures, not samples of shape {list(store.shape)}: choose mlp")
     count = count or max(1, WHITENING_PIXELS // (store.shape[1] * store.shape[2]))
@@ -60,7 +58,7 @@ def sampled_pictures(store: Store, count: int | None = None) -> Tensor:
 
 
 def identity_start(weight: Tensor) -> None:
-    """The first filters pass their input on; the others start at random."""
+    """Initialise the first filters as the identity and the others at random."""
     with torch.no_grad():
         bound = 1 / math.sqrt(weight[0].numel())
         nn.init.uniform_(weight, -bound, bound)
@@ -68,7 +66,7 @@ def identity_start(weight: Tensor) -> None:
 
 
 class UnscaledNorm(BatchNorm):
-    """2 x 2 max pooling if asked for, batch norm, GELU; the scale is 1 and the bias learns fast."""
+    """Optional 2 x 2 max pooling, batch norm, GELU. The scale is 1 and the bias learns fast."""
 
     def __init__(self, channels: int, *, pool: bool, momentum: float) -> None:
         super().__init__(1, channels, relu=False, momentum=momentum)
@@ -82,11 +80,11 @@ class UnscaledNorm(BatchNorm):
         )
 
 
-class FastCNN(InTurn):
-    """n networks for pictures of at least 8 pixels a side, [B, n*channels, H, W].
+class FastCNN(SequentialStack):
+    """n networks for pictures [B, n*channels, H, W] of at least 8 x 8 pixels.
 
-    `filters` are the first layer's (`whitening_filters`). With `mirror` a network in inference mode averages what it
-    sees in a picture and in its mirror image: for pictures that are flipped in training.
+    `filters` are those of the first layer (`whitening_filters`). With `mirror`, inference averages the features of a
+    picture and of its mirror image, which is right if pictures are mirrored in training.
     """
 
     filters: Tensor
@@ -117,9 +115,9 @@ class FastCNN(InTurn):
                 self.norms.append(UnscaledNorm(width, pool=pool, momentum=norm_momentum))
             before = width
         self.head = Linear(n, before, classes)
-        self.multiply()
+        self.repeat_parameters()
 
-    def one(self, x: Tensor) -> Tensor:
+    def features_of_one(self, x: Tensor) -> Tensor:
         if min(x.shape[2:]) < 2 ** (len(self.weights) // 2):
             raise InputError(f"pictures of {x.shape[2]} x {x.shape[3]} pixels are too small for this network")
         seen = self._seen(x)
@@ -140,14 +138,14 @@ class FastCNN(InTurn):
 
 
 def fast_cnn_factory(store: Store, classes: int, **settings: Any) -> Callable[..., FastCNN]:
-    """A factory whose first layer whitens this store's pictures; its networks mirror where the store does."""
+    """A factory of networks whose first layer whitens the pictures of a store."""
     filters = whitening_filters(sampled_pictures(store))
     settings = {"mirror": store.mirrors, **settings}
     return partial(FastCNN, classes, filters=filters, **settings)
 
 
 def multiply_adds(side: int = 32, channels: int = 3, widths: Sequence[int] = WIDTHS) -> int:
-    """Of one picture's way through the network: what a training costs is about six times that in operations."""
+    """Multiply-adds of a forward pass of one picture; training takes about six times as many operations."""
     before = 2 * channels * PATCH * PATCH
     total = side * side * channels * PATCH * PATCH * before
     for width in widths:

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Linear
-from labelsieve.models.sequential import InTurn
+from labelsieve.models.sequential import SequentialStack
 
 Size = int | tuple[int, int]
 Steps = Sequence[tuple[int, Size]]  # consecutive layers, as (outputs, window)
@@ -151,7 +151,7 @@ def block_c(*, last: bool = False) -> Residual:
     return Residual(2080, [(192, 1)], [(192, 1), (224, (1, 3)), (256, (3, 1))], scale=scale, relu=not last)
 
 
-class InceptionResNetV2(InTurn):
+class InceptionResNetV2(SequentialStack):
     """n networks for pictures [B, n*3, H, W] of at least 75 x 75 pixels; published with 299, the INCV paper uses 227.
 
     `dropout` acts on the features in training (0.2 in the released model; the paper does not mention it).
@@ -172,9 +172,9 @@ class InceptionResNetV2(InTurn):
         self.blocks_c = nn.Sequential(*(block_c() for _ in range(9)), block_c(last=True))
         self.last = Unit(2080, 1536, 1)
         self.head = Linear(n, 1536, classes)
-        self.multiply()
+        self.repeat_parameters()
 
-    def one(self, x: Tensor) -> Tensor:
+    def features_of_one(self, x: Tensor) -> Tensor:
         if min(x.shape[-2:]) < SMALLEST:
             raise InputError(
                 f"pictures have {x.shape[-1]} x {x.shape[-2]} pixels: Inception-ResNet-v2 needs at least "

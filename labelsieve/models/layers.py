@@ -1,9 +1,9 @@
 """Layers that hold n networks at once.
 
-n networks of one architecture live side by side in the channels: activations are [B, n*C, H, W] (channels-last in
-memory), every parameter of the stack is the concatenation along axis 0 of the single networks' parameters, and no
-channel of one network ever meets one of another. With n = 1 they are ordinary layers. So a stack is made by
-concatenating state dicts and taken apart by splitting them, and weight for weight it learns what single networks learn.
+n networks of one architecture share the channel axis: activations are [B, n*C, H, W] (channels-last in memory), every
+parameter of the stack is the concatenation along axis 0 of the parameters of the single networks, and the channels of
+different networks are never combined. With n = 1 they are ordinary layers. So a stack is made by concatenating state
+dicts, and its networks learn the same weights as single networks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from labelsieve.models import kernels
 
 
 class Conv2d(nn.Module):
-    """n convolutions side by side: a grouped convolution, by our own kernel where that is faster."""
+    """n convolutions as a grouped convolution, with a kernel of kernels/conv.py if possible."""
 
     def __init__(self, n: int, inputs: int, outputs: int, size: int, *, stride: int = 1, bias: bool = False) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Conv2d(nn.Module):
         return F.conv2d(x, weight, bias, self.stride, self.size // 2, groups=self.n)
 
     def then(self, norm: BatchNorm, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """norm(self(x)), with the statistics summed while the convolution writes its output."""
+        """norm(self(x)); the convolution kernel sums the statistics while it writes its output."""
         if not norm.training or norm.across is not None or self.size != 3 or self.bias is not None:
             return cast("Tensor", norm(self(x), residual))
         y, sums = kernels.grouped_conv3x3_sums(x, self.weight, self.n, stride=self.stride, valid=norm.valid)
@@ -49,9 +49,8 @@ class Conv2d(nn.Module):
 class BatchNorm(nn.Module):
     """Batch norm of n networks, with the residual sum and the relu that follow it.
 
-    `valid` (int32 [n], or None) says how many samples of each network's batch are real; the rest is padding, enters no
-    statistic and gets no gradient. `across` (or None) gathers the statistics of all processes that share the batch.
-    The engine sets both.
+    The engine sets `valid` (int32 [n]), the number of real samples of each network, and `across`, which gathers the
+    statistics of all processes. Padding is not part of the statistics and gets no gradient.
     """
 
     running_mean: Tensor
@@ -104,7 +103,7 @@ class Linear(nn.Module):
 
 
 def widen(x: Tensor, n: int, channels: int) -> Tensor:
-    """Zero channels added to each of the n networks: the parameter-free shortcut of the ResNet paper (option A)."""
+    """Pad the channels of each network with zeros: the parameter-free shortcut (option A) of the ResNet paper."""
     b, stacked, h, w = x.shape
     missing = channels - stacked // n
     padded = F.pad(x.permute(0, 2, 3, 1).reshape(b, h, w, n, stacked // n), (missing // 2, missing - missing // 2))
@@ -118,7 +117,7 @@ class Stackable(nn.Module):
     head: Linear
 
     def features(self, x: Tensor) -> Tensor:
-        """Every architecture has its own."""
+        """The last hidden layer."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -126,11 +125,11 @@ class Stackable(nn.Module):
 
 
 def stack_states(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """One network after the other, along axis 0."""
+    """Concatenate the states of single networks along axis 0."""
     return {name: torch.cat([state[name] for state in states]) for name in states[0]}
 
 
 def unstack_state(state: dict[str, Tensor], n: int) -> list[dict[str, Tensor]]:
-    """The inverse of stack_states; copies, so that the stack can go on training."""
+    """Split the state of a stack into copies for single networks."""
     pieces = {name: tensor.chunk(n) for name, tensor in state.items()}
     return [{name: piece[i].clone() for name, piece in pieces.items()} for i in range(n)]

@@ -1,7 +1,6 @@
 """PreAct-ResNet-18 for small pictures: He et al. 2016b, "Identity Mappings in Deep Residual Networks".
 
-Four stages of two blocks, 64 to 512 channels, 11.17 M parameters at 10 classes: the network that much of the later
-work on noisy labels reports on.
+Four stages of two blocks, 64 to 512 channels, 11.17 M parameters with 10 classes. Many papers on noisy labels use it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ WIDTHS = (64, 128, 256, 512)
 
 
 class Block(nn.Module):
-    """bn-relu-conv-bn-relu-conv, plus the shortcut; where the shape changes, a 1x1 convolution of the first bn-relu."""
+    """bn-relu-conv-bn-relu-conv, plus the shortcut: the input, or a 1x1 convolution if the shape changes."""
 
     def __init__(self, n: int, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -36,7 +35,7 @@ class Block(nn.Module):
 
 
 class PreActResNet(Stackable):
-    """n networks of `blocks` blocks a stage; pictures come as [B, n*channels, H, W]."""
+    """n networks with `blocks` blocks per stage for pictures [B, n*channels, H, W]."""
 
     def __init__(
         self, classes: int = 10, *, blocks: Sequence[int] = (2, 2, 2, 2), channels: int = 3, n: int = 1

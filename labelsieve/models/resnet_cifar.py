@@ -1,6 +1,6 @@
 """ResNets for small pictures: He et al. 2016a (original) and 2016b (pre-activation), depth 6k+2.
 
-ResNet-32, which the paper trains in sections 5.2 and 5.3, has 0.46 M parameters; ResNet-110, of section 5.1, 1.73 M.
+ResNet-32 (sections 5.2 and 5.3 of the INCV paper) has 0.46 M parameters, ResNet-110 (section 5.1) 1.73 M.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Block(nn.Module):
 
 
 class PreActivationBlock(nn.Module):
-    """bn-relu-conv-bn-relu-conv, plus the untouched shortcut."""
+    """bn-relu-conv-bn-relu-conv, plus the input."""
 
     def __init__(self, n: int, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class PreActivationBlock(nn.Module):
 
 
 class ResNetCifar(Stackable):
-    """n ResNets of `depth` layers; pictures come as [B, n*channels, H, W]."""
+    """n ResNets of `depth` layers for pictures [B, n*channels, H, W]."""
 
     def __init__(
         self, classes: int = 10, *, depth: int = 32, preactivation: bool = False, channels: int = 3, n: int = 1

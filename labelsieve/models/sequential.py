@@ -1,8 +1,8 @@
-"""n networks that take their turns inside a step, each with its own dense layers.
+"""A stack whose networks are computed one after the other in a step.
 
-Narrow networks share grouped convolutions (layers.py). Where the layers of one network fill a device, a grouped
-convolution only costs: each network then gets the library's fastest dense one, and a captured step has no launches to
-save. Outside nothing differs: parameters and buffers are the single networks', one after the other along axis 0.
+Narrow networks share grouped convolutions (layers.py). If the layers of one network fill a device, a grouped
+convolution is slower than the library's dense one, and a captured step has no launches to save. Parameters and buffers
+are stored as in other stacks: those of the single networks, concatenated along axis 0.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from labelsieve.models.layers import BatchNorm, Stackable
 HEAD = "head."
 
 
-class InTurn(Stackable):
-    """The base of such a network. `__init__` builds the layers of a single one and a head of n, then calls `multiply`;
-    `one` gives the features [B, d] of a single network's input, whose number of channels is `channels`."""
+class SequentialStack(Stackable):
+    """Base class. `__init__` builds the layers of a single network and a head of n, then calls `repeat_parameters`."""
 
     def __init__(self, n: int) -> None:
         super().__init__()
         self.n = n
 
-    def one(self, x: Tensor) -> Tensor:
-        """Every architecture has its own."""
+    def features_of_one(self, x: Tensor) -> Tensor:
+        """The features [B, d] of a single network."""
         raise NotImplementedError
 
-    def multiply(self) -> None:
-        """Every parameter and buffer n times, one after the other."""
+    def repeat_parameters(self) -> None:
+        """Repeat every parameter and buffer n times along axis 0."""
         if self.n == 1:
             return
         for layer in (part for name, part in self.named_modules() if not f"{name}.".startswith(HEAD)):
@@ -45,12 +44,12 @@ class InTurn(Stackable):
 
     def features(self, x: Tensor) -> Tensor:
         if self.n == 1:
-            return self.one(x)
+            return self.features_of_one(x)
         own = {name: p for name, p in self.named_parameters() if not name.startswith(HEAD)}
-        parts: tuple[Tensor, ...] = _Apart.apply(self.n, *own.values())  # type: ignore[no-untyped-call]
+        parts: tuple[Tensor, ...] = _Split.apply(self.n, *own.values())  # type: ignore[no-untyped-call]
         every = {name: parts[at * self.n : (at + 1) * self.n] for at, name in enumerate(own)}
         every |= {name: tuple(buffer.chunk(self.n)) for name, buffer in self.named_buffers()}
-        turn, found = _Turn(self), []
+        turn, found = _SingleNetwork(self), []
         norms = [layer for layer in self.modules() if isinstance(layer, BatchNorm)]
         for i, seen in enumerate(x.chunk(self.n, 1)):
             if seen.is_cuda and seen.ndim == 4:
@@ -60,8 +59,8 @@ class InTurn(Stackable):
         return torch.cat(found, 1)
 
 
-class _Apart(torch.autograd.Function):
-    """Each parameter's n parts, one parameter after the other; all gradients are put together in one operation."""
+class _Split(torch.autograd.Function):
+    """The n parts of each parameter; all gradients are concatenated in one operation."""
 
     @staticmethod
     def forward(ctx: Any, n: int, *parameters: Tensor) -> tuple[Tensor, ...]:
@@ -75,20 +74,20 @@ class _Apart(torch.autograd.Function):
         return None, *(g.view(shape) for g, shape in zip(whole, ctx.shapes, strict=True))
 
 
-class _Turn(nn.Module):
-    """What functional_call calls."""
+class _SingleNetwork(nn.Module):
+    """The module that functional_call calls."""
 
-    def __init__(self, network: InTurn) -> None:
+    def __init__(self, network: SequentialStack) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.network.one(x)
+        return self.network.features_of_one(x)
 
 
 @contextmanager
 def _valid_of(norms: list[BatchNorm], i: int) -> Iterator[None]:
-    """Batch norms know how many samples of network i are real."""
+    """Give batch norms the number of real samples of network i."""
     before = [norm.valid for norm in norms]
     for norm, valid in zip(norms, before, strict=True):
         norm.valid = None if valid is None else valid[i : i + 1]

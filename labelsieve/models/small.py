@@ -13,9 +13,9 @@ from labelsieve.models.layers import BatchNorm, Conv2d, Linear, Stackable
 
 
 class SmallCNN(Stackable):
-    """n networks of 3x3 convolutions with batch norm, halved after each width, averaged over what is left.
+    """n networks of 3x3 convolutions with batch norm, max pooling after each but the last, and a mean over the pixels.
 
-    Pictures come as [B, n*channels, H, W] with 1 or 3 channels and sides of at least 2 ** (len(widths) - 1) pixels.
+    Pictures are [B, n*channels, H, W] with 1 or 3 channels and sides of at least 2 ** (len(widths) - 1) pixels.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SmallCNN(Stackable):
 
 
 class MLP(Stackable):
-    """n networks of linear layers with batch norm and relu; vectors come as [B, n*inputs]."""
+    """n networks of linear layers with batch norm and relu for rows [B, n*inputs]."""
 
     def __init__(self, classes: int = 2, *, inputs: int, widths: Sequence[int] = (128, 128), n: int = 1) -> None:
         super().__init__()
@@ -54,6 +54,6 @@ class MLP(Stackable):
     def features(self, x: Tensor) -> Tensor:
         x = x.float()
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            # batch norm knows pictures: a vector is one of 1 x 1 pixels
+            # batch norm reads pictures: a row is one of 1 x 1 pixels
             x = norm(layer(x)[:, :, None, None])[:, :, 0, 0]
         return x

@@ -72,4 +72,4 @@ def test_a_stopped_measurement_does_not_say_that_it_is_kept(number, code):
     child.send_signal(number)
     out, said = child.communicate(timeout=60)
     assert child.returncode == code and out == "" and "Traceback" not in said
-    assert said.strip().splitlines()[-1].endswith("; a measurement that was not finished is not kept")
+    assert said.strip().splitlines()[-1].endswith("not saved")

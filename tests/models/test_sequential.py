@@ -15,10 +15,10 @@ from labelsieve.engine.bundle import stackable
 from labelsieve.engine.store import PictureStore
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.models.layers import BatchNorm, Conv2d, Linear, stack_states, unstack_state
-from labelsieve.models.sequential import InTurn
+from labelsieve.models.sequential import SequentialStack
 
 
-class Small(InTurn):
+class Small(SequentialStack):
     """Two layers, a parameter and a buffer of its own."""
 
     shift: Tensor
@@ -30,9 +30,9 @@ class Small(InTurn):
         self.conv1, self.norm1 = Conv2d(1, 3, 5, 3), BatchNorm(1, 5)
         self.conv2, self.norm2 = Conv2d(1, 5, 6, 1, bias=True), BatchNorm(1, 6, relu=False)
         self.head = Linear(n, 6, classes)
-        self.multiply()
+        self.repeat_parameters()
 
-    def one(self, x: Tensor) -> Tensor:
+    def features_of_one(self, x: Tensor) -> Tensor:
         x = x * self.gain[:, None, None] + self.shift[:, None, None]
         x = self.norm2(self.conv2(self.norm1(self.conv1(x))))
         return x.mean((2, 3)) if self.training else x.amax((2, 3))

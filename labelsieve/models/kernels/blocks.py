@@ -1,7 +1,7 @@
-"""How large a piece one GPU program takes, by channels and height: a table, never a search while training.
+"""Block sizes of the GPU kernels by channels and height: a table, so that training does not search.
 
-`LABELSIEVE_BLOCKS` may hold JSON over it, e.g. '{"conv": {"16,32": [128, 8, 16, 4, 1]}}'.
-`python3 benchmarks/fused.py --parts sweep` measures what the table should say.
+`LABELSIEVE_BLOCKS` may contain JSON that overrides it, e.g. '{"conv": {"16,32": [128, 8, 16, 4, 1]}}'.
+`python3 benchmarks/fused.py --parts sweep` measures the entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ConvBlock(NamedTuple):
 
     pixels: int  # a row of several images: a multiple of the width
     rows: int  # output rows it slides down
-    columns: int  # output channels it makes
+    columns: int  # output channels it computes
     warps: int
     stages: int
 
@@ -27,7 +27,7 @@ class WeightBlock(NamedTuple):
     pixels: int  # a step of its loop
     left: int  # columns (kx, in) of its tile
     right: int  # columns (ky, out) of its tile
-    programs: int  # how many to aim at: more programs, more partial sums
+    programs: int  # target number: more programs mean more partial sums
     warps: int
     stages: int
 
@@ -36,16 +36,16 @@ class FusedConvBlock(NamedTuple):
     """A program of fused_conv_device.conv_network."""
 
     pixels: int  # a row of several images: a multiple of the width
-    rows: int  # output rows it slides down, at most; fewer where there would be too few programs
-    columns: int  # output channels it makes
+    rows: int  # output rows it slides down; fewer if there were too few programs
+    columns: int  # output channels it computes
     warps: int
-    stages: int  # rows on their way from memory
-    programs: int  # how many to aim at
+    stages: int  # rows that are prefetched
+    programs: int  # target number
 
 
-PROGRAMS = 264  # two a multiprocessor of an H200
+PROGRAMS = 264  # two per multiprocessor of an H200
 
-# Keys: channels of the kernel's input, height of the finer side. The fastest of some 30 each for 8 networks on an H200.
+# Keys: channels of the kernel's input, height of the finer side. The fastest of about 30 for 8 networks on an H200.
 CONV: dict[tuple[int, int], ConvBlock] = {
     (16, 32): ConvBlock(64, 32, 16, 2, 1),
     (32, 16): ConvBlock(64, 16, 32, 4, 1),
@@ -56,7 +56,7 @@ WEIGHT: dict[tuple[int, int], WeightBlock] = {
     (32, 16): WeightBlock(64, 128, 128, 264, 4, 3),
     (64, 8): WeightBlock(64, 64, 64, 528, 4, 3),
 }
-# Chosen by instructions a row and registers, not yet by measurement.
+# Chosen by the number of instructions per row and of registers, not by measurement.
 FUSED_CONV: dict[tuple[int, int], FusedConvBlock] = {
     (16, 32): FusedConvBlock(32, 32, 16, 1, 3, 1056),
     (32, 16): FusedConvBlock(32, 16, 32, 2, 3, 512),
@@ -65,23 +65,23 @@ FUSED_CONV: dict[tuple[int, int], FusedConvBlock] = {
 
 
 def power_of_two(x: int) -> int:
-    """The smallest power of two that is not under x."""
+    """The smallest power of two that is at least x."""
     return 1 << max(x - 1, 0).bit_length()
 
 
 def conv_block(cin: int, cout: int, height: int, width: int) -> ConvBlock:
-    """The table's block, bent to fit the shape."""
+    """The block of the table, adapted to the shape."""
     found = CONV.get((cin, height))
     if found is None:
         found = ConvBlock(64, min(height, 8), min(64, power_of_two(cout)), 4, 1)
     columns = max(16, min(found.columns, power_of_two(cout)))
-    if cin != cout:  # the table speaks of equal channels: keep the three accumulators within the registers
+    if cin != cout:  # the table is for equal channels: keep the three accumulators within the registers
         found = found._replace(pixels=min(found.pixels, max(64, 2048 // columns)))
     return found._replace(pixels=max(found.pixels, width, 16), columns=columns, rows=min(found.rows, height))
 
 
 def weight_block(cin: int, cout: int, height: int) -> WeightBlock:
-    """The table's block, bent to fit the shape."""
+    """The block of the table, adapted to the shape."""
     found = WEIGHT.get((cin, height))
     a, b = 4 * max(4, power_of_two(cin)), 4 * max(16, power_of_two(cout))
     if found is None:
@@ -90,12 +90,12 @@ def weight_block(cin: int, cout: int, height: int) -> WeightBlock:
 
 
 def fused_conv_block(cin: int, cout: int, height: int, width: int, n: int, batch: int) -> FusedConvBlock:
-    """The table's block, bent to fit the shape, with rows so few that the programs fill the device."""
+    """The block of the table, adapted to the shape, with few enough rows for the programs to fill the device."""
     found = FUSED_CONV.get((cin, height))
     outs = max(16, power_of_two(cout))
     if found is None:
         found = FusedConvBlock(64, height, min(64, outs), 4, 2, 264)
-    if cin != cout:  # the table speaks of equal channels
+    if cin != cout:  # the table is for equal channels
         found = found._replace(columns=min(32, outs))
     pixels, columns = max(found.pixels, width, 16), min(found.columns, outs)
     rows = min(found.rows, height)
@@ -105,7 +105,7 @@ def fused_conv_block(cin: int, cout: int, height: int, width: int, n: int, batch
 
 
 def read_overrides(text: str) -> None:
-    """Put JSON {"conv" (weight, fused_conv): {"channels,height": [...]}} over the tables."""
+    """Override the tables with JSON {"conv" (weight, fused_conv): {"channels,height": [...]}}."""
     for kind, entries in json.loads(text).items():
         for key, values in entries.items():
             channels, height = (int(part) for part in key.split(","))

@@ -15,7 +15,7 @@ LAST = torch.channels_last
 
 
 def supported(x: Tensor, w: Tensor, n: int, stride: int = 1) -> bool:
-    """Whether the kernels take this shape: widths that are powers of two, not too many channels a network."""
+    """Whether the kernels support this shape: the width is a power of two, and a network has at most 64 channels."""
     height, width = x.shape[2:]
     cout, cin = w.shape[0] // n, w.shape[1]
     two = width == power_of_two(width) and width <= 128 and height % stride == 0 and width % stride == 0
@@ -44,7 +44,7 @@ def convolve(
     image_blocks = triton.cdiv(batch, block.pixels // width)
     programs, rows = n * (outs // block.columns), block.rows
     while rows > 4 and programs * image_blocks * triton.cdiv(height, rows) < PROGRAMS:
-        rows = triton.cdiv(rows, 2)  # few networks: shorter slides, so that no multiprocessor stands idle
+        rows = triton.cdiv(rows, 2)  # few networks: fewer rows, so that no multiprocessor is idle
     segments = triton.cdiv(height, rows)
     parts = image_blocks * segments
     part = torch.empty((2, parts, n * cout), dtype=torch.float32, device=x.device) if stats else None
@@ -130,12 +130,12 @@ class _Conv3x3(torch.autograd.Function):
 
 
 def grouped_conv3x3(x: Tensor, w: Tensor, n: int, *, stride: int = 1) -> Tensor:
-    """Each of n networks' channels with its own 3x3 weights, padding 1."""
+    """Apply the 3x3 weights of each of n networks to its channels, with padding 1."""
     return _Conv3x3.apply(x, w, n, stride, False, None)[0]  # type: ignore[no-untyped-call,no-any-return]
 
 
 def grouped_conv3x3_sums(
     x: Tensor, w: Tensor, n: int, *, stride: int = 1, valid: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same, with the partial sums of y and y^2 that the batch normalisation behind it takes as `sums`."""
+    """The same, with the partial sums of y and y^2 that the batch norm after it takes as `sums`."""
     return _Conv3x3.apply(x, w, n, stride, True, valid)  # type: ignore[no-untyped-call,no-any-return]

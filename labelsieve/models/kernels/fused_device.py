@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 # Triton's device language is not Python to a type checker.
-"""What stands between the convolutions of a fused residual network: activations [networks, pixels, channels].
+"""The operations between the convolutions of a fused ResNet, for activations [networks, pixels, channels].
 
-Tables (int64, one row a convolution) let one launch serve all layers: packing the weights, adding up their gradients.
+Tables (int64, one row per convolution) let one launch pack the weights, or add up the gradients, of all layers.
 """
 
 import triton

@@ -1,13 +1,13 @@
-"""The features of n stacked ResNets (He et al. 2016a, 2016b) as one function with its own gradient: few kernels.
+"""The features of n stacked ResNets (He et al. 2016a, 2016b) as one function with its own gradient, with few kernels.
 
-Inside, activations are [n, images, height, width, channels]: a network's pixels are one run of memory. The backward
-pass carries gradients that are already behind their relu, with the sums the next batch normalisation needs:
+Activations are [n, images, height, width, channels]: the pixels of a network are contiguous. The backward pass hands
+on gradients that have been through the relu, with the sums that the next batch norm needs:
 
     forward    conv (+ sums)  ->  coefficients  ->  scale, shift, shortcut, relu
     backward   coefficients  ->  gradient of the normalisation  ->  conv (+ shortcut, relu, sums), weight gradient
 
-In the pre-activation form too a convolution's output is summed and normalised next (by the following block's first norm
-where it ends a block), but the shortcut joins before: in the convolution, and in the gradient of the normalisation.
+In the pre-activation form too the output of a convolution is summed and normalised next (at the end of a block by the
+first norm of the next one), but the shortcut is added before: in the convolution, and in the gradient of the norm.
 
 One kernel packs all weights, one adds up all weight gradients. Scoring is the forward pass with the running statistics.
 `LABELSIEVE_FUSED=0` switches it off.
@@ -28,11 +28,11 @@ from labelsieve.models.kernels import fused_conv_device, fused_device
 from labelsieve.models.kernels.blocks import fused_conv_block, power_of_two, weight_block
 
 LAST = torch.channels_last
-TILE = 4096  # elements a program of the elementwise kernels takes
-PACKED, SUMMED = 1024, 512  # elements a program of the one-launch kernels takes
-SUM_COLUMNS = 8  # channels a program of those that add up partial sums takes
-TOGETHER = 8  # networks times layers whose weight gradients one launch makes: a few networks alone fill no device
-FORWARD_SUMS, RELU_OF_NORM, RELU_OF_SUM = 1, 2, 3  # what conv_network does with its output
+TILE = 4096  # elements per program of the elementwise kernels
+PACKED, SUMMED = 1024, 512  # elements per program of the kernels that serve all layers
+SUM_COLUMNS = 8  # channels per program of the kernels that add up partial sums
+TOGETHER = 8  # networks times layers per launch of the weight gradients: a few networks alone do not fill a device
+FORWARD_SUMS, RELU_OF_NORM, RELU_OF_SUM = 1, 2, 3  # modes of conv_network
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Layer:
 
 
 def conv_norm_pairs(module: Any) -> list[tuple[Any, Any]]:
-    """Every convolution with the batch normalisation behind it; the ends of blocks have even places."""
+    """Every convolution with the batch norm after it; blocks end at even places."""
     blocks = list(module.blocks)
     convs = [module.stem] + [conv for block in blocks for conv in (block.conv1, block.conv2)]
     norms = [norm for block in blocks for norm in (block.norm1, block.norm2)]
@@ -88,7 +88,7 @@ class Plan:
         self._tables: dict[tuple[int, ...], tuple[Tensor, list[tuple[int, int, int]]]] = {}
 
     def _chunks(self) -> list[tuple[int, int]]:
-        """For each layer the first of those whose weight gradients are made together, and their number."""
+        """For each layer the first layer of its launch of weight gradients, and the number of layers in it."""
         found: list[tuple[int, int]] = []
         for _, group in itertools.groupby(self.layers, lambda layer: layer.shape):
             count = len(list(group))
@@ -109,7 +109,7 @@ class Plan:
         return triton.cdiv(steps, each), each
 
     def table(self, parameters: tuple[Tensor, ...], batch: int) -> tuple[Tensor, list[tuple[int, int, int]]]:
-        """A row a convolution for the device, and (place of the partial sums, splits, blocks each) for the host."""
+        """One row per convolution for the device, and (place of the partial sums, splits, blocks each) for the host."""
         weights = parameters[::3]
         key = (batch, *(w.data_ptr() for w in weights))
         if key not in self._tables:
@@ -128,7 +128,7 @@ class Plan:
 
 
 def supported(module: nn.Module, x: Tensor) -> bool:
-    """Whether this can go through `features`: a training step of one process or scoring, pictures of sizes that fit."""
+    """Whether `features` supports this: a training step of one process, or scoring, with a supported picture size."""
     height, width = x.shape[2:]
     norms = [norm for _, norm in conv_norm_pairs(module)]
     return bool(
@@ -138,7 +138,7 @@ def supported(module: nn.Module, x: Tensor) -> bool:
         and width <= 128
         and width % 4 == height % 4 == 0
         and x.shape[1] // module.n <= 64  # type: ignore[operator]
-        and all(conv.weight.is_contiguous() for conv, _ in conv_norm_pairs(module))  # pack_weights goes by addresses
+        and all(conv.weight.is_contiguous() for conv, _ in conv_norm_pairs(module))  # pack_weights reads addresses
         and (not module.training or all(norm.across is None for norm in norms))
     )
 
@@ -160,7 +160,7 @@ def features(module: nn.Module, x: Tensor) -> Tensor:
 
 
 class _Pass:
-    """One forward or backward pass: sizes, switches and the launches both need."""
+    """One forward or backward pass: sizes, options and the launches that both need."""
 
     def __init__(self, plan: Plan, x: Tensor, *, training: bool = True) -> None:
         self.plan, self.n, self.batch = plan, plan.n, len(x)
@@ -170,8 +170,8 @@ class _Pass:
         self.pdl = launch_options(x.device)
 
     def forward(self, x: Tensor, kept: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-        """The last activations. In training `kept` is filled: of each layer what its convolution read, what it wrote,
-        its norm's coefficients; what equal layers read lies one behind the other."""
+        """The last activations. In training `kept` gets the input and output of each convolution and the coefficients
+        of its norm; the inputs of equal layers are contiguous."""
         plan, x = self.plan, x.contiguous(memory_format=LAST)
         table, _ = plan.table(tuple(plan.parameters), len(x))
         largest = max(w.numel() for w in plan.parameters[::3])
@@ -209,7 +209,7 @@ class _Pass:
         self, i: int, x: Tensor, mode: int, *, gate: Tensor | None = None, before: Tensor | None = None,
         coefficients: Tensor | None = None, skip: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Layer i's convolution (forward), or the gradient of its input; with the sums the mode speaks of."""
+        """The convolution of layer i, or the gradient of its input, with the sums of the mode."""
         layer, n = self.plan.layers[i], self.n
         back = mode != FORWARD_SUMS
         cin, cout = (layer.cout, layer.cin) if back else (layer.cin, layer.cout)
@@ -267,19 +267,19 @@ class _Pass:
         return pixels, (triton.cdiv(pixels, rows), self.n), rows
 
     def several(self, i: int, layers: int, like: Tensor | None = None) -> Tensor:
-        """Room for what `layers` layers of layer i's shape read (or, of the shape of `like`, for their gradients)."""
+        """An empty tensor for the inputs of `layers` layers shaped like layer i, or for their gradients (`like`)."""
         layer = self.plan.layers[i]
         shape = (self.n, self.batch, layer.height, layer.width, layer.cin) if like is None else like.shape
         return torch.empty((layers, *shape), dtype=self.dtype, device=self.device)
 
     def small(self, layer: Layer, parts: int) -> dict[str, Any]:
-        """Of the kernels that add up partial sums."""
+        """Arguments of the kernels that add up partial sums."""
         rows = min(1024, max(16, power_of_two(parts)))
         sizes = {"HW": layer.out[0] * layer.out[1], "C": layer.cout, "BR": rows, "BC": SUM_COLUMNS, "num_warps": 8}
         return sizes | {"VALID": self.valid is not None} | self.pdl
 
     def shape(self, layer: Layer, skip: Tensor | None) -> dict[str, Any]:
-        """Of the elementwise kernels."""
+        """Arguments of the elementwise kernels."""
         height, width = layer.out
         channels = 1 if skip is None else skip.shape[-1]
         how = 0 if skip is None else 1 + (channels != layer.cout)
@@ -343,7 +343,7 @@ class _Pass:
 
 
 def launch_options(device: torch.device) -> dict[str, Any]:
-    """Programmatic dependent launch: a kernel's start overlaps the end of the one before. From Hopper on."""
+    """Programmatic dependent launch (from Hopper on): the start of a kernel overlaps the end of the one before."""
     can = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
     return {"PDL": True, "launch_pdl": True} if can else {"PDL": False}
 
@@ -390,7 +390,7 @@ class _Features(torch.autograd.Function):
             g = run.norm_gradient(i, g, y, coefficients, part, grads, room[i - first], around)
             if ends and plan.preactivation:
                 shortcut = g
-            if i == first:  # of what its chunk read, one lies behind the other
+            if i == first:  # the inputs of a chunk are contiguous
                 run.weight_gradient(i, read, g, sums, where)
             if i == 0:
                 break
