@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +145,9 @@ def checkpoint_every_epoch() -> None:
 
     inner = Lockstep.run
 
-    def run(self: Any, **options: Any) -> Any:
-        return inner(self, **{**options, "checkpoint_seconds": 0.0})
+    def run(self: Any) -> Any:
+        self.options = replace(self.options, checkpoint_seconds=0.0)
+        return inner(self)
 
     Lockstep.run = run  # type: ignore[method-assign]
 
