@@ -182,19 +182,23 @@ def _load(staged: StagedPictures, failures: dict[int, str]) -> tuple[Pixels | Pi
 def measure(pictures: EncodedPictures, progress: Progress) -> tuple[IntArray, dict[int, str]]:
     """Return (height, width) of each picture from its header, and index and reason of those that have none."""
     sizes, failures = np.zeros((len(pictures), 2), dtype=np.int64), {}
-    with progress.stage("looking at pictures", len(pictures), unit="pictures") as stage:
-        for i, found in enumerate(_in_threads(_measure_chunk, pictures)):
-            if isinstance(found, str):
-                failures[i] = found
-            else:
-                sizes[i] = found
-            stage.advance()
+    for i, found in enumerate(_look_at(pictures, _measure_chunk, progress)):
+        if isinstance(found, str):
+            failures[i] = found
+        else:
+            sizes[i] = found
     return sizes, failures
 
 
-def _in_threads(function: Callable[[EncodedPictures], list[Result]], pictures: EncodedPictures) -> Iterator[Result]:
+def _look_at(
+    pictures: EncodedPictures, function: Callable[[EncodedPictures], list[Result]], progress: Progress
+) -> Iterator[Result]:
+    """Apply a function to chunks of the pictures in threads and yield its results per picture."""
     workers = min(MAX_THREADS, THREADS_PER_CORE * usable_cores())
-    return in_chunks(function, pictures, ThreadPoolExecutor(workers), workers)
+    with progress.stage("looking at pictures", len(pictures), unit="pictures") as stage:
+        for found in in_chunks(function, pictures, ThreadPoolExecutor(workers), workers):
+            yield found
+            stage.advance()
 
 
 def _measure_chunk(pictures: EncodedPictures) -> list[tuple[int, int] | str]:
@@ -224,14 +228,8 @@ def find_unreadable(pictures: EncodedPictures, progress: Progress | None = None)
     A JPEG with a header and an end mark counts as readable; an error in the middle of it shows when it is decoded for
     training, as a warning.
     """
-    told = (progress or Progress(silent=True)).stage("looking at pictures", len(pictures), unit="pictures")
-    failures: dict[int, str] = {}
-    with told as stage:
-        for i, problem in enumerate(_in_threads(_problems_chunk, pictures)):
-            if problem is not None:
-                failures[i] = problem
-            stage.advance()
-    return failures
+    problems = enumerate(_look_at(pictures, _problems_chunk, progress or Progress(silent=True)))
+    return {i: problem for i, problem in problems if problem is not None}
 
 
 def _problems_chunk(pictures: EncodedPictures) -> list[str | None]:

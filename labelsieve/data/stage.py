@@ -85,10 +85,10 @@ def stage(
         progress.note(f"using the pictures staged in {folder}", passing=True)
         return StagedPictures.open(folder)
     workers = min(usable_cores() if workers is None else workers, len(jobs))
-    with progress.stage("decoding pictures", len(pictures), unit="pictures") as told:
-        told.resume(len(pictures) - sum(len(job.pictures) for job in jobs))
+    with progress.stage("decoding pictures", len(pictures), unit="pictures") as bar:
+        bar.resume(len(pictures) - sum(len(job.pictures) for job in jobs))
         for count in in_order(write_shard, jobs, decoding_pool(pictures, workers), workers):
-            told.advance(count)
+            bar.advance(count)
     return StagedPictures.open(folder)
 
 
