@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from own_half import texts
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 from labelsieve import INCV, noise, theory
@@ -37,6 +36,23 @@ INCV with default settings; means over seeds {seeds}. *Apart*: copies are split 
 """
 
 Made = tuple[Any, Any, int]
+
+
+def texts(count: int, common: float, seed: int = 0) -> tuple[list[str], Any]:
+    """Texts of five classes. Similar classes come in pairs that share a fifth of their words."""
+    rng = np.random.default_rng([seed, count, int(100 * common)])
+    label = rng.integers(0, 5, count)
+    made = []
+    for own in label.tolist():
+        words = []
+        for _ in range(rng.integers(6, 16)):
+            if rng.random() < common:
+                words.append(f"common{min(119, int(rng.exponential(25)))}")
+            else:
+                which = own ^ 1 if rng.random() < 0.2 and own ^ 1 < 5 else own
+                words.append(f"own{which}x{min(24, int(rng.exponential(8)))}")
+        made.append(" ".join(words))
+    return made, label
 
 
 def phrases(count: int, seed: int) -> Made:

@@ -52,8 +52,8 @@ from labelsieve.methods.standard import Standard
 from labelsieve.models.choose import FAST_EPOCHS, create_network
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.models.layers import Stackable
-from labelsieve.selection.estimate import eq4_ratio, estimate_from_scores
 from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.noise_model import denoise, fit_noise_model
 from labelsieve.selection.run_selection import drive_together
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
@@ -249,7 +249,7 @@ def measure(
     selections = drive_together(steps, trainer)
     rows = []
     for (key, given), selection in zip(labels.items(), selections, strict=True):
-        rows.append({"setting": key, **_measured(data, trainer, key, given, states[key], selection, seed)})
+        rows.append({"setting": key, **_measured(data, trainer, key, given, states[key], selection)})
         trainer.say(f"{key}: {rows[-1]['estimates']['labelsieve']}")
     return {"rows": rows, "training_seconds": trainer.seconds}
 
@@ -261,17 +261,15 @@ def _measured(
     given: IntArray,
     state: INCVState,
     selection: Selection,
-    seed: int,
 ) -> dict[str, Any]:
     c = data.classes
     f = [trainer.predictions[f"{key}-1-{k}"] for k in (1, 2)]
     g = [a for k in (1, 2) if (a := trainer.predictions.get(f"{key}-estimate-{k}")) is not None] or f
     by_f, by_g = _gathered(f, len(given), c), _gathered(g, len(given), c)
     agreement = float(np.mean(by_f.argmax(1) == given))
-    alone = estimate_from_scores(
-        [a.scores for a in f], [given[a.index] for a in f], c, seed=seed, method="confident counting"
-    )
-    eq4 = eq4_ratio(agreement, c)
+    labels = np.concatenate([given[a.index] for a in f])
+    alone = fit_noise_model(denoise(Scores.joined([a.scores for a in f]), labels, c), labels, c).estimate
+    eq4 = theory.ratio_from_accuracy(agreement, c, "symmetric").ratio
     estimates = {
         "labelsieve": Estimate(state.transition, state.noise_ratio),
         "labelsieve, f alone": Estimate(alone.transition, alone.ratio),
@@ -292,8 +290,6 @@ def _measured(
             name: {"ratio": e.ratio, "error": abs(e.ratio - ratio), "row_error": row_error(e.transition, truth)}
             for name, e in estimates.items()
         },
-        "unmixes": state.unmixes,
-        "selector": state.history[0].get("selector"),
         "detection": _detected(data, given, state, selection, by_f, by_g),
     }
 
@@ -306,7 +302,7 @@ def row_error(estimate: FloatArray, truth: FloatArray) -> float:
 def _detected(
     data: PictureArrays, given: IntArray, state: INCVState, selection: Selection, by_f: FloatArray, by_g: FloatArray
 ) -> dict[str, dict[str, float]]:
-    raw, calibrated = state.suspicion, selection.suspicion
+    raw, calibrated = state.order, selection.suspicion
     both = np.sqrt(by_f * by_g)
     both /= both.sum(axis=1, keepdims=True)
     flags: dict[str, tuple[NDArray[np.bool_], FloatArray]] = {

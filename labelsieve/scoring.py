@@ -11,6 +11,7 @@ memory: what has been read is let go again. Why this suspicion and no other: ben
 from __future__ import annotations
 
 import mmap
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,14 +20,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.checks import refuse_missing
 from labelsieve.errors import InputError
-from labelsieve.types import LEADERS, BoolArray, FloatArray, IntArray, Scores
+from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Scores
 
 # A chunk stays in the processor's cache while it is checked, searched and read; larger ones are slower, not faster.
 CHUNK_BYTES = 512 * 1024
 # A mapped file's pages are let go in larger strides: the call costs more than the chunk.
 RELEASE_BYTES = 16 * 1024 * 1024
-# Probabilities stored with half precision cannot sum to 1 any better.
-SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
+# Rows whose sum is off by more than rounding explains are renormalised with a warning, up to `SUM_TOLERANCE`.
+ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-3}  # by bytes per number
+SUM_TOLERANCE = 0.02
+STORED_TOP_CLASSES = 10  # classes kept of each row: all of a small problem, O(n) of a large one
 
 
 def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> BoolArray:
@@ -101,22 +104,27 @@ def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayL
 def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> Scores:
     """What selection works with, a few numbers a sample; an impossible given label has a large but finite loss."""
     given, probs = checked(labels, pred_probs, classes)
-    n, kept = len(probs), min(LEADERS, probs.shape[1])
+    n, kept = len(probs), min(STORED_TOP_CLASSES, probs.shape[1])
     predicted, probability, confidence = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
-    leaders, shares = np.empty((n, kept), dtype=np.int32), np.empty((n, kept), dtype=np.float32)
+    top_classes, top_probs = np.empty((n, kept), dtype=np.int32), np.empty((n, kept), dtype=np.float32)
     for rows, codes, block in _chunks(given, probs):
         predicted[rows], probability[rows], confidence[rows] = _look_up(block, codes)
-        found = likeliest(block, predicted[rows])
-        leaders[rows], shares[rows] = found, np.take_along_axis(block, found, axis=1)
-    return Scores(predicted, probability, confidence, loss_of(probability), leaders=leaders, shares=shares)
+        found = likeliest(block, predicted[rows], kept)
+        top_classes[rows], top_probs[rows] = found, np.take_along_axis(block, found, axis=1)
+    return Scores(
+        predicted, probability, confidence, loss_of(probability), top_classes=top_classes, top_probs=top_probs
+    )
 
 
-def likeliest(probability: NDArray[Any], best: IntArray) -> IntArray:
+def likeliest(probability: NDArray[Any], best: IntArray, most: int = TOP_CLASSES) -> IntArray:
     """The columns of each row's largest values, largest first: `best`, also where others are as large."""
-    count = min(LEADERS, probability.shape[1])
-    found = np.argpartition(-probability, count - 1, axis=1)[:, :count]
-    order = np.argsort(-np.take_along_axis(probability, found, axis=1), axis=1, kind="stable")
-    ordered = np.asarray(np.take_along_axis(found, order, axis=1))
+    count = min(most, probability.shape[1])
+    if count == probability.shape[1]:
+        ordered = np.argsort(-probability, axis=1, kind="stable")
+    else:
+        found = np.argpartition(-probability, count - 1, axis=1)[:, :count]
+        order = np.argsort(-np.take_along_axis(probability, found, axis=1), axis=1, kind="stable")
+        ordered = np.asarray(np.take_along_axis(found, order, axis=1))
     again = np.where(ordered[:, 1:] == best[:, None], ordered[:, :1], ordered[:, 1:])  # it and the first change places
     return np.hstack([best[:, None], again])
 
@@ -168,18 +176,24 @@ def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, I
     size = max(1, CHUNK_BYTES // (c * probs.itemsize))
     working = np.float32 if probs.itemsize < 4 else probs.dtype
     ones = np.ones(c, dtype=working)
-    tolerance = SUM_TOLERANCE.get(probs.itemsize, 1e-3)
+    rounding, renormalised = ROUNDING.get(probs.itemsize, 1e-3), 0
     release = _Releaser(probs)
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         codes = _label_codes(given[rows], c, start)
         block = np.ascontiguousarray(probs[rows], dtype=working)
         # A product with ones is the fastest row sum; nan and infinity fail its test too.
-        off = np.abs(block @ ones - 1)
-        if not (off.max() <= tolerance and block.min() >= 0):
-            _explain(block, start, tolerance)
+        sums = block @ ones
+        off = np.abs(sums - 1)
+        if not (off.max() <= SUM_TOLERANCE and block.min() >= 0):
+            _explain(block, start)
+        if off.max() > rounding:
+            renormalised += int(np.sum(off > rounding))
+            block = block / sums[:, None]
         yield rows, codes, block
         release(rows.stop)
+    if renormalised:
+        warnings.warn(f"pred_probs: {renormalised} rows do not sum to 1 and were renormalised", stacklevel=4)
 
 
 def _label_codes(labels: NDArray[Any], c: int, start: int) -> IntArray:
@@ -190,12 +204,12 @@ def _label_codes(labels: NDArray[Any], c: int, start: int) -> IntArray:
     return codes
 
 
-def _explain(block: NDArray[Any], start: int, tolerance: float) -> None:
+def _explain(block: NDArray[Any], start: int) -> None:
     """Raise for the first bad row; an unlucky sum alone (rounding at the limit in one summation order) is let pass."""
     finite = np.asarray(np.isfinite(block).all(axis=1))
     negative = np.asarray((block < 0).any(axis=1))
     sums = np.asarray(block.sum(axis=1, dtype=np.float64, where=np.isfinite(block)))
-    bad = np.flatnonzero(~finite | negative | (np.abs(sums - 1) > tolerance))
+    bad = np.flatnonzero(~finite | negative | (np.abs(sums - 1) > SUM_TOLERANCE))
     if not len(bad):
         return
     row = int(bad[0])

@@ -87,23 +87,23 @@ class Job:
     keep_best: bool = False
 
 
-LEADERS = 4  # classes a look keeps of each sample: nearly as good an average as all of them, in O(n)
+TOP_CLASSES = 4  # classes a look keeps of each sample: nearly as good an average as all of them, in O(n)
 
 
 @dataclass(frozen=True)
 class Scores:
     """What a training says of each sample in `Job.score`, in that order: O(n), never n x c.
 
-    `leaders` are a sample's likeliest classes, the predicted one first, and `shares` their probabilities, both
-    [samples, at most LEADERS]; a trainer that does not tell them is taken at its predicted class alone.
+    `top_classes` are a sample's likeliest classes, the predicted one first, and `top_probs` their probabilities, both
+    [samples, at most TOP_CLASSES]; a trainer that does not tell them is taken at its predicted class alone.
     """
 
     predicted: IntArray
     probability: FloatArray  # of the given label
     confidence: FloatArray  # of the predicted label
     loss: FloatArray  # cross-entropy of the given label
-    leaders: NDArray[np.integer[Any]] | None = None
-    shares: FloatArray | None = None
+    top_classes: NDArray[np.integer[Any]] | None = None
+    top_probs: FloatArray | None = None
 
     def arrays(self) -> dict[str, Any]:
         """What it holds, by name."""

@@ -128,7 +128,6 @@ def test_speed_of_inception(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 SMALL: dict[str, dict[str, object]] = {
     "calibration": {"SETTINGS": (("symmetric", 0.0), ("symmetric", 0.3)), "MODELS": ("SVM",), "DATASETS": ("wine",)},
     "detection": {"RATIOS": (0.2, 0.5), "DATASETS": ("wine",)},
-    "unmix": {"NOISE": (("symmetric", 0.0), ("pair", 0.2)), "MODELS": ("SVM",), "DATASETS": ("wine",)},
     "repeats": {"NOISE": (("pair", 0.2),), "MODELS": ("SVM",), "REPEATS": (1, 2), "DATA": ("digits",)},
 }
 
@@ -142,8 +141,7 @@ def test_scripts_write_their_page(name: str, tmp_path: Path, monkeypatch: pytest
         small = {key: whole[key] for key in value} if isinstance(whole, dict) else value  # type: ignore[attr-defined]
         monkeypatch.setattr(module, constant, small)
     monkeypatch.setattr(module, "HERE", tmp_path)
-    out = [] if name == "unmix" else ["--out", str(tmp_path), "--seeds", "1"]
-    monkeypatch.setattr(sys, "argv", [name, *out])
+    monkeypatch.setattr(sys, "argv", [name, "--out", str(tmp_path), "--seeds", "1"])
     module.main()
     page = (tmp_path / f"{name}.md").read_text()
     assert page.startswith("# ") and "| " in page and "None" not in page

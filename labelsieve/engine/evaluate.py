@@ -18,7 +18,7 @@ from labelsieve.engine.factory import materialize
 from labelsieve.engine.rng import Generators, preserve_rng
 from labelsieve.engine.schedule import Schedule
 from labelsieve.models.sequential import SequentialStack
-from labelsieve.types import LEADERS, IntArray, Scores, Store
+from labelsieve.types import TOP_CLASSES, IntArray, Scores, Store
 
 BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pixels with 24 GiB
 FEWEST_IN_CHUNK, MOST_IN_CHUNK = 64, 4096  # samples per network
@@ -99,17 +99,17 @@ def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> lis
     device = index.device
     predicted = torch.empty((n, m), dtype=torch.int64, device=device)
     probability, confidence, loss = (torch.empty((n, m), device=device) for _ in range(3))
-    leaders: list[Tensor] = []
-    shares: list[Tensor] = []
+    top_classes: list[Tensor] = []
+    top_probs: list[Tensor] = []
     for place, logits in outputs(bundle, store, index):
         log_p = logits.log_softmax(2)
-        top = log_p.topk(min(LEADERS, log_p.shape[2]), 2)
-        leaders.append(top.indices.int())
-        shares.append(top.values.exp())
+        top = log_p.topk(min(TOP_CLASSES, log_p.shape[2]), 2)
+        top_classes.append(top.indices.int())
+        top_probs.append(top.values.exp())
         best, predicted[:, place] = log_p.max(2)
         given = log_p.gather(2, labels[:, place, None])[..., 0]
         loss[:, place], probability[:, place], confidence[:, place] = -given, given.exp(), best.exp()
-    kept = (predicted, probability, confidence, loss, torch.cat(leaders, 1), torch.cat(shares, 1))
+    kept = (predicted, probability, confidence, loss, torch.cat(top_classes, 1), torch.cat(top_probs, 1))
     arrays = [tensor.cpu().numpy() for tensor in kept]
     return [Scores(*(array[i] for array in arrays)) for i in range(n)]
 

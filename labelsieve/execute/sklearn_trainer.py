@@ -21,7 +21,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.scoring import likeliest
-from labelsieve.types import LEADERS, FloatArray, IntArray, Job, Scores, Trainer
+from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Scores, Trainer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -129,12 +129,12 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
     best = probability.argmax(axis=1)
     loss = -np.log(np.clip(of_given, SMALLEST_PROBABILITY, 1.0))
     found = likeliest(probability, best)
-    leaders, shares = known[found], np.take_along_axis(probability, found, axis=1)
-    absent = np.setdiff1d(np.arange(classes), known)[: max(0, min(LEADERS, classes) - leaders.shape[1])]
+    top_classes, top_probs = known[found], np.take_along_axis(probability, found, axis=1)
+    absent = np.setdiff1d(np.arange(classes), known)[: max(0, min(TOP_CLASSES, classes) - top_classes.shape[1])]
     return Scores(
         predicted=known[best], probability=of_given, confidence=probability[rows, best], loss=loss,
-        leaders=np.hstack([leaders, np.tile(absent, (len(given), 1))]).astype(np.int32),
-        shares=np.hstack([shares, np.zeros((len(given), len(absent)))]).astype(np.float32),
+        top_classes=np.hstack([top_classes, np.tile(absent, (len(given), 1))]).astype(np.int32),
+        top_probs=np.hstack([top_probs, np.zeros((len(given), len(absent)))]).astype(np.float32),
     )  # fmt: skip
 
 

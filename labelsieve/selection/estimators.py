@@ -16,7 +16,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, device_type
 from labelsieve.execute.losses import check_loss
 from labelsieve.execute.sklearn_trainer import check_executor
-from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
+from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
 from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import incv_steps, rare_classes
 from labelsieve.selection.inputs import (
@@ -211,14 +211,11 @@ class NCV(BaseEstimator):  # type: ignore[misc]
         return selector_tags(super().__sklearn_tags__())
 
 
-def settings_for(settings: INCVSettings, choice: ModelChoice, samples: SampleInfo) -> INCVSettings:
-    """Adapt the settings of a selection to the model that selects and to the samples."""
+def settings_for(settings: INCVSettings, choice: ModelChoice) -> INCVSettings:
+    """Adapt the settings of a selection to the model that selects."""
     if choice.kind is ModelKind.FAST:
         settings = settings.for_fast_network()
-    classifier = choice.kind is ModelKind.CLASSIFIER
-    return replace(
-        settings, networks=choice.is_network, own_half=classifier and samples.kind == "text", columns=samples.columns
-    )
+    return replace(settings, networks=choice.is_network)
 
 
 def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSettings, name: str, groups: Any) -> None:
@@ -245,7 +242,7 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     trainer = build_trainer(choice, data, options)
     selection = drive(
         incv_steps(
-            codes, len(classes), settings=settings_for(settings, choice, samples), seed=seed, name=name,
+            codes, len(classes), settings=settings_for(settings, choice), seed=seed, name=name,
             names=classes.tolist(), groups=together,
         ),
         trainer,
@@ -272,6 +269,9 @@ def store_selection(estimator: Any, selection: JudgedSelection, classes: NDArray
     for name in ("noise_ratio", "noise_known", "transition_matrix", "expected_precision", "expected_recall"):
         setattr(estimator, f"{name}_", getattr(selection, name))
     estimator.suggested_ = classes[np.where(selection.doubted(given), selection.predicted, given)]
+    estimator.noise_interval_, estimator.trust_ = None, None
+    if selection.noise is not None:
+        estimator.noise_interval_, estimator.trust_ = (selection.noise.low, selection.noise.high), selection.noise.trust
     estimator.notes_ = list(selection.notes)
 
 

@@ -7,37 +7,40 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from labelsieve import theory
-from labelsieve.selection.calibrate import calibrated_suspicion
-from labelsieve.selection.joint_counts import can_invert
+from labelsieve.selection.posterior import calibrate
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, Selection
 
+# A label that is likely wrong gets no suggestion if the predicted class has less than this share of the wrong cases:
+# the sample may belong to none of the classes (the Roman numerals of benchmarks/real-noise.md).
+LEAST_SUGGESTED_SHARE = 0.5
+
 
 @dataclass(frozen=True)
 class JudgedSelection(Selection):
-    """A Selection that also says how likely each predicted label is the true one.
+    """A Selection that also has the probability that each predicted label is the true one.
 
-    Where predicted and given label differ, that is the suggested label; nan where nothing was judged (protocol
-    "paper", or too many classes for it), and `suspicion` is then the plain mean over a sample's looks; nan too for the
-    labels of a class that could not be judged.
+    If predicted and given label differ, the predicted one is the suggestion. The probability is nan if nothing was
+    estimated (protocol "paper"); `suspicion` is then the plain mean over a sample's scores.
     """
 
     suggested_probability: FloatArray = field(default_factory=lambda: np.empty(0))
 
-    def doubted(self, given: IntArray) -> BoolArray:
-        unknown = np.isnan(self.suggested_probability)
-        return super().doubted(given) & (unknown.all() | ~unknown)
+    def no_class(self, given: IntArray) -> BoolArray:
+        """Labels that are likely wrong without a likely replacement: the sample may belong to none of the classes."""
+        unlikely = self.suggested_probability < LEAST_SUGGESTED_SHARE * self.suspicion
+        return np.asarray(self.doubted(given) & (self.suspicion > 0.5) & unlikely)
 
 
 def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -> float:
-    """Corollary 2.2 for protocol "paper"; for "auto" what the measured joint says (see `joint`)."""
+    """Corollary 2.2 for protocol "paper"; for "auto" the mean posterior of the selected labels."""
     if len(state.selected) == 0:
         return 0.0
     if settings.protocol == "paper":
         pattern = "pair" if settings.asymmetric else "symmetric"
         return theory.pattern_label_precision(state.noise_ratio, classes, pattern)
-    return min(state.precision_cap, state.right / len(state.selected))
+    return state.expected_precision()
 
 
 def expected_recall(precision: float, state: INCVState) -> float:
@@ -46,26 +49,13 @@ def expected_recall(precision: float, state: INCVState) -> float:
     return min(1.0, precision * len(state.selected) / clean) if clean > 0 else 0.0
 
 
-def unjudged_suspicion(state: INCVState) -> float:
-    """Of the labels that were not judged: how much of them the noise ratio takes for wrong, or as wrong as any.
-
-    No more than 1/2 unless most labels are wrong: that is a guess about a class, and nothing was found in a label.
-    """
-    estimate = state.history[0].get("estimate", {}) if state.history else {}
-    wrong = estimate.get("unjudged_ratio", state.noise_ratio)
-    return float(min(wrong, max(0.5, state.noise_ratio)))
-
-
 def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSelection:
     """The Selection of a state."""
     precision = expected_precision(state, classes, settings)
-    judged = not np.isnan(state.wrong).all()
-    suspicion = state.suspicion
-    if judged:
-        suspicion = calibrated_suspicion(state.suspicion, state.wrong, both=can_invert(state.transition))
-        suspicion = np.where(state.unjudged, unjudged_suspicion(state), suspicion)  # and nothing to suggest
-    # Selected is a sample exactly where predicted and given label are the same.
-    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.share)
+    known = not np.isnan(state.wrong).all()
+    suspicion = calibrate(state.order, state.wrong) if known else state.order
+    # A sample is selected exactly if predicted and given label are the same.
+    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.predicted_right)
     return JudgedSelection(
         verdict=state.verdict,
         iteration=state.iteration,
@@ -80,5 +70,5 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
         expected_recall=expected_recall(precision, state),
         history=state.history,
         notes=state.notes,
-        suggested_probability=suggested if judged else np.full(len(suspicion), np.nan),
+        suggested_probability=suggested if known else np.full(len(suspicion), np.nan),
     )

@@ -7,15 +7,15 @@
              the same with the halves exchanged: S_2, R_2
              S = S + S_1 + S_2,  C = C - S_1 - S_2 - R_1 - R_2
 
-Protocol "paper" is told the noise pattern and reads the ratio from iteration 1's first half (Eq. 4). Protocol
-"auto" is told nothing: in iteration 1 it measures the noise (`estimate`), which takes two more trainings, lets those
-select too where they are better, and takes r from the noise. Uneven noise is undone in what networks predict (`unmix`).
+Protocol "paper" is given the noise pattern and reads the ratio from the first half of iteration 1 (Eq. 4). Protocol
+"auto" fits the noise model in iteration 1 (noise_model.py), which takes further trainings on the samples selected so
+far: one network per half that also selects, and two per half on disjoint parts whose disagreement measures their error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,49 +23,40 @@ import numpy as np
 from labelsieve import theory
 from labelsieve.errors import InputError
 from labelsieve.scoring import suspicion_of
-from labelsieve.selection.calibrate import judge
-from labelsieve.selection.estimate import (
-    NoiseEstimate,
-    cross_fitted_steps,
-    estimate_from_scores,
-    hardly_predicted,
-    pair_counts,
-    remove_ratio,
-    seldom_predicted,
-)
 from labelsieve.selection.finalize import JudgedSelection, finish
-from labelsieve.selection.invert_noise import (
-    better_unmixed,
-    can_unmix,
-    counted_again,
-    expected_accuracy,
-    label_right,
-    unmixed,
+from labelsieve.selection.noise_model import (
+    NoiseModel,
+    TwoOpinions,
+    concentration,
+    denoise,
+    fit_noise_model,
+    with_mean_posterior,
 )
-from labelsieve.selection.joint_counts import MOST_CLASSES, can_invert, expected_right, left_over, selected_pairs
+from labelsieve.selection.posterior import posterior_of
 from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
-from labelsieve.selection.shrink_transition import rows_to_one
-from labelsieve.selection.splits import halves
-from labelsieve.selection.state import NOT_JUDGED, INCVState
-from labelsieve.selection.within_half_folds import FOLDS
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, Job, Scores, Selection
+from labelsieve.selection.splits import halves, shared_out
+from labelsieve.selection.state import INCVState
+from labelsieve.types import REMOVED, SELECTED, BoolArray, FloatArray, IntArray, Job, NoiseEstimate, Scores, Selection
 
 Steps = Generator[list[Job], list[Scores], JudgedSelection]
-# Protocol "auto" stops when an iteration selected less than this share of all samples.
-WORTH_AN_ITERATION = 0.005
-NAMED = 5  # classes in a note that is about many
+# Protocol "auto" stops when an iteration selected less than this share of all samples (benchmarks/detection.md).
+LEAST_GAIN = 0.005
+MISSED_CLASS = 4  # labels per prediction of a class from which on its labels are not removed (benchmarks/detection.md)
+LISTED_CLASSES = 5  # classes that a note names
 
 
-def together(chosen: IntArray, half: IntArray) -> IntArray:
-    """Both, in order: no sample is in both, so nothing needs to be made unique."""
-    return np.sort(np.concatenate([chosen, half]), kind="stable")
+@dataclass(frozen=True)
+class Problem:
+    """The arguments of a selection that every step needs."""
 
-
-def largest_losses(pool: IntArray, loss: FloatArray, count: int) -> IntArray:
-    """The `count` samples of `pool` with the largest loss; the earlier one where losses are equal."""
-    order = np.lexsort((pool, -loss))
-    return np.asarray(pool[order[: max(0, count)]])
+    given: IntArray
+    classes: int
+    settings: INCVSettings
+    seed: int
+    name: str = "incv"
+    names: Sequence[Any] | None = None
+    groups: IntArray | None = None
 
 
 def incv_steps(
@@ -80,196 +71,186 @@ def incv_steps(
     names: Sequence[Any] | None = None,
     groups: IntArray | None = None,
 ) -> Steps:
-    """Select clean labels: yields lists of jobs, wants their scores, returns the Selection.
+    """Select clean labels: yield lists of jobs, receive their scores, return the Selection.
 
-    `state` takes up a stopped run after its last iteration; `on_iteration` is handed the state after each.
-    `name` starts every job's name; `names` are the users' own names of the classes, for the notes.
-    `groups`: one code a sample; samples with the same one are never on both sides (protocol "paper" has none).
+    `state` resumes a stopped run after its last iteration; `on_iteration` receives the state after each iteration.
+    `name` starts every job's name; `names` are the users' names of the classes, for the notes. Samples with the same
+    code in `groups` are never on both sides of a split (protocol "paper" has no groups).
     """
-    settings = settings or INCVSettings()
-    given = check_labels(labels, classes)
+    problem = Problem(check_labels(labels, classes), classes, settings or INCVSettings(), seed, name, names, groups)
+    settings, n = problem.settings, len(problem.given)
     if seed < 0:
         raise InputError(f"seed: expected a whole number of at least 0, got {seed}")
     if state is None:
-        state = replace(INCVState.start(len(given), classes), best_until=settings.best_until(None))
-    if len(state.verdict) != len(given) or len(state.transition) != classes:
+        state = replace(INCVState.start(n, classes), best_until=settings.best_until(None))
+    if len(state.verdict) != n or len(state.transition) != classes:
         raise InputError(
-            f"the stored state is of {len(state.verdict)} samples and {len(state.transition)} classes, the labels are"
-            f" {len(given)} of {classes}; start the selection anew"
+            f"the stored state has {len(state.verdict)} samples and {len(state.transition)} classes, the labels have"
+            f" {n} and {classes}; start the selection again"
         )
     while state.done < settings.n_iterations and not state.stopped:
-        state = yield from iteration(state, given, classes, settings, seed, name, names, groups)
+        state = yield from iteration(state, problem)
         if on_iteration is not None:
             on_iteration(state)
     return finish(state, classes, settings)
 
 
-def iteration(
-    state: INCVState,
-    given: IntArray,
-    classes: int,
-    settings: INCVSettings,
-    seed: int,
-    name: str,
-    names: Sequence[Any] | None,
-    groups: IntArray | None,
-) -> Generator[list[Job], list[Scores], INCVState]:
+def iteration(state: INCVState, problem: Problem) -> Generator[list[Job], list[Scores], INCVState]:
     """Lines 3 to 13 of algorithm 2."""
-    k, paper, candidates = state.done + 1, settings.protocol == "paper", state.candidates
+    k, given, settings, candidates = state.done + 1, problem.given, problem.settings, state.candidates
     if len(candidates) < 2:
         note = f"stopped after iteration {state.done}: {len(candidates)} candidates are left, too few for two halves"
         return replace(state, stopped=True, notes=(*state.notes, note))
 
-    keep_best = k <= state.best_until
-    splits, jobs = splits_and_jobs(state, given, settings, seed, name, keep_best, groups)
+    splits, jobs = splits_and_jobs(state, problem)
     answers = yield jobs
     check_answers(jobs, answers)
-    scored, looks = splits[0], over_first_split(splits, answers, given, classes)
+    scored, scores = splits[0], over_first_split(splits, answers, given, problem.classes)
     history: dict[str, Any] = {
         "iteration": k,
         "candidates": len(candidates),
-        "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(looks, scored, strict=True)],
-        "keep_best": keep_best,
+        "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(scores, scored, strict=True)],
+        "keep_best": k <= state.best_until,
         "splits": len(splits),
     }
-    if paper:
-        state = with_scores(state, scored, looks, given)
-        state = with_paper_noise(state, history["agreement"][0], classes, settings) if k == 1 else state
+    if settings.protocol == "paper":
+        state = with_scores(state, scored, scores, given, None)
+        state = with_paper_noise(state, history["agreement"][0], problem.classes, settings) if k == 1 else state
     elif k == 1:
-        seeds = split_seeds(seed, k, (3, 4), settings.repeats)
-        state, told = yield from measured(
-            state, given, classes, splits, looks, settings, seed, seeds, name, keep_best, names, groups
-        )
-        history |= told
+        state, history["estimate"] = yield from measured(state, problem, splits, scores)
     else:
-        looks_now = unmixed_again(state, scored, looks, given)
-        state = with_scores(state, scored, looks_now, given, state.transition if state.unmixes else None)
+        state = with_scores(state, scored, scores, given, state.model)
 
     verdict, fell = state.verdict.copy(), state.iteration.copy()
+    unseen: set[int] = set()
     for half, job in zip(scored, jobs[:2], strict=True):
         agrees = state.predicted[half] == given[half]
-        # A label the training never saw could not be predicted: its samples stay candidates, whatever their loss.
-        seen = np.bincount(given[job.train], minlength=classes) > 0
-        # Nor can labels be judged of a class that is hardly ever predicted; one that seldom is would lose right ones.
-        found = seen if paper else seen & ~seldom_predicted(state.predicted[half], given[half], classes)
-        pool = half[~agrees & found[given[half]] & ~state.unjudged[half]]
+        # A label that the training never saw could not be predicted: its samples stay candidates.
+        seen = np.bincount(given[job.train], minlength=problem.classes) > 0
+        unseen.update(np.unique(given[half][~seen[given[half]]]).tolist())
+        removable = ~agrees & (seen & ~missed_classes(state.predicted[half], given[half], problem.classes))[given[half]]
+        if settings.protocol == "auto" and settings.remove_ratio == "auto":
+            removable &= state.wrong[half] > 0.5
+        pool = half[removable]
         removed = largest_losses(pool, state.loss[pool], int(state.remove_ratio * int(agrees.sum())))
         verdict[half[agrees]], verdict[removed] = SELECTED, REMOVED
         fell[half[agrees]] = fell[removed] = k
-        history.setdefault("unseen_classes", []).extend(np.unique(given[half][~seen[given[half]]]).tolist())
-    state = replace(state, verdict=verdict, iteration=fell, done=k)
-    if not paper:
-        state = with_expected_right(state, candidates, given, classes)
-    return with_history(state, history, given, settings, names)
+    history["unseen_classes"] = sorted(unseen)
+    return with_history(replace(state, verdict=verdict, iteration=fell, done=k), history, problem)
 
 
-def splits_and_jobs(
-    state: INCVState,
-    given: IntArray,
-    settings: INCVSettings,
-    seed: int,
-    name: str,
-    keep_best: bool,
-    groups: IntArray | None,
-) -> tuple[list[Split], list[Job]]:
-    """The held-out halves of every split, and the trainings that are asked about them."""
-    k, paper, chosen = state.done + 1, settings.protocol == "paper", state.selected
-    # The paper starts every training from the same weights; the split's own generator is another one.
-    seeds = (seed, seed) if paper else split_seeds(seed, k, (1, 2), settings.repeats)
+def splits_and_jobs(state: INCVState, problem: Problem) -> tuple[list[Split], list[Job]]:
+    """The held-out halves of every split, and the trainings that score them."""
+    k, paper, chosen, seed = state.done + 1, problem.settings.protocol == "paper", state.selected, problem.seed
+    keep_best, repeats = k <= state.best_until, problem.settings.repeats
+    # The paper starts every training from the same weights; the split has its own generator.
+    seeds = (seed, seed) if paper else split_seeds(seed, k, (1, 2), repeats)
     splits, jobs = [], []
-    for s in range(settings.repeats):
+    for s in range(repeats):
         rng = np.random.default_rng([seed, k, 0, s] if s else [seed, k])
-        first, second = halves(state.candidates, given, rng, even=not paper, groups=groups)
+        first, second = halves(state.candidates, problem.given, rng, even=not paper, groups=problem.groups)
         suffix = f"-split{1 + s}" if s else ""
         splits.append((second, first))
-        jobs += [
-            Job(f"{name}-{k}-1{suffix}", given, together(chosen, first), second, seeds[2 * s], keep_best),
-            Job(f"{name}-{k}-2{suffix}", given, together(chosen, second), first, seeds[2 * s + 1], keep_best),
-        ]
+        for j, (train, score) in enumerate(((first, second), (second, first))):
+            name, rows = f"{problem.name}-{k}-{1 + j}{suffix}", np.sort(np.concatenate([chosen, train]))
+            jobs.append(Job(name, problem.given, rows, score, seeds[2 * s + j], keep_best))
     return splits, jobs
 
 
+# ---------------------------------------------------------------- the noise, in iteration 1
+
+
 def measured(
-    state: INCVState,
-    given: IntArray,
-    classes: int,
-    splits: Sequence[Split],
-    looks: tuple[Scores, Scores],
-    settings: INCVSettings,
-    seed: int,
-    job_seeds: Sequence[int],
-    name: str,
-    keep_best: bool,
-    names: Sequence[Any] | None,
-    groups: IntArray | None,
+    state: INCVState, problem: Problem, splits: Sequence[Split], scores: tuple[Scores, Scores]
 ) -> Generator[list[Job], list[Scores], tuple[INCVState, dict[str, Any]]]:
-    """Iteration 1 of protocol "auto": the noise, what follows from it, and who selects."""
-    scored = splits[0]
-    labels = [given[half] for half in scored]
-    estimate = estimate_from_scores(looks, labels, classes, seed=seed, method="confident counting", names=names)
-    again: tuple[Scores, Scores] | None = None
-    if settings.stored:
-        estimate = counted_again(looks, labels, estimate, seed=seed, names=names)
-    else:
-        # The first count is good enough to choose what g learns from; the estimate by g is better.
-        first, second = better_unmixed(looks, labels, estimate)[0]
-        estimate, again = yield from cross_fitted_steps(
-            given, classes, scored, (first, second), held_out=looks, seed=seed, job_seeds=job_seeds, name=name,
-            keep_best=keep_best, more=splits[1:], own_folds=FOLDS if settings.own_half else 0, names=names,
-            groups=groups, columns=settings.columns,
-        )  # fmt: skip
-    answers, unmixes = better_unmixed(looks, labels, estimate)
-    told: dict[str, Any] = {"estimate": estimate.summary(), "unmixes": unmixes}
-    state = with_scores(state, scored, answers, given, estimate.transition if unmixes else None)
-    state = replace(state, unmixes=unmixes)
-    if again is not None:
-        state, told["selector"] = best_of_both(state, scored, answers, again, given, estimate)
-    state = with_measured_noise(with_judgement(state, given, estimate), estimate, settings)
-    if unjudged := np.unique(given[state.unjudged]).tolist():
-        told["unjudged_classes"] = unjudged  # the note names a few of them, the pages want them all
-        state = replace(state, notes=(*state.notes, about_unjudged(unjudged, given, names)))
-    if unmixes:
-        note = "mistakes prefer some classes: what was predicted is corrected for it before it selects"
-        state = replace(state, notes=(*state.notes, note))
-    return state, told
+    """Fit the noise model. Unless the predictions are stored, further trainings measure the classifier's error."""
+    given, classes, scored = problem.given, problem.classes, splits[0]
+    samples, held_out = np.concatenate(scored), Scores.joined(scores)
+    labels = given[samples]
+    best, opinions = denoise(held_out, labels, classes), None
+    jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
+    if jobs:
+        answers = yield jobs
+        check_answers(jobs, answers)
+        selected_on = 2 * len(splits)
+        again = over_first_split(splits, answers[:selected_on], given, classes)
+        best = averaged((best, Scores.joined(again)), labels, classes)
+        if len(answers) > selected_on:
+            first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
+            opinions = TwoOpinions(first, second, labels)
+    distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
+    model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, distinct=distinct)
+    if opinions is None:
+        estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
+        model = replace(model, estimate=estimate)
+    state = with_noise(state, model, problem)
+    parts = [best.take(slice(0, len(scored[0]))), best.take(slice(len(scored[0]), None))]
+    return with_scores(state, scored, parts, given, model), model.estimate.record()
 
 
-def unmixed_again(state: INCVState, scored: Split, looks: Sequence[Scores], given: IntArray) -> Sequence[Scores]:
-    """After iteration 1: networks that were trained on the selected and half of the candidates."""
-    if not state.unmixes:
-        return looks
-    trained_on = rows_to_one(state.kept + state.left / 2)
-    if not can_unmix(trained_on):
-        return looks
-    return [unmixed(s, given[half], trained_on) for s, half in zip(looks, scored, strict=True)]
+def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], scores: Scores) -> list[Job]:
+    """Trainings on the selected samples of one half that score the other half: on all of them, for every split, and on
+    two disjoint parts of them, for the first split. None if some training would see one class only."""
+    given, keep_best = problem.given, state.best_until >= 1
+    agrees = np.zeros(len(given), dtype=bool)
+    samples = np.concatenate(splits[0])
+    agrees[samples] = scores.predicted == given[samples]
+    seeds = split_seeds(problem.seed, 1, (3, 4), problem.settings.repeats)
+    jobs, parts = [], []
+    for s, split in enumerate(splits):
+        for k, half in enumerate(split):
+            other = split[1 - k]
+            picked, seed = np.sort(other[agrees[other]]), seeds[2 * s + k]
+            name = f"{problem.name}-estimate-{1 + k}" + (f"-split{1 + s}" if s else "")
+            jobs.append(Job(name, given, picked, half, seed, keep_best))
+            if s == 0:
+                rng = np.random.default_rng([seed, 2])
+                for j, part in enumerate(shared_out(picked, given, 2, rng, problem.groups)):
+                    parts.append(Job(f"{name}-part{1 + j}", given, part, half, (seed + 1 + j) % 2**31, keep_best))
+    trainable = [[len(np.unique(given[job.train])) > 1 for job in some] for some in (jobs, parts)]
+    return [*(jobs if all(trainable[0]) else []), *(parts if all(map(all, trainable)) else [])]
 
 
-def with_scores(
-    state: INCVState,
-    scored: Sequence[IntArray],
-    answers: Sequence[Scores],
-    given: IntArray,
-    noise: FloatArray | None = None,
-) -> INCVState:
-    """The candidates' held-out scores replace their older ones; suspicion is the mean over all looks.
+def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVState:
+    """Keep the fitted model, and derive the remove ratio from it."""
+    estimate, settings = model.estimate, problem.settings
+    h = concentration(estimate.transition, estimate.prior)
+    if settings.pattern != "auto":
+        h = 1.0 if settings.asymmetric else 1 / (problem.classes - 1)
+    r, source = remove_ratio(estimate.ratio, h, problem.classes), "from the noise ratio and its concentration"
+    if not estimate.known:
+        r, source = 0.0, "because the noise ratio is unknown"
+    if settings.remove_ratio != "auto":
+        r, source = float(settings.remove_ratio), "as given"
+    notes = [noise_note(estimate)]
+    if not settings.stored:
+        which = f"; {which_epoch(settings.best_until(estimate.ratio))}" if settings.networks else ""
+        notes.append(f"at most {r:.2f} samples are removed per selected one, {source}{which}")
+    return replace(
+        state.with_model(model),
+        noise_ratio=estimate.ratio,
+        remove_ratio=r,
+        best_until=settings.best_until(estimate.ratio),
+        notes=(*state.notes, *notes),
+    )
 
-    `noise` is the transition matrix of the given labels, where it is known to be uneven: it weighs into suspicion.
+
+def noise_note(estimate: NoiseEstimate) -> str:
+    """The estimate in one sentence."""
+    if not estimate.known:
+        return f"noise ratio unknown; {estimate.explanation}"
+    ratio, low, high = (f"{100 * share:.1f}" for share in (estimate.ratio, estimate.low, estimate.high))
+    return f"noise ratio {ratio} % (95 % interval {low} to {high} %); {estimate.explanation}"
+
+
+def remove_ratio(noise_ratio: float, h: float, classes: int) -> float:
+    """r = min(2, eps/(1-eps)) (1-h) / (1-1/(c-1)): the authors' choice for symmetric noise, 0 for pair noise.
+
+    With two classes the patterns are the same and nothing tells a hard sample from a wrong label: none is removed.
     """
-    keys = ("predicted", "probability", "confidence", "loss", "suspicion", "looks")
-    arrays = {key: getattr(state, key).copy() for key in keys}
-    for half, scores in zip(scored, answers, strict=True):
-        for key in keys[:4]:
-            arrays[key][half] = getattr(scores, key)
-        looks = arrays["looks"][half]
-        new = suspicion_of(scores, given[half]) if noise is None else 1 - label_right(scores, given[half], noise)
-        old = np.where(looks > 0, arrays["suspicion"][half], 0.0)
-        arrays["suspicion"][half] = (old * looks + new) / (looks + 1)
-        arrays["looks"][half] = looks + 1
-    # Another label than the judged one: the network's own word on how much of what it does not give the given label.
-    changed = ~np.isnan(state.share) & (arrays["predicted"] != state.predicted)
-    of_rest = arrays["confidence"] / np.maximum(1 - arrays["probability"], 1e-12)
-    share = np.where(changed, np.minimum(of_rest, 1.0), state.share)
-    return replace(state, share=share, **arrays)
+    if classes < 3:
+        return 0.0
+    return authors_remove_ratio(noise_ratio) * min(1.0, max(0.0, (1 - h) / (1 - 1 / (classes - 1))))
 
 
 def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSettings) -> INCVState:
@@ -284,11 +265,13 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
     if settings.remove_ratio != "auto":
         r = float(settings.remove_ratio)
     best_until = settings.best_until(eps)
-    told = "told" if settings.pattern != "auto" else "assumed: protocol paper must be told the pattern, and was not"
+    known = (
+        "as given" if settings.pattern != "auto" else "assumed: protocol paper needs the pattern, and none was given"
+    )
     formula = "0 for pair noise" if pattern == "pair" else "min(2, eps/(1-eps))"
     source = formula if settings.remove_ratio == "auto" else "as given"
     notes = [
-        f"noise ratio {eps:.4f} by Eq. 4 from the first half's agreement {accuracy:.4f}; {pattern}, {told}",
+        f"noise ratio {eps:.4f} by Eq. 4 from the first half's agreement {accuracy:.4f}; {pattern}, {known}",
         f"remove ratio {r:.4f}, {source}; {which_epoch(best_until)}",
     ]
     if not found.in_reach:
@@ -305,110 +288,60 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
 
 
 def which_epoch(best_until: int) -> str:
-    """In words."""
+    """Which epoch of a network selects, in words."""
     if best_until < 1:
         return "a network's last epoch selects"
     return f"a network's best epoch selects up to iteration {best_until}, then its last one"
 
 
-def best_of_both(
+# ---------------------------------------------------------------- scores, removal, history
+
+
+def with_scores(
     state: INCVState,
     scored: Sequence[IntArray],
     answers: Sequence[Scores],
-    again: Sequence[Scores],
     given: IntArray,
-    noise: NoiseEstimate,
-) -> tuple[INCVState, str]:
-    """The estimate's networks, trained on what was just selected, are there anyway: of them, the first ones and the
-    average of both, whoever is right most often, as far as held-out labels can tell, selects. All looks count for the
-    suspicion."""
-    labels = [given[half] for half in scored]
-    pairs = zip(answers, again, labels, strict=True)
-    selectors: dict[str, Sequence[Scores]] = {
-        "trained on a half": answers,
-        "trained on the first selection": again,
-        "the average of both": [averaged((f, g), y, len(noise.transition)) for f, g, y in pairs],
-    }
-    name = max(selectors, key=lambda name: expected_accuracy(selectors[name], labels, noise))
-    looked = with_scores(state, scored, again, given, noise.transition if state.unmixes else None)
-    chosen = with_scores(state, scored, selectors[name], given)
-    return replace(chosen, suspicion=looked.suspicion, looks=looked.looks), name
-
-
-def with_judgement(state: INCVState, given: IntArray, estimate: NoiseEstimate) -> INCVState:
-    """How likely each label is wrong, from iteration 1: later ones look at the doubtful samples only."""
-    if len(estimate.transition) > MOST_CLASSES:
-        return state
-    wrong, suggested = judge(
-        given, state.predicted, state.probability, state.confidence, estimate.transition, estimate.prior
-    )
-    # Where predicted and given label are the same, no other one is suggested.
-    differ = state.predicted != given
-    share = np.where(differ, np.minimum(suggested / np.maximum(wrong, 1e-12), 1.0), 0.0)
-    unknown = np.isin(given, hardly_predicted(state.predicted, given, len(estimate.transition)))
-    if not unknown.all():
-        wrong[unknown] = share[unknown] = np.nan
-    return replace(state, wrong=wrong, share=share)
-
-
-def with_measured_noise(state: INCVState, estimate: NoiseEstimate, settings: INCVSettings) -> INCVState:
-    """What protocol "auto" concludes from iteration 1."""
-    classes, eps = len(estimate.transition), estimate.ratio
-    h = estimate.concentration
-    if settings.pattern != "auto":
-        h = 1.0 if settings.asymmetric else 1 / (classes - 1)
-    r = remove_ratio(estimate.judged_ratio, h, classes)  # labels that were not judged are not removed either
-    source = f"from the noise ratio and concentration {h:.2f}"
-    if not estimate.known:
-        r, source = 0.0, "because the noise ratio is unknown"
-    if settings.remove_ratio != "auto":
-        r, source = float(settings.remove_ratio), "as given"
-    low, high, most = (f"{100 * share:.1f}" for share in (estimate.low, estimate.high, estimate.upper_bound))
-    interval = f"95 % interval {low} to {high} %, {most} % with the classifier's own mistakes"
-    measured = f"{100 * eps:.1f} % ({interval}) by {estimate.method}" if estimate.known else "not known"
-    notes = [f"noise ratio {measured}; {estimate.explanation}"]
-    if not settings.stored:
-        which = f"; {which_epoch(settings.best_until(eps))}" if settings.networks else ""
-        notes.append(f"{r:.2f} samples are removed for each selected one, {source}{which}")
-    return replace(
-        state,
-        noise_ratio=eps,
-        transition=estimate.transition,
-        left=len(state.verdict) * estimate.prior[:, None] * estimate.transition,
-        precision_cap=theory.label_precision(estimate.transition, estimate.prior) if classes > MOST_CLASSES else 1.0,
-        remove_ratio=r,
-        best_until=settings.best_until(eps),
-        notes=(*state.notes, *notes),
-    )
-
-
-def with_expected_right(state: INCVState, candidates: IntArray, given: IntArray, classes: int) -> INCVState:
-    """How many of the labels just selected are right, and what the rest then looks like.
-
-    Counted from the joint of predictions and labels; where that cannot tell classes apart, label by label (`judge`).
-    """
-    if classes > MOST_CLASSES:  # all that agree, under the cap of proposition 2
-        agreeing = int(np.sum(state.predicted[candidates] == given[candidates]))
-        return replace(state, right=state.right + agreeing)
-    joint = pair_counts(state.predicted[candidates], given[candidates], classes)
-    right, P = expected_right(joint, state.left)
-    cell, stays = state.predicted[candidates] * classes + given[candidates], state.verdict[candidates] == CANDIDATE
-    wrong, shares = np.where(np.isnan(state.wrong), state.noise_ratio, state.wrong), []
-    for weight in (1 - wrong[candidates], wrong[candidates]):
-        whole, part = (np.bincount(cell, weights=w, minlength=classes**2) for w in (weight, weight * stays))
-        shares.append((part / np.maximum(whole, 1e-300)).reshape(classes, classes))
-    left = left_over(state.left, P, joint, *shares)
-    kept = state.kept + selected_pairs(joint, state.left, P)
-    if not can_invert(state.transition):
-        right = float(np.sum(1 - wrong[state.selected])) - state.right
-    return replace(state, right=state.right + right, left=left, kept=kept)
-
-
-def with_history(
-    state: INCVState, history: dict[str, Any], given: IntArray, settings: INCVSettings, names: Sequence[Any] | None
+    model: NoiseModel | None,
 ) -> INCVState:
-    """The iteration's line of history; with protocol "auto" also whether to go on."""
-    k, n, chosen = state.done, len(given), state.selected
+    """The candidates' new held-out scores replace their older ones; order and posterior are means over all scores.
+
+    Without a model (protocol "paper") the order is `scoring.suspicion_of`, and nothing is known of the posterior.
+    """
+    keys = ("predicted", "probability", "confidence", "loss", "order", "wrong", "predicted_right", "looks")
+    arrays = {key: getattr(state, key).copy() for key in keys}
+    for half, scores in zip(scored, answers, strict=True):
+        for key in keys[:4]:
+            arrays[key][half] = getattr(scores, key)
+        looks = arrays["looks"][half]
+        new = {"order": suspicion_of(scores, given[half])}
+        if model is not None:
+            posterior = posterior_of(scores, given[half], model)
+            new = {"order": posterior.order, "wrong": posterior.wrong}
+            arrays["predicted_right"][half] = posterior.predicted_right
+        for key, values in new.items():
+            old = np.where(looks > 0, arrays[key][half], 0.0)
+            arrays[key][half] = (old * looks + values) / (looks + 1)
+        arrays["looks"][half] = looks + 1
+    return replace(state, **arrays)
+
+
+def largest_losses(pool: IntArray, loss: FloatArray, count: int) -> IntArray:
+    """The `count` samples of `pool` with the largest loss; the earlier one of equal losses."""
+    order = np.lexsort((pool, -loss))
+    return np.asarray(pool[order[: max(0, count)]])
+
+
+def missed_classes(predicted: IntArray, given: IntArray, classes: int) -> BoolArray:
+    """Classes that the classifier hardly ever predicts: that it disagrees with their labels says nothing."""
+    counts = (np.bincount(codes, minlength=classes) for codes in (given, predicted))
+    labelled, found = counts
+    return np.asarray(labelled >= MISSED_CLASS * np.maximum(found, 1))
+
+
+def with_history(state: INCVState, history: dict[str, Any], problem: Problem) -> INCVState:
+    """Append the iteration's line of history; protocol "auto" also decides whether to go on."""
+    k, n, chosen, settings = state.done, len(problem.given), state.selected, problem.settings
     new = int(np.sum(state.iteration[chosen] == k))
     history |= {
         "selected": new,
@@ -418,74 +351,59 @@ def with_history(
         "candidates_left": len(state.candidates),
         "remove_ratio": state.remove_ratio,
         "noise_ratio": state.noise_ratio,
-        "unseen_classes": sorted(set(history["unseen_classes"])),
     }
-    if settings.protocol == "auto":
-        history["expected_precision"] = min(state.precision_cap, state.right / max(1, len(chosen)))
     notes, stopped = list(state.notes), state.stopped
+    if settings.protocol == "auto":
+        history["expected_precision"] = state.expected_precision()
     if history["unseen_classes"] and k == 1:
-        notes.append(about_unseen(history["unseen_classes"], given, names))
-    if settings.protocol == "auto" and k < settings.n_iterations and new < WORTH_AN_ITERATION * n:
+        listed = some_classes(history["unseen_classes"], problem)
+        notes.append(f"too rare for both halves, so that their samples stay candidates in iteration 1: {listed}")
+    if settings.protocol == "auto" and k < settings.n_iterations and new < LEAST_GAIN * n:
         stopped = True
         notes.append(f"stopped after iteration {k}: it selected {new} of {n} samples, a further one would add less")
     return replace(state, history=(*state.history, history), notes=tuple(notes), stopped=stopped)
 
 
-def about_unjudged(codes: Sequence[int], given: IntArray, names: Sequence[Any] | None) -> str:
-    """One sentence, however many classes it is about: a line a class would bury all other notes."""
-    if len(codes) > 1:
-        few = some(codes, given, names)
-        return f"{len(codes)} classes are hardly ever predicted, so their labels are not judged, and stay: {few}"
-    named = names[codes[0]] if names is not None else codes[0]
-    count = int(np.sum(given == codes[0]))
-    return f"class {named!r} ({count} labels) is hardly ever predicted: {NOT_JUDGED}, and stay"
-
-
-def about_unseen(codes: Sequence[int], given: IntArray, names: Sequence[Any] | None) -> str:
-    """Likewise."""
-    rare, stay = "too rare for both halves", "samples stay candidates in iteration 1"
-    if len(codes) > 1:
-        return f"{len(codes)} classes are {rare}, so their {stay}: {some(codes, given, names)}"
-    named = names[codes[0]] if names is not None else codes[0]
-    return f"class {named!r} is {rare}: its {stay}"
-
-
-def some(codes: Sequence[int], given: IntArray, names: Sequence[Any] | None) -> str:
+def some_classes(codes: Sequence[int], problem: Problem) -> str:
     """The classes with the most labels, and how many more there are."""
-    counts = np.bincount(given, minlength=max(codes) + 1).tolist()
+    counts = np.bincount(problem.given, minlength=problem.classes).tolist()
     listed = []
-    for code in sorted(codes, key=lambda code: (-counts[code], code))[:NAMED]:
-        named = names[code] if names is not None else code
-        listed.append(f"{named!r} ({counts[code]} label{'s' * (counts[code] != 1)})")
-    more = f" and {len(codes) - NAMED} more" if len(codes) > NAMED else ""
+    for code in sorted(codes, key=lambda code: (-counts[code], code))[:LISTED_CLASSES]:
+        name = problem.names[code] if problem.names is not None else code
+        listed.append(f"class {name!r} ({counts[code]} label{'s' * (counts[code] != 1)})")
+    more = f" and {len(codes) - LISTED_CLASSES} more" if len(codes) > LISTED_CLASSES else ""
     return ", ".join(listed) + more
+
+
+# ---------------------------------------------------------------- checks and seeds
 
 
 def check_labels(labels: Any, classes: int) -> IntArray:
     """Codes 0 .. classes-1 of at least two classes."""
     given = np.asarray(labels)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-        raise InputError("labels: expected one whole number a sample")
+        raise InputError("labels: expected one whole number per sample")
     given = given.astype(np.int64)
     if len(given) and (given.min() < 0 or given.max() >= classes):
         raise InputError(f"labels: codes must lie in 0 .. {classes - 1}, found {given.min()} .. {given.max()}")
     if len(np.unique(given)) < 2:
-        raise InputError("labels: there is one class only; selection needs samples of two classes or more")
+        raise InputError("labels: there is only one class; selection needs samples of two classes or more")
     return given
 
 
 def check_answers(jobs: Sequence[Job], answers: Sequence[Scores]) -> None:
+    """Every job must be answered with one score for each of its samples."""
     if len(answers) != len(jobs) or any(len(s.predicted) != len(j.score) for j, s in zip(jobs, answers, strict=False)):
-        raise InputError("the trainer must answer every job with one score for each sample asked for")
+        raise InputError("the trainer must answer every job with one score for each of its samples")
 
 
 def job_seed(seed: int, *place: int) -> int:
-    """A seed of its own for each training, the same wherever and whenever it runs."""
+    """A seed for each training, the same wherever and whenever it runs."""
     return int(np.random.SeedSequence([seed, *place]).generate_state(1)[0] >> 1)
 
 
 def split_seeds(seed: int, k: int, places: tuple[int, int], repeats: int) -> list[int]:
-    """Two trainings' seeds for each split of iteration `k`; the first split's are what they are without repeats."""
+    """Two seeds for each split of iteration `k`; those of the first split do not depend on the number of repeats."""
     return [job_seed(seed, k, place, *((s,) if s else ())) for s in range(repeats) for place in places]
 
 

@@ -1,12 +1,11 @@
-"""Several looks at a sample are better than one: the mean of the networks' log-probabilities.
+"""Several predictions of a sample are better than one: the mean of their log-probabilities.
 
-A look keeps a sample's likeliest classes and their probabilities (`Scores.leaders`); all others get an even share of
-the rest, at most what the last leader has. So the mean takes O(n) memory, and is nearly that of whole probabilities:
+Scores keep the top classes of a sample and their probabilities; all other classes get an even share of the rest, at
+most the probability of the last class kept. So the mean takes O(n) memory and is nearly that of whole probabilities:
 
-    L_i = mean over the looks of  log P(i)         the class with the largest L wins
+    L_i = mean over the predictions of  log P(i)         the class with the largest L wins
 
-The probability of the given label is known too, but must not enter: a prediction that knows the label it is to check
-would confirm it.
+The probability of the given label must not enter: a prediction that knows the label it checks would confirm it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labelsieve.types import LEADERS, BoolArray, FloatArray, IntArray, Scores
+from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Scores
 
 SMALLEST = 1e-12
 BLOCK = 1 << 17  # samples at a time
@@ -23,50 +22,52 @@ Split = tuple[IntArray, IntArray]
 
 
 def averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
-    """One Scores of several for the same samples; `given` are their labels."""
+    """Return the mean of several scores of the same samples; `given` are their labels."""
     blocks = [slice(start, start + BLOCK) for start in range(0, max(1, len(given)), BLOCK)]
     return Scores.joined([_averaged([look.take(rows) for look in looks], given[rows], classes) for rows in blocks])
 
 
 def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
-    known = [leaders_of(look, classes) for look in looks]
-    candidates = np.concatenate([leaders for leaders, _, _ in known], axis=1)
+    known = [top_classes_of(look, classes) for look in looks]
+    candidates = np.concatenate([top_classes for top_classes, _, _ in known], axis=1)
     levels = np.zeros(candidates.shape)
-    for leaders, shares, rest in known:
+    for top_classes, top_probs, rest in known:
         own = np.broadcast_to(rest[:, None], candidates.shape).copy()
-        for column in range(leaders.shape[1]):
-            np.copyto(own, shares[:, column, None], where=candidates == leaders[:, column, None])
+        for column in range(top_classes.shape[1]):
+            np.copyto(own, top_probs[:, column, None], where=candidates == top_classes[:, column, None])
         levels += np.log(own) / len(looks)
-    others = np.mean([np.log(rest) for _, _, rest in known], axis=0)  # of a class that leads nowhere
+    others = np.mean([np.log(rest) for _, _, rest in known], axis=0)  # of a class that no prediction kept
     first = _first_of_its_kind(candidates)
     total = np.where(first, np.exp(levels), 0.0).sum(axis=1)
     total += np.maximum(classes - first.sum(axis=1), 0) * np.exp(others)
     rows, best = np.arange(len(given)), levels.argmax(axis=1)
     predicted, confidence = candidates[rows, best], np.exp(levels[rows, best]) / total
 
-    # What a look said of the given label itself is finer than the even share, and asks for no argmax.
+    # The stored probability of the given label is finer than the even share.
     of_given = np.exp(np.mean([np.log(np.maximum(look.probability, SMALLEST)) for look in looks], axis=0)) / total
     probability = np.where(predicted == given, confidence, np.minimum(of_given, np.minimum(confidence, 1 - confidence)))
     probability = np.maximum(probability, SMALLEST)
-    order = np.argsort(np.where(first, -levels, np.inf), axis=1, kind="stable")[:, : min(LEADERS, classes)]
+    order = np.argsort(np.where(first, -levels, np.inf), axis=1, kind="stable")[:, : min(TOP_CLASSES, classes)]
     return Scores(
         predicted, probability, confidence, -np.log(probability),
-        leaders=np.take_along_axis(candidates, order, axis=1).astype(np.int32),
-        shares=(np.exp(np.take_along_axis(levels, order, axis=1)) / total[:, None]).astype(np.float32),
+        top_classes=np.take_along_axis(candidates, order, axis=1).astype(np.int32),
+        top_probs=(np.exp(np.take_along_axis(levels, order, axis=1)) / total[:, None]).astype(np.float32),
     )  # fmt: skip
 
 
-def leaders_of(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """A look's likeliest classes, their probabilities, and that of any other class."""
-    told = look.leaders is not None and look.shares is not None
-    leaders = np.asarray(look.leaders if told else look.predicted[:, None], dtype=np.int64)
-    shares = np.clip(np.asarray(look.shares if told else look.confidence[:, None], dtype=np.float64), SMALLEST, 1.0)
-    rest = (1 - shares.sum(axis=1)) / max(classes - leaders.shape[1], 1)
-    return leaders, shares, np.clip(rest, SMALLEST, shares[:, -1])
+def top_classes_of(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The top classes of each sample, their probabilities, and the probability of each other class."""
+    kept = look.top_classes is not None and look.top_probs is not None
+    top_classes = np.asarray(look.top_classes if kept else look.predicted[:, None], dtype=np.int64)
+    top_probs = np.clip(
+        np.asarray(look.top_probs if kept else look.confidence[:, None], dtype=np.float64), SMALLEST, 1.0
+    )
+    rest = (1 - top_probs.sum(axis=1)) / max(classes - top_classes.shape[1], 1)
+    return top_classes, top_probs, np.clip(rest, SMALLEST, top_probs[:, -1])
 
 
 def _first_of_its_kind(candidates: IntArray) -> BoolArray:
-    """Where a row's value stands for the first time."""
+    """True where a value is the first of its kind in the row."""
     found = np.ones(candidates.shape, dtype=np.bool_)
     for column in range(1, candidates.shape[1]):
         found[:, column] = (candidates[:, :column] != candidates[:, column, None]).all(axis=1)
@@ -76,7 +77,7 @@ def _first_of_its_kind(candidates: IntArray) -> BoolArray:
 def over_first_split(
     splits: Sequence[Split], answers: Sequence[Scores], labels: IntArray, classes: int
 ) -> tuple[Scores, Scores]:
-    """The average over all splits, cut into the first one's halves; `answers` are two a split, in order."""
+    """The mean over all splits, for the halves of the first one; `answers` are two per split, in order."""
     if len(splits) == 1:
         return answers[0], answers[1]
     samples = np.sort(np.concatenate(splits[0]))
@@ -90,5 +91,5 @@ def over_first_split(
 
 
 def _placed(parts: Sequence[Scores], order: IntArray) -> Scores:
-    """Two halves' scores as one, each sample's in its place."""
+    """The scores of two halves as one, in the order of the samples."""
     return Scores.joined(parts).take(np.argsort(order))

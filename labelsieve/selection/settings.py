@@ -39,12 +39,6 @@ class INCVSettings:
     networks: bool = True
     """Networks answer: which epoch of theirs selects is worth a word."""
 
-    own_half: bool = False
-    """The noise is measured with what each half's own classifiers selected (own_half.py): for texts."""
-
-    columns: int | None = None
-    """Columns that the classifiers read; None of what has none, pictures and texts."""
-
     stored: bool = False
     """The answers are predictions that were made elsewhere: nothing can be trained to measure the noise (stored.py)."""
 

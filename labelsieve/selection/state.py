@@ -1,22 +1,21 @@
-"""Where INCV stands after an iteration: everything needed to take it up again, as arrays and plain JSON."""
+"""Where INCV is after an iteration: everything needed to resume it, as arrays and plain JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray
-
-NOT_JUDGED = "its labels are not judged"  # in the note on a class, by which the pages know it again
+from labelsieve.selection.noise_model import NoiseModel
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, NoiseEstimate, Trust
 
 
 @dataclass(frozen=True)
 class INCVState:
-    """After `done` iterations. One entry a sample unless noted."""
+    """The state after `done` iterations. One entry per sample unless noted."""
 
     verdict: NDArray[np.int8]
     iteration: NDArray[np.int16]
@@ -24,27 +23,25 @@ class INCVState:
     probability: FloatArray
     confidence: FloatArray
     loss: FloatArray
-    suspicion: FloatArray  # mean over the held-out looks a sample got; nan before the first
-    looks: NDArray[np.int16]
-    wrong: FloatArray  # P(given label is wrong) as iteration 1 judges it (`calibrate`); nan where it does not
-    share: FloatArray  # P(predicted label is the true one | given label is wrong); nan where `wrong` is
-    transition: FloatArray  # c x c
-    left: FloatArray  # c x c: candidates by true class (estimated) and given label
-    kept: FloatArray  # the same of the selected
+    order: FloatArray  # ranks the labels, most suspicious last: mean over a sample's held-out scores, nan before them
+    looks: NDArray[np.int16]  # number of held-out scores
+    wrong: FloatArray  # P(given label is wrong), mean over the scores; nan without a noise model
+    predicted_right: FloatArray  # P(predicted label is the true one | given label is wrong)
+    transition: FloatArray  # c x c, with the estimated noise ratio
+    counted: FloatArray  # c x c, as counted among the surest predictions
+    prior: FloatArray  # c
+    curves: FloatArray  # 3 x bins: confidence, accuracy of the classifier, share of wrong labels
     done: int = 0
     noise_ratio: float = float("nan")
-    right: float = 0.0  # expected number of right labels among the selected
-    precision_cap: float = 1.0  # proposition 2, where there are too many classes for more
     remove_ratio: float = 0.0
     best_until: int = 1
-    unmixes: bool = False  # whether undoing the noise in the networks' predictions helped in iteration 1
     stopped: bool = False
     history: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
     def start(cls, n: int, classes: int) -> INCVState:
-        """Nothing selected, everything candidate."""
+        """Nothing is selected, every sample is a candidate."""
         return cls(
             verdict=np.full(n, CANDIDATE, dtype=np.int8),
             iteration=np.zeros(n, dtype=np.int16),
@@ -52,14 +49,35 @@ class INCVState:
             probability=np.full(n, np.nan),
             confidence=np.full(n, np.nan),
             loss=np.full(n, np.nan),
-            suspicion=np.full(n, np.nan),
+            order=np.full(n, np.nan),
             looks=np.zeros(n, dtype=np.int16),
             wrong=np.full(n, np.nan),
-            share=np.full(n, np.nan),
+            predicted_right=np.full(n, np.nan),
             transition=np.eye(classes),
-            left=np.zeros((classes, classes)),
-            kept=np.zeros((classes, classes)),
+            counted=np.eye(classes),
+            prior=np.full(classes, 1 / classes),
+            curves=np.zeros((3, 0)),
         )
+
+    def with_model(self, model: NoiseModel) -> INCVState:
+        """Keep the noise model for later iterations."""
+        curves = np.stack([model.confidence, model.accuracy, model.noise])
+        estimate = model.estimate
+        return replace(
+            self, transition=estimate.transition, counted=model.transition, prior=estimate.prior, curves=curves
+        )
+
+    @property
+    def model(self) -> NoiseModel:
+        """The noise model as far as a posterior needs it."""
+        estimate = NoiseEstimate(
+            self.noise_ratio, 0.0, 1.0, Trust.ROUGH, transition=self.transition, prior=self.prior
+        )  # fmt: skip
+        return NoiseModel(estimate, self.counted, *self.curves)
+
+    def expected_precision(self) -> float:
+        """The expected share of right labels among the selected ones."""
+        return float(1 - np.mean(self.wrong[self.selected])) if len(self.selected) else 0.0
 
     @property
     def selected(self) -> IntArray:
@@ -73,14 +91,8 @@ class INCVState:
     def removed(self) -> IntArray:
         return np.flatnonzero(self.verdict == REMOVED)
 
-    @property
-    def unjudged(self) -> NDArray[np.bool_]:
-        """Labels of classes that are too rare to be learnt, where the others were judged."""
-        unknown = np.isnan(self.wrong)
-        return unknown & (not unknown.all())
-
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """(arrays, JSON-able rest)."""
+        """Return the arrays, and the rest for JSON."""
         arrays: dict[str, NDArray[Any]] = {}
         meta: dict[str, Any] = {}
         for f in fields(self):
@@ -95,10 +107,10 @@ class INCVState:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], meta: dict[str, Any]) -> INCVState:
-        """The state that `to_arrays` took apart."""
+        """Return the state that `to_arrays` took apart."""
         missing = {f.name for f in fields(cls)} - set(arrays) - set(meta)
         if missing:
-            raise InputError(f"the stored state of the selection lacks {', '.join(sorted(missing))}; start it anew")
+            raise InputError(f"the stored state of the selection lacks {', '.join(sorted(missing))}; start it again")
         rest = {**meta, "history": tuple(meta["history"]), "notes": tuple(meta["notes"])}
         if rest["noise_ratio"] is None:
             rest["noise_ratio"] = float("nan")

@@ -1,11 +1,7 @@
-"""Predictions that were made elsewhere, judged: which labels are wrong, without training anything.
+"""Find wrong labels from predictions that exist already, without training anything.
 
-Stored out-of-sample probabilities take the place of the two trainings of noisy cross-validation, algorithm 1. What
-follows is the same: the noise is counted where they are most confident, undone where it is uneven, and every label gets
-a probability of being wrong.
-
-    found = find_wrong_labels(labels, pred_probs)
-    labels[~found.wrong]
+found = find_wrong_labels(labels, pred_probs)
+labels[~found.wrong]
 """
 
 from __future__ import annotations
@@ -17,39 +13,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelsieve.errors import InputError
 from labelsieve.scoring import checked, class_names, named_columns, score_probabilities
-from labelsieve.selection.ncv import ncv_settings, ncv_steps
-from labelsieve.selection.run_selection import drive
+from labelsieve.selection.finalize import LEAST_SUGGESTED_SHARE
+from labelsieve.selection.ncv import ncv_settings
+from labelsieve.selection.noise_model import denoise, fit_noise_model, with_mean_posterior
+from labelsieve.selection.posterior import calibrate, flag_labels, posterior_of
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import BoolArray, FloatArray, Job, NoiseEstimate, Scores, Trainer, Trust
+from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores, Trainer, Trust
 
-ALL_PREDICTED = "every label was predicted: had the model been trained on these samples, that would say nothing"
+ALL_PREDICTED = "every label was predicted: predictions of samples that the model was trained on say nothing"
 
 
 @dataclass(frozen=True)
 class WrongLabels:
-    """What `find_wrong_labels` found, one entry a sample in the order of the labels."""
+    """The result of `find_wrong_labels`. Arrays have one entry per sample, in the order of the labels."""
 
     wrong: BoolArray
-    """Labels that are more likely wrong than right, and in any case the most suspicious ones, as many as `noise_ratio`
-    says; where another label was predicted, and none of a class that could not be judged."""
+    """The labels to check: the set of most suspicious labels with the largest expected F1."""
 
     suspicion: FloatArray
-    """How likely each label is wrong, 0 to 1; one number for all that could not be judged, and `suggested_probability`
-    is nan there."""
+    """The probability that each label is wrong; sorting by it ranks the suspects."""
 
     suggested: NDArray[Any]
-    """The labels, those of `wrong` that are likelier wrong than right replaced by what was predicted; all as they are
-    where not `noise_known`."""
+    """The labels, with the predicted class in place of each flagged one unless `trust` is unknown. If no class is a
+    likely replacement (`no_class`), the entry is empty: "" for text labels, -1 for numbers."""
 
     suggested_probability: FloatArray
-    """How likely the predicted label is the right one."""
+    """The probability that the predicted class is the true one."""
+
+    no_class: BoolArray
+    """Flagged labels without a likely replacement: the sample may belong to none of the classes."""
 
     noise_ratio: float
-    """The share of wrong labels; it says something only where `noise_known`."""
+    """The estimated share of wrong labels; meaningless if `trust` is unknown."""
 
     noise_interval: tuple[float, float]
-    """The 95 % interval of `noise_ratio`; of labels that could not be judged, none or all may be wrong."""
+    """95 % interval of `noise_ratio`. Wrong labels and errors of the classifier are told apart only within it."""
 
     transition_matrix: FloatArray
     """Rows: true classes, columns: given labels; in the order of `classes`."""
@@ -58,26 +58,27 @@ class WrongLabels:
     """The classes, in the order of the columns of `pred_probs`."""
 
     trust: Trust
-    """How far to trust the numbers; `explanation` says why in one sentence."""
+    """How far to trust `noise_ratio`."""
 
     explanation: str
+    """Why, in one sentence."""
 
     @property
     def noise_known(self) -> bool:
-        """Whether the numbers say anything; False if `trust` is unknown."""
+        """Whether `noise_ratio` says anything."""
         return self.trust is not Trust.UNKNOWN
 
     def __str__(self) -> str:
         low, high = self.noise_interval
-        noise = "not known"
-        if self.noise_known:
-            noise = f"{100 * self.noise_ratio:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)"
+        noise = (
+            f"{100 * self.noise_ratio:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)" if self.noise_known else "unknown"
+        )
         return f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {noise}, {self.explanation}"
 
 
 @dataclass
 class StoredPredictions(Trainer):
-    """A `Trainer` that trains nothing: `scores` are of all samples."""
+    """A `Trainer` that trains nothing: `scores` are those of all samples."""
 
     scores: Scores
 
@@ -90,54 +91,95 @@ def stored_settings(settings: INCVSettings | None = None) -> INCVSettings:
     return replace(ncv_settings(settings), stored=True)
 
 
-def find_wrong_labels(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> WrongLabels:
-    """Which labels are wrong, how likely each is, and how noisy they are, from predictions you have.
+def find_wrong_labels(
+    labels: ArrayLike, pred_probs: ArrayLike, *, folds: ArrayLike | None = None, classes: ArrayLike | None = None
+) -> WrongLabels:
+    """Find wrong labels, and estimate how many there are, from out-of-sample predictions.
 
-    `pred_probs` must be out of sample: from models that did not train on the rows they predict, as
-    `sklearn.model_selection.cross_val_predict` makes them. Columns are the labels 0..c-1, or `classes`, or the sorted
-    distinct labels where those are text. Of a data frame (pandas, polars) they are what they are called, in whatever
-    order, unless that is their number. Nothing is told about the noise.
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        The given labels: numbers, text or bools.
+    pred_probs : array-like of shape (n_samples, n_classes)
+        Predicted probabilities from models that did not train on the rows they predict, as
+        `sklearn.model_selection.cross_val_predict` returns them. Rows that sum to within 2 % of 1 are renormalised with
+        a warning. The columns are the labels 0..c-1, or `classes`, or the sorted distinct labels if those are text; a
+        data frame (pandas, polars) is read by its column names unless these are numbers.
+    folds : array-like of shape (n_samples,), optional
+        The fold of each row, if models of different folds have different scales of confidence.
+    classes : array-like of shape (n_classes,), optional
+        The classes in the order of the columns.
+
+    Returns
+    -------
+    WrongLabels
+        Flags, suspicion, suggestions, and the noise ratio with its interval and trust.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from labelsieve import find_wrong_labels
+    >>> rng = np.random.default_rng(0)
+    >>> true = rng.integers(0, 3, 600)
+    >>> labels = np.where(rng.random(600) < 0.1, (true + 1) % 3, true)
+    >>> pred_probs = 0.05 + 0.85 * np.eye(3)[true]
+    >>> found = find_wrong_labels(labels, pred_probs)
+    >>> bool((found.wrong == (labels != true)).all()), str(found.trust)
+    (True, 'trustworthy')
     """
     classes = named_columns(labels, pred_probs, classes)
     codes, probs = checked(labels, pred_probs, classes)
     names = class_names(labels, probs.shape[1], classes)
-    trainer = StoredPredictions(score_probabilities(codes, probs))
     given = codes.astype(np.int64)
-    found = drive(ncv_steps(given, len(names), settings=stored_settings(), seed=0, names=names.tolist()), trainer)
-    likelier_wrong = found.suspicion > 0.5
-    estimate = found.history[0]["estimate"]
-    unknown = np.isnan(found.suggested_probability)
-    judged = np.flatnonzero(~unknown | unknown.all())
-    most = np.zeros(len(given), dtype=bool)
-    most[judged] = most_suspicious(found.suspicion[judged], estimate["judged_ratio"])
-    wrong = (likelier_wrong | most) & found.doubted(given)
-    noise = NoiseEstimate.from_record(estimate)
-    explanation = noise.explanation
-    if (found.predicted == given).all():
-        explanation += f"; {ALL_PREDICTED}"
-    # As on export: predictions that say nothing of the labels may rank them, but do not replace them.
-    replaced = wrong & likelier_wrong & noise.known
+    if len(np.unique(given)) < 2:
+        raise InputError("labels: there is only one class; two classes or more are needed")
+    scores = denoise_by_fold(score_probabilities(codes, probs), given, probs.shape[1], folds)
+    model = fit_noise_model(scores, given, probs.shape[1])
+    posterior = posterior_of(scores, given, model)
+    estimate = with_mean_posterior(model.estimate, posterior.wrong)
+    suspicion = calibrate(posterior.order, posterior.wrong)
+    differ = scores.predicted != given
+    suggested = np.where(differ, suspicion * posterior.predicted_right, 1 - suspicion)
+    wrong = flag_labels(suspicion) & differ.any()
+    # Rounded, so that the order of the columns does not matter.
+    no_class = wrong & (np.round(posterior.predicted_right, 6) < LEAST_SUGGESTED_SHARE) & estimate.known
     return WrongLabels(
         wrong=wrong,
-        suspicion=found.suspicion,
-        suggested=names[np.where(replaced, found.predicted, given)],
-        suggested_probability=found.suggested_probability,
-        noise_ratio=found.noise_ratio,
-        noise_interval=(estimate["low"], estimate["high"]),
-        transition_matrix=found.transition_matrix,
+        suspicion=suspicion,
+        suggested=suggestions(
+            names, given, np.where(wrong & differ & estimate.known, scores.predicted, given), no_class
+        ),
+        suggested_probability=suggested,
+        no_class=no_class,
+        noise_ratio=estimate.ratio,
+        noise_interval=(estimate.low, estimate.high),
+        transition_matrix=estimate.transition,
         classes=names,
-        trust=noise.trust,
-        explanation=explanation,
+        trust=estimate.trust,
+        explanation=estimate.explanation if differ.any() else f"{estimate.explanation}; {ALL_PREDICTED}",
     )
 
 
-def most_suspicious(suspicion: FloatArray, noise_ratio: float) -> BoolArray:
-    """As many as the noise ratio says are wrong; equal ones all or none.
+def denoise_by_fold(scores: Scores, given: IntArray, classes: int, folds: ArrayLike | None) -> Scores:
+    """Denoise the predictions of each fold by themselves: each model learnt its own version of the noise."""
+    if folds is None:
+        return denoise(scores, given, classes)
+    codes = np.asarray(folds)
+    if codes.shape != given.shape:
+        raise InputError(f"folds: expected {len(given)} entries, one per label, got shape {codes.shape}")
+    _, fold = np.unique(codes, return_inverse=True)
+    rows = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
+    parts = [denoise(scores.take(part), given[part], classes) for part in rows]
+    return Scores.joined(parts).take(np.argsort(np.concatenate(rows)))
 
-    Where few samples make the noise look a little smaller than it is, no label is likelier wrong than right, and the
-    order still holds.
-    """
-    count = round(noise_ratio * len(suspicion))
-    if count == 0:
-        return np.zeros(len(suspicion), dtype=bool)
-    return np.asarray(suspicion >= np.partition(suspicion, -count)[-count])
+
+def suggestions(names: NDArray[Any], given: IntArray, codes: IntArray, no_class: BoolArray) -> NDArray[Any]:
+    """The suggested labels; empty (see `WrongLabels.suggested`) for `no_class`, except for bools."""
+    found = names[codes]
+    if names.dtype.kind == "b":
+        return np.where(no_class, names[given], found)
+    empty = "" if names.dtype.kind in "USO" else -1
+    if names.dtype.kind == "u":
+        found = found.astype(np.int64)
+    found[no_class] = empty
+    return np.asarray(found)

@@ -179,7 +179,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             trainer = EngineTrainer(
                 store, factory, classes=classes, schedule=schedule, batch_size=batch_size, together=True
             )
-            incv = replace(incv, columns=store.shape[0] if len(store.shape) == 1 else None)
             copies = copies_among(data.x, given, text=data.kind == "text")
             steps = incv_steps(given, classes, settings=incv, seed=seed, names=data.classes, groups=copies)
             selection = drive(steps, trainer)

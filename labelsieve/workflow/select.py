@@ -82,7 +82,7 @@ def select_labels(
             progress.note(Note.of(NoteKind.ALL_PREDICTED))
         incv, trainer = stored_settings(settings.incv_settings()), stored
     else:
-        incv = settings_for(settings.incv_settings(), choice, SampleInfo.of(data))
+        incv = settings_for(settings.incv_settings(), choice)
         trainer = RunTrainer(run, _build(run, choice, data, settings, incv, progress), choice, incv, progress)
     steps = incv_steps(
         data.y, len(data.classes), settings=incv, seed=settings.seed, name=recorded["method"], names=data.classes,

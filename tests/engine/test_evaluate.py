@@ -42,8 +42,8 @@ def test_scores_are_the_softmax_of_each_network_on_its_own_samples(store, digits
         given = p[torch.arange(30), labels[network]]
         np.testing.assert_allclose(mine.probability, given, rtol=1e-4)
         np.testing.assert_allclose(mine.loss, -given.log(), rtol=1e-4, atol=1e-6)
-        assert np.array_equal(mine.leaders, p.argsort(1, descending=True)[:, :4])
-        np.testing.assert_allclose(mine.shares, p.sort(1, descending=True).values[:, :4], rtol=1e-4)
+        assert np.array_equal(mine.top_classes, p.argsort(1, descending=True)[:, :4])
+        np.testing.assert_allclose(mine.top_probs, p.sort(1, descending=True).values[:, :4], rtol=1e-4)
 
 
 def test_evaluating_leaves_the_network_training_and_untouched(store):

@@ -159,12 +159,12 @@ def test_memory_grows_with_the_samples_not_with_samples_times_classes():
 def test_leaders_are_the_likeliest_classes_and_as_many_whatever_was_seen():
     probability = np.array([[0.1, 0.7, 0.2], [0.6, 0.1, 0.3]])
     found = reduce(np.array([4, 0]), probability, np.array([0, 4, 5]), 6)
-    assert found.leaders.tolist() == [[4, 5, 0, 1], [0, 5, 4, 1]]
-    np.testing.assert_allclose(found.shares, [[0.7, 0.2, 0.1, 0], [0.6, 0.3, 0.1, 0]])
-    assert reduce(np.array([1, 0]), probability[:, :2], np.array([0, 1]), 2).leaders.tolist() == [[1, 0], [0, 1]]
+    assert found.top_classes.tolist() == [[4, 5, 0, 1], [0, 5, 4, 1]]
+    np.testing.assert_allclose(found.top_probs, [[0.7, 0.2, 0.1, 0], [0.6, 0.3, 0.1, 0]])
+    assert reduce(np.array([1, 0]), probability[:, :2], np.array([0, 1]), 2).top_classes.tolist() == [[1, 0], [0, 1]]
     wide = np.random.default_rng(0).dirichlet(np.ones(30), 50)
     found = reduce(np.zeros(50, dtype=np.int64), wide, np.arange(30), 30)
-    assert np.array_equal(found.leaders, np.argsort(-wide, axis=1)[:, :4])
+    assert np.array_equal(found.top_classes, np.argsort(-wide, axis=1)[:, :4])
 
 
 class Invalid(Fixed):
@@ -179,9 +179,9 @@ def test_the_predicted_class_leads_also_where_others_are_as_likely():
     rng = np.random.default_rng(0)
     probability = rng.multinomial(4, np.full(8, 1 / 8), size=500) / 4  # a forest of four trees: ties everywhere
     scores = reduce(np.zeros(500, dtype=np.int64), probability, np.arange(8), 8)
-    assert (scores.leaders[:, 0] == scores.predicted).all()
-    assert (np.take_along_axis(probability, scores.leaders.astype(int), 1) == scores.shares).all()
-    assert all(len(set(row)) == len(row) for row in scores.leaders.tolist())
+    assert (scores.top_classes[:, 0] == scores.predicted).all()
+    assert (np.take_along_axis(probability, scores.top_classes.astype(int), 1) == scores.top_probs).all()
+    assert all(len(set(row)) == len(row) for row in scores.top_classes.tolist())
 
 
 def test_what_numpy_says_of_a_classifiers_own_arithmetic_is_not_passed_on(recwarn):

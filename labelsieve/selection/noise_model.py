@@ -1,0 +1,324 @@
+"""The noise model: how many labels are wrong, and how often the classifier is, as functions of its confidence.
+
+A sample has a true class z, a given label y and held-out probabilities p(x) with the predicted class m. At confidence r
+
+    P(y = m | r) = A(r) = a (1 - e) + (1 - a) e / (c - 1)     a(r): accuracy of the classifier, e(r): wrong labels
+
+A is counted. The surest predictions are right, so e starts at the floor e0 = 1 - A(surest). Less sure predictions agree
+less often, and labels alone cannot tell why: the classifier may be wrong (a falls) or people mislabel hard samples
+(e rises). One number, `noise_share`, says how much of the unexplained disagreement is label noise:
+
+    a(r) = 1 - (1 - noise_share) (1 - a0(r))                  a0(r): the accuracy if e(r) = e0 everywhere
+
+- Own trainings measure it: two networks trained on disjoint halves of the selected samples disagree on held-out samples
+  about as often as each of them is wrong (generalisation disagreement, Jiang et al., ICLR 2022).
+- Stored predictions cannot. `noise_share` is 1/2 if the surest labels show no noise, less the more of the disagreement
+  the floor explains, and more if the classifier states a smaller error than the disagreement suggests.
+
+The interval runs from "the classifier makes the mistakes" to "all disagreement is noise". docs/theory.md derives the
+model, benchmarks/real-noise.md measures it and says what each part is worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.scoring import likeliest
+from labelsieve.selection.repeats import SMALLEST, top_classes_of
+from labelsieve.types import BoolArray, FloatArray, IntArray, NoiseEstimate, Scores, Trust, WhyUnknown
+
+# All constants below were set on the development families of benchmarks/real-noise.md.
+DENOISE_STEPS = 10  # more steps sharpen p without ranking better
+MOST_CLASSES_TO_DENOISE = 100  # a step costs samples x classes^2
+BLOCK_CELLS = 100_000  # samples x classes that are expanded at a time: they stay in the processor's cache
+PSEUDO_COUNTS = 20.0  # labels' worth of the mean row that each row of a transition matrix starts with
+CONFIDENCE_BINS, BIN_SAMPLES = 25, 60  # bins of equal size in which agreement is counted: at most, samples per bin
+SUREST_SHARE, SUREST_SAMPLES = 0.1, 40  # samples that measure the floor: the share, and the least number
+TRANSITION_SHARE = 0.3  # of each predicted class, the surest: their labels are counted for the transition matrix
+EVEN_SHARE = 0.5  # `noise_share` if nothing is known: half of the unexplained disagreement
+FLOOR_WEIGHT = 1.4  # `noise_share` is 0 if the floor explains this part (1 / 1.4) of the disagreement
+SUREST_ERROR = 0.75  # the classifier's error among the surest is at most this share of its mean error (lower bound)
+# The error of two networks as a multiple of their disagreement: more if they share mistakes, less if both repeat wrong
+# labels, which counts as agreement with the labels.
+LEAST_ERROR, MOST_ERROR = 0.4, 1.25
+LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
+TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """A fitted model. The curves give the values at the mean confidence of each bin, in rising order."""
+
+    estimate: NoiseEstimate
+    transition: FloatArray  # c x c: labels of the surest predictions; `estimate.transition` has the estimated ratio
+    confidence: FloatArray
+    accuracy: FloatArray  # of the classifier
+    noise: FloatArray  # share of wrong labels
+
+    def accuracy_at(self, confidence: FloatArray) -> FloatArray:
+        return np.asarray(np.interp(confidence, self.confidence, self.accuracy))
+
+    def noise_at(self, confidence: FloatArray) -> FloatArray:
+        return np.asarray(np.interp(confidence, self.confidence, self.noise))
+
+
+# ---------------------------------------------------------------- predictions without the noise they learnt
+
+
+def denoise(scores: Scores, given: IntArray, classes: int) -> Scores:
+    """Undo the label noise in predicted probabilities: q = p T, with T the mean prediction of each predicted class.
+
+    A classifier that was trained on noisy labels predicts noisy labels. Multiplicative updates from the share of each
+    class solve for p >= 0. With too many classes the scores are returned unchanged.
+    """
+    if classes > MOST_CLASSES_TO_DENOISE or len(given) == 0:
+        return scores
+    size = max(1, BLOCK_CELLS // classes)
+    blocks = [slice(start, start + size) for start in range(0, len(given), size)]
+    sums, number = np.zeros((classes, classes)), np.bincount(scores.predicted, minlength=classes)
+    for rows in blocks:
+        part = scores.take(rows)
+        sums += np.eye(classes)[part.predicted].T @ expand(part, classes)
+    T = (sums + PSEUDO_COUNTS * sums.sum(axis=0) / len(given)) / (number[:, None] + PSEUDO_COUNTS)
+    prior = (number + 1) / (len(given) + classes)
+    return Scores.joined([_denoised(scores.take(rows), given[rows], T, prior) for rows in blocks])
+
+
+def _denoised(scores: Scores, given: IntArray, T: FloatArray, prior: FloatArray) -> Scores:
+    q, T = expand(scores, len(T)), T.astype(np.float32)
+    p, mixed, back = np.tile(prior.astype(np.float32), (len(given), 1)), np.empty_like(q), np.ascontiguousarray(T.T)
+    for _ in range(DENOISE_STEPS):
+        np.maximum(np.matmul(p, T, out=mixed), SMALLEST, out=mixed)
+        p *= np.divide(q, mixed, out=mixed) @ back
+    p = np.maximum(p / p.sum(axis=1, keepdims=True), SMALLEST)
+    best = p.argmax(axis=1)
+    order = likeliest(p, best)
+    of_given = p[np.arange(len(given)), given].astype(np.float64)
+    top_probs = np.take_along_axis(p, order, axis=1)
+    return Scores(
+        best, of_given, top_probs[:, 0].astype(np.float64), -np.log(of_given),
+        top_classes=order.astype(np.int32), top_probs=top_probs,
+    )  # fmt: skip
+
+
+def expand(scores: Scores, classes: int) -> NDArray[np.float32]:
+    """Probabilities of all classes, [samples, classes]; those that were not kept get an even share of the rest."""
+    top, probs, rest = top_classes_of(scores, classes)
+    q = np.repeat(rest[:, None].astype(np.float32), classes, axis=1)
+    np.put_along_axis(q, top, probs.astype(np.float32), axis=1)
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+# ---------------------------------------------------------------- counting
+
+
+def pair_counts(first: IntArray, second: IntArray, classes: int) -> FloatArray:
+    """How often each pair of codes occurs, c x c."""
+    flat = np.bincount(first * classes + second, minlength=classes * classes)
+    return flat.reshape(classes, classes).astype(np.float64)
+
+
+def rising(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """The nearest sequence that never falls (pool adjacent violators)."""
+    means: list[float] = []
+    sizes: list[float] = []
+    counts: list[int] = []
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        means.append(value)
+        sizes.append(weight)
+        counts.append(1)
+        while len(means) > 1 and means[-2] > means[-1]:
+            size = sizes[-2] + sizes[-1]
+            means[-2:] = [(means[-2] * sizes[-2] + means[-1] * sizes[-1]) / size]
+            sizes[-2:] = [size]
+            counts[-2:] = [counts[-2] + counts[-1]]
+    return np.repeat(means, counts)
+
+
+def bins_of(values: FloatArray, number: int) -> list[IntArray]:
+    """About `number` groups of equal size from the smallest value to the largest; equal values stay together."""
+    order = np.argsort(values, kind="stable")
+    cuts = np.linspace(0, len(values), max(1, min(number, len(values))) + 1).astype(np.int64)[1:-1]
+    ends = np.searchsorted(values[order], values[order[cuts]], side="left") if len(cuts) else cuts
+    return [group for group in np.split(order, np.unique(ends)) if len(group)]
+
+
+def surest_of_each_class(scores: Scores, classes: int, share: float) -> BoolArray:
+    """The most confident samples of each predicted class; all or none of equal confidence."""
+    order = np.lexsort((scores.confidence, scores.predicted))
+    bounds = np.searchsorted(scores.predicted[order], np.arange(classes + 1))
+    least = np.full(classes, np.inf)
+    for label, (start, end) in enumerate(pairwise(bounds.tolist())):
+        if end > start:
+            least[label] = scores.confidence[order[end - int(np.ceil(share * (end - start)))]]
+    return np.asarray(scores.confidence >= least[scores.predicted])
+
+
+def count_transition(scores: Scores, given: IntArray, classes: int) -> FloatArray:
+    """T-hat, c x c: the labels of the surest predictions of each class, with pseudo counts of symmetric noise."""
+    surest = surest_of_each_class(scores, classes, TRANSITION_SHARE)
+    counts = pair_counts(scores.predicted[surest], given[surest], classes)
+    noise = 1 - np.trace(counts) / max(counts.sum(), 1.0)
+    even = np.full((classes, classes), noise / max(classes - 1, 1))
+    np.fill_diagonal(even, 1 - noise)
+    return np.asarray((counts + PSEUDO_COUNTS * even) / (counts.sum(axis=1, keepdims=True) + PSEUDO_COUNTS))
+
+
+def agrees_by_chance(predicted: IntArray, given: IntArray, classes: int) -> bool:
+    """Whether predictions agree with the given labels no more often than independent ones would."""
+    n = max(len(given), 1)
+    agreement = float(np.mean(predicted == given)) if len(given) else 0.0
+    shares = (np.bincount(codes, minlength=classes) / n for codes in (predicted, given))
+    chance = float(np.dot(*shares))
+    return bool(agreement - chance < 3 * np.sqrt(max(chance * (1 - chance), 1e-12) / n))
+
+
+# ---------------------------------------------------------------- the fit
+
+
+@dataclass(frozen=True)
+class TwoOpinions:
+    """Predictions of the same held-out samples by two classifiers that were trained on disjoint samples."""
+
+    first: Scores
+    second: Scores
+    given: IntArray
+
+    def ratio(self, classes: int, error: float = 1.0) -> float:
+        """The share of wrong labels if a classifier is wrong as often as the two disagree, averaged over bins.
+
+        `error` is the error of the classifiers as a multiple of their disagreement.
+        """
+        confidence = (self.first.confidence + self.second.confidence) / 2
+        agrees = ((self.first.predicted == self.given).astype(float) + (self.second.predicted == self.given)) / 2
+        differ = self.first.predicted != self.second.predicted
+        wrong = 0.0
+        for rows in bins_of(confidence, max(1, min(10, len(self.given) // BIN_SAMPLES))):
+            right = np.array([max(1 - error * float(differ[rows].mean()), 1 / classes)])
+            wrong += len(rows) * float(noise_from(np.array([agrees[rows].mean()]), right, classes)[0])
+        return wrong / max(len(self.given), 1)
+
+
+def fit_noise_model(
+    scores: Scores,
+    given: IntArray,
+    classes: int,
+    *,
+    held_out: Scores | None = None,
+    opinions: TwoOpinions | None = None,
+    distinct: float = 1.0,
+) -> NoiseModel:
+    """Fit the model to denoised held-out scores of all samples.
+
+    `held_out` are scores of classifiers that saw none of the labels they score, if `scores` also come from others: only
+    their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
+    bounded. `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
+    """
+    n = len(given)
+    agrees, confidence = scores.predicted == given, scores.confidence
+    bins = bins_of(confidence, int(np.clip(n // BIN_SAMPLES, 3, CONFIDENCE_BINS)))
+    sizes = np.array([len(rows) for rows in bins], dtype=float)
+    agreement = rising(np.array([agrees[rows].mean() for rows in bins]), sizes).clip(LEAST, MOST_AGREEMENT)
+    number = max(1, min(n // 2, max(SUREST_SAMPLES, int(SUREST_SHARE * n))))
+    surest = np.flatnonzero(confidence >= np.partition(confidence, n - number)[n - number])
+    floor = 1 - (agrees[surest].sum() + 0.5) / (len(surest) + 1)
+    by_chance = 1 / (classes - 1)  # a wrong prediction meets a wrong label
+    gap = max(1 - floor * (1 + by_chance), LEAST)
+    least_accuracy = np.clip((agreement - floor * by_chance) / gap, 0.0, 1.0)
+    weights = sizes / n
+    unexplained, disagreement = float(weights @ (1 - least_accuracy)), 1 - float(agrees.mean())
+
+    def accuracy(noise_share: float) -> FloatArray:
+        return np.asarray(np.clip(1 - (1 - noise_share) * (1 - least_accuracy), 1 / classes, MOST_AGREEMENT))
+
+    def noise(noise_share: float) -> FloatArray:
+        return noise_from(agreement, accuracy(noise_share), classes)
+
+    by_floor = EVEN_SHARE * max(0.0, 1 - FLOOR_WEIGHT * floor / max(disagreement, SMALLEST))
+    by_stated_error = 1 - np.sqrt((1 - float(confidence.mean())) / max(unexplained, SMALLEST))
+    share = max(by_floor, float(by_stated_error))
+    low = floor - SUREST_ERROR * unexplained - _sampling_error(floor, len(surest) * distinct)
+    # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
+    high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
+    if opinions is not None:
+        grid = np.linspace(0, 1, 41)
+        share = float(np.interp(opinions.ratio(classes), [float(weights @ noise(s)) for s in grid], grid))
+        error = _sampling_error(opinions.ratio(classes), n * distinct)
+        low, high = opinions.ratio(classes, MOST_ERROR) - error, opinions.ratio(classes, LEAST_ERROR) + error
+    ratio = float(weights @ noise(share))
+    interval = (float(np.clip(min(low, ratio), 0, 1)), float(np.clip(max(high, ratio), 0, 1)))
+    prior = (np.bincount(scores.predicted, minlength=classes) + 1) / (n + classes)
+    unknown = WhyUnknown.RANDOM if agrees_by_chance((held_out or scores).predicted, given, classes) else None
+    estimate = describe(ratio, interval, 1 - float(weights @ accuracy(share)), unknown)
+    counted = count_transition(scores, given, classes)
+    estimate = replace(estimate, transition=scale_transition(counted, prior, ratio), prior=prior)
+    centres = np.array([confidence[rows].mean() for rows in bins])
+    return NoiseModel(estimate, counted, centres, accuracy(share), noise(share))
+
+
+def noise_from(agreement: FloatArray, accuracy: FloatArray, classes: int) -> FloatArray:
+    """The share of wrong labels that explains the agreement of labels with predictions of this accuracy."""
+    gap = np.maximum(accuracy - (1 - accuracy) / (classes - 1), LEAST)
+    return np.asarray(np.clip((accuracy - agreement) / gap, 0.0, 1.0))
+
+
+def _sampling_error(share: float, samples: float) -> float:
+    """Half of the 95 % interval of a counted share; never 0, because a count of none does not prove that."""
+    samples = max(samples, 1.0)
+    return float(1.96 * np.sqrt(max(share * (1 - share), 0.25 / samples) / samples))
+
+
+def class_factors(transition: FloatArray, prior: FloatArray) -> FloatArray:
+    """How much more often the labels of each class are right than on average."""
+    diagonal = np.diagonal(transition)
+    return np.asarray(diagonal / max(float(prior @ diagonal), SMALLEST))
+
+
+def scale_transition(transition: FloatArray, prior: FloatArray, ratio: float) -> FloatArray:
+    """The same confusions with this share of wrong labels in all."""
+    off = transition * (1 - np.eye(len(transition)))
+    right = np.clip(class_factors(transition, prior) * (1 - ratio), 0.0, 1.0)
+    scaled = off / np.maximum(off.sum(axis=1, keepdims=True), SMALLEST) * (1 - right)[:, None]
+    return np.asarray(scaled + np.diag(1 - scaled.sum(axis=1)))
+
+
+def describe(
+    ratio: float, interval: tuple[float, float], error: float, why_unknown: WhyUnknown | None
+) -> NoiseEstimate:
+    """The estimate with its trust, which follows from the interval alone, and one sentence for people."""
+    low, high = interval
+    most = max(ratio - low, high - ratio)
+    if why_unknown is not None:
+        trust, text = Trust.UNKNOWN, "held-out predictions agree with the labels no more often than by chance"
+    elif most <= TRUSTWORTHY_ERROR:
+        trust, text = Trust.TRUSTWORTHY, "the classifier is almost always right, so disagreement is label noise"
+    elif most <= FAIR_ERROR:
+        trust, text = Trust.FAIR, f"the classifier seems to be wrong on {100 * error:.0f} % of the samples"
+    else:
+        trust, text = Trust.ROUGH, (
+            f"wrong labels and errors of the classifier (about {100 * error:.0f} % of the samples) cannot be told"
+            " apart: use the interval, or a better classifier"
+        )  # fmt: skip
+    return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
+
+
+# ---------------------------------------------------------------- what follows from the estimate
+
+
+def with_mean_posterior(estimate: NoiseEstimate, wrong: FloatArray) -> NoiseEstimate:
+    """The estimate with the mean posterior as its ratio: better than the curve alone if classes differ in noise."""
+    ratio = float(np.clip(np.mean(wrong), estimate.low, estimate.high))
+    found = describe(ratio, (estimate.low, estimate.high), estimate.classifier_error, estimate.why_unknown)
+    transition = scale_transition(estimate.transition, estimate.prior, ratio)
+    return replace(found, transition=transition, prior=estimate.prior)
+
+
+def concentration(transition: FloatArray, prior: FloatArray) -> float:
+    """h = sum_i pi_i max_{j != i} T_ij / eps: how much of the noise goes to one class."""
+    off = transition * (1 - np.eye(len(transition)))
+    noise = float(prior @ off.sum(axis=1))
+    return float(prior @ off.max(axis=1)) / noise if noise > 0 else 1 / (len(transition) - 1)

@@ -1,0 +1,108 @@
+"""The posterior of each label: flags, suspicion and suggestions follow from it.
+
+With a(r) and e(r) of the noise model at the confidence r of the prediction m, and T-hat for the confusions:
+
+    P(z = m) = a(r),   P(z = k) = (1 - a(r)) p_k / (1 - p_m)   for the other classes
+    P(z = k | y)  ~  P(z = k) P(y | z = k, r)
+
+where P(y = k | z = k, r) = (1 - e(r)) times the factor of class k, and the rest is spread as T-hat spreads it.
+Suspicion is the mean posterior of "wrong" along the order that ranks best, 1 - p_y and 1 - p_y T_yy / (p T)_y together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from labelsieve.selection.noise_model import NoiseModel, bins_of, class_factors, rising
+from labelsieve.selection.repeats import SMALLEST, top_classes_of
+from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
+
+EVEN_SPREAD = 0.2  # of each row's confusions: few counted labels cannot show that a confusion never happens
+LEVELS, LEVEL_SAMPLES = 60, 25  # bins of the order in which the posterior is averaged: at most, samples per bin
+RANK_SHARE = 1e-3  # of suspicion that is the rank itself, so that no two levels tie
+BLOCK_ROWS = 1 << 13  # samples at a time: they stay in the processor's cache
+CERTAIN = 1e-9  # a smaller 1 - confidence is rounding
+
+
+class Posterior(NamedTuple):
+    """One entry per sample."""
+
+    wrong: FloatArray  # P(the given label is wrong)
+    predicted_right: FloatArray  # P(the predicted class is the true one | the given label is wrong)
+    order: FloatArray  # ranks the labels, most suspicious last, 0 to 1
+
+
+def posterior_of(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
+    """The posterior of every label from held-out scores."""
+    starts = range(0, max(1, len(given)), BLOCK_ROWS)
+    parts = [_posterior(scores.take(slice(s, s + BLOCK_ROWS)), given[s : s + BLOCK_ROWS], model) for s in starts]
+    return Posterior(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _posterior(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
+    T, prior = model.transition, model.estimate.prior
+    classes, confidence = len(T), scores.confidence
+    top, probs, _ = top_classes_of(scores, classes)
+    is_given = top == given[:, None]
+    p_given = np.where(is_given.any(axis=1), (probs * is_given).sum(axis=1), scores.probability)
+    p_rest = np.maximum(1 - np.where(is_given, 0.0, probs).sum(axis=1) - p_given, 0.0)
+
+    # Ranking: what the noise makes of the predicted probabilities.
+    mixed = np.where(is_given, 0.0, probs * T[top, given[:, None]]).sum(axis=1)
+    others = ((T.sum(axis=0) - np.diagonal(T)) / max(classes - 1, 1))[given]
+    right = p_given * T[given, given]
+    order = 1 - (p_given + right / np.maximum(right + mixed + p_rest * others, SMALLEST)) / 2
+
+    # Level: accuracy and noise at this confidence.
+    accuracy, noise = model.accuracy_at(confidence), model.noise_at(confidence)
+    keeps = np.clip((1 - noise)[:, None] * class_factors(T, prior)[top], 0.01, 0.999)
+    keeps_given = np.clip((1 - noise) * class_factors(T, prior)[given], 0.01, 0.999)
+    spread = confusions(T)
+    agrees = scores.predicted == given
+    scale = (1 - accuracy) / np.maximum(1 - confidence, CERTAIN)
+    weight = probs * scale[:, None]
+    weight[:, 0] = accuracy
+    for_given = np.where(agrees, accuracy, p_given * scale) * keeps_given
+    for_top = np.where(is_given, 0.0, weight * (1 - keeps) * spread[top, given[:, None]])
+    for_rest = p_rest * scale * noise * (spread.sum(axis=0) / max(classes - 1, 1))[given]
+    against = for_top.sum(axis=1) + for_rest
+    wrong = against / np.maximum(for_given + against, SMALLEST)
+    predicted_right = np.where(agrees, 0.0, for_top[:, 0] / np.maximum(against, SMALLEST))
+    return Posterior(wrong, predicted_right, order)
+
+
+def confusions(transition: FloatArray) -> FloatArray:
+    """P(y | z, y wrong), rows sum to 1."""
+    classes = len(transition)
+    apart = (1 - np.eye(classes)) / max(classes - 1, 1)
+    off = transition * (1 - np.eye(classes))
+    shape = off / np.maximum(off.sum(axis=1, keepdims=True), SMALLEST)
+    return np.asarray((1 - EVEN_SPREAD) * shape + EVEN_SPREAD * apart)
+
+
+def calibrate(order: FloatArray, wrong: FloatArray) -> FloatArray:
+    """Suspicion: the mean of `wrong` along `order`, rising, with the rank kept. nan where either is."""
+    found = np.full(len(order), np.nan)
+    rows = np.flatnonzero(~(np.isnan(order) | np.isnan(wrong)))
+    if len(rows) == 0:
+        return found
+    bins = bins_of(order[rows], int(np.clip(len(rows) // LEVEL_SAMPLES, 4, LEVELS)))
+    sizes = np.array([len(b) for b in bins], dtype=float)
+    levels = rising(np.array([wrong[rows][b].mean() for b in bins]), sizes)
+    _, inverse, counts = np.unique(order[rows], return_inverse=True, return_counts=True)
+    rank = ((np.cumsum(counts) - counts / 2) / len(rows))[inverse]
+    centres = (np.cumsum(sizes) - sizes / 2) / len(rows)
+    found[rows] = (1 - RANK_SHARE) * np.interp(rank, centres, levels) + RANK_SHARE * rank
+    return found
+
+
+def flag_labels(suspicion: FloatArray) -> BoolArray:
+    """The labels to check: the set of most suspicious labels with the largest expected F1."""
+    known = np.nan_to_num(suspicion, nan=0.0)
+    if len(known) == 0 or known.max() <= 0:
+        return np.zeros(len(known), dtype=bool)
+    ordered = np.sort(known)[::-1]
+    expected = 2 * np.cumsum(ordered) / (np.arange(1, len(known) + 1) + known.sum())
+    return np.asarray(known >= ordered[int(expected.argmax())])

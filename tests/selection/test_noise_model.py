@@ -1,0 +1,128 @@
+"""The noise model on made predictions whose errors are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelsieve import find_wrong_labels, noise, theory
+from labelsieve.scoring import score_probabilities
+from labelsieve.selection.noise_model import (
+    TwoOpinions,
+    agrees_by_chance,
+    bins_of,
+    concentration,
+    count_transition,
+    denoise,
+    fit_noise_model,
+    rising,
+    scale_transition,
+)
+from labelsieve.types import NoiseEstimate, Scores, Trust, WhyUnknown
+
+CLASSES = 5
+
+
+def predictions(truth, error, rng, *, classes=CLASSES):
+    """Calibrated probabilities of a classifier that is wrong on about `error` of the samples."""
+    ease = 1 - np.clip(2 * error * rng.random(len(truth)), 0, 0.95)
+    wrong = (truth + rng.integers(1, classes, len(truth))) % classes
+    predicted = np.where(rng.random(len(truth)) < ease, truth, wrong)
+    probs = np.repeat(((1 - ease) / (classes - 1))[:, None], classes, axis=1)
+    probs[np.arange(len(truth)), predicted] = ease
+    return probs
+
+
+def case(n=4000, ratio=0.2, error=0.05, pattern="symmetric", seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, CLASSES, n)
+    given = noise.corrupt(truth, theory.matrix(pattern, CLASSES, ratio), rng=seed)
+    return truth, given, predictions(truth, error, rng), rng
+
+
+@pytest.mark.parametrize("pattern", ["symmetric", "pair"])
+@pytest.mark.parametrize("ratio", [0.0, 0.1, 0.3])
+def test_noise_of_a_good_classifier_is_read_within_its_interval(pattern, ratio):
+    truth, given, probs, _ = case(ratio=ratio, pattern=pattern)
+    scores = score_probabilities(given, probs)
+    estimate = fit_noise_model(denoise(scores, given, CLASSES), given, CLASSES).estimate
+    true_ratio = np.mean(given != truth)
+    assert estimate.low <= true_ratio <= estimate.high
+    assert estimate.ratio == pytest.approx(true_ratio, abs=0.04)
+    assert estimate.transition.sum(axis=1) == pytest.approx(np.ones(CLASSES))
+    assert estimate.prior @ (1 - np.diagonal(estimate.transition)) == pytest.approx(estimate.ratio, abs=0.01)
+
+
+def test_a_weak_classifier_gives_a_wide_interval():
+    truth, given, probs, _ = case(ratio=0.1, error=0.3)
+    weak = find_wrong_labels(given, probs)
+    _, given_good, good_probs, _ = case(n=20_000, ratio=0.1, error=0.01)
+    good = find_wrong_labels(given_good, good_probs)
+    low, high = weak.noise_interval
+    assert low <= np.mean(given != truth) <= high and weak.trust in (Trust.ROUGH, Trust.FAIR)
+    assert high - low > 3 * (good.noise_interval[1] - good.noise_interval[0])
+    assert good.trust is Trust.TRUSTWORTHY and str(good.trust).startswith("trustworthy")
+
+
+def test_two_opinions_measure_the_error_of_the_classifier():
+    truth, given, probs, rng = case(n=6000, ratio=0.2, error=0.3)
+    alone = denoise(score_probabilities(given, probs), given, CLASSES)
+    halves = [score_probabilities(given, predictions(truth, 0.3, rng)) for _ in range(2)]
+    opinions = TwoOpinions(*halves, given)
+    true_ratio = np.mean(given != truth)
+    bounded, measured = (fit_noise_model(alone, given, CLASSES, opinions=o).estimate for o in (None, opinions))
+    assert measured.ratio == pytest.approx(true_ratio, abs=0.07) and measured.low <= true_ratio <= measured.high
+    assert measured.high - measured.low < bounded.high - bounded.low
+
+
+def test_labels_that_are_random_are_unknown():
+    rng = np.random.default_rng(0)
+    truth, given = rng.integers(0, 3, 900), rng.integers(0, 3, 900)
+    scores = score_probabilities(given, predictions(truth, 0.1, rng, classes=3))
+    estimate = fit_noise_model(scores, given, 3).estimate
+    assert estimate.trust is Trust.UNKNOWN and estimate.why_unknown is WhyUnknown.RANDOM and not estimate.known
+    assert agrees_by_chance(scores.predicted, given, 3) and not agrees_by_chance(scores.predicted, truth, 3)
+
+
+def test_copies_do_not_make_the_estimate_surer():
+    _, given, probs, _ = case(n=600)
+    scores = denoise(score_probabilities(given, probs), given, CLASSES)
+    alone, copied = (fit_noise_model(scores, given, CLASSES, distinct=d).estimate for d in (1.0, 0.1))
+    assert copied.low <= alone.low and copied.high > alone.high and copied.ratio == alone.ratio
+
+
+def test_denoising_undoes_the_noise_that_predictions_learnt():
+    rng = np.random.default_rng(1)
+    T = theory.pair(CLASSES, 0.4)
+    truth = rng.integers(0, CLASSES, 3000)
+    learnt = predictions(truth, 0.15, rng) @ T
+    scores = score_probabilities(truth, learnt)
+    denoised = denoise(scores, truth, CLASSES)
+    assert denoised.confidence.mean() > scores.confidence.mean() + 0.1
+    assert np.mean(denoised.predicted == truth) >= np.mean(scores.predicted == truth)
+    assert np.allclose(denoised.loss, -np.log(denoised.probability))
+
+
+def test_the_record_is_read_back_and_so_are_sentences_of_earlier_versions():
+    estimate = NoiseEstimate(0.2, 0.1, 0.3, Trust.FAIR, explanation="fair: ...", classifier_error=0.04)
+    assert NoiseEstimate.from_record(estimate.record()).record() == estimate.record()
+    old = NoiseEstimate.from_record({"ratio": 0.2, "low": 0.1, "high": 0.3, "trust": "the classifier is weak: ..."})
+    assert (old.trust, old.why_unknown) == (Trust.UNKNOWN, WhyUnknown.WEAK)
+    old = NoiseEstimate.from_record({"ratio": 0.2, "low": 0.1, "high": 0.3, "trust": "trustworthy: the noise ..."})
+    assert old.trust is Trust.TRUSTWORTHY and old.explanation.startswith("trustworthy")
+
+
+def test_counting_helpers():
+    assert rising(np.array([1.0, 3.0, 2.0]), np.ones(3)).tolist() == [1.0, 2.5, 2.5]
+    groups = bins_of(np.array([0.3, 0.1, 0.1, 0.1, 0.9, 0.5]), 3)
+    assert sorted(np.concatenate(groups).tolist()) == list(range(6))
+    assert any({1, 2, 3} <= set(group.tolist()) for group in groups)  # equal values stay together
+    predicted = np.repeat([0, 1], 100)
+    given = np.where(np.arange(200) % 10 == 0, 1 - predicted, predicted)
+    scores = Scores(predicted, np.full(200, 0.5), np.linspace(0.6, 0.9, 200), np.full(200, 0.7))
+    T = count_transition(scores, given, 2)
+    assert T.sum(axis=1) == pytest.approx([1, 1]) and np.diagonal(T) == pytest.approx([0.9, 0.9], abs=0.03)
+    scaled = scale_transition(T, np.array([0.5, 0.5]), 0.3)
+    assert 1 - np.diagonal(scaled).mean() == pytest.approx(0.3)
+    assert concentration(theory.pair(4, 0.3), np.full(4, 0.25)) == pytest.approx(1.0)
+    assert concentration(theory.symmetric(4, 0.3), np.full(4, 0.25)) == pytest.approx(1 / 3)
