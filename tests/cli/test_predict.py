@@ -91,7 +91,7 @@ def test_one_class_or_one_row_is_enough_to_score(cities: None, capsys: pytest.Ca
     assert "predictions.csv: 2 predictions, 1 sample skipped, accuracy" in capsys.readouterr().out
     for word in ("select", "run"):
         assert run([word, "same.csv", "--out", "other"]) == 2
-        assert "same has one class only ('no'): there is nothing to tell apart" in capsys.readouterr().err
+        assert "same has one class only ('no')" in capsys.readouterr().err
 
 
 def test_a_folder_with_one_class_is_enough_to_score(tmp_path: Path) -> None:
@@ -103,29 +103,22 @@ def test_a_folder_with_one_class_is_enough_to_score(tmp_path: Path) -> None:
         load_source(str(tmp_path / "checked"))
 
 
-def test_values_that_were_never_there_are_named(cities: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_values_of_a_category_are_named(cities: None, capsys: pytest.CaptureFixture[str]) -> None:
     Path("new.csv").write_text("id,x,city,code\na,0,Bern,T1\nb,9,Rome,T77\nc,9,Bonn,T1\nd,9,,T1\n")
     assert run("predict run new.csv --json".split()) == 0
-    told = "column city: 2 values that the model was not trained with ('Bern', 'Bonn'), in 2 of 4 rows"
-    assert json.loads(capsys.readouterr().out)["notes"] == [told]
-    # Rare values of a column with many count as one: only where no other is there, something is wrong.
-    for rows in (9, 10):
-        Path("new.csv").write_text("id,x,city,code\n" + "".join(f"i{i},0,Rome,U{i}\n" for i in range(rows)))
-        assert run("predict run new.csv --force".split()) == 0
-        told = "column code: 10 values that the model was not trained with ('U0', 'U1', 'U2', 'U3', 'U4', ...), and no "
-        told += "other, or only as rare ones: all count as one value\n"
-        assert capsys.readouterr().err == told * (rows == 10)
+    (note,) = [note for note in json.loads(capsys.readouterr().out)["notes"] if "city" in note]
+    assert "2 rows" in note and "'Bern', 'Bonn'" in note
     assert run("predict run t.csv --force".split()) == 0
-    assert "not trained with" not in capsys.readouterr().err
+    assert "city" not in capsys.readouterr().err
 
 
 def test_what_a_table_lacks_or_is_not(cities: None, capsys: pytest.CaptureFixture[str]) -> None:
     Path("new.csv").write_text("x,code\n0,T1\n")
     assert run("predict run new.csv".split()) == 2
-    assert "new.csv lacks the column city that the model was trained with" in capsys.readouterr().err
+    assert "trained with: city" in capsys.readouterr().err
     Path("new.csv").write_text("x\n0\n")
     assert run("predict run new.csv".split()) == 2
-    assert "new.csv lacks the columns city, code that the model" in capsys.readouterr().err
+    assert "trained with: city, code" in capsys.readouterr().err
     texts = LabelledData(np.array(["a"]), np.zeros(1, dtype=np.int64), ("n",), np.array(["0"]), "text", name="words")
     with pytest.raises(InputError, match="words holds texts, the model was trained on rows"):
         SampleReader("table", (2,)).store(texts, torch.device("cpu"))

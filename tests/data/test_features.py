@@ -50,7 +50,7 @@ def test_a_column_that_looks_like_text_is_the_texts(tmp_path: Path) -> None:
     # Known again in a file where it would not be found.
     new, said = load(tmp_path / "n.csv", {"body": ["tin"]}, labelled=False, encoding=data.x.encoding)
     assert new.kind == "text" and new.x.tolist() == ["tin"] and not said
-    with pytest.raises(InputError, match="lacks the column body"):
+    with pytest.raises(InputError, match="no column body"):
         load(tmp_path / "n.csv", {"words": ["tin"]}, labelled=False, encoding=data.x.encoding)
 
 

@@ -198,7 +198,7 @@ def test_labels_of_what_lies_in_class_folders_are_enough(tmp_path: Path) -> None
     assert len(data) == 2 and dict(data.skipped) == {"one.png": "in no class folder"}
     assert "1 picture is in no class folder and is left out: one.png\n" in lines.getvalue()
     (tmp_path / "labels.csv").write_text("id,label\n" + labels.splitlines()[0])
-    with pytest.raises(InputError, match="no label of the sample"):  # one in a class folder
+    with pytest.raises(InputError, match="no label for the sample"):  # one in a class folder
         load_source(str(root), ReadOptions(labels=read_label_file(tmp_path / "labels.csv")))
 
 

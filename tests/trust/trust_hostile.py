@@ -63,7 +63,7 @@ def objects_in_an_npz(folder: Path) -> None:
     np.savez(folder / "t.npz", x=np.zeros((2, 2)), y=evil)
 
 
-@case(RUNS, f"select t.npz {SELECT}", told="never loaded")
+@case(RUNS, f"select t.npz {SELECT}", told="not loaded")
 def a_pickle_named_npz(folder: Path) -> None:
     (folder / "t.npz").write_bytes(pickle.dumps(Payload()))
 
@@ -188,17 +188,17 @@ def _bomb_npz(folder: Path, shape: tuple[int, ...], stored: int, descr: str = "|
         archive.writestr("y.npy", labels.getvalue())
 
 
-@case(GROWS, f"select t.npz {SELECT}", told="claims")
+@case(GROWS, f"select t.npz {SELECT}", told="should have")
 def an_npz_that_claims_a_terabyte(folder: Path) -> None:
     _bomb_npz(folder, (2, 2**39), 2**20)
 
 
-@case(GROWS, f"select t.npz {SELECT}", told="claims")
+@case(GROWS, f"select t.npz {SELECT}", told="should have")
 def an_npz_with_letters_of_a_gigabyte(folder: Path) -> None:
     _bomb_npz(folder, (2,), 2**20, "<U268435456")
 
 
-@case(GROWS, f"select t.npz {SELECT}", told="unpacks to")
+@case(GROWS, f"select t.npz {SELECT}", told="memory")
 def an_npz_that_unpacks_to_more_than_there_is(folder: Path) -> None:
     """The zip says 8 EB are inside; nobody looks further."""
     _bomb_npz(folder, (2, 2**50), 2**20)
