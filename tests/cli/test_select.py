@@ -380,7 +380,7 @@ def test_groups_of_a_column_are_searched_together(tmp_path, monkeypatch, capsys)
     for words, message in (
         ("t.csv --group-column nobody", "has no column 'nobody' (--group-column)"),
         ("t.csv --group-column patient --protocol paper", "--group-column: --protocol paper"),
-        ("digits --group-column patient", "--group-column is for tables"),
+        ("digits --group-column patient", "--group-column needs"),
     ):
         capsys.readouterr()
         assert run(f"select {words} --out other".split()) == 2
