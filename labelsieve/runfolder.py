@@ -199,7 +199,7 @@ class RunFolder:
 
     def _started_differently(self, settings: list[str], data: Sequence[str] = ()) -> InputError:
         hint = "Give the same settings, or another --out" if settings else self._another_out()
-        return InputError(f"{self.path} was started differently: {'; '.join([*settings, *data])}. {hint}")
+        return InputError(f"{self.path} was started with other settings: {'; '.join([*settings, *data])}. {hint}")
 
     def _another_out(self) -> str:
         hint = "Give another --out"

@@ -387,9 +387,9 @@ def _check_reads(name: str, samples: SampleInfo, option: str) -> None:
     if samples.kind == "text" and name != TEXT:
         problem = f"does not read texts; choose {TEXT}"
     elif name == TEXT and samples.kind != "text":
-        problem = f"reads texts, these samples are {samples.described}"
+        problem = f"reads texts; these samples are {samples.described}"
     elif pictures_only and samples.kind != "pictures":
-        problem = f"reads pictures as uint8 [n, height, width, channels], these samples are {samples.described}"
+        problem = f"reads pictures as uint8 [n, height, width, channels]; these samples are {samples.described}"
     elif samples.kind == "arrays":
         problem = "reads rows of numbers; give X.reshape(len(X), -1)"
     elif name == "boosting" and samples.sparse:
@@ -410,7 +410,7 @@ def _check_reads(name: str, samples: SampleInfo, option: str) -> None:
 
 def _check_loss(request: SelectorRequest, choice: ModelChoice) -> None:
     if request.loss != "ce" and not choice.is_network:
-        raise InputError(f"loss {request.loss} is for networks, {choice.name} is a classifier; leave it out")
+        raise InputError(f"loss {request.loss} is for networks, but {choice.name} is a classifier; omit it")
 
 
 def _own_model(model: Any, name: str, samples: SampleInfo, classes: int, option: str) -> ModelChoice:

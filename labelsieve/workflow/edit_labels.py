@@ -30,7 +30,7 @@ def corrupt_labels(
     if pattern != INSTANCE:
         return np.asarray(noise.corrupt(data.y, noise.matrix(pattern, len(codes), ratio), rng, classes=codes))
     if data.kind == "text":
-        raise InputError("--pattern instance needs pictures or numbers, these samples are texts")
+        raise InputError("--pattern instance needs pictures or numbers; these samples are texts")
     return np.asarray(noise.corrupt_by_instance(data.y, np.asarray(data.x), ratio, rng, classes=codes))
 
 

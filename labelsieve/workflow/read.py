@@ -32,14 +32,14 @@ def read_samples(
     ignored = settings.ignored
     table = Path(source).suffix.lower() in TABLES if is_path(source) else source.startswith("hf:")
     if ignored and not table:
-        raise InputError(f"--ignore-columns is for tables, {source} has no columns; leave it out")
+        raise InputError(f"--ignore-columns is for tables, but {source} has no columns; omit it")
     options = ReadOptions(
         root=settings.root, label_column=settings.label_column or "label", text_column=settings.text_column,
         id_column=settings.id_column or "id", ignore_columns=tuple(ignored), group_column=settings.group_column, **more,
     )  # fmt: skip
     data = load_source(source, options, progress=progress)
     if ignored and data.kind == "pictures":
-        raise InputError(f"--ignore-columns is for features, the samples of {data.name} are pictures; leave it out")
+        raise InputError(f"--ignore-columns is for features, but the samples of {data.name} are pictures; omit it")
     if (
         progress is not None
         and options.encoding is None
@@ -80,11 +80,11 @@ def check_size(data: LabelledData, size: int | None) -> None:
         return
     if data.kind != "pictures":
         what = "texts" if data.kind == "text" else "rows of a table"
-        raise InputError(f"--size {size} is for pictures, the samples of {data.name} are {what}; leave it out")
+        raise InputError(f"--size {size} is for pictures, but the samples of {data.name} are {what}; omit it")
     if isinstance(data.x, np.ndarray) and data.x.shape[1:3] != (size, size):
         sides = " x ".join(map(str, data.x.shape[1:3]))
         raise InputError(
-            f"--size {size} is for picture files, {data.name} is an array of {sides} pixels; leave it out, or resize "
+            f"--size {size} is for picture files, but {data.name} is an array of {sides} pixels; omit it, or resize "
             "the array"
         )
 

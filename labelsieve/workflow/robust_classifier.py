@@ -319,7 +319,7 @@ def check_known_ratio(ratio: float | None, method: Method) -> None:
         raise InputError(f"noise_ratio: it is {ratio} here and {own} in method_settings; give one of them")
     # Your own method that needs nothing may still look at plan.noise_ratio.
     if needs == "selection" or METHODS.get(method.name) is type(method):
-        raise InputError(f"noise_ratio: method {method.name!r} does not use it; leave it out, or use 'coteaching'")
+        raise InputError(f"noise_ratio: method {method.name!r} does not use it; omit it, or use 'coteaching'")
 
 
 def _plan_from(selection: JudgedSelection, plan: Plan, needs_sets: bool) -> Plan:

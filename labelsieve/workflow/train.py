@@ -244,7 +244,7 @@ def check_augment(data: LabelledData, augment: str) -> None:
     """Raise InputError for an augmentation of samples that are not pictures."""
     if augment != "auto" and data.kind != "pictures":
         what = "texts" if data.kind == "text" else "rows of a table"
-        raise InputError(f"--augment {augment} is for pictures, these samples are {what}; leave it out")
+        raise InputError(f"--augment {augment} is for pictures, but these samples are {what}; omit it")
 
 
 def choose_augment(run: RunFolder, data: LabelledData, wanted: str, progress: Progress) -> str:

@@ -56,7 +56,7 @@ def test_another_size_is_refused_before_a_picture_is_read(
         capsys.readouterr()
         assert run([*line.replace("--model edges", "" if "--model" in other else "--model edges").split(),
                     *other.split(), "--out", "mine"]) == 2  # fmt: skip
-        assert f"mine was started differently: {told}." in capsys.readouterr().err
+        assert f"mine was started with other settings: {told}." in capsys.readouterr().err
         assert files(here / "mine") == before
     assert run([*line.split(), "--size", "12", "--out", "mine"]) == 0  # which decodes nothing
 
