@@ -32,7 +32,7 @@ Place = Callable[[int], str]  # where the user finds a row, such as "line 3"
 
 
 def ignore_note(text: str) -> None:
-    """For readers that nobody watches."""
+    """Discard a note."""
 
 
 def by_row(row: int) -> str:
