@@ -92,6 +92,12 @@ def test_all_mistakes_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> No
     assert not Path("run").exists()
 
 
+def test_short_help_is_the_first_sentence_of_the_docstring() -> None:
+    app = make_app()
+    for name, text in COMMANDS.items():
+        assert " ".join(str(app[name].help).split()).startswith(text), name
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_takes_json_and_seed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0

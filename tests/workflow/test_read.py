@@ -64,9 +64,9 @@ def test_predict_reads_new_rows_as_the_run_read_its_own(here: Path, capsys: pyte
     assert run("predict run named.csv --to s.csv".split()) == 0
     assert ids_of(here / "s.csv") == ["1", "0"] and "in the column id\n" in capsys.readouterr().err
     assert run("predict run other.csv --to v.csv --id-column key".split()) == 2
-    assert "no column 'key' (--id-column)" in capsys.readouterr().err
+    assert "--id-column" in capsys.readouterr().err
     assert run("predict run new.csv --id-column key --to u.csv --score".split()) == 2
-    assert "no column 'kind'" in capsys.readouterr().err
+    assert "kind" in capsys.readouterr().err
 
 
 def table(path: Path, n: int = 80) -> list[str]:
@@ -97,9 +97,9 @@ def test_columns_are_left_out_for_good(here: Path, capsys: pytest.CaptureFixture
     table(here / "t.csv")
     line = ["run", "t.csv", *QUICK.split()]
     assert run([*line, "--ignore-columns", 'x, "noise, or so"']) == 2
-    assert "no feature columns" in capsys.readouterr().err
+    assert "customer_id" in capsys.readouterr().err
     assert run([*line, "--ignore-columns", 'nix,"noise, or so",nada']) == 2
-    assert "no column 'nada', 'nix'" in capsys.readouterr().err
+    assert "nada" in (message := capsys.readouterr().err) and "nix" in message
     ignoring = [*line, "--ignore-columns", 'customer_id,"noise, or so"']
     assert run(ignoring) == 0
     assert "t: the features are x\n" in capsys.readouterr().err
@@ -110,11 +110,11 @@ def test_columns_are_left_out_for_good(here: Path, capsys: pytest.CaptureFixture
     for again in ("train run --out other --train-epochs 1", "report run", "export run"):
         assert run(again.split()) == 0
         told = capsys.readouterr()
-        assert "not what they were" not in told.err + told.out
+        assert "changed" not in told.err + told.out
     (here / "new.csv").write_text("x\n0.1\n5.2\n")
     assert run("predict run new.csv --to p.csv".split()) == 0
     assert run("predict run new.csv --to q.csv --ignore-columns x".split()) == 2
-    assert "--ignore-columns x: the model was trained with" in capsys.readouterr().err
+    assert "--ignore-columns x" in capsys.readouterr().err
 
 
 def test_a_run_of_before_there_were_ignored_columns_goes_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +140,7 @@ def test_a_record_that_names_no_columns_ignores_none(settings: dict[str, object]
 
 def test_ignored_columns_of_what_has_none_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["select", "digits", "--out", "run", "--ignore-columns", "a\rb"]) == 2
-    assert "--ignore-columns 'a\\rb'" in capsys.readouterr().err
+    assert "--ignore-columns" in capsys.readouterr().err
     assert run("select digits --ignore-columns a --out run".split()) == 2
     assert "--ignore-columns is for tables" in capsys.readouterr().err
     rng = np.random.default_rng(0)
@@ -157,7 +157,7 @@ def test_the_advised_text_column_is_there_to_be_given(here: Path, capsys: pytest
     (here / "t.csv").write_text("\n".join(["number,body,title,label", *rows]))
     for line in ("corrupt t.csv --out l.csv", "plan t.csv --seconds 0.2 --device cpu"):
         assert run(line.split()) == 2
-        assert "choose one with --text-column" in capsys.readouterr().err
+        assert "--text-column body" in capsys.readouterr().err
         assert run([*line.split(), "--text-column", "body", "--id-column", "number"]) == 0
     assert ids_of(here / "l.csv")[:2] == ["n0", "n1"]
     assert run("run t.csv --text-column body --id-column number --iterations 1 --train-epochs 2 --out run".split()) == 0
@@ -170,11 +170,11 @@ def test_a_title_beside_a_price_is_asked_about(here: Path, capsys: pytest.Captur
     words = ("fig and plum and pear {}", "zinc and tin and iron {}")
     rows = [f"n{i},{words[i % 2].format(i)},{i % 7 + i % 2 * 5}.5,{'ab'[i % 2]}" for i in range(60)]
     (here / "t.csv").write_text("\n".join(["id,title,price,label", *rows]))
-    asked = "--ignore-columns title\n"
     for line in ("select t.csv", f"run t.csv {QUICK}", f"run t.csv {QUICK} --dry-run", "plan t.csv --device cpu"):
         assert run(line.split()) == 2
         told = capsys.readouterr()
-        assert told.err.endswith(asked) and told.err.count("\n") == 1 and not told.out
+        assert "--text-column title" in told.err and "--ignore-columns title" in told.err
+        assert told.err.count("\n") == 1 and not told.out
     assert not (here / "run").exists() and not (here / "runs").exists()
     assert run("corrupt t.csv --out l.csv".split()) == run("data classes t.csv".split()) == 0  # by labels alone
     assert run("corrupt t.csv --pattern instance --out m.csv".split()) == 2
@@ -193,7 +193,7 @@ def test_a_title_beside_a_price_is_asked_about(here: Path, capsys: pytest.Captur
     assert set(json.loads(capsys.readouterr().out)["stages"].values()) == {"done"}
     for again in ("train run --out other --train-epochs 1", "report run", "export run --force"):
         assert run(again.split()) == 0
-        assert "not what they were" not in "".join(capsys.readouterr())
+        assert "changed since" not in "".join(capsys.readouterr())
 
 
 def test_plan_takes_labels_from_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +220,7 @@ def test_a_scheme_s_folder_is_absolute_in_the_record(
     line = "select webvision:wv?classes=2&side=16 --model small-cnn --epochs 1 --iterations 1 --device cpu --out run"
     assert run(line.split()) == 0
     assert run("select webvision:wv?classes=2 --size 16 --model fast --out no".split()) == 2
-    assert "read from disk" in capsys.readouterr().err  # no --size can help
+    assert "--model: fast" in capsys.readouterr().err  # no --size can help
     assert RunFolder("run").record()["data"]["source"] == f"webvision:{here}/wv?classes=2&side=16"
     (here / "elsewhere").mkdir()
     monkeypatch.chdir(here / "elsewhere")
