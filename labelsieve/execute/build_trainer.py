@@ -102,5 +102,7 @@ def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOp
 
         x = picture_store(x, choose_device(options.device), crop=SampleInfo.of(data).shape[1])
     assert choice.factory is not None
-    name = choice.name if ":" in choice.name else "the network"
-    return EngineTrainer(x, choice.factory, method=method_of(options.loss), name=name, **shared)
+    own = ":" in choice.name
+    factory = build_network(choice, SampleInfo.of(data).shape, len(data.classes)) if own else choice.factory
+    name = choice.name if own else "the network"
+    return EngineTrainer(x, factory, method=method_of(options.loss), name=name, **shared)

@@ -118,11 +118,14 @@ def _build(
 
         pool = RayPool(settings.executor, device=settings.device, stop=stopping.requested, tell=progress.note)
         return build_cluster_trainer(choice, data, options, pool)
-    if choice.factory is not None:
+    trainer = build_trainer(choice, data, options)
+    if choice.is_network:
+        from labelsieve.execute.lockstep import EngineTrainer
         from labelsieve.workflow.train import check_disk
 
-        check_disk(run.path, choice.factory, networks=2 * incv.repeats)  # both halves of every split at once
-    return build_trainer(choice, data, options)
+        assert isinstance(trainer, EngineTrainer)
+        check_disk(run.path, trainer.factory, networks=2 * incv.repeats)  # both halves of every split at once
+    return trainer
 
 
 def _record_device(run: RunFolder, choice: ModelChoice, settings: SelectSettings) -> None:
