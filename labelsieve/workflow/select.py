@@ -120,7 +120,7 @@ def _build(
         return build_cluster_trainer(choice, data, options, pool)
     trainer = build_trainer(choice, data, options)
     if choice.is_network:
-        from labelsieve.execute.lockstep import EngineTrainer
+        from labelsieve.execute.network_trainer import EngineTrainer
         from labelsieve.workflow.train import check_disk
 
         assert isinstance(trainer, EngineTrainer)
