@@ -32,7 +32,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 SIDE, WRONG, QUALITY = 64, 0.1, 80
-PART = 5_000  # photos that are also selected from with everything in memory
+PART = 6_000  # photos that are also selected from with everything in memory
 BATCH = 128
 PARTS = 8  # in which the folder is written; each decodes its photos once
 # With this limit every set of pictures counts as too large for memory.
