@@ -274,7 +274,7 @@ def test_bad_npz(tmp_path: Path) -> None:
     refuse("no samples", x=np.zeros((0, 2)), y=np.zeros(0, int))
     twice = r"'q' occurs twice.*row 1 and row 2"
     refuse(twice, x=np.zeros((2, 2)), y=y, ids=np.array(["q", "q"]))
-    refuse("one label a sample", x=np.zeros((2, 2)), y=np.zeros((2, 2), int))
+    refuse("y must have one entry per sample", x=np.zeros((2, 2)), y=np.zeros((2, 2), int))
     path.write_bytes(b"PK\x03\x04 broken")
     with pytest.raises(InputError, match="not a readable"):
         load_source(str(path))
