@@ -237,8 +237,10 @@ def check(run: Path, samples: int | None = None) -> int:
                 assert {len(kept[key]) for key in kept.files} != set()
         elif path.match("staged/pictures-*.npy"):
             np.load(path, mmap_mode="r", allow_pickle=False)
-        elif path.match("staged/pictures-*.json"):
+        elif path.match("staged/pictures-*.json") or path.match("staged/pictures-*/*.json"):
             json.loads(path.read_text())
+        elif path.match("staged/pictures-*/shard-*.bin"):
+            assert path.stat().st_size > 0
         elif path.match("staged/pictures-*.csv"):
             assert path.read_text().startswith("id,bytes,modified\n")
         else:
