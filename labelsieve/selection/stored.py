@@ -125,7 +125,7 @@ def find_wrong_labels(
     >>> pred_probs = 0.05 + 0.85 * np.eye(3)[true]
     >>> found = find_wrong_labels(labels, pred_probs)
     >>> bool((found.wrong == (labels != true)).all()), str(found.trust)
-    (True, 'trustworthy')
+    (True, 'fair')
     """
     classes = named_columns(labels, pred_probs, classes)
     codes, probs = checked(labels, pred_probs, classes)
