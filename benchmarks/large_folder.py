@@ -161,33 +161,41 @@ def same_rows(one: Path, other: Path) -> bool:
 
 
 def page(found: dict[str, Any]) -> str:
-    large, memory, disk, steps = found["large"], found["memory"], found["disk"], found["steps"]
-    table = [
-        ("pictures", "read from", "memory, peak", "time"),
-        (f"{found['count']:,}", "staged on disk", f"{large['bytes'] / 1e9:.2f} GB", f"{large['seconds'] / 60:.0f} min"),
-        (f"{PART:,}", "memory", f"{memory['bytes'] / 1e9:.2f} GB", f"{memory['seconds']:.0f} s"),
-        (f"{PART:,}", "staged on disk", f"{disk['bytes'] / 1e9:.2f} GB", f"{disk['seconds']:.0f} s"),
+    """Write the page; measurements that were not made are left out."""
+    names = {"large": (found["count"], "staged on disk"), "memory": (PART, "memory"), "disk": (PART, "staged on disk")}
+    rows = [
+        f"| {pictures:,} | {place} | {found[name]['bytes'] / 1e9:.2f} GB | {found[name]['seconds'] / 60:.1f} min |"
+        for name, (pictures, place) in names.items()
+        if name in found
     ]
-    rows = ["| " + " | ".join(row) + " |" for row in table]
-    rows.insert(1, "|---|---|---|---|")
     summary, count, size = found["summary"], found["count"], SIDE * SIDE * 3
-    network = "yes" if found["same_network"] else "NO"
+    facts = [
+        f"""- Of the {count:,} labels {summary["selected"]:,} are selected, with a label precision of
+  {summary["precision"]:.3f} (all labels: {summary["clean"]:.3f}) and a label recall of {summary["recall"]:.3f}."""
+    ]
+    for name, model in (("same", "edges"), ("same_network", "small-cnn, 1 epoch")):
+        if name in found:
+            equal = "the same labels.csv, byte for byte," if found[name] else "DIFFERENT files labels.csv"
+            facts.append(f"- The {PART:,} photos give {equal} from memory and from disk ({model}).")
+    if "steps" in found:
+        memory, disk = (1e3 * found["steps"][name] for name in ("memory", "staged"))
+        facts.append(
+            f"- A training step of small-cnn ({BATCH} pictures): {memory:.1f} ms from memory, {disk:.1f} ms from disk."
+        )
+    facts_text = "\n".join(facts)
     return f"""# A large folder of photos
 
 Written by `benchmarks/large_folder.py` on {date.today()}: {platform.machine()}, {os.cpu_count()} shared cores, no GPU.
 
 `labelsieve select FOLDER --model edges --method ncv`: {count:,} JPEG photos of {SIDE} x {SIDE} pixels
 ({count * size / 1e9:.1f} GB once they are decoded) in {found["classes"]} classes, {WRONG:.0%} of the labels replaced by
-random ones. Memory is the resident memory of all processes of the command.
+random ones. Memory is the resident memory of all processes of the command. The cores were shared with other work.
 
+| pictures | read from | memory, peak | time |
+|---|---|---|---|
 {chr(10).join(rows)}
 
-- The {PART:,} photos give the same labels.csv, byte for byte, from memory and from disk:
-  {"yes" if found["same"] else "NO"} with edges, {network} with the network small-cnn (1 epoch).
-- Of the {count:,} labels {summary["selected"]:,} are selected, with a label precision of {summary["precision"]:.3f}
-  (all labels: {summary["clean"]:.3f}) and a label recall of {summary["recall"]:.3f}.
-- A training step of small-cnn with {BATCH} pictures takes {1e3 * steps["memory"]:.1f} ms from memory and
-  {1e3 * steps["staged"]:.1f} ms from disk ({steps["staged"] / steps["memory"] - 1:+.0%}).
+{facts_text}
 """
 
 

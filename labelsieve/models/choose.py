@@ -319,7 +319,7 @@ def named_classifier(name: str, samples: int = 0, *, sparse: bool = False) -> An
         from sklearn.kernel_approximation import Nystroem
         from sklearn.linear_model import LogisticRegression
 
-        return make_pipeline(Nystroem(n_components=KERNEL_COMPONENTS), LogisticRegression(C=3, max_iter=100))
+        return make_pipeline(Nystroem(n_components=KERNEL_COMPONENTS), LogisticRegression(C=3, max_iter=300, tol=1e-3))
     if name in ("svm", EDGES):
         from sklearn.svm import SVC
 
