@@ -275,7 +275,7 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
         f"remove ratio {r:.4f}, {source}; {which_epoch(best_until)}",
     ]
     if not found.in_reach:
-        notes.append(f"agreement {accuracy:.4f} is below what Eq. 4 explains; the noise ratio was clamped")
+        notes.append(f"agreement {accuracy:.4f} is below the range of Eq. 4; the nearest noise ratio is used")
     transition = theory.pair(classes, eps) if pattern == "pair" else theory.symmetric(classes, eps)
     return replace(
         state,
@@ -357,10 +357,12 @@ def with_history(state: INCVState, history: dict[str, Any], problem: Problem) ->
         history["expected_precision"] = state.expected_precision()
     if history["unseen_classes"] and k == 1:
         listed = some_classes(history["unseen_classes"], problem)
-        notes.append(f"too rare for both halves, so that their samples stay candidates in iteration 1: {listed}")
+        notes.append(
+            f"classes that are too rare for both halves; their samples stay candidates in iteration 1: {listed}"
+        )
     if settings.protocol == "auto" and k < settings.n_iterations and new < LEAST_GAIN * n:
         stopped = True
-        notes.append(f"stopped after iteration {k}: it selected {new} of {n} samples, a further one would add less")
+        notes.append(f"stopped after iteration {k}: it selected only {new} of {n} samples")
     return replace(state, history=(*state.history, history), notes=tuple(notes), stopped=stopped)
 
 
