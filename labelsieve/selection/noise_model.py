@@ -41,6 +41,7 @@ SUREST_SHARE, SUREST_SAMPLES = 0.1, 40  # samples that measure the floor: the sh
 TRANSITION_SHARE = 0.3  # of each predicted class, the surest: their labels are counted for the transition matrix
 EVEN_SHARE = 0.5  # `noise_share` if nothing is known: half of the unexplained disagreement
 FLOOR_WEIGHT = 1.4  # `noise_share` is 0 if the floor explains this part (1 / 1.4) of the disagreement
+OVERCONFIDENCE = 1.0  # weight of an error that the classifier states too low; 0 ignores it
 SUREST_ERROR = 0.75  # the classifier's error among the surest is at most this share of its mean error (lower bound)
 # The error of two networks as a multiple of their disagreement: more if they share mistakes, less if both repeat wrong
 # labels, which counts as agreement with the labels.
@@ -239,8 +240,8 @@ def fit_noise_model(
         return noise_from(agreement, accuracy(noise_share), classes)
 
     by_floor = EVEN_SHARE * max(0.0, 1 - FLOOR_WEIGHT * floor / max(disagreement, SMALLEST))
-    by_stated_error = 1 - np.sqrt((1 - float(confidence.mean())) / max(unexplained, SMALLEST))
-    share = max(by_floor, float(by_stated_error))
+    stated = (1 - float(confidence.mean())) / max(unexplained, SMALLEST)
+    share = max(by_floor, OVERCONFIDENCE * (1 - float(np.sqrt(stated))))
     low = floor - SUREST_ERROR * unexplained - _sampling_error(floor, len(surest) * distinct)
     # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
     high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
