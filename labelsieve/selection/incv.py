@@ -43,6 +43,7 @@ Steps = Generator[list[Job], list[Scores], JudgedSelection]
 # Protocol "auto" stops when an iteration selected less than this share of all samples (benchmarks/detection.md).
 LEAST_GAIN = 0.005
 MISSED_CLASS = 4  # labels per prediction of a class from which on its labels are not removed (benchmarks/detection.md)
+PART_SAMPLES = 50  # of each part on which the error of a classifier is measured: fewer samples train another one
 LISTED_CLASSES = 5  # classes that a note names
 
 
@@ -190,7 +191,7 @@ def measured(
 
 def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], scores: Scores) -> list[Job]:
     """Trainings on the selected samples of one half that score the other half: on all of them, for every split, and on
-    two disjoint parts of them, for the first split. None if some training would see one class only."""
+    two disjoint parts of them, for the first split, if they are large enough. None if one would see one class only."""
     given, keep_best = problem.given, state.best_until >= 1
     agrees = np.zeros(len(given), dtype=bool)
     samples = np.concatenate(splits[0])
@@ -207,8 +208,10 @@ def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], s
                 rng = np.random.default_rng([seed, 2])
                 for j, part in enumerate(shared_out(picked, given, 2, rng, problem.groups)):
                     parts.append(Job(f"{name}-part{1 + j}", given, part, half, (seed + 1 + j) % 2**31, keep_best))
-    trainable = [[len(np.unique(given[job.train])) > 1 for job in some] for some in (jobs, parts)]
-    return [*(jobs if all(trainable[0]) else []), *(parts if all(map(all, trainable)) else [])]
+    if any(len(np.unique(given[job.train])) < 2 for job in jobs):
+        return []
+    enough = all(len(np.unique(given[job.train])) > 1 and len(job.train) >= PART_SAMPLES for job in parts)
+    return [*jobs, *(parts if enough else [])]
 
 
 def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVState:
