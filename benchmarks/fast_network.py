@@ -20,7 +20,7 @@ from labelsieve.engine.device import choose_device, fastest_convolutions
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.engine.schedule import fast_schedule
 from labelsieve.engine.store import PictureStore, fast_store
-from labelsieve.execute.losses import method_of
+from labelsieve.execute.build_trainer import method_of
 from labelsieve.execute.network_trainer import LABEL_SMOOTHING
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory, multiply_adds
 

@@ -1,7 +1,10 @@
-"""Checks of settings and labels. Wrong ones raise InputError with one line."""
+"""Checks of settings, labels and names of objects. Wrong ones raise InputError with one line."""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -73,3 +76,17 @@ def _is_missing_value(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return shorten(repr(value), 60, placeholder=" ...")  # an array has many lines
+
+
+def imported(name: str, *, what: str) -> Any:
+    """Import package.module:Name, the user's own classifier, network or method; `what` names it in messages.
+
+    Modules in the current folder are found, as with `python -m`.
+    """
+    module, _, attribute = name.partition(":")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as problem:
+        raise InputError(f"{what} {name}: {problem}") from None

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "labelsieve"
 
 # Layers from bottom to top: a module may import modules of its own layer and of the layers below.
 LAYERS = (
-    ("theory", "noise", "metrics", "types", "errors", "files", "import_name", "progress", "stopping", "pipes"),
+    ("theory", "noise", "metrics", "types", "errors", "files", "progress", "stopping", "checks"),
     ("data", "runfolder"),
     ("models",),
     ("engine",),

@@ -21,7 +21,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError
 
 import labelsieve
-from labelsieve import pipes, stopping
+from labelsieve import stopping
 from labelsieve.cli.common import Common
 from labelsieve.errors import FailedError, InputError
 
@@ -81,7 +81,7 @@ def make_app(command: str | None = None) -> App:
 
 def run(tokens: Sequence[str]) -> int:
     """Run a command line and return its exit code. A reader that closes the output does not stop the work."""
-    with pipes.unbroken():
+    with stopping.unbroken():
         return _run(tokens)
 
 

@@ -149,9 +149,7 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Duplicate
     scheme = source.partition(":")[0]
     path = Path(source)
     if source in BUILT_IN:
-        from labelsieve.data import digits
-
-        return digits.load()
+        return load_digits()
     if scheme in ("cifar10", "cifar100", "cifar10n"):
         from labelsieve.data import cifar
 
@@ -181,6 +179,18 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Duplicate
             raise InputError(f"{path} is a spreadsheet, which is not supported: save it as CSV")
         raise InputError(f"{source}: this kind of file is not supported; use {KNOWN}")
     raise InputError(f"{source} does not exist; use {KNOWN}")
+
+
+def load_digits() -> LabelledData:
+    """Return scikit-learn's 1,797 handwritten digits, rows of 64 grey values in 0..1; the classes are the digits."""
+    from sklearn import datasets
+
+    digits = datasets.load_digits()
+    x = np.asarray(digits.data, dtype=np.float32) / 16
+    ids = np.array([f"digit-{i:04d}" for i in range(len(x))])
+    return LabelledData(
+        x=x, y=np.asarray(digits.target, dtype=np.int64), classes=tuple(range(10)), ids=ids, kind="table", name="digits"
+    )
 
 
 def check_classes(data: LabelledData) -> None:

@@ -2,9 +2,10 @@
 
 from labelsieve.engine.method import Batch, Method, Plan, TrainingView
 from labelsieve.engine.schedule import Schedule
-from labelsieve.engine.store import PictureStore, Store, VectorStore, stage_pictures
+from labelsieve.engine.store import PictureStore, VectorStore, stage_pictures
 from labelsieve.engine.train import Trained, train
 from labelsieve.engine.training import Diverged, OutOfTime
+from labelsieve.types import Store
 
 __all__ = [
     "Batch",

@@ -17,7 +17,7 @@ from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.factory import materialize
 from labelsieve.engine.rng import Generators, preserve_rng
 from labelsieve.engine.schedule import Schedule
-from labelsieve.models.sequential import SequentialStack
+from labelsieve.models.layers import SequentialStack
 from labelsieve.types import TOP_CLASSES, IntArray, Scores, Store
 
 BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pixels with 24 GiB

@@ -216,24 +216,3 @@ def silenced() -> Iterator[None]:
         yield
     finally:
         _audible.reset(before)
-
-
-__all__ = [
-    "NO_GRADIENT",
-    "Batch",
-    "Method",
-    "MethodWarning",
-    "Needs",
-    "Plan",
-    "State",
-    "TrainingView",
-    "as_batches",
-    "called",
-    "checked_batches",
-    "checked_state",
-    "in_batches",
-    "mean_over",
-    "sample_losses",
-    "silenced",
-    "tell",
-]

@@ -322,6 +322,3 @@ def leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     _world = ALONE
-
-
-__all__ = ["ALONE", "World", "current", "launched", "leave", "share_statistics", "start"]

@@ -1,4 +1,7 @@
-"""Optimizer and learning rate by epoch: the schedules of the paper's supplement A, and that of the fast network.
+"""Optimizer and learning rate by epoch: the schedules of the paper's supplement A, and those of other trainings.
+
+Robust trainings use `auto_batch_size`, `auto_epochs` and `one_drop` unless the user sets these numbers. On a GPU the
+command line trains pictures as in the paper: 200 epochs with its learning rates.
 
 The fast network (models/fast_cnn.py) trains for few epochs with large batches. Its numbers are those of Jordan (2024),
 whose losses are summed over a batch, converted for a mean: a rate of 11.5 / (1 + 1 / (1 - 0.85)) = 1.5 with 1,024
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 from labelsieve.errors import InputError
 from labelsieve.models.choose import FAST_EPOCHS
 
+DEFAULT_RATE = 5e-3  # for few epochs; the paper's 1e-3 is for 200
 FAST_BATCH_SIZE = 512
 FAST_MOMENTUM, FAST_WEIGHT_DECAY = 0.85, 0.0153 / 11.5
 FAST_RATE_AT_1024 = 11.5 / (1 + 1 / (1 - FAST_MOMENTUM))
@@ -108,3 +112,19 @@ def fast_schedule(epochs: int = FAST_EPOCHS, batch_size: int = FAST_BATCH_SIZE) 
         epochs, steps, optimizer="sgd", momentum=FAST_MOMENTUM, nesterov=True, weight_decay=FAST_WEIGHT_DECAY,
         decay_everything=True,
     )  # fmt: skip
+
+
+def auto_batch_size(samples: int) -> int:
+    """Return 128 as in the paper, or less for small data so that an epoch has several steps."""
+    return int(np.clip(samples // 16, 32, 128))
+
+
+def auto_epochs(samples: int, batch_size: int, *, pictures: bool = False) -> int:
+    """Return 20 epochs, or up to 60 if epochs have few steps. Pictures need more steps than rows of numbers."""
+    return int(np.clip((640 if pictures else 160) // -(-samples // batch_size), 20, 60))
+
+
+def one_drop(epochs: int, rate: float = DEFAULT_RATE) -> Schedule:
+    """Return a schedule for Adam with a tenth of the rate in the last quarter."""
+    last = epochs * 3 // 4
+    return Schedule(epochs, ((0, rate), (last, rate / 10)) if last else ((0, rate),))

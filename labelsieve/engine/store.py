@@ -193,15 +193,3 @@ def row_statistics(rows: FloatArray, *, texts: bool = False) -> tuple[FloatArray
     if texts:
         spread = np.full_like(spread, np.sqrt(np.mean(spread**2)))
     return rows.mean(axis=0), np.where(spread > 0, spread, 1).astype(rows.dtype)
-
-
-__all__ = [
-    "PictureStore",
-    "ShiftedPictures",
-    "Store",
-    "VectorStore",
-    "channel_statistics",
-    "fast_store",
-    "row_statistics",
-    "stage_pictures",
-]

@@ -1,4 +1,4 @@
-"""Make the trainer of a chosen model. No other module does this."""
+"""Make the trainer of a chosen model. No other module does this. Importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve import stopping
+from labelsieve.errors import InputError
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo
 from labelsieve.notes import Note, NoteKind
 from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:
     from labelsieve.engine.bundle import Factory
+    from labelsieve.engine.method import Method
     from labelsieve.execute.network_trainer import EngineTrainer
 
+# Generalised cross-entropy learns doubtful labels late: wrong ones, and those of hard classes (benchmarks/repeats.md).
+LOSSES = ("ce", "gce")  # cross-entropy, generalised cross-entropy
+GCE_Q = 0.7  # as published
 CHECKPOINT_SECONDS = 5.0  # at least between two checkpoints of the networks that select
 
 
@@ -83,8 +88,6 @@ def build_network(choice: ModelChoice, shape: tuple[int, ...], classes: int) -> 
 
 
 def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOptions) -> EngineTrainer:
-    from labelsieve.execute.losses import method_of
-
     shared: dict[str, Any] = {
         "classes": len(data.classes), "epochs": choice.epochs(options.epochs), "device": options.device,
         "checkpoint": options.checkpoint, "stop": stopping.requested, "checkpoint_seconds": CHECKPOINT_SECONDS,
@@ -106,3 +109,20 @@ def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOp
     factory = build_network(choice, SampleInfo.of(data).shape, len(data.classes)) if own else choice.factory
     name = choice.name if own else "the network"
     return EngineTrainer(x, factory, method=method_of(options.loss), name=name, **shared)
+
+
+def check_loss(loss: str) -> None:
+    """Raise InputError if the loss is not known."""
+    if loss not in LOSSES:
+        raise InputError(f"loss {loss!r} is not known: choose {' or '.join(LOSSES)}")
+
+
+def method_of(loss: str, *, label_smoothing: float = 0.0) -> Method:
+    """The engine's method for a loss."""
+    from labelsieve.methods.generalised_ce import GeneralisedCE
+    from labelsieve.methods.standard import Standard
+
+    check_loss(loss)
+    if loss == "ce" and label_smoothing == 0:
+        return Standard()
+    return GeneralisedCE(q=GCE_Q if loss == "gce" else 0.0, label_smoothing=label_smoothing)

@@ -18,7 +18,7 @@ from labelsieve.engine.factory import check_factory
 from labelsieve.engine.picture_stores import picture_store
 from labelsieve.engine.schedule import FAST_BATCH_SIZE, fast_schedule
 from labelsieve.engine.store import VectorStore, fast_store, row_statistics, stage_pictures
-from labelsieve.execute.losses import method_of
+from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.methods.standard import Standard
 from labelsieve.models.choose import FAST_EPOCHS
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
@@ -131,7 +131,7 @@ class FastTrainer(EngineTrainer):
             fast_cnn_factory(store, classes, widths=tuple(widths)),
             classes=classes,
             schedule=fast_schedule(epochs, batch_size),
-            method=method or method_of("ce", label_smoothing=LABEL_SMOOTHING),
+            method=method or GeneralisedCE(q=0.0, label_smoothing=LABEL_SMOOTHING),
             batch_size=batch_size,
             **options,
         )

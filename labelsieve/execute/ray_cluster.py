@@ -241,6 +241,3 @@ def check_reachable(address: str) -> None:
         answered = False
     if not answered:
         raise InputError(f"{address} is not the head of a Ray cluster; the default port is 6379")
-
-
-__all__ = ["RayPool", "RayTrainer", "check_reachable", "connect", "group_name", "is_ray"]

@@ -67,6 +67,3 @@ class ReproduceOptions:
     executor: str = "local"
     commit: str | None = None
     draw: bool = True
-
-
-__all__ = ["ReproduceOptions"]

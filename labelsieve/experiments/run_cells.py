@@ -116,6 +116,3 @@ def networks_per_task(cells: Iterable[Cell], slots: int, maximum: int) -> int:
     """Return the number of networks per lockstep that gives every GPU or core work."""
     networks = sum(cell.networks for cell in cells)
     return min(maximum, max(2, -(-networks // slots)))
-
-
-__all__ = ["LockstepTask", "run_cells", "run_cells_on_ray"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from labelsieve.checks import imported
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
-from labelsieve.import_name import imported
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.methods.custom_method import check_class, check_method, instantiate
 from labelsieve.methods.d2l import D2L

@@ -25,6 +25,7 @@ from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, mean_over, sample_losses
 from labelsieve.errors import InputError
 
+WORST_RATIO = 0.95  # limit of an estimated noise ratio: with 1.0 no sample would be used
 # In float32 an exact half such as 0.7 * 35 is slightly too small. Other products are not this close to a half.
 _HALF = 0.5 + 1e-4
 

@@ -31,10 +31,16 @@ from labelsieve.checks import whole
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, in_batches, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import check_ratio, exchanged_loss, kept_count
-from labelsieve.types import IntArray
+from labelsieve.types import BoolArray, IntArray
 
 MAX_CANDIDATE_SHARE = 0.5  # of |B_S|, from the paper
 LARGE_CANDIDATE_SET = 0.45  # of |S|; separates the paper's settings as its released rule does (results/selection)
+
+
+def training_sets(selected: BoolArray, candidate: BoolArray, given: IntArray) -> tuple[IntArray, IntArray]:
+    """Return S and C of algorithm 3. If no sample of a class was selected, all its samples are in S."""
+    chosen = selected | np.isin(given, np.setdiff1d(given, given[selected]))
+    return np.flatnonzero(chosen), np.flatnonzero(candidate & ~chosen)
 
 
 def candidate_share(selected: int, candidates: int) -> float:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from labelsieve.checks import imported
 from labelsieve.data.columns import TableX
 from labelsieve.errors import InputError
-from labelsieve.import_name import imported
 from labelsieve.types import LabelledData
 
 if TYPE_CHECKING:

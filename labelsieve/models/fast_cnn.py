@@ -22,8 +22,7 @@ from torch.nn import functional as F
 
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.models.layers import BatchNorm, Linear
-from labelsieve.models.sequential import SequentialStack
+from labelsieve.models.layers import BatchNorm, Linear, SequentialStack
 from labelsieve.types import Store
 
 WIDTHS = (64, 256, 256)

@@ -27,8 +27,7 @@ from torch.nn import functional as F
 
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.models.layers import BatchNorm, Linear
-from labelsieve.models.sequential import SequentialStack
+from labelsieve.models.layers import BatchNorm, Linear, SequentialStack
 
 Size = int | tuple[int, int]
 Steps = Sequence[tuple[int, Size]]  # consecutive layers, as (outputs, window)

@@ -13,8 +13,7 @@ from sklearn.base import BaseEstimator
 from labelsieve.checks import whole
 from labelsieve.data.duplicates import copies_among
 from labelsieve.errors import InputError
-from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, device_type
-from labelsieve.execute.losses import check_loss
+from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.sklearn_trainer import check_executor
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
 from labelsieve.selection.finalize import JudgedSelection

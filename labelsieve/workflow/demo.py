@@ -54,11 +54,11 @@ def make_data(folder: Path, seed: int) -> tuple[LabelledData, LabelledData, IntA
     """Write digits as 8 x 8 pictures: training pictures with corrupted labels, test pictures with right ones."""
     from labelsieve import noise, theory
     from labelsieve.csv_files import write_csv
-    from labelsieve.data import digits
     from labelsieve.data.npz import load
+    from labelsieve.data.source import load_digits
     from labelsieve.files import atomic_path
 
-    data = digits.load()
+    data = load_digits()
     pictures = np.round(data.x.reshape(-1, 8, 8) * 255).astype(np.uint8)
     order = np.random.default_rng([seed, 1]).permutation(len(data))
     parts = {"test": np.sort(order[:TEST_SAMPLES]), "train": np.sort(order[TEST_SAMPLES:])}

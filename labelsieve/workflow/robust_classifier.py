@@ -23,17 +23,12 @@ from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import agreement, has_learnt, what_may_help
 from labelsieve.engine.factory import check_factory
 from labelsieve.engine.rng import preserve_rng
+from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epochs, one_drop
 from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.methods import METHODS, create
-from labelsieve.methods.defaults import (
-    LEARNING_RATE,
-    WORST_RATIO,
-    auto_batch_size,
-    auto_epochs,
-    one_drop,
-    training_sets,
-)
+from labelsieve.methods.coteaching import WORST_RATIO
+from labelsieve.methods.incv_coteaching import training_sets
 from labelsieve.selection.estimators import store_selection, warn_about_rare_classes
 from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import incv_steps
@@ -130,7 +125,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     epochs: int | None = None
     selection_epochs: int | None = None
     batch_size: int | None = None
-    learning_rate: float = LEARNING_RATE
+    learning_rate: float = DEFAULT_RATE
     augment: str = "auto"
     together: bool = True
     device: str = "auto"

@@ -56,7 +56,7 @@ class TrainingSizes:
         cls, settings: TrainSettings, samples: int, *, pictures: bool, device_type: str, paper: bool
     ) -> TrainingSizes:
         """Take what the user set; else the sizes of the paper on a GPU, and sizes for a short training on a CPU."""
-        from labelsieve.methods.defaults import auto_batch_size, auto_epochs
+        from labelsieve.engine.schedule import auto_batch_size, auto_epochs
 
         paper_batch = max(2, min(PAPER_BATCH_SIZE, samples))
         batch_size = settings.batch_size or (paper_batch if paper else auto_batch_size(samples))
@@ -67,7 +67,7 @@ class TrainingSizes:
     def schedule(self) -> Schedule:
         """Return the learning rates: the paper's, or a larger one that drops once."""
         from labelsieve.engine import Schedule
-        from labelsieve.methods.defaults import one_drop
+        from labelsieve.engine.schedule import one_drop
 
         return Schedule.paper_200(self.epochs) if self.paper_schedule else one_drop(self.epochs)
 
@@ -198,7 +198,7 @@ def paper_warmup(
 def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, method: Method) -> Plan:
     """Return what to train on: the selected samples and the candidates, or all samples if the method asks for less."""
     from labelsieve.engine import Plan
-    from labelsieve.methods.defaults import WORST_RATIO
+    from labelsieve.methods.coteaching import WORST_RATIO
 
     needs, everything = method.needs(), np.arange(len(data))
     if not (run / "labels.csv").is_file():
@@ -218,7 +218,7 @@ def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, m
 
 def training_sets_of(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
     """Return the selected samples and the candidates of labels.csv (S and C of algorithm 3)."""
-    from labelsieve.methods.defaults import training_sets
+    from labelsieve.methods.incv_coteaching import training_sets
 
     rows = list(run.read_labels())
     if [row.id for row in rows] != data.ids.tolist():

@@ -12,7 +12,7 @@ import torch
 from labelsieve import INCV, NCV, noise, theory
 from labelsieve.cli.app import run
 from labelsieve.errors import InputError
-from labelsieve.execute.losses import check_loss, method_of
+from labelsieve.execute.build_trainer import check_loss, method_of
 from labelsieve.execute.network_trainer import FastTrainer, batch_size_for
 from labelsieve.experiments.datasets import synthetic
 from labelsieve.methods.generalised_ce import GeneralisedCE

@@ -5,7 +5,14 @@ import pytest
 import torch
 
 from labelsieve.errors import InputError
-from labelsieve.methods.incv_coteaching import INCVCoTeaching, authors_warmup, auto_warmup, candidate_share
+from labelsieve.methods.incv_coteaching import (
+    INCVCoTeaching,
+    authors_warmup,
+    auto_warmup,
+    candidate_share,
+    training_sets,
+)
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED
 
 
 def split(selected, candidates, make_plan, **changes):
@@ -128,3 +135,10 @@ def test_bad_settings(make_plan):
         INCVCoTeaching().check(split(30, 9, make_plan, noise_ratio=None), 10)
     with pytest.raises(InputError, match="gradual_epochs"):
         INCVCoTeaching(gradual_epochs=0)
+
+
+def test_all_samples_of_a_lost_class_are_used() -> None:
+    verdict = np.array([SELECTED, CANDIDATE, REMOVED, CANDIDATE, REMOVED])
+    chosen, candidates = training_sets(verdict == SELECTED, verdict == CANDIDATE, np.array([0, 0, 1, 1, 0]))
+    assert chosen.tolist() == [0, 2, 3]
+    assert candidates.tolist() == [1]

@@ -14,8 +14,7 @@ from labelsieve.engine import Plan, Schedule, train
 from labelsieve.engine.bundle import stackable
 from labelsieve.engine.store import PictureStore
 from labelsieve.methods.coteaching import CoTeaching
-from labelsieve.models.layers import BatchNorm, Conv2d, Linear, stack_states, unstack_state
-from labelsieve.models.sequential import SequentialStack
+from labelsieve.models.layers import BatchNorm, Conv2d, Linear, SequentialStack, stack_states, unstack_state
 
 
 class Small(SequentialStack):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from labelsieve import pipes
+from labelsieve import stopping
 from labelsieve.runfolder import RunFolder
 
 BROKEN = """
 import os, sys
-from labelsieve import pipes
-with pipes.unbroken():
+from labelsieve import stopping
+with stopping.unbroken():
     sys.{name}.flush()
     print("first", file=sys.{name}, flush=True)
     os.read(0, 1)  # until the reader is gone
@@ -43,7 +43,7 @@ def test_what_is_said_into_a_broken_pipe_is_lost_and_nothing_else(name: str, oth
 
 def test_streams_are_put_back(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
-    with pytest.raises(RuntimeError), pipes.unbroken():
+    with pytest.raises(RuntimeError), stopping.unbroken():
         assert sys.stdout is not before[0]
         print("said")
         raise RuntimeError
