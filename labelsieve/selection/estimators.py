@@ -25,9 +25,8 @@ from labelsieve.selection.inputs import (
     group_codes,
     rare_classes_warning,
 )
-from labelsieve.selection.ncv import ncv_settings
 from labelsieve.selection.run_selection import drive
-from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.settings import INCVSettings, ncv_settings
 from labelsieve.types import IntArray, Kind, LabelledData
 
 
@@ -239,13 +238,9 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     data = LabelledData(X, codes, tuple(classes.tolist()), np.empty(0, dtype=str), kind, groups=together)
     options = TrainerOptions(selector.epochs, selector.loss, selector.device, selector.executor, selector.protocol)
     trainer = build_trainer(choice, data, options)
-    selection = drive(
-        incv_steps(
-            codes, len(classes), settings=settings_for(settings, choice), seed=seed, name=name,
-            names=classes.tolist(), groups=together,
-        ),
-        trainer,
-    )  # fmt: skip
+    incv = settings_for(settings, choice)
+    steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, name=name, groups=together)
+    selection = drive(steps, trainer)
     warn_about_rare_classes(selection, classes, stacklevel=4)
     store_selection(selector, selection, classes, codes)
     selector.predicted_ = classes[selection.predicted]

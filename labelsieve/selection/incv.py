@@ -62,22 +62,22 @@ class Problem:
 
 def incv_steps(
     labels: Any,
-    classes: int,
+    classes: int | Sequence[Any],
     *,
     settings: INCVSettings | None = None,
     seed: int,
     state: INCVState | None = None,
     on_iteration: Callable[[INCVState], None] | None = None,
     name: str = "incv",
-    names: Sequence[Any] | None = None,
     groups: IntArray | None = None,
 ) -> Steps:
     """Select clean labels: yield lists of jobs, receive their scores, return the Selection.
 
-    `state` resumes a stopped run after its last iteration; `on_iteration` receives the state after each iteration.
-    `name` starts every job's name; `names` are the users' names of the classes, for the notes. Samples with the same
-    code in `groups` are never on both sides of a split (protocol "paper" has no groups).
+    `classes` is the number of classes, or their names, which appear in notes. `state` resumes a stopped run after its
+    last iteration; `on_iteration` receives the state after each iteration. `name` starts every job's name. Samples with
+    the same code in `groups` are never on both sides of a split (protocol "paper" has no groups).
     """
+    names, classes = (None, int(classes)) if isinstance(classes, int | np.integer) else (classes, len(classes))
     problem = Problem(check_labels(labels, classes), classes, settings or INCVSettings(), seed, name, names, groups)
     settings, n = problem.settings, len(problem.given)
     if seed < 0:

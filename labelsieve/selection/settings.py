@@ -78,6 +78,15 @@ class INCVSettings:
         return authors_best_until(noise_ratio, asymmetric=self.asymmetric, n_iterations=self.n_iterations)
 
 
+def ncv_settings(settings: INCVSettings | None = None) -> INCVSettings:
+    """Noisy cross-validation, algorithm 1 of the paper: INCV with one iteration that removes nothing.
+
+    The samples are split into two halves, and a sample is selected if a model trained on the other half predicts its
+    label.
+    """
+    return replace(settings or INCVSettings(), n_iterations=1, remove_ratio=0.0)
+
+
 def authors_best_until(noise_ratio: float, *, asymmetric: bool, n_iterations: int = 4) -> int:
     """Iteration 1 for asymmetric or heavy noise, two up to 0.6, every one where there is little."""
     if asymmetric or noise_ratio > 0.6:

@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from labelsieve.errors import InputError
 from labelsieve.scoring import checked, class_names, named_columns, score_probabilities
 from labelsieve.selection.finalize import LEAST_SUGGESTED_SHARE
-from labelsieve.selection.ncv import ncv_settings
 from labelsieve.selection.noise_model import denoise, fit_noise_model, with_mean_posterior
 from labelsieve.selection.posterior import calibrate, flag_labels, posterior_of
-from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.settings import INCVSettings, ncv_settings
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores, Trainer, Trust
 
 ALL_PREDICTED = "every label was predicted: predictions of samples that the model was trained on say nothing"

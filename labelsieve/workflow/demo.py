@@ -80,17 +80,16 @@ def compare(
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
     from labelsieve.models.choose import named_classifier
     from labelsieve.selection.incv import incv_steps
-    from labelsieve.selection.ncv import ncv_steps
     from labelsieve.selection.run_selection import drive
-    from labelsieve.selection.settings import INCVSettings
+    from labelsieve.selection.settings import INCVSettings, ncv_settings
 
     train, test = parts
     expected = theory.summary(theory.symmetric(10, RATIO))
     summary = run.read_summary()
     x, x_test = (data.x.reshape(len(data), -1).astype(np.float32) / 255 for data in (train, test))
     memorising = SklearnTrainer(x, named_classifier(MEMORISING), 10)
-    paper = INCVSettings(protocol="paper", pattern="symmetric")
-    first = drive(ncv_steps(given, 10, settings=paper, seed=seed), memorising)
+    paper = ncv_settings(INCVSettings(protocol="paper", pattern="symmetric"))
+    first = drive(incv_steps(given, 10, settings=paper, seed=seed), memorising)
     selected = drive(incv_steps(given, 10, seed=seed), memorising).selected
     iteration = np.array([row.iteration if row.verdict == "selected" else 0 for row in run.read_labels()])
 

@@ -175,7 +175,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 store, factory, classes=classes, schedule=schedule, batch_size=batch_size, together=True
             )
             copies = copies_among(data.x, given, text=data.kind == "text")
-            steps = incv_steps(given, classes, settings=incv, seed=seed, names=data.classes, groups=copies)
+            steps = incv_steps(given, data.classes, settings=incv, seed=seed, groups=copies)
             selection = drive(steps, trainer)
             self._store(selection, given)
             plan = _plan_from(selection, plan, needs == "selection")

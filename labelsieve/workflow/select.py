@@ -85,9 +85,8 @@ def select_labels(
         incv = settings_for(settings.incv_settings(), choice)
         trainer = RunTrainer(run, _build(run, choice, data, settings, incv, progress), choice, incv, progress)
     steps = incv_steps(
-        data.y, len(data.classes), settings=incv, seed=settings.seed, name=recorded["method"], names=data.classes,
-        groups=data.groups,
-    )  # fmt: skip
+        data.y, data.classes, settings=incv, seed=settings.seed, name=recorded["method"], groups=data.groups
+    )
     with stopping.safe_points():
         try:
             selection = drive_together([steps], trainer)[0]

@@ -180,8 +180,7 @@ class SelectSettings(SourceSettings):
 
     def incv_settings(self) -> INCVSettings:
         """Return the settings of the algorithm."""
-        from labelsieve.selection.ncv import ncv_settings
-        from labelsieve.selection.settings import INCVSettings
+        from labelsieve.selection.settings import INCVSettings, ncv_settings
 
         settings = INCVSettings(
             n_iterations=self.iterations,

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
 from labelsieve.selection.incv import halves, incv_steps, largest_losses, rare_classes
-from labelsieve.selection.ncv import ncv_steps
 from labelsieve.selection.run_selection import drive, drive_together
-from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio
+from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio, ncv_settings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import Scores
 
@@ -217,7 +216,7 @@ def test_invariants(n, classes, skill, seed, remove, protocol, pattern):
 def test_ncv_is_one_round_without_removal():
     truth, labels = small_case()
     trainer = Scripted(truth, 4)
-    selection = drive(ncv_steps(labels, 4, settings=PAPER, seed=0), trainer)
+    selection = drive(incv_steps(labels, 4, settings=ncv_settings(PAPER), seed=0), trainer)
     assert len(trainer.calls) == 1 and len(selection.history) == 1
     assert np.array_equal(np.flatnonzero(selection.selected), np.arange(8, 40))
     assert not selection.removed.any()
@@ -237,7 +236,7 @@ def test_rare_class_stays_candidate_whatever_its_loss():
     labels[:8] = 1 - labels[:8]
     trainer = Scripted(np.where(truth == 2, 0, truth), 3)
     settings = INCVSettings(protocol="paper", pattern="symmetric", remove_ratio=5.0)
-    selection = drive(incv_steps(labels, 3, settings=settings, seed=0, names=["a", "b", "rare"]), trainer)
+    selection = drive(incv_steps(labels, ["a", "b", "rare"], settings=settings, seed=0), trainer)
     assert selection.candidate[-1] and selection.removed[:8].all()
     assert rare_classes(selection) == [2]
     assert any("'rare'" in note for note in selection.notes)
@@ -419,6 +418,6 @@ def test_classes_too_rare_for_both_halves_are_one_note():
     truth = np.array([0, 1] * 20 + [2, 3])
     settings = INCVSettings(protocol="paper", pattern="symmetric", n_iterations=1)
     trainer = Scripted(np.where(truth > 1, 0, truth), 4)
-    selection = drive(incv_steps(truth, 4, settings=settings, seed=0, names=list("abcd")), trainer)
+    selection = drive(incv_steps(truth, list("abcd"), settings=settings, seed=0), trainer)
     (note,) = [note for note in selection.notes if "too rare" in note]
     assert "'c' (1 label)" in note and "'d' (1 label)" in note

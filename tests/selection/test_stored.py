@@ -11,7 +11,7 @@ import pytest
 from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
 from labelsieve.errors import InputError
 from labelsieve.scoring import score_probabilities
-from labelsieve.selection.ncv import ncv_steps
+from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.stored import StoredPredictions, stored_settings
 from labelsieve.types import Trust
 
@@ -124,7 +124,7 @@ def test_random_labels_are_called_random() -> None:
 
 def test_one_request_and_no_training() -> None:
     _, given, probs = predictions("pair", 0.4)
-    steps = ncv_steps(given, 5, settings=stored_settings(), seed=0)
+    steps = incv_steps(given, 5, settings=stored_settings(), seed=0)
     scores = StoredPredictions(score_probabilities(given, probs))
     jobs = next(steps)
     with pytest.raises(StopIteration) as end:
