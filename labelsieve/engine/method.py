@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -86,8 +86,8 @@ class Method:
     networks = 1
 
     def settings(self) -> dict[str, Any]:
-        """All settings, for the record of the run."""
-        return {}
+        """All settings, for the record of the run. Default: the arguments of a dataclass."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.init} if is_dataclass(self) else {}
 
     def needs(self) -> Needs:
         """What the method needs to know: "nothing", the noise "ratio", or the "selection" (S and C)."""

@@ -35,7 +35,7 @@ from labelsieve.data.decode import GREY, Pixels
 from labelsieve.data.pictures import CROP, EncodedPictures, PictureSequence, decoded
 from labelsieve.data.read_pictures import Placement, plan_pictures
 from labelsieve.data.resources import available_memory, usable_cores, worker_processes
-from labelsieve.engine.store import PictureStore, ShiftedPictures, default_shift
+from labelsieve.engine.store import PictureStore, ShiftedPictures, default_shift, picture_dtype
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, Store
@@ -102,7 +102,7 @@ def picture_store(
         return CropStream(pictures, device, crop=crop, augment=augment, workers=workers)
     options: dict[str, Any] = {
         "shift": default_shift(pictures.size[0]) if augment else 0, "flip": augment,
-        "dtype": torch.bfloat16 if device.type == "cuda" else torch.float32,
+        "dtype": picture_dtype(device),
     }  # fmt: skip
     if statistics is not None:
         options |= {"mean": statistics[0], "std": statistics[1]}
@@ -119,7 +119,7 @@ class CroppedPictures(Store):
         check_crop(crop, pictures.side)
         self.pictures, self.crop, self.augment = pictures, crop, augment
         self.device = torch.device(device)
-        self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        self.dtype = picture_dtype(self.device)
         self.codes, self.plain, self.mirrors = (CODES, CENTRE, True) if augment else (1, 0, False)
         self.shape = (3, crop, crop)
         self.scale = torch.as_tensor(1 / (255 * STD), dtype=torch.float32, device=self.device)

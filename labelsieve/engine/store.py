@@ -147,9 +147,14 @@ def channel_statistics(x: NDArray[np.uint8] | PictureSequence) -> tuple[NDArray[
     return mean, np.maximum(np.sqrt(variance), 1e-3)
 
 
-def default_shift(height: int) -> int:
+def default_shift(height: int, largest: int = 4) -> int:
     """Return the largest shift in pixels: 4, as usual for CIFAR-10, less for smaller pictures."""
-    return min(4, height // 8)
+    return min(largest, height // 8)
+
+
+def picture_dtype(device: torch.device) -> torch.dtype:
+    """Return the type of the pixels of a batch."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def stage_pictures(
@@ -161,10 +166,9 @@ def stage_pictures(
 ) -> PictureStore:
     """Copy pictures to the device. With `like`, use its normalisation (a test set takes that of the training set)."""
     device = torch.device(device)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     shift = default_shift(x.shape[1]) if augment else 0
     mean, std = (like.mean, like.std) if like is not None else (None, None)
-    return PictureStore(x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=dtype)
+    return PictureStore(x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=picture_dtype(device))
 
 
 def fast_store(
@@ -172,9 +176,8 @@ def fast_store(
 ) -> PictureStore:
     """Put pictures on the device for the fast network: small shifts in training, three shifted views in scoring."""
     device = torch.device(device)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    shift = min(FAST_SHIFT, x.shape[1] // 8) if augment else 0
-    store = PictureStore(x, device, shift=shift, flip=augment, dtype=dtype)
+    shift = default_shift(x.shape[1], FAST_SHIFT) if augment else 0
+    store = PictureStore(x, device, shift=shift, flip=augment, dtype=picture_dtype(device))
     if shift:
         store.score_shifts = (0, 1, -1)
     return store

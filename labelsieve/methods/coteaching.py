@@ -15,8 +15,7 @@ does not mean a clean label: at 80 % symmetric noise both networks soon agree on
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -78,9 +77,6 @@ class CoTeaching(Method):
         if self.noise_ratio is not None:
             check_ratio(self.noise_ratio, self.name)
         whole("coteaching: gradual_epochs", self.gradual_epochs, least=1)
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def needs(self) -> Needs:
         return "ratio" if self.noise_ratio is None else "nothing"

@@ -20,8 +20,7 @@ are then confirmed by their own predictions. Under 80 % noise it collapses (tabl
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -94,9 +93,6 @@ class D2L(Method):
     def __post_init__(self) -> None:
         for field, low in (("init_epochs", 0), ("window", 1), ("neighbours", 2), ("lid_samples", 3), ("lid_batch", 3)):
             whole(f"d2l: {field}", getattr(self, field), least=low)
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def check(self, plan: Plan, epochs: int) -> None:
         if len(plan.train) < 3:

@@ -14,8 +14,7 @@ in training the predictions differ mostly on wrong labels, and the networks then
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -51,9 +50,6 @@ class Decoupling(Method):
     def __post_init__(self) -> None:
         between("decoupling: min_fraction", self.min_fraction, 0, 1)
         whole("decoupling: warmup_epochs", self.warmup_epochs)
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def check(self, plan: Plan, epochs: int) -> None:
         if self.warmup_epochs > epochs:

@@ -13,8 +13,7 @@ batch-norm statistics matters.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -66,9 +65,6 @@ class GeneralisedCE(Method):
     def __post_init__(self) -> None:
         between("generalised-ce: q", self.q, 0, 1)
         between("generalised-ce: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
         return even_batches(rng.permutation(plan.train), batch_size)

@@ -21,7 +21,7 @@ uses the same forward pass as the update; the authors use a second one in infere
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -105,9 +105,6 @@ class INCVCoTeaching(Method):
         if not (isinstance(self.warmup, str) and self.warmup == "auto"):
             whole("incv-coteaching: E_0 (warmup)", self.warmup, otherwise=", or 'auto'")
         whole("incv-coteaching: gradual_epochs", self.gradual_epochs, least=1)
-
-    def settings(self) -> dict[str, Any]:
-        return {"warmup": self.warmup, "noise_ratio": self.noise_ratio, "gradual_epochs": self.gradual_epochs}
 
     def needs(self) -> Needs:
         return "selection"

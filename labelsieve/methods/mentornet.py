@@ -24,9 +24,8 @@ samples if it is weaker. Samples are dropped for a whole epoch, not for a batch.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -145,9 +144,6 @@ class MentorNet(Method):
         for name, share in shares.items():
             between(f"mentornet: {name}", share, 0, 1, ends="[)")
         whole("mentornet: mentor_seed", self.mentor_seed)
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         trained = trained_mentor(classes, int(self.mentor_seed))  # torch does not accept numpy integers

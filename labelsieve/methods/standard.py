@@ -7,8 +7,7 @@ al., "Does label smoothing mitigate label noise?", ICML 2020) reduces this a lit
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -40,9 +39,6 @@ class Standard(Method):
 
     def __post_init__(self) -> None:
         between("standard: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return mean_over(smoothed_losses(logits, batch.labels, self.label_smoothing), batch.valid[:, None])

@@ -5,7 +5,7 @@ arXiv:2404.00498, which has the ablations): a fixed first layer that whitens 2x2
 convolutions that start as the identity (18), batch norm without scale whose biases learn 64 times as fast (13), GELU,
 max pooling, small logits.
 
-One network fills a GPU, so n networks are computed one after the other (sequential.py).
+One network fills a GPU, so n networks are computed one after the other (layers.py).
 """
 
 from __future__ import annotations
