@@ -84,7 +84,7 @@ def one(
     selection = drive(steps, SklearnTrainer(x, estimator, classes=c))
     doubted = selection.doubted(given)
     return Row(
-        dataset, model, pattern, ratio, selection.noise_ratio, given != true, states[-1].suspicion, selection.suspicion,
+        dataset, model, pattern, ratio, selection.noise_ratio, given != true, states[-1].order, selection.suspicion,
         selection.suggested_probability[doubted], (selection.predicted == true)[doubted],
     )  # fmt: skip
 

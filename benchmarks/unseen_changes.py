@@ -9,7 +9,6 @@ noise, a ratio and one of three classifiers; then algorithm 2 as `labelsieve run
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from labelsieve.models.choose import named_classifier
 from labelsieve.report.facts import MAX_AUTO_ERROR, WhyNotAuto, auto_apply, why_unknown
 from labelsieve.selection.incv import incv_steps
 from labelsieve.selection.run_selection import drive
+from labelsieve.types import Trust
 
 HERE = Path(__file__).parent
 COMMAND = ".venv/bin/python benchmarks/unseen_changes.py"
@@ -44,7 +44,6 @@ class Case(NamedTuple):
     ratio: float  # of wrong labels, as read
     low: float  # of its interval
     high: float
-    most: float  # wrong labels, as the run says
     trust: str
 
 
@@ -82,7 +81,7 @@ def judged(x: Any, true: Any, given: Any, c: int, model: Any) -> Case:
     return Case(
         float(np.mean(given == true)), float(np.mean(label == true)), float(np.mean(found.predicted == true)),
         why_unknown(summary) is not None, auto_apply(summary).reason,
-        *(found.history[0]["estimate"][name] for name in ("ratio", "low", "high", "upper_bound", "trust")),
+        *(found.history[0]["estimate"][name] for name in ("ratio", "low", "high", "trust")),
     )  # fmt: skip
 
 
@@ -94,30 +93,14 @@ RULES: dict[str, Callable[[Case], bool]] = {
 }
 
 
-SENTENCES = (
-    "trustworthy", "fair: N labels were counted", "fair: N % of the labels", "fair: the classifier's own mistakes",
-    "fair: what N column",
-    "looks instance-dependent", "too few samples", "the classifier is weak", "not distinguishable from random",
-    "the classifier gives its highest confidence",
-)  # fmt: skip
-
-
-def sentence(trust: str) -> str:
-    """Which of them it is."""
-    plain = re.sub(r"^fair: (what )?\d+", r"fair: \1N", trust)
-    return next(known for known in SENTENCES if plain.startswith(known))
-
-
 def readings(found: list[Case]) -> str:
     rows = []
-    for name in SENTENCES:
-        those = [case for case in found if sentence(case.trust) == name]
+    for name in [str(level) for level in Trust]:
+        those = [case for case in found if case.trust == name]
         if not those:
             continue
         wrong = np.array([1 - case.given for case in those])
-        ratio, low, high, most = (
-            np.array([getattr(case, key) for case in those]) for key in ("ratio", "low", "high", "most")
-        )
+        ratio, low, high = (np.array([getattr(case, key) for case in those]) for key in ("ratio", "low", "high"))
         rows.append(
             [
                 name,
@@ -125,11 +108,10 @@ def readings(found: list[Case]) -> str:
                 f"{np.abs(ratio - wrong).mean():.3f}",
                 f"{(ratio - wrong).mean():+.3f}",
                 f"{np.mean((low <= wrong) & (wrong <= high)):.2f}",
-                f"{np.mean(wrong <= most):.2f}",
             ]
         )
     header = ["what the run says of it", "tables", "mean error", "mean error, signed", "truth in the interval"]
-    return table([*header, "truth at most what it says"], rows)
+    return table(header, rows)
 
 
 def page(found: list[Case], minutes: float) -> str:

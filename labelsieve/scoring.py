@@ -29,6 +29,7 @@ RELEASE_BYTES = 16 * 1024 * 1024
 # Rows whose sum is off by more than rounding explains are renormalised with a warning, up to `SUM_TOLERANCE`.
 ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-3}  # by bytes per number
 SUM_TOLERANCE = 0.02
+FEW_CLASSES = 32  # up to which sorting a whole row is faster than finding its largest values first
 STORED_TOP_CLASSES = 10  # classes kept of each row: all of a small problem, O(n) of a large one
 
 
@@ -119,8 +120,8 @@ def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Ar
 def likeliest(probability: NDArray[Any], best: IntArray, most: int = TOP_CLASSES) -> IntArray:
     """The columns of each row's largest values, largest first: `best`, also where others are as large."""
     count = min(most, probability.shape[1])
-    if count == probability.shape[1]:
-        ordered = np.argsort(-probability, axis=1, kind="stable")
+    if probability.shape[1] <= FEW_CLASSES:
+        ordered = np.argsort(-probability, axis=1, kind="stable")[:, :count]
     else:
         found = np.argpartition(-probability, count - 1, axis=1)[:, :count]
         order = np.argsort(-np.take_along_axis(probability, found, axis=1), axis=1, kind="stable")

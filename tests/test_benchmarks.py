@@ -160,3 +160,20 @@ def test_automatic_changes_of_easy_tables_do_no_harm() -> None:
     page = unseen.page([case, hopeless], 0.0)
     chosen = next(line for line in page.splitlines() if "(chosen)" in line)
     assert "| 1 | 0 |" in chosen and "+0.000 |" in chosen  # one is better, none worse
+
+
+def test_page_of_real_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = script("benchmarks/real_noise.py")
+    small = {
+        "DATASETS": {"wine": module.DATASETS["wine"]},
+        "RATIOS": (0.2,),
+        "PATTERNS": ("symmetric", "instance-dependent"),
+    }
+    for constant, value in small.items():
+        monkeypatch.setattr(module, constant, value)
+    monkeypatch.setattr(module, "ABLATIONS", dict(list(module.ABLATIONS.items())[:2]))
+    monkeypatch.setattr(sys, "argv", ["real_noise", "--out", str(tmp_path)])
+    module.main()
+    page = (tmp_path / "real-noise.md").read_text()
+    assert page.startswith("# ") and "| wine, symmetric" in page and "no denoising" in page

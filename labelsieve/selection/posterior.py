@@ -20,7 +20,7 @@ from labelsieve.selection.repeats import SMALLEST, top_classes_of
 from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
 
 EVEN_SPREAD = 0.2  # of each row's confusions: few counted labels cannot show that a confusion never happens
-LEVELS, LEVEL_SAMPLES = 60, 25  # bins of the order in which the posterior is averaged: at most, samples per bin
+LEVELS, LEVEL_SAMPLES = 60, 8  # bins of the order in which the posterior is averaged: at most, samples per bin
 RANK_SHARE = 1e-3  # of suspicion that is the rank itself, so that no two levels tie
 BLOCK_ROWS = 1 << 13  # samples at a time: they stay in the processor's cache
 CERTAIN = 1e-9  # a smaller 1 - confidence is rounding
