@@ -28,8 +28,7 @@ from sklearn.svm import SVC
 from labelsieve import metrics, noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.experiments.render import COLOURS
-from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.run_selection import drive
+from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.state import INCVState
 from labelsieve.types import FloatArray
 

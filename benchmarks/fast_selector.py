@@ -38,8 +38,7 @@ from labelsieve.experiments.records import commit, device_name, versions
 from labelsieve.methods.generalised_ce import GeneralisedCE
 from labelsieve.models.choose import FAST_EPOCHS
 from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
-from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.run_selection import drive
+from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.settings import INCVSettings
 
 HERE = Path(__file__).parent

@@ -79,8 +79,7 @@ def write_case(n: int, folder: Path) -> None:
 def measure(kind: str, n: int, folder: Path) -> dict[str, Any]:
     """Seconds and extra peak bytes of one selection; meant for a fresh process."""
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
-    from labelsieve.selection.incv import incv_steps
-    from labelsieve.selection.run_selection import drive
+    from labelsieve.selection.incv import drive, incv_steps
 
     labels: NDArray[np.int64] = np.fromfile(folder / "y.bin", dtype=np.int64)
     true: NDArray[np.int8] = np.fromfile(folder / "true.bin", dtype=np.int8)

@@ -23,8 +23,7 @@ from labelsieve.engine import Method, Plan, Schedule, VectorStore, train
 from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.methods import METHODS, create
 from labelsieve.models.small import MLP
-from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.run_selection import drive_together
+from labelsieve.selection.incv import drive_together, incv_steps
 from labelsieve.types import IntArray, Selection
 
 TRAINING, CLASSES, BATCH = 1257, 10, 64

@@ -52,9 +52,8 @@ from labelsieve.methods.standard import Standard
 from labelsieve.models.choose import FAST_EPOCHS, create_network
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.models.layers import Stackable
-from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.incv import drive_together, incv_steps
 from labelsieve.selection.noise_model import denoise, fit_noise_model
-from labelsieve.selection.run_selection import drive_together
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import FloatArray, IntArray, Job, Scores, Selection, Trainer

@@ -23,8 +23,7 @@ from labelsieve.experiments.render import markdown as table
 from labelsieve.export import NEARLY
 from labelsieve.models.choose import named_classifier
 from labelsieve.report.facts import MAX_AUTO_ERROR, WhyNotAuto, auto_apply, why_unknown
-from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.run_selection import drive
+from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.types import Trust
 
 HERE = Path(__file__).parent

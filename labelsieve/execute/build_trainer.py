@@ -13,7 +13,7 @@ import numpy as np
 from labelsieve import stopping
 from labelsieve.errors import InputError
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo
-from labelsieve.notes import Note, NoteKind
+from labelsieve.progress import Note, NoteKind
 from labelsieve.types import LabelledData, Trainer
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from labelsieve.errors import InputError, Problems
 from labelsieve.experiments import ReproduceOptions
 from labelsieve.experiments.paper import AS_GIVEN, AUTOMATIC, METHODS, SCALES, WEBVISION, Noise, Scale
-from labelsieve.methods.settings_text import read_setting
+from labelsieve.methods.custom_method import read_setting
 
 # Kinds of cells; each kind has its own folder of records. `confusion` is drawn from the theory cells, `curves` from the
 # accuracy cells. The theory assumes that the network memorises wrong labels, and weight decay works against that. The

@@ -25,8 +25,7 @@ from labelsieve.experiments.train_cells import (
 from labelsieve.files import atomic_path
 from labelsieve.models.choose import create_network
 from labelsieve.models.fast_cnn import WIDTHS
-from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.run_selection import drive_together
+from labelsieve.selection.incv import drive_together, incv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import IntArray, Selection

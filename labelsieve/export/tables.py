@@ -20,7 +20,7 @@ from labelsieve.files import atomic_path
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.report.source_table import SourceTable
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.suggestions import NAME, read_suggestions
+from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
 from labelsieve.types import VERDICTS, IntArray
 
 BATCH_ROWS = 50_000  # rows that are converted to text at a time
@@ -48,7 +48,7 @@ class RunResult:
         columns = run.columns(summary.get("classes"))
         log = DecisionLog(run / DECISIONS, columns)
         log.check()
-        return cls(run, run.record(), summary, source, columns, log, read_suggestions(run / NAME))
+        return cls(run, run.record(), summary, source, columns, log, read_suggestions(run / SUGGESTIONS))
 
     @property
     def settings(self) -> dict[str, Any]:

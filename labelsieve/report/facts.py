@@ -13,7 +13,7 @@ import numpy as np
 from labelsieve.decisions import decided_ids
 from labelsieve.labels_csv import LabelColumns, pair_counts
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.suggestions import NAME, read_suggestions
+from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, WhyUnknown
 
 # Suggestions of a classifier with a larger error are not applied without a review (benchmarks/unseen-changes.md).
@@ -166,7 +166,7 @@ def read_facts(run: RunFolder) -> Facts:
         suspects=suspects,
         pairs=pair_counts(columns, suspects),
         decided=frozenset(decided_ids(run / DECISIONS)),
-        suggested_probability=read_suggestions(run / NAME),
+        suggested_probability=read_suggestions(run / SUGGESTIONS),
     )
 
 

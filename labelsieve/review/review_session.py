@@ -18,7 +18,7 @@ from labelsieve.report.facts import WHY_UNKNOWN, not_assessed, why_unknown
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.neighbours import Duplicates, Neighbours
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.suggestions import NAME, read_suggestions
+from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
 from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
 
 MAX_ITEMS = 50
@@ -117,7 +117,7 @@ class ReviewSession:
         self.why_unknown = why_unknown(summary)
         self.not_assessed = frozenset(not_assessed(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
-        self.suggested_probability = read_suggestions(run / NAME)  # None: suspicion is a rank, not a probability
+        self.suggested_probability = read_suggestions(run / SUGGESTIONS)  # None: suspicion is a rank, not a probability
 
     def start(self) -> dict[str, Any]:
         data = self.run.record().get("data") or {}

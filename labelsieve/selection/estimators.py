@@ -17,7 +17,7 @@ from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, chec
 from labelsieve.execute.sklearn_trainer import check_executor
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
 from labelsieve.selection.finalize import JudgedSelection
-from labelsieve.selection.incv import incv_steps, rare_classes
+from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
     check_samples,
     describe_samples,
@@ -25,7 +25,6 @@ from labelsieve.selection.inputs import (
     group_codes,
     rare_classes_warning,
 )
-from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings, ncv_settings
 from labelsieve.types import IntArray, Kind, LabelledData
 

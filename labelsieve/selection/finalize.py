@@ -1,20 +1,29 @@
-"""From the last state to the Selection: expected precision and recall, and suspicion as a probability."""
+"""Turn the last state into a Selection with expected precision, recall and suspicion, and write suggestions.csv.
+
+suggestions.csv lists the suspects of a run, the most suspicious first, with the suggested label and its probability.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from labelsieve import theory
+from labelsieve.csv_files import read_csv, write_csv
+from labelsieve.errors import InputError
 from labelsieve.selection.posterior import calibrate
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
-from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, Selection
+from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, LabelledData, Selection
 
 # A label that is likely wrong gets no suggestion if the predicted class has less than this share of the wrong cases:
 # the sample may belong to none of the classes (the Roman numerals of benchmarks/real-noise.md).
 LEAST_SUGGESTED_SHARE = 0.5
+SUGGESTIONS = "suggestions.csv"
+# `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.
+SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
 
 
 @dataclass(frozen=True)
@@ -72,3 +81,34 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
         notes=state.notes,
         suggested_probability=suggested if known else np.full(len(suspicion), np.nan),
     )
+
+
+def write_suggestions(path: Path, data: LabelledData, selection: JudgedSelection) -> None:
+    """Write suggestions.csv, unless the selection has no probabilities (protocol "paper")."""
+    rows = np.flatnonzero(selection.doubted(data.y))
+    if np.isnan(selection.suggested_probability).all():
+        return
+    cells = (
+        (
+            data.ids[i],
+            str(data.classes[data.y[i]]),
+            f"{selection.suspicion[i]:.6g}",
+            str(data.classes[selection.predicted[i]]),
+            f"{selection.suggested_probability[i]:.6g}",
+        )
+        for i in rows[np.argsort(-selection.suspicion[rows], kind="stable")].tolist()
+    )
+    write_csv(path, SUGGESTION_COLUMNS, cells)
+
+
+def read_suggestions(path: Path) -> dict[str, float] | None:
+    """Return the probability of the suggested label by id; None if the run has no such file."""
+    if not path.is_file():
+        return None
+    found = {}
+    for line, (id, _, _, _, probability) in read_csv(path, SUGGESTION_COLUMNS):
+        try:
+            found[id] = float(probability)
+        except ValueError:
+            raise InputError(f"{path}, line {line}: {probability!r} is not a number") from None
+    return found

@@ -33,11 +33,21 @@ from labelsieve.selection.noise_model import (
     with_mean_posterior,
 )
 from labelsieve.selection.posterior import posterior_of
-from labelsieve.selection.repeats import Split, averaged, over_first_split
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
-from labelsieve.selection.splits import halves, shared_out
+from labelsieve.selection.splits import Split, averaged, halves, over_first_split, shared_out
 from labelsieve.selection.state import INCVState
-from labelsieve.types import REMOVED, SELECTED, BoolArray, FloatArray, IntArray, Job, NoiseEstimate, Scores, Selection
+from labelsieve.types import (
+    REMOVED,
+    SELECTED,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Job,
+    NoiseEstimate,
+    Scores,
+    Selection,
+    Trainer,
+)
 
 Steps = Generator[list[Job], list[Scores], JudgedSelection]
 # Protocol "auto" stops when an iteration selected less than this share of all samples (benchmarks/detection.md).
@@ -416,3 +426,32 @@ def rare_classes(selection: Selection) -> list[int]:
     """Codes of classes that never were in both halves, so that none of their labels could be checked both ways."""
     unseen = [set(line.get("unseen_classes", ())) for line in selection.history]
     return sorted(set.intersection(*unseen)) if unseen else []
+
+
+def drive(steps: Steps, trainer: Trainer) -> JudgedSelection:
+    """Run one selection to its end."""
+    return drive_together([steps], trainer)[0]
+
+
+def drive_together(generators: Sequence[Steps], trainer: Trainer) -> list[JudgedSelection]:
+    """Run several selections at once: the jobs that they ask for at the same time are one request to the trainer."""
+    results: dict[int, JudgedSelection] = {}
+    wanted: dict[int, list[Job]] = {}
+
+    def advance(which: int, scores: list[Scores] | None) -> None:
+        steps = generators[which]
+        try:
+            wanted[which] = next(steps) if scores is None else steps.send(scores)
+        except StopIteration as end:
+            results[which] = end.value
+
+    for which in range(len(generators)):
+        advance(which, None)
+    while wanted:
+        asked, wanted = wanted, {}
+        answers = trainer.train_and_score([job for jobs in asked.values() for job in jobs])
+        start = 0
+        for which, jobs in asked.items():
+            advance(which, answers[start : start + len(jobs)])
+            start += len(jobs)
+    return [results[which] for which in range(len(generators))]

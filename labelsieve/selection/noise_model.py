@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.scoring import likeliest
-from labelsieve.selection.repeats import SMALLEST, top_classes_of
+from labelsieve.selection.splits import SMALLEST, top_classes_of
 from labelsieve.types import BoolArray, FloatArray, IntArray, NoiseEstimate, Scores, Trust, WhyUnknown
 
 # All constants below were set on the development families of benchmarks/real-noise.md.

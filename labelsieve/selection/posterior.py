@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelsieve.selection.noise_model import NoiseModel, bins_of, class_factors, rising
-from labelsieve.selection.repeats import SMALLEST, top_classes_of
+from labelsieve.selection.splits import SMALLEST, top_classes_of
 from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
 
 EVEN_SPREAD = 0.2  # of each row's confusions: few counted labels cannot show that a confusion never happens

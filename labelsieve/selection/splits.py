@@ -1,21 +1,30 @@
-"""Samples shared out at random, evenly by class, and what is one sample twice (or one group) never on two sides.
+"""Random splits of the samples, and the mean of the predictions of several splits.
 
-A copy of a sample, with its label, in the half that trains is that label learnt by heart: the copy in the other half is
-then confirmed whatever is wrong with it.
+A split is even by class. Copies of a sample, and samples of one group, are on one side: a copy with a wrong label in
+the half that trains would confirm that label in the other half.
+
+Several predictions of a sample are combined by the mean of their log-probabilities. Scores keep the top classes of a
+sample and their probabilities; all other classes get an even share of the rest, at most the probability of the last
+class kept. So the mean takes O(n) memory and is nearly that of whole probabilities:
+
+    L_i = mean over the predictions of  log P(i)         the class with the largest L wins
+
+The probability of the given label must not enter: a prediction that knows the label it checks would confirm it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from labelsieve.types import IntArray
+from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Scores
 
 
 def halves(
     candidates: IntArray, labels: IntArray, rng: np.random.Generator, *, even: bool, groups: IntArray | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Two random halves; `even` shares out each given class, so that a class of two samples is in both, and keeps the
-    members of a group together."""
+    """Return two random halves; `even` splits each given class evenly and keeps the members of a group together."""
     if even:
         first, second = shared_out(candidates, labels, 2, rng, groups)
         return first, second
@@ -27,18 +36,18 @@ def halves(
 def shared_out(
     members: IntArray, labels: IntArray, parts: int, rng: np.random.Generator, groups: IntArray | None = None
 ) -> list[IntArray]:
-    """Random parts, each with its share of every given class; members of one group (equal codes) are in one part."""
+    """Return random parts with equal shares of every class; the members of a group (equal codes) are in one part."""
     order = rng.permutation(members)
     if groups is not None:
         found = _by_group(order, labels, groups, parts)
-        if all(len(part) for part in found):  # too few groups: better parts that know each other than none
+        if all(len(part) for part in found):  # with too few groups, parts that share groups are better than none
             return found
     order = order[np.argsort(labels[order], kind="stable")]
     return [np.sort(order[k::parts]) for k in range(parts)]
 
 
 def _by_group(order: IntArray, labels: IntArray, groups: IntArray, parts: int) -> list[IntArray]:
-    """Groups by class, the largest first, dealt to and fro, so that parts end up about as large."""
+    """Deal groups to the parts by class, the largest first, in alternating order, so that parts have similar sizes."""
     codes, first, inverse, size = np.unique(groups[order], return_index=True, return_inverse=True, return_counts=True)
     lead = labels[order[first]]
     rank = np.lexsort((first, -size, lead))
@@ -48,3 +57,82 @@ def _by_group(order: IntArray, labels: IntArray, groups: IntArray, parts: int) -
     part = np.empty(len(codes), dtype=np.int64)
     part[rank] = (np.where(turn % 2, parts - 1 - at, at) + kind) % parts  # not every class begins with the same part
     return [np.sort(order[part[inverse] == k]) for k in range(parts)]
+
+
+SMALLEST = 1e-12
+BLOCK = 1 << 17  # samples at a time
+Split = tuple[IntArray, IntArray]
+
+
+def averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
+    """Return the mean of several scores of the same samples; `given` are their labels."""
+    blocks = [slice(start, start + BLOCK) for start in range(0, max(1, len(given)), BLOCK)]
+    return Scores.joined([_averaged([look.take(rows) for look in looks], given[rows], classes) for rows in blocks])
+
+
+def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
+    known = [top_classes_of(look, classes) for look in looks]
+    candidates = np.concatenate([top_classes for top_classes, _, _ in known], axis=1)
+    levels = np.zeros(candidates.shape)
+    for top_classes, top_probs, rest in known:
+        own = np.broadcast_to(rest[:, None], candidates.shape).copy()
+        for column in range(top_classes.shape[1]):
+            np.copyto(own, top_probs[:, column, None], where=candidates == top_classes[:, column, None])
+        levels += np.log(own) / len(looks)
+    others = np.mean([np.log(rest) for _, _, rest in known], axis=0)  # of a class that no prediction kept
+    first = _first_of_its_kind(candidates)
+    total = np.where(first, np.exp(levels), 0.0).sum(axis=1)
+    total += np.maximum(classes - first.sum(axis=1), 0) * np.exp(others)
+    rows, best = np.arange(len(given)), levels.argmax(axis=1)
+    predicted, confidence = candidates[rows, best], np.exp(levels[rows, best]) / total
+
+    # The stored probability of the given label is finer than the even share.
+    of_given = np.exp(np.mean([np.log(np.maximum(look.probability, SMALLEST)) for look in looks], axis=0)) / total
+    probability = np.where(predicted == given, confidence, np.minimum(of_given, np.minimum(confidence, 1 - confidence)))
+    probability = np.maximum(probability, SMALLEST)
+    order = np.argsort(np.where(first, -levels, np.inf), axis=1, kind="stable")[:, : min(TOP_CLASSES, classes)]
+    return Scores(
+        predicted, probability, confidence, -np.log(probability),
+        top_classes=np.take_along_axis(candidates, order, axis=1).astype(np.int32),
+        top_probs=(np.exp(np.take_along_axis(levels, order, axis=1)) / total[:, None]).astype(np.float32),
+    )  # fmt: skip
+
+
+def top_classes_of(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The top classes of each sample, their probabilities, and the probability of each other class."""
+    kept = look.top_classes is not None and look.top_probs is not None
+    top_classes = np.asarray(look.top_classes if kept else look.predicted[:, None], dtype=np.int64)
+    top_probs = np.clip(
+        np.asarray(look.top_probs if kept else look.confidence[:, None], dtype=np.float64), SMALLEST, 1.0
+    )
+    rest = (1 - top_probs.sum(axis=1)) / max(classes - top_classes.shape[1], 1)
+    return top_classes, top_probs, np.clip(rest, SMALLEST, top_probs[:, -1])
+
+
+def _first_of_its_kind(candidates: IntArray) -> BoolArray:
+    """True where a value is the first of its kind in the row."""
+    found = np.ones(candidates.shape, dtype=np.bool_)
+    for column in range(1, candidates.shape[1]):
+        found[:, column] = (candidates[:, :column] != candidates[:, column, None]).all(axis=1)
+    return found
+
+
+def over_first_split(
+    splits: Sequence[Split], answers: Sequence[Scores], labels: IntArray, classes: int
+) -> tuple[Scores, Scores]:
+    """The mean over all splits, for the halves of the first one; `answers` are two per split, in order."""
+    if len(splits) == 1:
+        return answers[0], answers[1]
+    samples = np.sort(np.concatenate(splits[0]))
+    looks = []
+    for s, split in enumerate(splits):
+        order = np.searchsorted(samples, np.concatenate(split))
+        looks.append(_placed(answers[2 * s : 2 * s + 2], order))
+    mean = averaged(looks, labels[samples], classes)
+    first, second = (mean.take(np.searchsorted(samples, half)) for half in splits[0])
+    return first, second
+
+
+def _placed(parts: Sequence[Scores], order: IntArray) -> Scores:
+    """The scores of two halves as one, in the order of the samples."""
+    return Scores.joined(parts).take(np.argsort(order))

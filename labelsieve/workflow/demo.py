@@ -79,8 +79,7 @@ def compare(
     from labelsieve import metrics, theory
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
     from labelsieve.models.choose import named_classifier
-    from labelsieve.selection.incv import incv_steps
-    from labelsieve.selection.run_selection import drive
+    from labelsieve.selection.incv import drive, incv_steps
     from labelsieve.selection.settings import INCVSettings, ncv_settings
 
     train, test = parts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelsieve.errors import MissingColumnError
-from labelsieve.notes import Note, NoteKind
+from labelsieve.progress import Note, NoteKind
 from labelsieve.types import FloatArray, LabelledData
 from labelsieve.workflow.read import read_samples
 from labelsieve.workflow.settings import SourceSettings

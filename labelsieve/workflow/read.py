@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelsieve.errors import InputError
-from labelsieve.notes import Note, NoteKind
+from labelsieve.progress import Note, NoteKind
 from labelsieve.types import LabelledData
 from labelsieve.workflow.settings import SourceSettings, absolute
 

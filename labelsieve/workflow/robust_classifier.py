@@ -31,7 +31,7 @@ from labelsieve.methods.coteaching import WORST_RATIO
 from labelsieve.methods.incv_coteaching import training_sets
 from labelsieve.selection.estimators import store_selection, warn_about_rare_classes
 from labelsieve.selection.finalize import JudgedSelection
-from labelsieve.selection.incv import incv_steps
+from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.inputs import (
     Sparse,
     check_frame,
@@ -46,7 +46,6 @@ from labelsieve.selection.inputs import (
     with_channel,
     without_torch,
 )
-from labelsieve.selection.run_selection import drive
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import FloatArray, IntArray, Kind, LabelledData, NoiseEstimate, Trust
 from labelsieve.workflow.model_file import SampleReader, network_for

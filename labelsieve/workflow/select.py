@@ -21,7 +21,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_trainer, build_trainer, device_type
 from labelsieve.files import atomic_path
 from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
-from labelsieve.notes import Note, NoteKind
+from labelsieve.progress import Note, NoteKind
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
 from labelsieve.workflow.read import absolute_source
 from labelsieve.workflow.settings import SelectSettings
@@ -56,8 +56,7 @@ def select_labels(
     """
     from labelsieve.data.labels import true_codes
     from labelsieve.selection.estimators import settings_for
-    from labelsieve.selection.incv import incv_steps
-    from labelsieve.selection.run_selection import drive_together
+    from labelsieve.selection.incv import drive_together, incv_steps
     from labelsieve.selection.stored import stored_settings
 
     choice = choose_model(settings, data)
@@ -219,13 +218,13 @@ def write_selection(
     run: RunFolder, data: LabelledData, selection: Any, measured: dict[str, float] | None, *, seconds: float
 ) -> None:
     """Write the files of a finished selection and mark the stage as done."""
-    from labelsieve.selection.suggestions import NAME, write_suggestions
+    from labelsieve.selection.finalize import SUGGESTIONS, write_suggestions
 
     shutil.rmtree(run.checkpoints / "networks", ignore_errors=True)  # left by a kill after the last answer
     run.rewind_history(lambda entry: entry.get("stage") != "select" or "epoch" in entry)
     for entry in selection.history:
         run.append_history({"stage": "select", **entry})
-    write_suggestions(run / NAME, data, selection)
+    write_suggestions(run / SUGGESTIONS, data, selection)
     run.write_selection(data, selection, measured=measured)
     run.finish("select", seconds=round(seconds, 3))
 

@@ -272,7 +272,7 @@ class TrainSettings:
 
     def method_settings(self) -> dict[str, Any]:
         """Return the settings of the method that --set names."""
-        from labelsieve.methods.settings_text import read_settings
+        from labelsieve.methods.custom_method import read_settings
 
         return read_settings(self.set)
 

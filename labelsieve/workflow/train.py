@@ -16,8 +16,7 @@ import numpy as np
 from labelsieve import stopping
 from labelsieve.csv_files import csv_line
 from labelsieve.errors import FailedError, InputError
-from labelsieve.notes import Note, NoteKind
-from labelsieve.progress import format_bytes, format_duration
+from labelsieve.progress import Note, NoteKind, format_bytes, format_duration
 from labelsieve.types import IntArray, LabelledData, Trainer
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import Model, SampleReader, network_for
@@ -76,7 +75,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     """Train or resume the robust network of a run, and write it; return "new", "resumed" or "done"."""
     from labelsieve.engine import train
     from labelsieve.engine.device import choose_device
-    from labelsieve.methods.settings_text import format_settings
+    from labelsieve.methods.custom_method import format_settings
 
     check_augment(data, settings.augment)
     device = choose_device(settings.device)

@@ -25,7 +25,7 @@ SCRIPT = textwrap.dedent(
     from labelsieve.execute.network_trainer import EngineTrainer
     from labelsieve.execute.ray_cluster import RayPool, RayTrainer
     from labelsieve.models.small import MLP
-    from labelsieve.selection.run_selection import drive
+    from labelsieve.selection.incv import drive
     from labelsieve.selection.incv import incv_steps
     from labelsieve.selection.settings import INCVSettings
     from ray.cluster_utils import Cluster

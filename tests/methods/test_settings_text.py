@@ -12,7 +12,7 @@ import pytest
 
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS, create
-from labelsieve.methods.settings_text import format_settings, read_setting, read_settings, read_value
+from labelsieve.methods.custom_method import format_settings, read_setting, read_settings, read_value
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 

@@ -9,7 +9,7 @@ import pytest
 from labelsieve.errors import InputError
 from labelsieve.review import bound, in_address, is_loopback, names_of
 from labelsieve.review import serve as review_page
-from labelsieve.review.guard import allowed
+from labelsieve.review.app import allowed
 
 
 @pytest.mark.parametrize(

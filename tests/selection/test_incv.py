@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
-from labelsieve.selection.incv import halves, incv_steps, largest_losses, rare_classes
-from labelsieve.selection.run_selection import drive, drive_together
+from labelsieve.selection.incv import drive, drive_together, halves, incv_steps, largest_losses, rare_classes
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio, ncv_settings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import Scores

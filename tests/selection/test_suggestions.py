@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.selection.finalize import JudgedSelection
-from labelsieve.selection.suggestions import read_suggestions, write_suggestions
+from labelsieve.selection.finalize import JudgedSelection, read_suggestions, write_suggestions
 from labelsieve.types import LabelledData
 
 

@@ -19,8 +19,7 @@ from labelsieve import INCV, NCV, metrics, noise, theory
 from labelsieve.cli.app import run
 from labelsieve.report.facts import why_unknown
 from labelsieve.runfolder import RunFolder
-from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.run_selection import drive
+from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import REMOVED, SELECTED, Scores, WhyUnknown
 

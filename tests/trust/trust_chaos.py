@@ -203,7 +203,7 @@ def check(run: Path, samples: int | None = None) -> int:
 
     from labelsieve.engine import checkpoint
     from labelsieve.runfolder import RunFolder
-    from labelsieve.selection.suggestions import read_suggestions
+    from labelsieve.selection.finalize import read_suggestions
 
     folder = RunFolder(run)
     count = 0

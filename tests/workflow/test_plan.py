@@ -16,7 +16,7 @@ from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
 from labelsieve.errors import InputError
 from labelsieve.models.choose import ModelChoice, ModelKind
-from labelsieve.notes import Note, NoteKind
+from labelsieve.progress import Note, NoteKind
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Job, LabelledData, Scores, Trainer
 from labelsieve.workflow.plan import (

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from labelsieve import INCV, metrics, noise, theory
 from labelsieve.errors import InputError
 from labelsieve.selection import repeats as averaging
-from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.repeats import averaged, over_first_split
-from labelsieve.selection.run_selection import drive
+from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.splits import averaged, over_first_split
 from labelsieve.types import Scores
 
 
