@@ -30,6 +30,7 @@ from labelsieve.selection.noise_model import (
     concentration,
     denoise,
     fit_noise_model,
+    is_comparable,
     with_mean_posterior,
 )
 from labelsieve.selection.posterior import posterior_of
@@ -184,11 +185,13 @@ def measured(
         answers = yield jobs
         check_answers(jobs, answers)
         selected_on = 2 * len(splits)
-        again = over_first_split(splits, answers[:selected_on], given, classes)
-        best = averaged((best, Scores.joined(again)), labels, classes)
+        again = Scores.joined(over_first_split(splits, answers[:selected_on], given, classes))
+        # Few selected samples can make a much worse classifier than all samples. Held-out labels tell.
+        if is_comparable(again, held_out, labels, classes):
+            best = averaged((best, again), labels, classes)
         if len(answers) > selected_on:
             first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
-            opinions = TwoOpinions(first, second, labels)
+            opinions = TwoOpinions(first, second, labels).if_comparable(held_out, classes)
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
     model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, distinct=distinct)
     if opinions is None:
