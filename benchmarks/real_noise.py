@@ -25,7 +25,7 @@ from sklearn.model_selection import cross_val_predict
 from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
 from labelsieve.experiments.render import markdown
 from labelsieve.selection import noise_model, posterior, stored
-from labelsieve.types import Scores, Trust
+from labelsieve.types import Trust
 
 HERE = Path(__file__).parent
 COMMAND = ".venv/bin/python benchmarks/real_noise.py --data DIR"
@@ -262,17 +262,13 @@ def misses(results: list[Result]) -> str:
 # ---------------------------------------------------------------- ablation
 
 
-def unchanged(scores: Scores, given: Any, classes: int) -> Scores:
-    return scores
-
-
 def above_half(suspicion: Any) -> Any:
     return suspicion > 0.5
 
 
 ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "the model": (),
-    "no denoising": ((stored, "denoise", unchanged),),
+    "no denoising": ((stored, "MOST_CLASSES_TO_DENOISE", 0),),
     "flags: suspicion above 1/2": ((stored, "flag_labels", above_half),),
     "noise share 0: the rest is the classifier's error": (
         (noise_model, "EVEN_SHARE", 0.0),

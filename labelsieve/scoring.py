@@ -117,6 +117,12 @@ def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, classes: Ar
     )
 
 
+def probability_blocks(given: IntArray, probs: NDArray[Any]) -> Iterator[tuple[IntArray, NDArray[Any]]]:
+    """The label codes and checked probabilities, block by block."""
+    for _, codes, block in _chunks(given, probs):
+        yield codes, block
+
+
 def likeliest(probability: NDArray[Any], best: IntArray, most: int = TOP_CLASSES) -> IntArray:
     """The columns of each row's largest values, largest first: `best`, also where others are as large."""
     count = min(most, probability.shape[1])

@@ -21,8 +21,10 @@ model, benchmarks/real-noise.md measures it and says what each part is worth.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,18 +85,30 @@ def denoise(scores: Scores, given: IntArray, classes: int) -> Scores:
     if classes > MOST_CLASSES_TO_DENOISE or len(given) == 0:
         return scores
     size = max(1, BLOCK_CELLS // classes)
-    blocks = [slice(start, start + size) for start in range(0, len(given), size)]
-    sums, number = np.zeros((classes, classes)), np.bincount(scores.predicted, minlength=classes)
-    for rows in blocks:
-        part = scores.take(rows)
-        sums += np.eye(classes)[part.predicted].T @ expand(part, classes)
-    T = (sums + PSEUDO_COUNTS * sums.sum(axis=0) / len(given)) / (number[:, None] + PSEUDO_COUNTS)
-    prior = (number + 1) / (len(given) + classes)
-    return Scores.joined([_denoised(scores.take(rows), given[rows], T, prior) for rows in blocks])
+
+    def blocks() -> Iterator[tuple[IntArray, NDArray[Any]]]:
+        for start in range(0, len(given), size):
+            rows = slice(start, start + size)
+            yield given[rows], expand(scores.take(rows), classes)
+
+    return denoise_blocks(blocks, classes)
 
 
-def _denoised(scores: Scores, given: IntArray, T: FloatArray, prior: FloatArray) -> Scores:
-    q, T = expand(scores, len(T)), T.astype(np.float32)
+def denoise_blocks(blocks: Callable[[], Iterable[tuple[IntArray, NDArray[Any]]]], classes: int) -> Scores:
+    """The same for labels and whole probabilities, which `blocks` returns block by block; they are read twice."""
+    sums, number = np.zeros((classes, classes)), np.zeros(classes, dtype=np.int64)
+    for _, q in blocks():
+        predicted = q.argmax(axis=1)
+        number += np.bincount(predicted, minlength=classes)
+        sums += np.eye(classes, dtype=q.dtype)[predicted].T @ q
+    n = number.sum()
+    T = (sums + PSEUDO_COUNTS * sums.sum(axis=0) / n) / (number[:, None] + PSEUDO_COUNTS)
+    prior = (number + 1) / (n + classes)
+    return Scores.joined([_denoised(q, given, T, prior) for given, q in blocks()])
+
+
+def _denoised(q: NDArray[Any], given: IntArray, T: FloatArray, prior: FloatArray) -> Scores:
+    q, T = q.astype(np.float32, copy=False), T.astype(np.float32)
     p, mixed, back = np.tile(prior.astype(np.float32), (len(given), 1)), np.empty_like(q), np.ascontiguousarray(T.T)
     for _ in range(DENOISE_STEPS):
         np.maximum(np.matmul(p, T, out=mixed), SMALLEST, out=mixed)

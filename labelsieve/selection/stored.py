@@ -14,9 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
-from labelsieve.scoring import checked, class_names, named_columns, score_probabilities
+from labelsieve.scoring import checked, class_names, named_columns, probability_blocks, score_probabilities
 from labelsieve.selection.finalize import LEAST_SUGGESTED_SHARE
-from labelsieve.selection.noise_model import denoise, fit_noise_model, with_mean_posterior
+from labelsieve.selection.noise_model import (
+    MOST_CLASSES_TO_DENOISE,
+    denoise_blocks,
+    fit_noise_model,
+    with_mean_posterior,
+)
 from labelsieve.selection.posterior import calibrate, flag_labels, posterior_of
 from labelsieve.selection.settings import INCVSettings, ncv_settings
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores, Trainer, Trust
@@ -132,7 +137,7 @@ def find_wrong_labels(
     given = codes.astype(np.int64)
     if len(np.unique(given)) < 2:
         raise InputError("labels: there is only one class; two classes or more are needed")
-    scores = denoise_by_fold(score_probabilities(codes, probs), given, probs.shape[1], folds)
+    scores = denoised_scores(given, probs, folds)
     model = fit_noise_model(scores, given, probs.shape[1])
     posterior = posterior_of(scores, given, model)
     estimate = with_mean_posterior(model.estimate, posterior.wrong)
@@ -159,16 +164,19 @@ def find_wrong_labels(
     )
 
 
-def denoise_by_fold(scores: Scores, given: IntArray, classes: int, folds: ArrayLike | None) -> Scores:
-    """Denoise the predictions of each fold by themselves: each model learnt its own version of the noise."""
-    if folds is None:
-        return denoise(scores, given, classes)
-    codes = np.asarray(folds)
+def denoised_scores(given: IntArray, probs: NDArray[Any], folds: ArrayLike | None) -> Scores:
+    """Scores of denoised predictions. Each fold is denoised by itself, because each model learnt its own noise."""
+    classes = probs.shape[1]
+    if classes > MOST_CLASSES_TO_DENOISE:
+        return score_probabilities(given, probs)
+    codes = np.zeros(len(given), dtype=np.int64) if folds is None else np.asarray(folds)
     if codes.shape != given.shape:
         raise InputError(f"folds: expected {len(given)} entries, one per label, got shape {codes.shape}")
     _, fold = np.unique(codes, return_inverse=True)
+    if fold.max() == 0:
+        return denoise_blocks(lambda: probability_blocks(given, probs), classes)
     rows = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
-    parts = [denoise(scores.take(part), given[part], classes) for part in rows]
+    parts = [denoised_scores(given[part], probs[part], None) for part in rows]
     return Scores.joined(parts).take(np.argsort(np.concatenate(rows)))
 
 
