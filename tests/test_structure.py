@@ -31,7 +31,7 @@ def test_every_file_and_folder_on_the_map_exists() -> None:
     files = {file.name for file in structure.PACKAGE.rglob("*.py")}
     folders = {folder.name for folder in structure.PACKAGE.rglob("*") if folder.is_dir()}
     assert set(re.findall(r"\b(\w+\.py)\b", drawn)) <= files
-    assert {name for name in re.findall(r"^      (\w+)/", drawn, re.MULTILINE)} <= folders
+    assert set(re.findall(r"^      (\w+)/", drawn, re.MULTILINE)) <= folders
 
 
 def test_the_layers_are_those_of_the_map() -> None:
