@@ -310,8 +310,8 @@ def named_columns(labels: ArrayLike, pred_probs: Any, classes: ArrayLike | None)
     if len(set(texts)) < len(texts):
         raise InputError("pred_probs: two of its columns have the same name")
     if classes is not None:
-        told = [str(name) for name in np.asarray(classes).tolist()]
-        if told != texts and set(told) == set(texts):
+        named = [str(name) for name in np.asarray(classes).tolist()]
+        if named != texts and set(named) == set(texts):
             raise InputError(
                 "classes: in another order than the columns of pred_probs; leave it out to go by their names"
             )

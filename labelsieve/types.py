@@ -197,7 +197,7 @@ class Trust(StrEnum):
 
     TRUSTWORTHY = "trustworthy"  # the ratio is off by less than 0.03 in at least 95 % of the measured cases
     FAIR = "fair"  # read the interval, not the ratio alone
-    ROUGH = "rough"  # the interval is wide: noise and the classifier's own errors cannot be told apart
+    ROUGH = "rough"  # the interval is wide: noise and the classifier's own errors cannot be separated
     UNKNOWN = "unknown"  # the predictions say nothing about the labels; `why_unknown` says why
 
 

@@ -1,4 +1,4 @@
-"""What a selection may be told, and what the authors' code would have chosen."""
+"""The settings of a selection, and the choices of the authors' code."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ class INCVSettings:
     """Every setting of INCV."""
 
     n_iterations: int = 4
-    """Rounds of noisy cross-validation; with protocol "auto" it may stop earlier, when another would add nothing."""
+    """Rounds of noisy cross-validation. Protocol "auto" stops earlier if another round would add nothing."""
 
     remove_ratio: float | Literal["auto"] = "auto"
-    """Samples removed for each one selected: a number, 0 removes nothing; "auto" takes it from the noise."""
+    """Number of samples removed per selected sample; 0 removes none. "auto" derives it from the noise estimate."""
 
     pattern: str = "auto"
-    """Noise pattern where it is known: symmetric, pair. "auto" measures it (protocol "paper" assumes symmetric)."""
+    """The noise pattern if known: symmetric or pair. "auto" estimates it (protocol "paper" assumes symmetric)."""
 
     checkpoint: str = "auto"
     """Which epoch selects: "last", "best-until-2" (the best on the held-out labels up to iteration 2), or "auto"."""
 
     repeats: int = 1
-    """Random splits in each iteration, whose predictions are averaged: better selection for so many times the cost."""
+    """Number of random splits per iteration. Their predictions are averaged; the cost grows with the number."""
 
     protocol: Protocol = "auto"
-    """"auto" measures the noise and is told nothing; "paper" does what the authors' code does."""
+    """"auto" estimates the noise from the data; "paper" follows the authors' code."""
 
     networks: bool = True
-    """Networks answer: which epoch of theirs selects is worth a word."""
+    """Whether networks are trained. A note then says which epoch selects."""
 
     stored: bool = False
-    """The answers are predictions that were made elsewhere: nothing can be trained to measure the noise (stored.py)."""
+    """Whether the scores are stored predictions (stored.py). Then no further training can measure the noise."""
 
     def __post_init__(self) -> None:
         r = self.remove_ratio
         whole("n_iterations", self.n_iterations, least=1)
         whole("repeats", self.repeats, least=1)
         if self.repeats > 1 and self.protocol == "paper":
-            raise InputError("repeats: the paper's protocol has one split an iteration; choose protocol auto")
+            raise InputError("repeats: the paper's protocol has one split per iteration; choose protocol auto")
         if r != "auto" and not (is_number(r) and 0 <= float(r) < float("inf")):
             raise InputError(f'remove_ratio: expected "auto" or a number of at least 0, got {r!r}')
         if self.pattern not in PATTERNS:
@@ -64,7 +64,7 @@ class INCVSettings:
         return self.pattern in ASYMMETRIC
 
     def for_fast_network(self) -> INCVSettings:
-        """Its rate falls to nearly nothing, so its last epoch selects, unless told otherwise or in the paper's way."""
+        """Let the last epoch select by default: the learning rate of the fast network ends near 0."""
         return replace(self, checkpoint="last") if (self.protocol, self.checkpoint) == ("auto", "auto") else self
 
     def best_until(self, noise_ratio: float | None) -> int:
@@ -88,14 +88,14 @@ def ncv_settings(settings: INCVSettings | None = None) -> INCVSettings:
 
 
 def authors_best_until(noise_ratio: float, *, asymmetric: bool, n_iterations: int = 4) -> int:
-    """Iteration 1 for asymmetric or heavy noise, two up to 0.6, every one where there is little."""
+    """Iteration 1 for asymmetric noise or a ratio above 0.6, iteration 2 above 0.3, all iterations below."""
     if asymmetric or noise_ratio > 0.6:
         return 1
     return 2 if noise_ratio > 0.3 else n_iterations
 
 
 def authors_remove_ratio(noise_ratio: float, *, asymmetric: bool = False) -> float:
-    """min(2, eps / (1 - eps)): as many removed for each selected as there are wrong labels for each right one."""
+    """min(2, eps / (1 - eps)): the number of wrong labels per right label, at most 2."""
     if asymmetric:
         return 0.0
     return 2.0 if noise_ratio >= 2 / 3 else noise_ratio / (1 - noise_ratio)

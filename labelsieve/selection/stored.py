@@ -53,7 +53,7 @@ class WrongLabels:
     """The estimated share of wrong labels; meaningless if `trust` is unknown."""
 
     noise_interval: tuple[float, float]
-    """95 % interval of `noise_ratio`. Wrong labels and errors of the classifier are told apart only within it."""
+    """95 % interval of `noise_ratio`. Wrong labels and errors of the classifier can be separated only within it."""
 
     transition_matrix: FloatArray
     """Rows: true classes, columns: given labels; in the order of `classes`."""
