@@ -31,7 +31,8 @@ from labelsieve.data.pictures import PictureFiles
 from labelsieve.data.resources import usable_cores
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
-from labelsieve.engine.picture_stores import CODES, MEAN, STD, CropStream, DevicePictures
+from labelsieve.engine.picture_stores import CropStream
+from labelsieve.engine.store import CODES, MEAN, STD, DevicePictures
 
 BATCH, CROP, SIDE = 128, 227, 256
 

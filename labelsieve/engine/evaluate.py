@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.engine.bundle import Bundle, Factory, Networks, NetworkState
+from labelsieve.engine.bundle import Bundle, Factory, Networks, NetworkState, materialize
 from labelsieve.engine.device import fastest_convolutions
-from labelsieve.engine.factory import materialize
 from labelsieve.engine.rng import Generators, preserve_rng
 from labelsieve.engine.schedule import Schedule
 from labelsieve.models.layers import SequentialStack

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
 from labelsieve.engine import evaluate, parallel, rng
-from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
-from labelsieve.engine.factory import materialize
+from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state, materialize
 from labelsieve.engine.method import (
     NO_GRADIENT,
     Method,

@@ -9,15 +9,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.pictures import PictureSequence
+from labelsieve.data.decode import Pixels
+from labelsieve.data.pictures import CROP, EncodedPictures, PictureSequence, decoded
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.types import FloatArray, Store
+from labelsieve.progress import Progress
+from labelsieve.types import FloatArray, IntArray, Store
 
 FAST_SHIFT = 2  # pixels: a short training gains nothing from larger shifts
-
 PADDED_AT_ONCE = 1024  # pictures that are copied to the device in one piece
 STATISTICS_SAMPLE, STATISTICS_AT_ONCE = 10_000, 256  # pictures in the statistics of channels, and in memory for them
+SPAN = 127  # positions of a window per axis; odd, so that one is the middle, and codes fit 16 bits
+CODES = 2 * SPAN * SPAN  # the upper half is mirrored
+CENTRE = (SPAN // 2) * SPAN + SPAN // 2
+# The channels of ImageNet: no pass over the data is needed before the first epoch, and validation sets agree.
+MEAN = np.array([0.485, 0.456, 0.406])
+STD = np.array([0.229, 0.224, 0.225])
+COPIED_AT_ONCE = 4096  # pictures that the host holds while it fills a device, about a gigabyte at 256 pixels
 
 
 class VectorStore(Store):
@@ -131,6 +139,138 @@ class PictureStore(ShiftedPictures):
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
         return self.gather(self.pixels, index, code)
+
+
+def place(code: int, height: int, width: int, crop: int) -> tuple[int, int, bool]:
+    """Return top and left of the window of a code, and whether it is mirrored; all positions are equally likely."""
+    mirrored, spot = divmod(code, SPAN * SPAN)
+    row, column = divmod(spot, SPAN)
+    return row * (height - crop + 1) // SPAN, column * (width - crop + 1) // SPAN, bool(mirrored)
+
+
+def cut(picture: Pixels, code: int, crop: int) -> Pixels:
+    """Return the window of a code as a view, not mirrored."""
+    top, left, _ = place(code, picture.shape[0], picture.shape[1], crop)
+    return picture[top : top + crop, left : left + crop]
+
+
+def check_crop(crop: int, side: int) -> None:
+    if not 1 <= crop <= side:
+        raise InputError(f"crop {crop}: the shorter side of the pictures is {side} pixels; use 1 to {side}")
+
+
+class CroppedPictures(Store):
+    """Windows of pictures of different sizes."""
+
+    def __init__(self, pictures: PictureSequence, device: torch.device | str, crop: int, augment: bool) -> None:
+        check_crop(crop, pictures.side)
+        self.pictures, self.crop, self.augment = pictures, crop, augment
+        self.device = torch.device(device)
+        self.dtype = picture_dtype(self.device)
+        self.codes, self.plain, self.mirrors = (CODES, CENTRE, True) if augment else (1, 0, False)
+        self.shape = (3, crop, crop)
+        self.scale = torch.as_tensor(1 / (255 * STD), dtype=torch.float32, device=self.device)
+        self.offset = torch.as_tensor(-MEAN / STD, dtype=torch.float32, device=self.device)
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    @property
+    def unreadable(self) -> dict[int, str]:
+        """Index and reason of the pictures that could not be decoded so far; they are grey."""
+        return self.pictures.unreadable
+
+    def spots(self, code: IntArray) -> IntArray:
+        """Return the position of each window, without its mirroring."""
+        return code % (SPAN * SPAN) if self.augment else np.full_like(code, CENTRE)
+
+    def finish(self, windows: Tensor, which: Tensor, code: Tensor) -> Tensor:
+        """Return uint8 windows [u, h, w, 3] of the networks' samples, which [n, B], normalised as [B, n*3, h, w]."""
+        n, b = which.shape
+        _, h, w, c = windows.shape
+        mirrored = (code >= SPAN * SPAN).T.reshape(-1) if self.augment else torch.zeros(b * n, dtype=torch.bool)
+        x = windows[which.T.reshape(-1)]
+        if x.is_cuda:
+            x = torch.where(mirrored.to(x.device)[:, None, None, None], x.flip(2), x)
+        elif mirrored.any():  # a GPU would have to wait for the answer; a CPU saves half the work
+            x[mirrored] = x[mirrored].flip(2)
+        # whole rows of pixels at a time: three channels alone are too short for vector instructions
+        x = x.view(b * n, h, w * c).float().mul_(self.scale.repeat(w)).add_(self.offset.repeat(w)).to(self.dtype)
+        return x.view(b, n, h, w, c).permute(0, 2, 3, 1, 4).reshape(b, h, w, n * c).permute(0, 3, 1, 2)
+
+
+class DevicePictures(CroppedPictures):
+    """Pictures of different sizes, all on the device: uint8 pixels one picture after the other."""
+
+    def __init__(
+        self,
+        pictures: PictureSequence,
+        device: torch.device | str = "cpu",
+        *,
+        crop: int = CROP,
+        augment: bool = True,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(pictures, device, crop, augment)
+        source = decoded(pictures, workers) if isinstance(pictures, EncodedPictures) else pictures
+        chunks: list[Tensor] = [torch.empty((0, 3), dtype=torch.uint8, device=self.device)]
+        pieces: list[Tensor] = []
+        sizes: list[tuple[int, int]] = []
+        progress = progress or Progress(silent=True)
+        with progress.stage("decoding pictures", len(pictures), unit="pictures") as stage:
+            for picture in source:
+                sizes.append((picture.shape[0], picture.shape[1]))
+                pieces.append(torch.from_numpy(np.array(picture)).view(-1, 3))
+                if len(pieces) == COPIED_AT_ONCE:
+                    chunks.append(torch.cat(pieces).to(self.device))
+                    pieces = []
+                stage.advance()
+        pictures.warn_unreadable(pictures.unreadable)
+        self.pixels = torch.cat(chunks + [piece.to(self.device) for piece in pieces])
+        del chunks, pieces
+        size = torch.tensor(sizes, dtype=torch.int64).view(-1, 2)
+        area = size.prod(1)
+        self.start = (area.cumsum(0) - area).to(self.device)
+        self.height, self.width = size[:, 0].to(self.device), size[:, 1].to(self.device)
+        self.steps = torch.arange(crop, device=self.device)
+
+    @property
+    def nbytes(self) -> int:
+        return self.pixels.nbytes
+
+    def batch(self, index: Tensor, code: Tensor) -> Tensor:
+        if self.device.type == "cpu":
+            return self._batch_by_copies(index, code)
+        return self._batch_by_gather(index, code)
+
+    def _batch_by_gather(self, index: Tensor, code: Tensor) -> Tensor:
+        n, b = index.shape
+        index = index.clamp_min(0).T[:, None, None, :]  # [B,1,1,n]
+        code = code.T[:, None, None, :].long() if self.augment else torch.full_like(index, CENTRE)
+        mirrored = code >= SPAN * SPAN
+        spot = code % (SPAN * SPAN)
+        width = self.width[index]
+        top = torch.div(spot // SPAN * (self.height[index] - self.crop + 1), SPAN, rounding_mode="floor")
+        left = torch.div(spot % SPAN * (width - self.crop + 1), SPAN, rounding_mode="floor")
+        columns = self.steps[None, None, :, None]
+        columns = left + torch.where(mirrored, self.crop - 1 - columns, columns)
+        rows = top + self.steps[None, :, None, None]
+        pixel = self.start[index] + rows * width + columns  # [B,crop,crop,n]
+        x = self.pixels[pixel].float() * self.scale + self.offset
+        return x.to(self.dtype).reshape(b, self.crop, self.crop, n * 3).permute(0, 3, 1, 2)
+
+    def _batch_by_copies(self, index: Tensor, code: Tensor) -> Tensor:
+        """Do the same on a CPU, where copying rows is several times as fast as gathering pixels."""
+        keys = index.clamp_min(0).numpy() * (SPAN * SPAN) + self.spots(code.numpy())
+        unique, which = np.unique(keys, return_inverse=True)
+        windows = torch.empty((len(unique), self.crop, self.crop, 3), dtype=torch.uint8)
+        for window, key in zip(windows.numpy(), unique.tolist(), strict=True):
+            sample, spot = divmod(key, SPAN * SPAN)
+            start, height, width = int(self.start[sample]), int(self.height[sample]), int(self.width[sample])
+            picture = self.pixels[start : start + height * width].view(height, width, 3).numpy()
+            window[:] = cut(picture, spot, self.crop)
+        return self.finish(windows, torch.from_numpy(which.reshape(keys.shape)), code)
 
 
 def channel_statistics(x: NDArray[np.uint8] | PictureSequence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

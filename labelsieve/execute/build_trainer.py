@@ -81,7 +81,7 @@ def build_network(choice: ModelChoice, shape: tuple[int, ...], classes: int) -> 
     assert choice.factory is not None
     if ":" not in choice.name:
         return choice.factory
-    from labelsieve.engine.factory import check_factory, materialize
+    from labelsieve.engine.bundle import check_factory, materialize
 
     check_factory(choice.factory, shape, classes, name=choice.name)
     return materialize(choice.factory, shape)

@@ -12,9 +12,8 @@ import torch
 from labelsieve.data.pictures import PictureSequence
 from labelsieve.engine import Method, Plan, Schedule, train
 from labelsieve.engine.augment import mirror_test
-from labelsieve.engine.bundle import Factory
+from labelsieve.engine.bundle import Factory, check_factory
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.factory import check_factory
 from labelsieve.engine.picture_stores import picture_store
 from labelsieve.engine.schedule import FAST_BATCH_SIZE, fast_schedule
 from labelsieve.engine.store import VectorStore, fast_store, row_statistics, stage_pictures

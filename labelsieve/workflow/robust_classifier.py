@@ -19,9 +19,9 @@ from labelsieve.checks import between, is_number, whole
 from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
+from labelsieve.engine.bundle import check_factory
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import agreement, has_learnt, what_may_help
-from labelsieve.engine.factory import check_factory
 from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epochs, one_drop
 from labelsieve.errors import InputError

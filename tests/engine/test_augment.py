@@ -10,7 +10,8 @@ from labelsieve.data.decode import ShorterSide
 from labelsieve.data.pictures import PictureFiles
 from labelsieve.engine import stage_pictures
 from labelsieve.engine.augment import MODES, check_augment, mirror_test, shrunk
-from labelsieve.engine.picture_stores import CropStream, DevicePictures
+from labelsieve.engine.picture_stores import CropStream
+from labelsieve.engine.store import DevicePictures
 from labelsieve.errors import InputError
 
 

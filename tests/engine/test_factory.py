@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from labelsieve.engine import OutOfTime, Schedule, VectorStore, train
+from labelsieve.engine.bundle import check_factory, materialize
 from labelsieve.engine.evaluate import agreement
-from labelsieve.engine.factory import check_factory, materialize
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.models.fast_cnn import FastCNN

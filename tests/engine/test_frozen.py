@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from labelsieve.engine import OutOfTime, Schedule, VectorStore, train
-from labelsieve.engine.bundle import initial_state
-from labelsieve.engine.factory import check_factory
+from labelsieve.engine.bundle import check_factory, initial_state
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.methods.standard import Standard

@@ -18,16 +18,8 @@ from labelsieve.data.pictures import PictureFiles
 from labelsieve.data.stage import StagedPictures, stage
 from labelsieve.data.webvision import listed_training
 from labelsieve.engine.method import in_batches
-from labelsieve.engine.picture_stores import (
-    CENTRE,
-    MEAN,
-    SPAN,
-    STD,
-    CropStream,
-    DevicePictures,
-    picture_store,
-    place,
-)
+from labelsieve.engine.picture_stores import CropStream, picture_store
+from labelsieve.engine.store import CENTRE, MEAN, SPAN, STD, DevicePictures, place
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 

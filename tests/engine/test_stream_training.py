@@ -11,7 +11,8 @@ import torch
 from labelsieve.data.make_webvision import make
 from labelsieve.data.webvision import training
 from labelsieve.engine import Plan, Schedule, train
-from labelsieve.engine.picture_stores import CropStream, DevicePictures
+from labelsieve.engine.picture_stores import CropStream
+from labelsieve.engine.store import DevicePictures
 from labelsieve.methods.standard import Standard
 from labelsieve.models.small import SmallCNN
 
