@@ -52,6 +52,7 @@ LEAST_ERROR, MOST_ERROR = 0.4, 1.25
 # this part of that of the classifiers of all samples. On tables it is 0.97 or more; fast networks on CIFAR-10 with 80 %
 # symmetric noise had too few selected samples to learn from, and the estimate was wrong by 0.1 with a narrow interval.
 COMPARABLE_AGREEMENT = 0.75
+RULE_OF_THREE = 2.3  # a count of none among n samples leaves room for a share of 3 / n
 LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
 TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
 
@@ -311,7 +312,7 @@ def noise_from(agreement: FloatArray, accuracy: FloatArray, classes: int) -> Flo
 def _sampling_error(share: float, samples: float) -> float:
     """Half of the 95 % interval of a counted share; never 0, because a count of none does not prove that."""
     samples = max(samples, 1.0)
-    return float(1.96 * np.sqrt(max(share * (1 - share), 0.25 / samples) / samples))
+    return float(1.96 * np.sqrt(max(share * (1 - share), RULE_OF_THREE / samples) / samples))
 
 
 def class_factors(transition: FloatArray, prior: FloatArray) -> FloatArray:

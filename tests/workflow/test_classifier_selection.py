@@ -34,7 +34,7 @@ def test_an_unreliable_noise_ratio_is_a_warning():
             model = quick(method=method, selection_epochs=None, epochs=20).fit(x[:300], y[:300])
         assert len(found) == 1 and found[0].filename == __file__
         low, high = model.noise_interval_
-        assert 0 < low <= model.noise_ratio_ <= high < 1
+        assert 0 <= low <= model.noise_ratio_ <= high <= 1
         assert model.trust_ is Trust.ROUGH
         assert model.selection_history_[0]["estimate"]["trust"] == str(model.trust_)
 
@@ -57,7 +57,7 @@ def test_few_samples_are_told_of_where_it_matters():
     x, y = make_blobs(40, centers=2, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert quick(epochs=10, selection_epochs=10).fit(x, y).trust_ is Trust.ROUGH
+        assert quick(epochs=10, selection_epochs=10).fit(x, y).trust_ is Trust.FAIR
     x, y = make_classification(150, 20, n_informative=8, n_classes=6, class_sep=1.0, random_state=0, flip_y=0)
     with pytest.warns(WeakTrainingWarning, match="the noise ratio"):
         RobustClassifier(random_state=0, epochs=2, device="cpu", n_iterations=1).fit(x, y)
@@ -68,7 +68,7 @@ def test_a_class_that_is_too_rare_is_told_of_and_called_by_its_name():
     y[0] = 7
     with pytest.warns(RareClassWarning, match=r"labels stay candidates: class 7$") as found:
         model = quick(epochs=10, selection_epochs=10).fit(x, y)
-    assert found[0].filename == __file__ and any("class 7 is too rare" in note for note in model.notes_)
+    assert found[0].filename == __file__ and any("too rare" in note and "class 7" in note for note in model.notes_)
 
 
 def test_nothing_of_an_earlier_fit_is_left():
