@@ -52,6 +52,8 @@ LEAST_ERROR, MOST_ERROR = 0.4, 1.25
 # this part of that of the classifiers of all samples. On tables it is 0.97 or more; fast networks on CIFAR-10 with 80 %
 # symmetric noise had too few selected samples to learn from, and the estimate was wrong by 0.1 with a narrow interval.
 COMPARABLE_AGREEMENT = 0.75
+NEAR_SINGULAR = 0.02  # smallest singular value of T below which predictions are not denoised (symmetric noise of 0.8)
+MOST_DISAGREEMENT = 0.5  # classifiers that disagree more often are too weak to measure their error
 RULE_OF_THREE = 2.3  # a count of none among n samples leaves room for a share of 3 / n
 LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
 TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
@@ -105,6 +107,8 @@ def denoise_blocks(blocks: Callable[[], Iterable[tuple[IntArray, NDArray[Any]]]]
     n = number.sum()
     T = (sums + PSEUDO_COUNTS * sums.sum(axis=0) / n) / (number[:, None] + PSEUDO_COUNTS)
     prior = (number + 1) / (n + classes)
+    if np.linalg.svd(T, compute_uv=False)[-1] < NEAR_SINGULAR:
+        T = np.eye(classes)  # undoing it would amplify chance
     return Scores.joined([_denoised(q, given, T, prior) for given, q in blocks()])
 
 
@@ -231,6 +235,11 @@ class TwoOpinions:
         parts = (self.first, self.second)
         return self if all(is_comparable(part, held_out, self.given, classes) for part in parts) else None
 
+    @property
+    def disagreement(self) -> float:
+        """The share of samples for which the two predict different classes."""
+        return float(np.mean(self.first.predicted != self.second.predicted))
+
     def ratio(self, classes: int, error: float = 1.0) -> float:
         """The share of wrong labels if a classifier is wrong as often as the two disagree, averaged over bins.
 
@@ -287,7 +296,7 @@ def fit_noise_model(
     low = floor - SUREST_ERROR * unexplained - _sampling_error(floor, len(surest) * distinct)
     # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
     high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
-    if opinions is not None:
+    if opinions is not None and opinions.disagreement <= MOST_DISAGREEMENT:
         grid = np.linspace(0, 1, 41)
         share = float(np.interp(opinions.ratio(classes), [float(weights @ noise(s)) for s in grid], grid))
         error = _sampling_error(opinions.ratio(classes), n * distinct)
