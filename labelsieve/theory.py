@@ -246,54 +246,7 @@ def check_transition_matrix(T: ArrayLike, c: int | None = None) -> Matrix:
     return t
 
 
-# ---------------------------------------------------------------- Claim 1, Propositions 1 and 2
-
-
-def prediction_distribution(T: ArrayLike) -> Matrix:
-    """Return the expected confusion matrix of the trained network (Claim 1).
-
-    Parameters
-    ----------
-    T : array-like of shape (c, c)
-        Transition matrix. Each row sums to 1.
-
-    Returns
-    -------
-    M : ndarray of shape (c, c)
-        ``M[i, j] = P(predicted j | true i)``, which equals `T`.
-
-    Examples
-    --------
-    >>> from labelsieve import theory
-    >>> theory.prediction_distribution([[0.9, 0.1], [0.2, 0.8]])
-    array([[0.9, 0.1],
-           [0.2, 0.8]])
-    """
-    return check_transition_matrix(T)
-
-
-def joint_distribution(T: ArrayLike) -> NDArray[np.float64]:
-    """Return the joint distribution of predicted and given labels.
-
-    Parameters
-    ----------
-    T : array-like of shape (c, c)
-        Transition matrix. Each row sums to 1.
-
-    Returns
-    -------
-    joint : ndarray of shape (c, c, c)
-        ``joint[i, j, k] = P(predicted j, given k | true i) = T_ij T_ik``.
-
-    Examples
-    --------
-    >>> from labelsieve import theory
-    >>> theory.joint_distribution(theory.pair(2, 0.5))[0]
-    array([[0.25, 0.25],
-           [0.25, 0.25]])
-    """
-    t = check_transition_matrix(T)
-    return np.asarray(t[:, :, None] * t[:, None, :])
+# ---------------------------------------------------------------- Propositions 1 and 2
 
 
 def class_test_accuracy(T: ArrayLike) -> Vector:
@@ -673,32 +626,6 @@ def pattern_label_precision(eps: float, c: int, pattern: str = "symmetric") -> f
     if pattern not in ("symmetric", "pair"):
         return label_precision(matrix(pattern, c, eps))
     return (1 - eps) ** 2 / pattern_test_accuracy(eps, c, pattern)
-
-
-def pattern_label_recall(eps: float, c: int, pattern: str = "symmetric") -> float:
-    """Return the label recall of a noise pattern (Corollary 2.2).
-
-    Parameters
-    ----------
-    eps : float
-        Noise level, between 0 and 1.
-    c : int
-        Number of classes, at least 2.
-    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
-        Noise pattern.
-
-    Returns
-    -------
-    label_recall : float
-        ``1 - eps`` for symmetric and pair noise.
-
-    Examples
-    --------
-    >>> from labelsieve import theory
-    >>> round(theory.pattern_label_recall(0.4, 10), 3)
-    0.6
-    """
-    return label_recall(matrix(pattern, c, eps))
 
 
 class RatioEstimate(NamedTuple):

@@ -88,16 +88,9 @@ def _parts(subset: str) -> tuple[str, ...]:
     return ("google", "flickr") if subset == "all" else (subset,)
 
 
-def training(
-    folder: str | Path,
-    *,
-    classes: int = CLASSES,
-    subset: str = "google",
-    side: int = SIDE,
-    progress: Progress | None = None,
-) -> LabelledData:
-    """Read the training set; its pictures stay encoded files."""
-    data = listed_training(folder, classes=classes, subset=subset, side=side)
+def training(folder: str | Path, *, side: int = SIDE, progress: Progress | None = None) -> LabelledData:
+    """Read the training set of the paper; its pictures stay encoded files."""
+    data = listed_training(folder, side=side)
     return read_pictures(data, size=data.x.resize, progress=progress)
 
 
@@ -117,33 +110,26 @@ def listed_training(
     return _labelled(Listing("webvision", root, files, codes), names, side)
 
 
-def validation(
-    folder: str | Path, *, classes: int = CLASSES, side: int = SIDE, progress: Progress | None = None
-) -> LabelledData:
+def validation(folder: str | Path, *, side: int = SIDE, progress: Progress | None = None) -> LabelledData:
     """Read WebVision's validation set, which people labelled."""
     root = Path(folder)
     every = synsets(root)
-    files, codes = _filelist(root / "info" / "val_filelist.txt", len(every), min(classes, len(every)))
+    files, codes = _filelist(root / "info" / "val_filelist.txt", len(every), min(CLASSES, len(every)))
     inside = next((name for name in VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if inside is None:
         raise InputError(f"{root}: no folder val_images_256 with the validation pictures; unpack it there")
-    data = _labelled(Listing("webvision-val", root, files, codes, inside), every[:classes], side)
+    data = _labelled(Listing("webvision-val", root, files, codes, inside), every[:CLASSES], side)
     return read_pictures(data, size=data.x.resize, progress=progress)
 
 
 def ilsvrc_validation(
-    folder: str | Path,
-    *,
-    webvision: str | Path,
-    classes: int = CLASSES,
-    side: int = SIDE,
-    progress: Progress | None = None,
+    folder: str | Path, *, webvision: str | Path, side: int = SIDE, progress: Progress | None = None
 ) -> LabelledData:
     """Read the validation pictures of ILSVRC12 that belong to WebVision's classes, found by their synsets."""
     root = Path(folder)
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give the one with ILSVRC12's validation pictures")
-    names = synsets(Path(webvision))[:classes]
+    names = synsets(Path(webvision))[:CLASSES]
     code = {synset.wnid: i for i, synset in enumerate(names)}
     pictures = root / "val" if (root / "val").is_dir() else root
     if any((pictures / wnid).is_dir() for wnid in code):

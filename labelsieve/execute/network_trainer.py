@@ -27,15 +27,15 @@ LABEL_SMOOTHING = 0.2  # of the fast network, as published
 FEWEST_STEPS = 50  # per epoch of half of the samples, about as many as CIFAR-10 has
 
 
-def stage(x: Any, device: torch.device, *, augment: bool = True) -> Store:
+def stage(x: Any, device: torch.device) -> Store:
     """Put samples on the device: pictures, or standardised rows of numbers and arrays of more axes."""
     from scipy.sparse import issparse  # here, because the experiments run on machines without scipy
 
     if isinstance(x, PictureSequence):
-        return picture_store(x, device, augment=augment)
+        return picture_store(x, device)
     x = x.toarray() if issparse(x) else np.asarray(x)
     if x.ndim == 4 and x.dtype == np.uint8:
-        return stage_pictures(x, device, augment=augment)
+        return stage_pictures(x, device)
     rows = x.astype(np.float32)
     centre, spread = row_statistics(rows)
     return VectorStore((rows - centre) / spread, device)

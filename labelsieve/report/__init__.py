@@ -33,13 +33,11 @@ def write_report(
     return path
 
 
-def render_report(
-    facts: Facts, samples: Samples, *, most: int = sections.MAX_SUSPECTS, time: datetime | None = None
-) -> str:
+def render_report(facts: Facts, samples: Samples, *, most: int = sections.MAX_SUSPECTS) -> str:
     from labelsieve import __version__
 
     style = files("labelsieve.report").joinpath("style.css").read_text(encoding="utf-8")
-    now = time or datetime.now(UTC)
+    now = datetime.now(UTC)
     head = el(
         "head",
         el("meta", charset="utf-8"),
