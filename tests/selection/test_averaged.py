@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from labelsieve import INCV, metrics, noise, theory
 from labelsieve.errors import InputError
-from labelsieve.selection import repeats as averaging
+from labelsieve.selection import splits as averaging
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.splits import averaged, over_first_split
