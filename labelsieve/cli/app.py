@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError
+from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
 import labelsieve
 from labelsieve import stopping
@@ -137,6 +137,9 @@ def _describe(error: CycloptsError, option: str) -> str:
         return f"{text}; for the file {name!r} write {shlex.quote(f'./{name}')}"
     if isinstance(error, MissingArgumentError) and error.command_chain and not error.tokens_so_far:
         return f"{option} is missing; see `labelsieve {' '.join(error.command_chain)} --help`"
+    if isinstance(error, UnusedCliTokensError):
+        extra = ", ".join(map(repr, error.unused_tokens or ()))
+        return f"too many arguments: {extra}; see `labelsieve {' '.join(error.command_chain or ())} --help`"
     return text
 
 

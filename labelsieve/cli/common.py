@@ -17,7 +17,13 @@ from labelsieve.progress import Progress
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 """An option without a value and without a --no-... form."""
 
-Flat = Parameter(name="*", negative="")
+
+def _shown_default(value: Any) -> str | None:
+    """A default as the help shows it; None and an empty tuple are not shown."""
+    return None if value is None or value == () else str(value)
+
+
+Flat = Parameter(name="*", negative="", show_default=_shown_default)
 """The fields of a dataclass as options of a command."""
 
 

@@ -257,7 +257,7 @@ def encode_table(
         encoding = learn_encoding(table, where=where, commas=commas, note=note, place=place)
     missing = [quote_name(column.name) for column in encoding.columns if column.name not in table.column_names]
     if missing:
-        raise InputError(f"{where} does not have all columns that the model was trained with: {', '.join(missing)}")
+        raise InputError(f"{where} lacks columns that the model was trained with: {', '.join(missing)}")
     matrix = np.zeros((table.num_rows, encoding.width), dtype=np.float32)
     at = 0
     for column in encoding.columns:

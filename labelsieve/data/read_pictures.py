@@ -195,7 +195,7 @@ def _look_at(
 ) -> Iterator[Result]:
     """Apply a function to chunks of the pictures in threads and yield its results per picture."""
     workers = min(MAX_THREADS, THREADS_PER_CORE * usable_cores())
-    with progress.stage("looking at pictures", len(pictures), unit="pictures") as stage:
+    with progress.stage("checking pictures", len(pictures), unit="pictures") as stage:
         for found in in_chunks(function, pictures, ThreadPoolExecutor(workers), workers):
             yield found
             stage.advance()

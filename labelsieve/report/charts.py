@@ -7,6 +7,7 @@ and print only change the style sheet.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from labelsieve.types import FloatArray
 
 LINE_STYLES = 8
 MAX_POINTS = 400  # per line
+NAME_SIZE = 12.5  # font size of class names
 
 
 def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, description: str, ident: str) -> Markup:
@@ -24,10 +26,10 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
     letters = 20 if n <= 20 else 16
     size = 12.5 if n <= 12 else 10.5 if n <= 20 else 8.5
     shown = [shorten(name, letters) for name in names]
-    widest = max((len(name) for name in shown), default=1)
-    left = 28 + int(6.6 * widest) + 8
-    top = 30 + int(4.9 * widest) + 8
-    slant = int(4.9 * widest) + 10
+    widest = max(map(_text_width, shown), default=0.0)
+    left = 28 + int(widest) + 8
+    slant = int(widest / math.sqrt(2)) + 10
+    top = 28 + slant
     mistakes = max((float(matrix[i, j]) for i in range(n) for j in range(n) if i != j), default=0.0) or 1.0
     parts: list[Markup] = []
     for i in range(n):
@@ -65,7 +67,7 @@ def stacked_bars(
     """One horizontal bar per class, its parts in the order of `kinds` (style classes)."""
     row, width = 26, 720
     shown = [shorten(name, 22) for name in names]
-    left = 16 + int(6.6 * max((len(name) for name in shown), default=1))
+    left = 16 + int(max(map(_text_width, shown), default=0.0))
     right = 64
     most = max((sum(parts) for parts in parts_of), default=1) or 1
     drawn: list[Markup] = []
@@ -164,8 +166,21 @@ def _label(
 ) -> Markup:
     full = el("title", whole) if whole != shown else Markup("")
     return el(
-        "text", full, shown, x=_n(x), y=_n(y), text_anchor=anchor, transform=transform, font_size=12.5, cls="name"
+        "text", full, shown, x=_n(x), y=_n(y), text_anchor=anchor, transform=transform, font_size=NAME_SIZE, cls="name"
     )
+
+
+def _text_width(text: str) -> float:
+    """Width of a class name in pixels, estimated for DejaVu Sans, one of the widest fonts that browsers use."""
+
+    def em(letter: str) -> float:
+        if letter in "mwMW@%…" or unicodedata.east_asian_width(letter) in "WF":
+            return 1.0
+        if letter.isupper():
+            return 0.75
+        return 0.4 if letter in "ijlrtf .,:;'|!()-" else 0.63
+
+    return NAME_SIZE * sum(map(em, text))
 
 
 def _axis(x: float, y: float, name: str, *, turned: bool = False) -> Markup:

@@ -378,6 +378,7 @@ def settings(facts: Facts) -> Markup:
     flat["seed"] = record.get("seed", flat.get("seed"))
     flat |= {f"version of {name}": version for name, version in (record.get("versions") or {}).items()}
     flat |= {f"stage {name}": stage.get("state") for name, stage in (record.get("stages") or {}).items()}
+    flat.pop("stage report", None)  # still running while it writes this page
     rows: list[list[object]] = [[key, shorten(str(value), 300)] for key, value in flat.items() if value is not None]
     inner = table([("setting", False), ("value", False)], rows, caption="All settings of this run")
     return section("settings", CONTENTS["settings"], inner)

@@ -233,7 +233,10 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
     h = concentration(estimate.transition, estimate.prior)
     if settings.pattern != "auto":
         h = 1.0 if settings.asymmetric else 1 / (problem.classes - 1)
-    r, source = remove_ratio(estimate.ratio, h, problem.classes), "from the noise ratio and its concentration"
+    r, source = (
+        remove_ratio(estimate.ratio, h, problem.classes),
+        "from the noise ratio and the spread of the wrong labels over the classes",
+    )
     if not estimate.known:
         r, source = 0.0, "because the noise ratio is unknown"
     if settings.remove_ratio != "auto":
@@ -241,7 +244,7 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
     notes = [noise_note(estimate)]
     if not settings.stored:
         which = f"; {which_epoch(settings.best_until(estimate.ratio))}" if settings.networks else ""
-        notes.append(f"at most {r:.2f} samples are removed per selected one, {source}{which}")
+        notes.append(f"at most {r:.2f} samples are removed per selected sample, {source}{which}")
     return replace(
         state.with_model(model),
         noise_ratio=estimate.ratio,
@@ -378,7 +381,7 @@ def with_history(state: INCVState, history: dict[str, Any], problem: Problem) ->
         )
     if settings.protocol == "auto" and k < settings.n_iterations and new < LEAST_GAIN * n:
         stopped = True
-        notes.append(f"stopped after iteration {k}: it selected only {new} of {n} samples")
+        notes.append(f"stopped after iteration {k}: it selected {new} of {n} samples, too few to continue")
     return replace(state, history=(*state.history, history), notes=tuple(notes), stopped=stopped)
 
 

@@ -60,6 +60,11 @@ class RunResult:
     data_notes: tuple[Any, ...] = field(default=(), repr=False)
     seconds: float = field(default=0.0, repr=False)
 
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count:,} {verdict}" for verdict, count in self.summary["counts"].items())
+        noise = "unknown" if self.noise_ratio is None else f"{100 * self.noise_ratio:.1f} %"
+        return f"{self.path}: {self.summary['samples']:,} samples ({counts}); noise {noise}"
+
     @property
     def labels(self) -> Any:
         """labels.csv as a pandas data frame, a polars data frame or an arrow table, whichever is installed."""

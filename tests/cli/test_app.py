@@ -40,6 +40,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("reproduce", "ITEM is missing"),
         ("theory --nonsense 3", "Unknown option: --nonsense"),
         ("theory --ratio much", "--ratio"),
+        ("run a.csv b.csv", "too many arguments: 'b.csv'"),
         ("theory --ratio 1.5", "--ratio 1.5"),
         ("theory --classes 1", "--classes 1"),
         ("theory --pattern odd", "odd"),

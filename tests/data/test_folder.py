@@ -175,7 +175,7 @@ def test_pictures_beside_the_class_folders_are_left_out_with_a_word(tmp_path: Pa
     assert "1 picture is in no class folder and is left out: one.png\n" in lines.getvalue()
     # The same files are counted everywhere: those in class folders.
     assert "listing data: 4 files" in lines.getvalue() and "2 of 4 files cannot be read" in lines.getvalue()
-    assert "looking at pictures: 3/3" in lines.getvalue()
+    assert "checking pictures: 3/3" in lines.getvalue()
     (root / "two.HEIC").write_bytes(b"")
     data = load_source(str(root), progress=Progress(stream=lines))
     assert "2 pictures are in no class folder and are left out, such as one.png\n" in lines.getvalue()

@@ -151,7 +151,7 @@ def test_staged_by_the_spec(made: Path, tmp_path: Path) -> None:
 
 def test_it_says_how_far_it_is(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for query, told in (
-        ("", ["looking at pictures: 40/40 pictures, done in"]),
+        ("", ["checking pictures: 40/40 pictures, done in"]),
         (f"?stage={tmp_path / 'stage'}", ["decoding pictures: 40/40 pictures, done in"]),
         (f"?stage={tmp_path / 'stage'}", ["using the pictures staged in"]),
     ):

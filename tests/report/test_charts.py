@@ -55,6 +55,16 @@ def test_bars_are_as_long_as_their_parts():
     assert float(first.get("width")) + 1 == pytest.approx(3 * (float(second.get("width")) + 1), rel=0.01)
 
 
+@pytest.mark.parametrize("name", ["wrong_amount_of_cash", "MMMMMMMM", "猫と犬と鳥と魚"])
+def test_names_have_room(name):
+    """Wide letters get more room than narrow ones, at least as much as the font draws."""
+    least = {"wrong_amount_of_cash": 7.0, "MMMMMMMM": 10.8, "猫と犬と鳥と魚": 12.5}[name] * len(name)
+    bars = parsed(stacked_bars([name], [[3, 0, 0]], ("selected", "candidate", "removed"), title="V", ident="b"))
+    heat = parsed(heat_map([name, "b"], np.eye(2), title="T", description="D", ident="h"))
+    assert float(bars.find("text").get("x")) >= least
+    assert float(heat.find("text").get("x")) >= least + 20  # the name of the axis is on the left
+
+
 def test_a_line_runs_from_corner_to_corner():
     root = parsed(line_chart([Line("x", [1, 11], [0.0, 1.0])], title="t", ident="c"))
     (x0, y0), (x1, y1) = (tuple(map(float, p.split(","))) for p in root.find("polyline").get("points").split())

@@ -29,6 +29,7 @@ def test_run_on_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     result = labelsieve.run(str(tmp_path / "t.csv"), out=tmp_path / "run", **options)
     assert result.path == tmp_path / "run" and result.stages == {"select": "new", "train": "new"}
     assert result.model_path.is_file() and result.report_path.is_file() and result.model == "logistic"
+    assert str(result).startswith(f"{tmp_path / 'run'}: 80 samples") and len(str(result).splitlines()) == 1
     labels = result.labels
     assert list(labels["id"]) == [f"s{i}" for i in range(80)]
     assert not any(labels["verdict"][i] == "selected" for i in wrong)

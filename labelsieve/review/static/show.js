@@ -94,7 +94,9 @@ const Show = (() => {
 
   function label(id, name, missing) {
     const box = $(id);
-    box.textContent = name ?? missing;
+    // A long name breaks after its separators first: <wbr> allows it, and is not part of the text.
+    const parts = (name ?? missing).split(/(?<=[_\-/.])/);
+    box.replaceChildren(...parts.flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part])));
     box.classList.toggle("none", name === undefined || name === null);
   }
 
