@@ -35,8 +35,8 @@ def about_left_out(what: str, rows: Sequence[int], place: Callable[[int], str]) 
 def about_lost(samples: int, rows: Sequence[int], place: Callable[[int], str]) -> str:
     """Say that rows whose file does not exist are left out."""
     if len(rows) == 1:
-        return f"1 of {samples:,} files is not there and is left out: {place(rows[0])}"
-    return f"{len(rows):,} of {samples:,} files are not there and are left out, the first in {place(rows[0])}"
+        return f"1 of {samples:,} files does not exist and is left out: {place(rows[0])}"
+    return f"{len(rows):,} of {samples:,} files do not exist and are left out, the first in {place(rows[0])}"
 
 
 def about_loose(ids: Sequence[str]) -> str:

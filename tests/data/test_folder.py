@@ -281,29 +281,26 @@ def test_files_of_a_table_that_are_not_there_are_left_out(tmp_path: Path, labell
     source = listed(tmp_path, [*there[:2], "black/gone.png", *there[2:]])
     data = load_source(source, ReadOptions(labelled=labelled), progress=Progress(stream=lines))
     assert data.ids.tolist() == there and data.skipped == (("black/gone.png", FILE_NOT_FOUND),)
-    assert "1 of 5 files is not there and is left out: line 4: 'black/gone.png'\n" in lines.getvalue()
+    assert "1 of 5 files does not exist and is left out: line 4: 'black/gone.png'\n" in lines.getvalue()
     assert [data.classes[code] for code in data.y.tolist()] == ["dark", "light", "light", "dark"]
     (tmp_path / "black" / "broken.png").write_bytes(b"")
     source = listed(tmp_path, ["", *there, "black", "black/broken.png", ""])  # a folder, and rows without a path
     data = load_source(source, ReadOptions(labelled=labelled), progress=Progress(stream=lines))
-    assert "3 of 8 files are not there and are left out, the first in line 2: ''\n" in lines.getvalue()
+    assert "3 of 8 files do not exist and are left out, the first in line 2: ''\n" in lines.getvalue()
     assert data.ids.tolist() == there and [skipped.id for skipped in data.skipped] == [
         "", "black", "", "black/broken.png",
     ]  # fmt: skip
-    with pytest.raises(InputError, match=r"line 3: '\.\./x\.png' leads outside"):
+    with pytest.raises(InputError, match=r"line 3: '\.\./x\.png' is outside .*--root"):
         load_source(listed(tmp_path, ["black/gone.png", "../x.png", *there]), ReadOptions(labelled=labelled))
 
 
 def test_where_most_files_are_not_there_the_way_to_them_is_asked_for(tmp_path: Path) -> None:
     two_classes(tmp_path / "data")
     source = listed(tmp_path, ["data/black/a.png", "black/a.png", "white/b.png"])
-    told = (
-        r"t\.csv, line 3: the file 'black/a\.png' is not there, nor are others, 2 of 3 in all; give --root, the folder"
-    )
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=r"t\.csv, line 3: the file 'black/a\.png' .*2 of 3 .*give --root"):
         load_source(source)
-    with pytest.raises(InputError, match=r"line 2: the file 'data/black/a\.png' is not there; give another --root"):
+    with pytest.raises(InputError, match=r"line 2: the file 'data/black/a\.png' .*give another --root"):
         load_source(listed(tmp_path, ["data/black/a.png", "a.png"]), ReadOptions(root=tmp_path / "data" / "black"))
     source = listed(tmp_path, ["data\\black\\a.png", "data\\white\\b.png"])
-    with pytest.raises(InputError, match=r"2 of 2 in all; with slashes in the place of its backslashes it would be"):
+    with pytest.raises(InputError, match=r"2 of 2 .*replace the backslashes"):
         load_source(source, ReadOptions(labelled=False))
