@@ -63,7 +63,7 @@ def describe_plan(found: dict[str, Any]) -> list[str]:
         ["disk, checkpoints", format_bytes(found["disk_bytes"]["checkpoints"])],
     ]
     return [
-        f"samples of {' x '.join(map(str, found['shape']))}, measured on {measured['samples']:,} ({found['device']}):",
+        f"samples of {_shape(found['shape'])}, measured on {measured['samples']:,} ({found['device']}):",
         f"selection with {found['selector']}: {_selection_speed(found)}",
         f"robust training of {found['model']}, {workload['training_epochs']} epochs: {_speeds(measured)}",
         *([f"{_speed(measured['read'])} pictures decoded per second"] if measured["read"] else []),
@@ -81,6 +81,11 @@ PLACES = {
     "staged": "the disk, decoded once into the run folder",
     "streamed": "their files, decoded again in every epoch",
 }
+
+
+def _shape(shape: list[int] | tuple[int, ...]) -> str:
+    """Return "14 numbers" or "3 x 32 x 32"."""
+    return f"{shape[0]} numbers" if len(shape) == 1 else " x ".join(map(str, shape))
 
 
 def _selection_speed(found: dict[str, Any]) -> str:

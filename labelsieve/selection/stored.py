@@ -74,10 +74,8 @@ class WrongLabels:
 
     def __str__(self) -> str:
         low, high = self.noise_interval
-        noise = (
-            f"{100 * self.noise_ratio:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)" if self.noise_known else "unknown"
-        )
-        return f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {noise}, {self.explanation}"
+        ratio = f"{100 * self.noise_ratio:.1f} % ({100 * low:.1f} to {100 * high:.1f} %), " if self.noise_known else ""
+        return f"{int(self.wrong.sum()):,} of {len(self.wrong):,} labels flagged; noise {ratio}{self.explanation}"
 
 
 @dataclass

@@ -1,10 +1,9 @@
 """Estimate the time, memory and disk space of a run from a short measurement on this machine.
 
-    selection    iterations x epochs x samples are trained (the two halves together see every sample once per epoch),
-                 and at most as many are scored
+    selection    passes x epochs x samples are trained, and at most as many are scored (see `selection_passes`)
     training     networks x epochs x samples
 
-A selection uses fewer samples in later iterations, so these are upper limits. Several GPUs are assumed to share the
+A selection removes samples and can stop early, so these are upper limits. Several GPUs are assumed to share the
 work evenly, which data-parallel training only comes close to for large networks.
 """
 
@@ -31,11 +30,12 @@ from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.errors import InputError
 from labelsieve.models.choose import CLASSIFIERS, EDGES, ModelChoice, ModelKind, SampleInfo
+from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Job, LabelledData, some_of
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
 from labelsieve.workflow.settings import PlanRequest, RunSettings
-from labelsieve.workflow.train import TrainingSizes, selection_rounds
+from labelsieve.workflow.train import TrainingSizes
 
 # Host memory per sample without its id: the peak of a selection in benchmarks/growth.md.
 HOST_BYTES = 420
@@ -50,7 +50,7 @@ class Workload:
     """The trainings of a run."""
 
     samples: int
-    iterations: int = 4  # in which networks select, including the noise estimate; 0 if a classifier selects
+    iterations: int = 4  # passes over all samples per epoch of the selection; 0 if a classifier selects
     selection_epochs: int = 50
     training_epochs: int = 200
     networks: int = 2  # of the robust method
@@ -123,6 +123,15 @@ def total(seconds: dict[str, float]) -> dict[str, Any]:
     return {"total_seconds": sum(seconds.values()), "bottleneck": max(seconds, key=lambda name: seconds[name])}
 
 
+def selection_passes(settings: INCVSettings) -> int:
+    """Return the maximum number of times that a selection trains on all samples, per epoch.
+
+    The halves of iteration 1 are one pass. A later iteration trains twice, on the selected samples and one half of the
+    candidates: less than two passes. The noise estimate trains on both halves, and on two parts of each: two passes.
+    """
+    return 1 + 2 * (settings.n_iterations - 1) + 2 * (settings.protocol == "auto")
+
+
 def plan_run(data: LabelledData, settings: RunSettings, request: PlanRequest) -> dict[str, Any]:
     """Measure the models that a run would use, and estimate what the run takes.
 
@@ -132,7 +141,7 @@ def plan_run(data: LabelledData, settings: RunSettings, request: PlanRequest) ->
     n = request.samples or len(data)
     choice = choose_model(settings, data, samples=n)
     incv = settings.incv_settings()
-    rounds = selection_rounds(incv)
+    passes = selection_passes(incv)
     rows = _as_numbers(data)
     reader = SampleReader(rows.kind, SampleInfo.of(rows, crop=request.crop).shape)
     network, factory = network_for(settings.network, reader, len(data.classes), device.type)
@@ -142,7 +151,7 @@ def plan_run(data: LabelledData, settings: RunSettings, request: PlanRequest) ->
     method = settings.create_method()
     by_network = choice.kind is ModelKind.NETWORK
     workload = Workload(
-        n, rounds * incv.repeats if by_network else 0, choice.epochs(settings.epochs), method.epochs(sizes.epochs),
+        n, passes * incv.repeats if by_network else 0, choice.epochs(settings.epochs), method.epochs(sizes.epochs),
         method.networks, request.gpus, 2 * incv.repeats,
     )  # fmt: skip
     found = _measure_and_estimate(rows, workload, choice, (network, factory, sizes.batch_size), device, request)
@@ -151,7 +160,7 @@ def plan_run(data: LabelledData, settings: RunSettings, request: PlanRequest) ->
         selection: float | None = seconds["selection, training"] + seconds["selection, scoring"]
     else:
         selection = _classifier_seconds(data, choice, n)
-        selection = None if selection is None else 2 * rounds * incv.repeats * selection
+        selection = None if selection is None else 2 * passes * incv.repeats * selection
         others = {name: seconds[name] for name in ("decode once", "robust training")}
         found["seconds"] = ({} if selection is None else {"selection": selection}) | others
         found |= total(found["seconds"])

@@ -371,7 +371,7 @@ def decisions_note(run: RunFolder) -> Note | None:
 
 
 def selection_rounds(settings: INCVSettings) -> int:
-    """Return the maximum number of trainings: one per iteration, and one to estimate the noise."""
+    """Return the maximum number of groups of trainings: one per iteration, and one to estimate the noise."""
     return settings.n_iterations + (settings.protocol == "auto")
 
 

@@ -49,7 +49,7 @@ def test_plan_and_dry_run_agree(tmp_path: Path, capsys: pytest.CaptureFixture[st
     found = planned(line, capsys)
     assert found["selector"] == found["model"] == "resnet20"
     workload = found["wanted"]
-    assert (workload["iterations"], workload["selection_epochs"], workload["training_epochs"]) == (5, 3, 4)
+    assert (workload["iterations"], workload["selection_epochs"], workload["training_epochs"]) == (9, 3, 4)
 
 
 def test_texts_are_planned_as_a_run_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,7 +193,7 @@ def test_dry_run_times_what_the_run_would_use(here: Path, capsys: pytest.Capture
     found = answer(capsys, line)
     assert found["model"] == found["network"] == found["plan"]["selector"] == "small-cnn"
     wanted = found["plan"]["wanted"]
-    assert wanted["iterations"] == (2 + 1) * 2 and wanted["selection_epochs"] == 7 and wanted["networks"] == 1
+    assert wanted["iterations"] == (1 + 2 + 2) * 2 and wanted["selection_epochs"] == 7 and wanted["networks"] == 1
     (here / "t.csv").write_text("text,label\n" + "good and fine,a\nbad and sad,b\n" * 20)
     assert run("run t.csv --out run --dry-run".split()) == 0
     words = capsys.readouterr().out
