@@ -57,6 +57,9 @@ MOST_DISAGREEMENT = 0.5  # classifiers that disagree more often are too weak to 
 RULE_OF_THREE = 2.3  # a count of none among n samples leaves room for a share of 3 / n
 LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
 TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
+# A classifier that is wrong more often than this cannot make an estimate trustworthy, however narrow the interval: on
+# CIFAR-10 with 80 % symmetric noise the fast network's interval was 0.82 to 0.85.
+TRUSTED_CLASSIFIER_ERROR = 0.1
 
 
 @dataclass(frozen=True)
@@ -346,7 +349,7 @@ def describe(
     most = max(ratio - low, high - ratio)
     if why_unknown is not None:
         trust, text = Trust.UNKNOWN, "held-out predictions agree with the labels no more often than by chance"
-    elif most <= TRUSTWORTHY_ERROR:
+    elif most <= TRUSTWORTHY_ERROR and error <= TRUSTED_CLASSIFIER_ERROR:
         trust, text = Trust.TRUSTWORTHY, "the classifier is almost always right, so disagreement is label noise"
     elif most <= FAIR_ERROR:
         trust, text = Trust.FAIR, f"the classifier seems to be wrong on {100 * error:.0f} % of the samples"

@@ -14,6 +14,7 @@ from labelsieve.selection.noise_model import (
     concentration,
     count_transition,
     denoise,
+    describe,
     fit_noise_model,
     rising,
     scale_transition,
@@ -126,3 +127,9 @@ def test_counting_helpers():
     assert 1 - np.diagonal(scaled).mean() == pytest.approx(0.3)
     assert concentration(theory.pair(4, 0.3), np.full(4, 0.25)) == pytest.approx(1.0)
     assert concentration(theory.symmetric(4, 0.3), np.full(4, 0.25)) == pytest.approx(1 / 3)
+
+
+def test_a_weak_classifier_is_never_trustworthy() -> None:
+    narrow = (0.82, 0.85)
+    assert describe(0.83, narrow, 0.02, None).trust is Trust.TRUSTWORTHY
+    assert describe(0.83, narrow, 0.5, None).trust is Trust.FAIR
