@@ -28,19 +28,19 @@ class NoteKind(Enum):
     SELECTION_DONE = "{run}: the selection is already done"
     MEASURED_AGAIN = "{run}: the selection is already done; measured again with the current true labels"
     TRAININGS = "{stage}: {count} trainings"
-    DAMAGED_ANSWER = "{file} is damaged; training again"
+    DAMAGED_ANSWER = "{file} is damaged or from another version; training again"
     ALL_PREDICTED = (
         "every label was predicted; if the model was trained on these samples, its predictions are not out-of-sample"
     )
     FEATURES = "{name}: the features are {columns}"
     SELECTION_NOT_MIRRORED = "classes differ by left and right: the selection does not mirror pictures"
     TRAINING_NOT_MIRRORED = (
-        "training shifts but does not mirror pictures: the nearest neighbour has the same label for {plain:.1%} of the "
-        "pictures, but only for {mirrored:.1%} of the mirrored ones. --augment mirror mirrors them anyway"
+        "training shifts but does not mirror pictures: the nearest neighbour has the same label for {plain:.1f} % of "
+        "the pictures, but only for {mirrored:.1f} % of the mirrored ones. --augment mirror mirrors them anyway"
     )
     TRAINING_STARTED = "training {network} with {method}: {epochs} epochs, {samples}, {device}"
     TRAINING_RESUMED = "resuming the training of {network} with {method}: {epochs} epochs, {samples}, {device}"
-    WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1%} of {which}; {remedy}"
+    WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (
         "one training takes about {each}, the selection up to {count} of them. To be faster but less exact: {ways}, "
         "with another --out. Ctrl-C stops the run without losing anything"

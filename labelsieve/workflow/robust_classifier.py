@@ -289,7 +289,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.selection_history_ = list(selection.history)
         warn_about_rare_classes(selection, self.classes_, stacklevel=4)
         if noise.trust in (Trust.ROUGH, Trust.UNKNOWN) and selection.noise_ratio >= MIN_WARNED_RATIO:
-            ratio = f"the noise ratio ({selection.noise_ratio:.1%}) is not reliable"
+            ratio = f"the noise ratio ({100 * selection.noise_ratio:.1f} %) is not reliable"
             text = (
                 f"{ratio if noise.known else 'the noise ratio is not known'}: {noise.explanation}. Hard samples may "
                 'have been taken for wrong labels: compare with method="standard", or try another network'
@@ -300,7 +300,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         precision = None if plan.candidates is None else 1 - float(plan.noise_ratio or 0.0)
         if not has_learnt(share, plan.labels[plan.train], precision=precision):
             ways = what_may_help(self.augment_, option='augment="{}"')
-            text = f"the network learned little: it agrees with {share:.1%} of the labels it was trained on; {ways}"
+            agrees = f"it agrees with {100 * share:.1f} % of the labels it was trained on"
+            text = f"the network learned little: {agrees}; {ways}"
             warnings.warn(text, WeakTrainingWarning, stacklevel=3)
 
 

@@ -262,7 +262,7 @@ def choose_augment(run: RunFolder, data: LabelledData, wanted: str, progress: Pr
     found = mirror_test(data.x, data.y, trusted_samples(run, data)[0])
     if not found.harms:
         return "mirror"
-    progress.note(Note.of(NoteKind.TRAINING_NOT_MIRRORED, plain=found.plain, mirrored=found.mirrored))
+    progress.note(Note.of(NoteKind.TRAINING_NOT_MIRRORED, plain=100 * found.plain, mirrored=100 * found.mirrored))
     return "shift"
 
 
@@ -283,9 +283,11 @@ def weak_network_note(
     share = agreement(store, factory, model.states, data.y, among)
     if has_learnt(share, data.y[among], precision=precision):
         return None
-    which = "the labels" if precision is None else f"the selected labels ({precision:.1%} are expected to be right)"
+    which = (
+        "the labels" if precision is None else f"the selected labels ({100 * precision:.1f} % are expected to be right)"
+    )
     remedy = what_may_help(augment, epochs="--train-epochs", network="--network")
-    return Note.of(NoteKind.WEAK_NETWORK, agreement=share, which=which, remedy=remedy)
+    return Note.of(NoteKind.WEAK_NETWORK, agreement=100 * share, which=which, remedy=remedy)
 
 
 def check_disk(folder: Path, factory: Any, *, networks: int) -> None:

@@ -43,7 +43,7 @@ def test_sides_are_learnt_and_mirrored_ones_told(here: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert run(line.split()) == 0
     said = capsys.readouterr().err
-    assert "does not mirror" in said and "100.0%" in said
+    assert "does not mirror" in said and "100.0 %" in said
     assert settings("auto")["augment"] == "shift" and "learned little" not in said
     assert run([*line.split(), "--json"]) == 0  # the same again
     assert json.loads(capsys.readouterr().out)["resumed"] == "done"
