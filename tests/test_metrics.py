@@ -118,7 +118,7 @@ def test_confusion_agrees_with_scikit_learn(seed: int, c: int, n: int) -> None:
             "true and predicted.*text and numbers",
         ),
         (lambda: metrics.noise_ratio(["a", 3], ["a", "3"]), "given: .*numbers and text"),
-        (lambda: metrics.noise_ratio([[0], [0, 1]], [0, 1]), "given: expected one label a sample"),
+        (lambda: metrics.noise_ratio([[0], [0, 1]], [0, 1]), "given: expected one label per sample"),
         (lambda: metrics.auroc([True, False], ["a", "b"]), "suspicion: expected one number"),
         (lambda: metrics.auroc([True, False], [0.1, np.nan]), "NaN"),
         (lambda: metrics.auroc([True, False], [0.1]), "suspicion: has 1 entries"),

@@ -136,7 +136,7 @@ def test_seeds() -> None:
         (["a", np.nan], np.eye(2), "row 1 has no label"),
         (pd.Series([0, None], dtype="Int64"), np.eye(2), "row 1 has no label"),
         (pd.to_datetime(["2024-01-01", None]), np.eye(2), "row 1 has no label"),
-        ([[0], [0, 1]], np.eye(2), "one label a sample"),
+        ([[0], [0, 1]], np.eye(2), "one label per sample"),
         ([[0, 1]], np.eye(2), "one dimension"),
         ([0, 1], [[0.5, 0.4], [0, 1]], r"row 0 sums to 0\.9"),
     ],

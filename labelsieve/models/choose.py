@@ -57,13 +57,10 @@ PAPER_EPOCHS, FAST_EPOCHS = 50, 10  # of a training of the selection
 
 @runtime_checkable
 class Classifier(Protocol):
-    """What a classifier needs to select labels."""
+    """An object that learns labels; `predict_proba`, `decision_function` or `predict` gives its predictions."""
 
     def fit(self, X: Any, y: Any) -> Any:
         """Train on samples and labels."""
-
-    def predict(self, X: Any) -> Any:
-        """Return one class per sample."""
 
 
 @runtime_checkable

@@ -347,7 +347,7 @@ def test_a_text_that_was_read_as_a_category_is_named_again_where_nothing_was_lea
             file.write(f"{i:03}th {' '.join(rng.choice(words[kind], 2))},{rng.random():.3f},{kind}\n")
     assert run("select t.csv --out numbers".split()) == 0
     told = capsys.readouterr()
-    assert "random" in told.out and "--text-column message" in told.err and "--text-column message" in told.out
+    assert "by chance" in told.out and "--text-column message" in told.err and "--text-column message" in told.out
     assert run("select t.csv --out texts --text-column message".split()) == 0
     assert "--text-column" not in capsys.readouterr().out
 

@@ -155,7 +155,7 @@ def test_a_server_that_is_no_ray_head_is_refused(monkeypatch):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(InputError, match="is no head of a Ray cluster"):
+        with pytest.raises(InputError, match="is not the head of a Ray cluster"):
             ray_cluster.check_reachable(f"127.0.0.1:{other.getsockname()[1]}")
 
 

@@ -69,7 +69,7 @@ def test_a_second_ctrl_c_stops_at_once(here: Path) -> None:
     while not (child.said.exists() and "fitting" in child.stderr):
         time.sleep(0.01)
     child.send(signal.SIGINT)
-    assert child.wait_at_most(1.0) is None and "once more stops at once" in child.stderr
+    assert child.wait_at_most(1.0) is None and "repeat to stop" in child.stderr
     began = time.monotonic()
     child.send(signal.SIGINT)
     assert child.wait_at_most(10.0) == 130 and time.monotonic() - began < 5

@@ -85,7 +85,7 @@ for _protocol in range(5):
     case(RUNS, f"select cifar10:. {SELECT}", told="posix.system" if _protocol else "system")(pickled(_protocol))
 
 
-@case(RUNS, f"select cifar10:. {SELECT}", told="not a file of plain arrays")
+@case(RUNS, f"select cifar10:. {SELECT}", told="plain arrays")
 def a_cifar_batch_that_changes_the_reader(folder: Path) -> None:
     """BUILD with a state for a function: its defaults would be other ones for every later file."""
     _batches(folder, b"\x80\x02c_codecs\nencode\nN}X\x0c\x00\x00\x00__defaults__X\x04\x00\x00\x00utf8\x85s\x86b.")

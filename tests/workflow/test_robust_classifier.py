@@ -36,6 +36,7 @@ def digits():
     return x[:1000], given, true[:1000], x[1000:], true[1000:]
 
 
+@pytest.mark.filterwarnings("ignore::labelsieve.workflow.robust_classifier.WeakTrainingWarning")  # a rough estimate
 def test_it_is_not_misled_where_plain_training_is(digits):
     x, given, true, x_test, y_test = digits
     names = np.array([f"digit {i}" for i in range(10)])
