@@ -14,7 +14,7 @@ from labelsieve.decisions import decided_ids
 from labelsieve.labels_csv import LabelColumns, pair_counts
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
-from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, WhyUnknown
+from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, Trust, WhyUnknown
 
 # Suggestions of a classifier with a larger error are not applied without a review (benchmarks/unseen-changes.md).
 MAX_AUTO_ERROR = 1 / 8
@@ -31,6 +31,7 @@ class WhyNotAuto(StrEnum):
     """Why suggestions are not applied without a review."""
 
     UNKNOWN_NOISE = "unknown noise"
+    ROUGH_NOISE = "rough noise"  # wrong labels and errors of the classifier cannot be separated
     WORSE_THAN_LABELS = "worse than labels"  # the classifier makes more mistakes than the labels have
     MANY_ERRORS = "many errors"
 
@@ -140,6 +141,8 @@ def auto_apply(summary: Mapping[str, Any]) -> AutoApply:
     """
     if (why := why_unknown(summary)) is not None:
         return AutoApply(WhyNotAuto.UNKNOWN_NOISE, WHY_UNKNOWN[why])
+    if (noise := noise_of(summary)) is not None and noise.trust is Trust.ROUGH:
+        return AutoApply(WhyNotAuto.ROUGH_NOISE, noise.explanation)
     first = first_iteration(summary)
     ratio, agree, total = map(number, (summary.get("noise_ratio"), first.get("selected"), first.get("candidates")))
     if ratio is None or ratio >= 1 or agree is None or not total:
