@@ -366,11 +366,11 @@ def summarise(
 
 
 def _matrix(transition: Any) -> dict[str, Any]:
-    """The whole transition matrix, or only its nonzero entries if there are many classes."""
+    """The whole transition matrix. If there are many classes: its diagonal and the entries above an even spread."""
     matrix = np.asarray(transition)
     if len(matrix) <= MAX_DENSE_CLASSES:
         return {"transition_matrix": matrix.tolist()}
-    rows, columns = np.nonzero(matrix)
+    rows, columns = np.nonzero((matrix > 2 / len(matrix)) | np.eye(len(matrix), dtype=bool))
     entries = zip(rows.tolist(), columns.tolist(), matrix[rows, columns].tolist(), strict=True)
     return {"transition_matrix": None, "transition_entries": [list(entry) for entry in entries]}
 
