@@ -31,7 +31,7 @@ def test_left_and_right_can_be_learnt(sides) -> None:
     model = plain().fit(*sides)
     assert model.augment_ == "shift" and model.score(*sides) > 0.95
     assert plain(augment="none").fit(*sides).score(*sides) > 0.95
-    with pytest.warns(WeakTrainingWarning, match=r'agrees with \d\d\.\d% of the labels .* augment="shift"'):
+    with pytest.warns(WeakTrainingWarning, match='augment="shift"'):
         mirrored = plain(augment="mirror").fit(*sides)
     assert mirrored.augment_ == "mirror" and mirrored.score(*sides) < 0.8
 
