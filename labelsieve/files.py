@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from labelsieve.errors import InputError
 
@@ -58,6 +58,22 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
+def read_text(path: str | os.PathLike[str]) -> str:
+    return read_bytes(path).decode("utf-8")
+
+
+def regular_file(path: Path) -> Path:
+    """Check a file that a library opens by its name, and return this name."""
+    open_file(path).close()
+    return path
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a regular file to a name that does not exist."""
+    with open_file(source) as original, target.open("xb") as copy:
+        shutil.copyfileobj(original, copy)
+
+
 def visible_names(folder: Path) -> list[str]:
     """Names in a folder, without hidden files (.DS_Store, .gitkeep); empty if the folder does not exist."""
     if not folder.is_dir():
@@ -76,10 +92,10 @@ def check_free(folder: Path, option: str, *, missing: str = "", own: Collection[
         raise InputError(f"{folder} contains {listed}: give {option} a new or empty folder")
 
 
-def linked_folder(root: Path) -> Path | None:
-    """The first folder below `root` that is a symbolic link; None if there is none."""
-    for parent, folders, _ in os.walk(root):
-        for name in folders:
+def first_link(root: Path) -> Path | None:
+    """The first symbolic link below `root`; None if there is none."""
+    for parent, folders, files in os.walk(root):
+        for name in (*folders, *files):
             path = Path(parent, name)
             if path.is_symlink() and path not in OWN_LINKS:
                 return path
@@ -118,9 +134,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_writer(path: Path) -> Iterator[IO[str]]:
-    """A UTF-8 text file that replaces `path` when it is complete."""
-    with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A binary file that replaces `path` when it is complete."""
+    with atomic_path(path) as partial, partial.open("xb") as file:
+        yield file
+
+
+@contextmanager
+def atomic_writer(path: Path, encoding: str = "utf-8") -> Iterator[IO[str]]:
+    """A text file that replaces `path` when it is complete."""
+    with atomic_path(path) as partial, partial.open("x", encoding=encoding, newline="") as file:
         yield file
 
 
@@ -170,7 +193,7 @@ def append_line(path: Path, line: str) -> None:
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            size = len(_complete_lines(path.read_bytes()))
+            size = len(_complete_lines(read_bytes(path)))
             os.ftruncate(descriptor, size)
         rest = line.encode() + b"\n"
         try:

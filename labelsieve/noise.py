@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from labelsieve.checks import as_labels, refuse_missing
 from labelsieve.csv_files import read_rows
 from labelsieve.errors import InputError
+from labelsieve.files import read_text, regular_file
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
 from labelsieve.types import FloatArray, IntArray
 
@@ -173,7 +174,7 @@ def load_matrix(path: str | Path) -> Matrix:
     suffix = file.suffix.lower()
     if suffix == ".npy":
         try:
-            return check_transition_matrix(np.load(file, allow_pickle=False))
+            return check_transition_matrix(np.load(regular_file(file), allow_pickle=False))
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         except (ValueError, EOFError):
@@ -384,7 +385,7 @@ def _read_csv(file: Path) -> list[list[float]]:
 
 def _read_json(file: Path) -> Any:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_text(file))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{file}: not valid JSON ({error})") from None
     if isinstance(content, dict):

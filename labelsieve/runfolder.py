@@ -35,8 +35,8 @@ from labelsieve.files import (
     append_line,
     atomic_writer,
     check_free,
+    first_link,
     lines_of,
-    linked_folder,
     locked,
     read_bytes,
     sweep,
@@ -106,15 +106,15 @@ class RunFolder:
         return (self.path / "run.json").is_file()
 
     def __truediv__(self, name: str) -> Path:
-        """The path of a file or folder of this run. No folder on the way to it may be a link."""
+        """The path of a file or folder of this run. Neither it nor a folder on the way to it may be a link."""
         path = self.path / name
         for part in (path, *path.parents[: len(Path(name).parts) - 1]):
             self._refuse_link(part)
         return path
 
-    def _refuse_link(self, folder: Path) -> None:
-        if folder.is_symlink() and folder.is_dir() and folder not in OWN_LINKS:
-            raise InputError(f"{folder} is a link: labelsieve does not follow links in a run folder, remove it")
+    def _refuse_link(self, path: Path) -> None:
+        if path.is_symlink() and path not in OWN_LINKS:
+            raise InputError(f"{path} is a link: labelsieve does not follow links in a run folder, remove it")
 
     @property
     def checkpoints(self) -> Path:
@@ -132,7 +132,7 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             with locked(self.path / LOCK, what=f"run folder {self.path}"):
-                if (link := linked_folder(self.path)) is not None:
+                if (link := first_link(self.path)) is not None:
                     self._refuse_link(link)
                 sweep(self.path, "**/.*.partial")
                 yield

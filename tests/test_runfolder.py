@@ -386,12 +386,11 @@ def test_the_path_of_a_file_does_not_lead_through_a_link(tmp_path: Path) -> None
     for write in (
         lambda: run.append_history({}),
         lambda: run.append_decision("a", "drop"),
-        lambda: run.write_summary({}),
+        lambda: run.update(seed=1),
+        lambda: run.read_history(),
     ):
-        try:
+        with pytest.raises(InputError, match="is a link"):
             write()
-        except OSError:
-            continue
     assert all((tmp_path / name).read_text() == "theirs" for name in ("run.json", "history.jsonl", "decisions.csv"))
 
 

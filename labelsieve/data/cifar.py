@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from labelsieve.data.cifar_pickle import read_dict
 from labelsieve.data.read_options import parse_query
 from labelsieve.errors import InputError
+from labelsieve.files import read_bytes, read_text
 from labelsieve.types import IntArray, LabelledData
 
 Pictures = NDArray[np.uint8]
@@ -70,7 +71,7 @@ _LAYOUTS = {
 
 def from_binary(path: Path, *, label_bytes: int = 1, classes: int = 10) -> tuple[Pictures, IntArray]:
     """Read records of `label_bytes` labels and 3,072 bytes: the red, green and blue plane, row by row."""
-    raw = np.fromfile(path, dtype=np.uint8)
+    raw = np.frombuffer(read_bytes(path), dtype=np.uint8)
     if len(raw) == 0 or len(raw) % (label_bytes + 3072):
         raise InputError(f"{path} has {len(raw)} bytes, not a multiple of {label_bytes + 3072}: fetch it again")
     rows = raw.reshape(-1, label_bytes + 3072)
@@ -162,7 +163,7 @@ def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
     for inner in layout.folders:
         here = Path(folder) / inner if inner else Path(folder)
         if (here / text).is_file():
-            names = (here / text).read_text().split()
+            names = read_text(here / text).split()
         elif (here / pickled).is_file():
             names = [n.decode() if isinstance(n, bytes) else str(n) for n in read_dict(here / pickled, key)[key]]
         else:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.files import read_bytes
 
 _TYPES = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"}
 _MAX_UNPACKED = 2**30  # bytes of an unpacked zip file; the known ones have a few million
@@ -189,7 +190,7 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
     The file is a pickle, several pickles (torch's old format) or torch's zip format.
     """
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         if zipfile.is_zipfile(io.BytesIO(content)):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 inside = [name for name in archive.namelist() if name.endswith("data.pkl")]

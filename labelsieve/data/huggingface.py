@@ -20,6 +20,7 @@ from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
+from labelsieve.files import open_file
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -168,7 +169,7 @@ class DatasetPictures(EncodedPictures):
         for home in (self.folder, Path(datasets.config.HF_CACHE_HOME)):
             inside = safe_path(home, str(Path(str(cell["path"])).absolute()))
             if inside is not None:
-                return inside.open("rb")
+                return open_file(inside)
         raise InputError("a path that leads outside the folder of the data set")
 
     def version(self) -> str:

@@ -20,6 +20,7 @@ from labelsieve.data.cells import read_numbers
 from labelsieve.data.labels import id_texts, unique_ids
 from labelsieve.data.table import TableFile
 from labelsieve.errors import InputError
+from labelsieve.files import regular_file
 from labelsieve.types import LabelledData
 
 
@@ -41,7 +42,9 @@ def read_predictions(path: Path, data: LabelledData) -> NDArray[Any]:
 
 def _arrays(path: Path) -> tuple[NDArray[Any], Sequence[Any] | None, Sequence[Any] | None]:
     try:
-        found = np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
+        found = np.load(
+            regular_file(path), mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False
+        )
         if isinstance(found, np.ndarray):
             return found, None, None
         with found:

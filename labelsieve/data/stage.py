@@ -37,7 +37,7 @@ from labelsieve.data.decode import ExactSize, Pixels, Resize, ShorterSide, Unrea
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Stamps, decoding_pool, in_order
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path, check_free, sweep, write_json, write_text
+from labelsieve.files import atomic_file, check_free, open_file, read_text, regular_file, sweep, write_json, write_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray
 
@@ -99,7 +99,7 @@ def write_shard(job: ShardJob) -> int:
     stamps = _stamp_checksum(pictures)  # before they are read: a file that changes meanwhile is read again
     data, about = _shard_files(folder, number)
     try:
-        with atomic_path(data) as part, part.open("wb") as out:
+        with atomic_file(data) as out:
             for i in range(len(pictures)):
                 try:
                     picture = pictures.decode(i)
@@ -156,7 +156,7 @@ def _is_complete(folder: Path, number: int, pictures: EncodedPictures) -> bool:
     """Return whether a shard is complete and made of these files as they are now."""
     data, about = _shard_files(folder, number)
     try:
-        note = json.loads(about.read_text())
+        note = json.loads(read_text(about))
         whole = note["names"] == _name_checksum(pictures) and note["bytes"] == data.stat().st_size
         return bool(whole and note.get("files") in (None, _stamp_checksum(pictures)))
     except (OSError, ValueError, KeyError):
@@ -179,7 +179,7 @@ def _check_settings(path: Path, settings: dict[str, Any]) -> None:
 
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text()))
+        return dict(json.loads(read_text(path)))
     except (OSError, ValueError) as problem:
         raise InputError(f"{path}: not a folder of staged pictures ({problem}); stage them again") from problem
 
@@ -188,10 +188,11 @@ class _OpenFile:
     """A file that is closed when its last user is gone: threads may read it while the cache drops it."""
 
     def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY)
+        self.file = open_file(path)
+        self.descriptor = self.file.fileno()
 
     def __del__(self) -> None:
-        os.close(self.descriptor)
+        self.file.close()
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class StagedPictures(PictureSequence):
         for number, first in enumerate(range(0, samples, size)):
             data, about = _shard_files(folder, number)
             try:
-                note = json.loads(about.read_text())
+                note = json.loads(read_text(about))
                 whole = data.stat().st_size == note["bytes"]
             except (OSError, ValueError, KeyError):
                 whole = False
@@ -290,7 +291,7 @@ class DecodeCache:
         return self.folder / f"pictures-{self.key}.{suffix}"
 
     def index(self) -> dict[str, Any]:
-        return dict(json.loads(self.path("json").read_text(encoding="utf-8")))
+        return dict(json.loads(read_text(self.path("json"))))
 
     def read(self) -> tuple[StagedPictures, dict[int, str]] | None:
         """Return the readable pictures, and index and reason of the others; None if the set is not complete."""
@@ -333,7 +334,7 @@ def cached_pictures(table: Path) -> Pixels | StagedPictures:
     """Return the pictures of the rows of pictures-KEY.csv; earlier versions kept them in pictures-KEY.npy."""
     old = table.with_suffix(".npy")
     if old.exists():
-        pictures: Pixels = np.load(old, mmap_mode="r", allow_pickle=False)
+        pictures: Pixels = np.load(regular_file(old), mmap_mode="r", allow_pickle=False)
         return pictures
     staged = StagedPictures.open(table.with_suffix(""))
     return staged.subset(_without(len(staged), staged.unreadable))

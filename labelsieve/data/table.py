@@ -30,6 +30,7 @@ from labelsieve.data.labels import (
 )
 from labelsieve.data.skipped import NO_LABEL, about_left_out, about_lost, too_many, without_blank
 from labelsieve.errors import InputError, MissingColumnError
+from labelsieve.files import regular_file
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Skipped
 
@@ -367,7 +368,7 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(regular_file(path))
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
         names = [str(name).strip() for name in table.column_names]
         return table.rename_columns(names) if len(set(names)) == len(names) else table

@@ -28,6 +28,7 @@ from labelsieve.data.read_options import ReadOptions, parse_query
 from labelsieve.data.read_pictures import leave_out_unreadable, read_pictures, rows_without
 from labelsieve.data.stage import stage
 from labelsieve.errors import InputError
+from labelsieve.files import read_bytes
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
@@ -190,7 +191,7 @@ def _whole(text: str, what: str) -> int:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return read_bytes(path).decode("utf-8", "replace").splitlines()
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror or problem}; {LAYOUT}") from problem
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.files import atomic_path
+from labelsieve.files import atomic_file, regular_file
 
 KEEP = 2
 
@@ -45,8 +45,8 @@ def save(folder: Path, number: int, tensors: dict[str, Tensor], meta: dict[str, 
     on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     described = {"meta": json.dumps(meta), "checksum": _checksum(on_cpu, meta)}
     path = folder / f"{number:09d}.safetensors"
-    with atomic_path(path) as partial:
-        partial.write_bytes(to_bytes(on_cpu, metadata=described))
+    with atomic_file(path) as file:
+        file.write(to_bytes(on_cpu, metadata=described))
     for old in _files(folder)[:-KEEP]:
         old.unlink(missing_ok=True)
     return path
@@ -69,7 +69,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(regular_file(path), framework="pt") as file:
             described = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, RuntimeError) as problem:

@@ -40,7 +40,7 @@ from torch.nn import functional as F
 
 from labelsieve.engine.device import choose_device
 from labelsieve.errors import InputError
-from labelsieve.files import OWN_LINKS
+from labelsieve.files import OWN_LINKS, atomic_file, read_bytes
 from labelsieve.models.kernels import reference
 from labelsieve.models.layers import BatchNorm
 from labelsieve.types import Store
@@ -146,14 +146,14 @@ class World:
             return run
         if self.rank == 0:
             small = [path for pattern in SMALL_FILES for path in run.glob(pattern) if path.is_file()]
-            self.first_ones({str(path.relative_to(run)): path.read_bytes() for path in small})
+            self.first_ones({str(path.relative_to(run)): read_bytes(path) for path in small})
             return run
         files: dict[str, bytes] = self.first_ones(None)
         own = Path(tempfile.mkdtemp(prefix="labelsieve-"))
         atexit.register(shutil.rmtree, own, ignore_errors=True)
         for name, content in files.items():
-            (own / name).parent.mkdir(parents=True, exist_ok=True)
-            (own / name).write_bytes(content)
+            with atomic_file(own / name) as file:
+                file.write(content)
         if self.local_rank == 0:  # this machine may not share the disk of the first one
             (run / "staged").mkdir(parents=True, exist_ok=True)
         OWN_LINKS.add(own / "staged")

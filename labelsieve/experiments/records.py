@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path, write_text
+from labelsieve.files import atomic_file, open_file, read_bytes, read_text, write_text
 
 SCHEMA = 1
 Record = dict[str, Any]
@@ -104,7 +104,7 @@ def save(results: Path, record: Record, arrays: dict[str, NDArray[Any]]) -> Path
     """Write the arrays, then the record, so that an existing record is complete."""
     check(record, arrays)
     path = path_of(results, record["id"])
-    with atomic_path(path.with_suffix(".npz")) as partial, partial.open("wb") as file:
+    with atomic_file(path.with_suffix(".npz")) as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     write_text(path, to_json(record))
     return path
@@ -116,7 +116,7 @@ def load(results: Path, id: str) -> Record | None:
     if not path.is_file():
         return None
     try:
-        record: Record = json.loads(path.read_text(encoding="utf-8"))
+        record: Record = json.loads(read_text(path))
     except ValueError as error:
         raise InputError(f"{path} is not JSON ({error}): remove it to run the cell again") from error
     check(record)
@@ -130,7 +130,7 @@ def load_arrays(results: Path, record: Record) -> dict[str, NDArray[Any]]:
     path = path_of(results, record["id"]).with_suffix(".npz")
     if not path.is_file():
         raise InputError(f"{path} is missing: remove {path.with_suffix('.json')} to run the cell again")
-    with np.load(path, allow_pickle=False) as stored:
+    with open_file(path) as file, np.load(file, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     check(record, arrays)
     return arrays
@@ -190,7 +190,7 @@ def source_digest() -> str:
     root = Path(__file__).parent.parent
     found = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+        found.update(path.relative_to(root).as_posix().encode() + read_bytes(path))
     return found.hexdigest()
 
 

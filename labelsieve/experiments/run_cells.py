@@ -22,7 +22,7 @@ from labelsieve.experiments.cells import SELECTION_KINDS, Cell, group_into_locks
 from labelsieve.experiments.datasets import ExperimentData
 from labelsieve.experiments.select_cells import select_cells
 from labelsieve.experiments.train_cells import ExperimentContext, train_cells
-from labelsieve.files import write_text
+from labelsieve.files import read_text, write_text
 
 
 def run_cells(cells: Sequence[Cell], context: ExperimentContext, lockstep: int) -> list[Cell]:
@@ -53,7 +53,7 @@ def plan_locksteps(wanted: Mapping[str, Cell], work: Path, networks: int) -> lis
     """Return stopped locksteps whose cells are all wanted, then new ones for the other cells."""
     left, stopped = dict(wanted), []
     for path in sorted(work.glob("*/cells.json")):
-        ids = json.loads(path.read_text())
+        ids = json.loads(read_text(path))
         if all(id in left for id in ids):
             stopped.append([left.pop(id) for id in ids])
     return stopped + group_into_locksteps(left.values(), networks)

@@ -27,6 +27,7 @@ from labelsieve.experiments.paper import SCALES, Scale
 from labelsieve.experiments.render import Item, by_cell
 from labelsieve.experiments.run_cells import LockstepTask, run_cells, run_cells_on_ray
 from labelsieve.experiments.train_cells import ExperimentContext, build_method
+from labelsieve.files import write_text
 from labelsieve.progress import Progress
 
 ITEMS: dict[str, Item] = {
@@ -183,11 +184,10 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> l
     """Write the item's table, and its figure if matplotlib is installed, from the records."""
     found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
     table = results / "tables" / f"{item.name}.md"
-    table.parent.mkdir(parents=True, exist_ok=True)
     text = item.table(found, scale)
     if found and scale.note and scale.note not in text:
         text = f"{scale.note}\n\n{text}"
-    table.write_text(text + "\n", encoding="utf-8")
+    write_text(table, text + "\n")
     files = [table]
     if item.figure is not None and (found or not item.kind):
         if importlib.util.find_spec("matplotlib") is None:

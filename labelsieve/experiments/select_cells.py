@@ -22,7 +22,7 @@ from labelsieve.experiments.train_cells import (
     Stopwatch,
     save_record,
 )
-from labelsieve.files import atomic_path
+from labelsieve.files import atomic_file, open_file
 from labelsieve.models.choose import create_network
 from labelsieve.models.fast_cnn import WIDTHS
 from labelsieve.selection.incv import drive_together, incv_steps
@@ -145,13 +145,13 @@ def _evaluate(cell: Cell, context: ExperimentContext, given: IntArray, selection
 
 def _save_state(path: Path, state: INCVState) -> None:
     arrays, meta = state.to_arrays()
-    with atomic_path(path) as partial, partial.open("wb") as file:
+    with atomic_file(path) as file:
         np.savez(file, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
 
 
 def _load_state(path: Path) -> INCVState | None:
     if not path.is_file():
         return None
-    with np.load(path, allow_pickle=False) as stored:
+    with open_file(path) as file, np.load(file, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     return INCVState.from_arrays(arrays, json.loads(str(arrays.pop("meta"))))

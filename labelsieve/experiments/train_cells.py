@@ -31,7 +31,7 @@ from labelsieve.experiments.paper import (
     SMOKE_WEIGHT_DECAY,
     WEBVISION_WARMUP,
 )
-from labelsieve.files import write_text
+from labelsieve.files import read_text, write_text
 from labelsieve.methods import create
 from labelsieve.models.choose import create_network
 from labelsieve.progress import Progress
@@ -109,7 +109,7 @@ class Stopwatch:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "seconds"
-        self.seconds = float(self.path.read_text()) if self.path.is_file() else 0.0
+        self.seconds = float(read_text(self.path)) if self.path.is_file() else 0.0
 
     def __enter__(self) -> Stopwatch:
         self.start = time.monotonic()

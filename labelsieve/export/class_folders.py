@@ -19,7 +19,7 @@ from labelsieve.csv_files import write_csv
 from labelsieve.data.decode import upright
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
-from labelsieve.files import sweep, sync_folder, visible_names, written_as
+from labelsieve.files import copy_file, sweep, sync_folder, visible_names, write_text, written_as
 from labelsieve.labels_csv import LabelColumns
 from labelsieve.report.samples import Samples
 from labelsieve.types import IntArray
@@ -116,7 +116,7 @@ class FolderExport:
                 folder, deep = folder.folder(below), True
             self._copy(row, id, folder, name)
         if deep:
-            (partial / MARK).write_text("written by labelsieve export, which may replace it with --force\n")
+            write_text(partial / MARK, "written by labelsieve export, which may replace it with --force\n")
         names = {name: folder.path.name for name, folder in top.folders.items()}
         self.renamed_classes = {name: folder for name, folder in names.items() if name != folder}
 
@@ -138,7 +138,7 @@ class FolderExport:
             elif self.link:
                 target.symlink_to(original)
             else:
-                shutil.copyfile(original, target)
+                copy_file(original, target)
         self.renamed_files += target.name != unicodedata.normalize("NFC", name)
 
     def _write_class_names(self, target: Path, *, force: bool) -> None:
@@ -186,7 +186,7 @@ def _swap(partial: Path, target: Path) -> None:
     replaced = target.exists()
     if replaced:
         for hidden in target.iterdir() if _is_free(target) else ():
-            shutil.copy2(hidden, partial)
+            copy_file(hidden, partial / hidden.name)
         target.rename(old)
     try:
         partial.rename(target)

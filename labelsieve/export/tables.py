@@ -16,7 +16,7 @@ from labelsieve.data.labels import OTHERS, means
 from labelsieve.data.source import TABLES
 from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path
+from labelsieve.files import atomic_writer
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.report.source_table import SourceTable
 from labelsieve.runfolder import DECISIONS, RunFolder
@@ -209,7 +209,7 @@ def _numbers(values: Any) -> Any:
 def write_table(target: Path, table: Any, *, raw: bool, style: CsvFormat) -> int:
     """Write a pyarrow table as CSV. Unless `raw`, formulas become text; returns the number of cells changed."""
     try:
-        with atomic_path(target) as partial, partial.open("w", encoding=style.encoding, newline="") as file:
+        with atomic_writer(target, style.encoding) as file:
             writer = CsvWriter(file, style)
             header, changed = _harmless(table.column_names, raw)
             writer.row(header)

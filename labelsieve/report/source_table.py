@@ -16,6 +16,7 @@ from labelsieve.data.labels import id_texts
 from labelsieve.data.source import is_path
 from labelsieve.data.table import in_any_case
 from labelsieve.errors import InputError
+from labelsieve.files import regular_file
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import IntArray
@@ -102,7 +103,7 @@ def _read_table(path: Path, texts: Sequence[str] | None) -> Any:
 
     if path.suffix.lower() in (".parquet", ".pq"):
         try:
-            return pq.read_table(path)
+            return pq.read_table(regular_file(path))
         except (pa.ArrowInvalid, OSError) as problem:
             raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
     style = CsvFormat.detect(path)

@@ -56,14 +56,14 @@ def make_data(folder: Path, seed: int) -> tuple[LabelledData, LabelledData, IntA
     from labelsieve.csv_files import write_csv
     from labelsieve.data.npz import load
     from labelsieve.data.source import load_digits
-    from labelsieve.files import atomic_path
+    from labelsieve.files import atomic_file
 
     data = load_digits()
     pictures = np.round(data.x.reshape(-1, 8, 8) * 255).astype(np.uint8)
     order = np.random.default_rng([seed, 1]).permutation(len(data))
     parts = {"test": np.sort(order[:TEST_SAMPLES]), "train": np.sort(order[TEST_SAMPLES:])}
     for name, part in parts.items():
-        with atomic_path(folder / f"{name}.npz") as partial, partial.open("wb") as file:
+        with atomic_file(folder / f"{name}.npz") as file:
             np.savez_compressed(file, x=pictures[part], y=data.y[part], ids=data.ids[part])
     true = data.y[parts["train"]]
     given = noise.corrupt(true, theory.symmetric(10, RATIO), np.random.default_rng([seed, 2]))

@@ -20,7 +20,7 @@ from labelsieve.data.pictures import PictureSequence
 from labelsieve.data.read_pictures import picture_shape
 from labelsieve.data.text import encoding_of
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_path
+from labelsieve.files import atomic_file, regular_file
 from labelsieve.models.choose import ModelChoice, SampleInfo, choose_network
 from labelsieve.types import FloatArray, Kind, LabelledData
 
@@ -208,10 +208,10 @@ def save(path: Path, model: Model) -> None:
         "networks": len(model.states),
         "encoding": reader.encoding.to_json() if reader.encoding is not None else None,
     }
-    with atomic_path(path) as partial:
+    with atomic_file(path) as file:
         # Not `save_file`, whose files other users cannot read.
         described = {"format": FORMAT, "about": json.dumps(about, default=str)}
-        partial.write_bytes(sort_metadata(to_bytes(tensors, metadata=described)))
+        file.write(sort_metadata(to_bytes(tensors, metadata=described)))
 
 
 def load(path: Path, *, network: str | None = None) -> Model:
@@ -221,7 +221,7 @@ def load(path: Path, *, network: str | None = None) -> Model:
     if not path.is_file():
         raise InputError(f"{path} does not exist; train first, with `labelsieve train` or `labelsieve run`")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(regular_file(path), framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
                 raise InputError(f"{path} is not a model of labelsieve")

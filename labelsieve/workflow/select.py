@@ -19,7 +19,7 @@ from labelsieve import metrics, stopping
 from labelsieve.data.labels import NO_TRUE, LabelFile
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_trainer, build_trainer, device_type
-from labelsieve.files import atomic_path
+from labelsieve.files import atomic_file, open_file
 from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
@@ -166,7 +166,7 @@ class RunTrainer(Trainer):
             with shown as self.trainer.on_epoch:
                 found = self.trainer.train_and_score([jobs[i] for i in missing])
             for i, scores in zip(missing, found, strict=True):
-                with atomic_path(self._path(jobs[i])) as partial_path, partial_path.open("wb") as file:
+                with atomic_file(self._path(jobs[i])) as file:
                     np.savez(file, **scores.arrays())
                 answers[i] = scores
         shutil.rmtree(self.checkpoints, ignore_errors=True)
@@ -191,7 +191,7 @@ class RunTrainer(Trainer):
         if not path.is_file():
             return None
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+            with open_file(path) as file, np.load(file, allow_pickle=False) as kept:
                 return Scores(**{name: kept[name] for name in kept.files})
         except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile):
             self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))

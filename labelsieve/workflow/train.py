@@ -304,7 +304,7 @@ def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
 
 def copy_selection(run: RunFolder, out: RunFolder) -> None:
     """Copy the selection of a run to another folder, to train another network there; do nothing if it is there."""
-    from labelsieve.files import atomic_path
+    from labelsieve.files import atomic_path, copy_file
 
     record = run.record()
     selected = record.get("stages", {}).get("select")
@@ -324,7 +324,7 @@ def copy_selection(run: RunFolder, out: RunFolder) -> None:
         for name in SELECTION_FILES:
             if (run / name).is_file():
                 with atomic_path(out / name) as partial_path:
-                    shutil.copyfile(run / name, partial_path)
+                    copy_file(run / name, partial_path)
         out.rewind_history(lambda _: False)
         for entry in run.read_history():
             if entry.get("stage") == "select":

@@ -111,7 +111,7 @@ def test_a_lock_of_another_machine_is_told_with_the_way_out(runs, tmp_path, serv
 
 def test_a_folder_that_cannot_be_written_is_told(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
-    (run / "review.lock").symlink_to(tmp_path / "elsewhere")  # refused, as a folder without rights is; also for root
+    (run / "review.lock").mkdir()  # cannot be opened, as in a folder without rights; also for root
     with pytest.raises(InputError, match=r"decisions cannot be saved"):
         review_page(run)
 
