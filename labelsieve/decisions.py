@@ -37,6 +37,7 @@ class Choice(IntEnum):
     KEEP = 1
     RELABEL = 2
     DROP = 3
+    CONFLICT = 4  # reviewers disagree
 
     @property
     def word(self) -> str:
@@ -44,7 +45,7 @@ class Choice(IntEnum):
         return "undo" if self is Choice.UNDECIDED else self.name.lower()
 
 
-CHOICES = {choice.word: choice for choice in Choice}
+CHOICES = {choice.word: choice for choice in Choice if choice != Choice.CONFLICT}
 
 
 class Decision(NamedTuple):

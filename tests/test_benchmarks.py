@@ -147,21 +147,6 @@ def test_scripts_write_their_page(name: str, tmp_path: Path, monkeypatch: pytest
     assert page.startswith("# ") and "| " in page and "None" not in page
 
 
-def test_automatic_changes_of_easy_tables_do_no_harm() -> None:
-    unseen = script("benchmarks/unseen_changes.py")
-    rng = np.random.default_rng(0)
-    true = rng.integers(0, 3, 400)
-    x = np.eye(3)[true] * 4 + rng.normal(size=(400, 3))
-    given = np.where(rng.random(400) < 0.2, (true + 1) % 3, true)
-    case = unseen.judged(x, true, given, 3, unseen.named_classifier("logistic", 400))
-    assert case.changed > case.given + 0.1 and not case.ignorant and not case.why_not
-    hopeless = unseen.judged(rng.normal(size=(400, 3)), true, given, 3, unseen.named_classifier("logistic", 400))
-    assert hopeless.ignorant or hopeless.why_not
-    page = unseen.page([case, hopeless], 0.0)
-    chosen = next(line for line in page.splitlines() if "(chosen)" in line)
-    assert "| 1 | 0 |" in chosen and "+0.000 |" in chosen  # one is better, none worse
-
-
 def test_page_of_real_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module = script("benchmarks/real_noise.py")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 5  # shown in one message
 OTHERS = "others_dropped"  # column of an exported file: how many samples were dropped and are not in it
+STATUS_COLUMN = "labelsieve_status"  # column of an exported file: marks undecided suspects and applied suggestions
 WHOLE = re.compile(r"(?P<number>-?(?:0|[1-9][0-9]{0,17}))(?P<point>\.0*)?")
 NO_TRUE = -2  # code of a sample whose true label is not in the file
 

@@ -16,6 +16,7 @@ from labelsieve.data.columns import Encoding, Notify, ignore_note, quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
+    STATUS_COLUMN,
     about_missing,
     about_no_id,
     about_stripped,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 PARQUET = (".parquet", ".pq")
-NOT_FEATURES = ("id", "true")  # `true` would show the answers to a model
+NOT_FEATURES = ("id", "true", STATUS_COLUMN)  # the last two would show the answers to a model
 
 
 @dataclass(frozen=True)

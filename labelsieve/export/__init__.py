@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelsieve.csv_files import CsvFormat
+from labelsieve.data.labels import STATUS_COLUMN
 from labelsieve.data.skipped import DROPPED, NO_CLASS, NO_LABEL
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import Choice
-from labelsieve.errors import InputError
-from labelsieve.export.class_folders import FolderExport, class_names_file, safe_name
-from labelsieve.export.tables import RunResult, corrected_table, decisions, is_table, suspects, write_table
+from labelsieve.errors import InputError, Problems
+from labelsieve.export.class_folders import FolderExport, class_names_file, safe_name, status_file
+from labelsieve.export.outcome import Outcome, resolve_labels
+from labelsieve.export.tables import Extra, RunResult, corrected_table, decisions, is_table, suspects, write_table
 from labelsieve.files import atomic_path
-from labelsieve.report.facts import auto_apply
 from labelsieve.report.samples import open_samples
 from labelsieve.report.source_state import SourceState, SourceStatus, check_source
 from labelsieve.report.source_table import SourceTable, find_source
@@ -32,11 +32,8 @@ from labelsieve.runfolder import RunFolder
 from labelsieve.types import SELECTED, IntArray
 
 What = Literal["cleaned", "selected", "suspects", "decisions"]
-Undecided = Literal["auto", "keep", "likely", "suggested", "drop"]
+Apply = Literal["decided", "suggested"]
 PARQUET = (".parquet", ".pq")
-# A suggestion is applied if it is nearly as probable as the given label: if the noise ratio is underestimated, so are
-# the probabilities of all suggestions (benchmarks/unseen-changes.md).
-NEARLY = 0.75
 SKIP_REASONS = {
     NO_LABEL: ("picture without a label", "pictures without a label"),
     DROPPED: ("picture that was dropped before", "pictures that were dropped before"),
@@ -46,110 +43,141 @@ UNREADABLE = ("file that could not be read", "files that could not be read")
 
 
 @dataclass(frozen=True)
+class ExportSettings:
+    """What an export writes.
+
+    Parameters
+    ----------
+    what
+        cleaned: all samples with corrected labels. selected: samples that the run or a person trusts. suspects: the
+        most suspicious first. decisions: decisions of the review page.
+    to
+        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file in this
+        folder, named after the source, such as fruit-cleaned.csv.
+    apply
+        decided: change only labels that a person decided on. suggested: also apply the suggestions to suspects without
+        a decision, if their probability is at least --min-confidence.
+    min_confidence
+        Least probability, from 0 to 1, of a suggestion that --apply suggested applies.
+    drop_suspects
+        Leave out suspects without a decision whose suspicion is at least this, from 0 to 1.
+    link
+        Fill the folder with links to the pictures instead of copies.
+    raw
+        Write cells that a spreadsheet would run as formulas unchanged. Default: with an apostrophe in front.
+    force
+        Overwrite the file or folder if it exists.
+    """
+
+    what: What = "cleaned"
+    to: Path | None = None
+    apply: Apply = "decided"
+    min_confidence: float = 0.9
+    drop_suspects: float | None = None
+    link: bool = False
+    raw: bool = False
+    force: bool = False
+
+    @property
+    def changes_undecided(self) -> bool:
+        return self.apply == "suggested" or self.drop_suspects is not None
+
+    def check(self) -> None:
+        problems = Problems()
+        for option, value, known in (("what", self.what, get_args(What)), ("apply", self.apply, get_args(Apply))):
+            problems.check(value in known, f"--{option} {value}: choose one of {', '.join(known)}")
+        for option, share in (("min-confidence", self.min_confidence), ("drop-suspects", self.drop_suspects)):
+            problems.check(share is None or 0 <= share <= 1, f"--{option} {share}: give a number from 0 to 1")
+        fits = not self.changes_undecided or self.what in ("cleaned", "selected")
+        problems.check(fits, f"--what {self.what}: --apply and --drop-suspects need --what cleaned or selected")
+        problems.stop_if_any()
+
+
+@dataclass(frozen=True)
 class Exported:
     """The result of an export."""
 
     path: Path
     rows: int
     changed: int  # labels that differ from the given ones
-    dropped: int  # samples that were left out because of a decision or of `undecided`
+    dropped: int  # samples that were left out because of a decision or of `drop_suspects`
+    undecided: int  # suspects without a decision that keep their label
+    suggested: int  # suspects without a decision that got the suggested label
+    expected_right: float | None  # of these; None if not known
+    expected_wrong: float | None  # labels of the suspects that `drop_suspects` left out; None if not known
+    summary: str
     note: str
     apostrophes: int = 0  # cells that a spreadsheet would have run as formulas
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The label of every sample after the decisions (class codes), and whether it stays."""
-
-    label: NDArray[np.int32]
-    stays: NDArray[np.bool_]
-    note: str = ""
-
-
-def apply_decisions(result: RunResult, undecided: Undecided = "auto") -> Outcome:
-    """Labels after the decisions.
-
-    For suspects without a decision, `undecided` says whether to keep the given label, apply the suggestion (with
-    "likely" only if it is nearly as probable as the given label), or drop the sample. "auto" means "likely" until the
-    first decision is made, and "keep" from then on, or if the classifier is not good enough.
-    """
-    columns, state = result.columns, result.log.state
-    pending = columns.suspect() & (state == Choice.UNDECIDED)
-    rule, hint = undecided, ""
-    if rule == "auto":
-        auto, reviewed = auto_apply(result.summary), bool(result.log.decided.any())
-        rule = "keep" if reviewed or auto.reason else "likely"
-        if reviewed:
-            hint = " (--undecided likely applies probable suggestions)"
-        elif auto.reason:
-            hint = f", because {auto.explanation} (--undecided likely applies suggestions nevertheless)"
-    applied = np.zeros(len(columns), dtype=bool)
-    if rule == "suggested" or (rule == "likely" and result.suggestions is None):
-        applied = pending
-    elif rule == "likely" and result.suggestions is not None:
-        rows = np.flatnonzero(pending)
-        probability = np.array([result.suggestions.get(id, 1.0) for id in columns.ids.take(rows).to_pylist()])
-        applied[rows] = probability > NEARLY * (1 - np.nan_to_num(columns.suspicion[rows], nan=1.0))
-    label = np.where(result.log.label >= 0, result.log.label, columns.label)
-    label = np.where(applied, columns.suggested, label).astype(np.int32)
-    stays = (state != Choice.DROP) & ~(pending & (rule == "drop"))
-    return Outcome(label, stays, _about_undecided(rule, int(pending.sum()), int(applied.sum()), hint))
-
-
-def _about_undecided(rule: Undecided, pending: int, applied: int, hint: str) -> str:
-    if not pending:
-        return ""
-    if rule in ("keep", "drop"):
-        outcome = "kept their given label" if rule == "keep" else "were left out"
-        return f"{pending:,} undecided suspects {outcome}{hint}"
-    note = f"{applied:,} undecided suspects got the suggested label"
-    if kept := pending - applied:
-        note += f", {kept:,} kept the given label, which is more probable (--undecided suggested changes them too)"
-    return note
 
 
 def export(
     run: str | Path | RunFolder,
     *,
-    what: What = "cleaned",
-    to: str | Path | None = None,
-    undecided: Undecided = "auto",
-    raw: bool = False,
-    link: bool = False,
-    force: bool = False,
+    dry_run: bool = False,
+    announce: Callable[[str], None] = lambda _: None,
+    **options: Any,
 ) -> Exported:
-    """Write `what` to a .csv file, a .parquet file or a folder of class folders; see `default_target` for no `to`.
+    """Write results of a run to a .csv file, a .parquet file or a folder of class folders.
 
-    `raw` keeps cells that a spreadsheet would run as formulas; `link` fills the folder with links instead of copies;
-    `force` replaces an existing file or folder of class folders.
+    Labels change only if a person decided on them, or if you ask for it with `apply="suggested"` or `drop_suspects`.
+
+    Parameters
+    ----------
+    run : str, Path or RunFolder
+        The run folder.
+    dry_run : bool, default=False
+        Write nothing and return the numbers.
+    announce : callable
+        Called with one sentence on the number of changed labels, before anything is written.
+    **options
+        The fields of `ExportSettings`, which are the options of `labelsieve export`.
+
+    Returns
+    -------
+    Exported
+        The path and the numbers.
     """
+    settings = ExportSettings(**options)
+    settings.check()
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
-    for option, value, known in (("what", what, get_args(What)), ("undecided", undecided, get_args(Undecided))):
-        if value not in known:
-            raise InputError(f"--{option} {value}: choose one of {', '.join(known)}")
-    record = folder.record()
+    what, record = settings.what, folder.record()
     source = find_source(folder, str((record.get("data") or {}).get("source") or ""))
-    target = Path(to) if to is not None else default_target(record, source, what)
+    target = Path(settings.to) if settings.to is not None else default_target(record, source, what)
     kind = _kind(target, source)
     if kind == "folder" and what == "decisions":
         raise InputError(f"decisions cannot be exported to a folder: give --to a .csv or .parquet file, not {target}")
-    _check_target(target, folder, kind, force=force)
+    if not dry_run:
+        _check_target(target, folder, kind, force=settings.force)
     result = RunResult.read(folder, source)
     columns = result.columns
     state = SourceState(SourceStatus.UNCHANGED) if what == "decisions" else _check_unchanged(folder, result)
-    outcome = apply_decisions(result, undecided)
+    outcome = resolve_labels(result, settings)
     rows = _rows(what, result, outcome)
-    notes = [outcome.note] if what == "cleaned" else []
+    changes_labels = what in ("cleaned", "selected")
+    changed = int(np.sum(outcome.label[rows] != columns.label[rows])) if changes_labels else 0
+    # Only samples that the run selected can be missing from the selected ones.
+    among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
+    dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
+    summary = outcome.describe(changed) if changes_labels else ""
+    if summary:
+        announce(summary)
+    done = Exported(
+        target, len(rows), changed, dropped, int(outcome.undecided.sum()), int(outcome.applied.sum()),
+        outcome.expected_right, outcome.expected_wrong, summary, "",
+    )  # fmt: skip
+    if dry_run:
+        return done
+    notes, apostrophes = [], 0
     if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
-        notes.append(f"{by_hand:,} of them because of a decision")
-    apostrophes = 0
+        notes.append(f"{by_hand:,} of them because of a decision or a suggestion")
     if kind == "folder":
         labels = columns.label if what == "suspects" else outcome.label
         samples = open_samples(folder, columns, state)
-        files = FolderExport(samples, columns, rows, labels, source is not None and source.is_dir(), link)
-        files.write(target, force=force)
+        files = FolderExport(samples, columns, rows, labels, source is not None and source.is_dir(), settings.link)
+        files.status = outcome.status if what == "cleaned" else None
+        files.write(target, force=settings.force)
         notes += _about_skipped(folder) if what == "cleaned" else []
-        notes += _about_renamed(files, target)
+        notes += _about_names(files, target)
     else:
         table = _table(what, result, outcome, rows, typed=kind == "parquet")
         if more := table.num_rows - len(rows):
@@ -160,18 +188,15 @@ def export(
             with atomic_path(target) as partial:
                 pq.write_table(table, partial)
         else:
-            apostrophes = write_table(target, table, raw=raw, style=_style(source, target, what))
+            apostrophes = write_table(target, table, raw=settings.raw, style=_style(source, target, what))
+        if STATUS_COLUMN in table.column_names and what == "cleaned":
+            notes.append(f"the column {STATUS_COLUMN} marks them")
     if state.status is SourceStatus.GROWN:
         notes.append(state.explanation)
     if apostrophes:
         cells = "1 cell" if apostrophes == 1 else f"{apostrophes:,} cells"
         notes.append(f"{cells} got an apostrophe, so that spreadsheets do not run formulas (--raw writes none)")
-    changes_labels = what in ("cleaned", "selected")
-    changed = int(np.sum(outcome.label[rows] != columns.label[rows])) if changes_labels else 0
-    # Only samples that the run selected can be missing from the selected ones.
-    among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
-    dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    return Exported(target, len(rows), changed, dropped, "; ".join(filter(None, notes)), apostrophes)
+    return replace(done, note="; ".join(notes), apostrophes=apostrophes)
 
 
 def _rows(what: What, result: RunResult, outcome: Outcome) -> IntArray:
@@ -179,8 +204,9 @@ def _rows(what: What, result: RunResult, outcome: Outcome) -> IntArray:
     columns, state = result.columns, result.log.state
     if what == "cleaned":
         return np.flatnonzero(outcome.stays)
-    if what == "selected":  # by the run or by a decision
-        return np.flatnonzero(outcome.stays & ((columns.verdict == SELECTED) | result.log.decided))
+    if what == "selected":  # by the run, by a decision or by an applied suggestion
+        trusted = (columns.verdict == SELECTED) | (result.log.decided & ~outcome.conflict) | outcome.applied
+        return np.flatnonzero(outcome.stays & trusted)
     if what == "suspects":
         return columns.ranked(np.flatnonzero(columns.suspect()))
     return np.flatnonzero(state != Choice.UNDECIDED)
@@ -194,10 +220,11 @@ def _table(what: What, result: RunResult, outcome: Outcome, rows: IntArray, *, t
     if what == "selected":
         return corrected_table(result, rows, outcome.label, typed=typed)
     if result.of_a_table:  # with the rows that the run skipped, which are still the user's
-        also = [skipped.id for skipped in result.run.read_skipped() if skipped.reason != DROPPED]
-        return corrected_table(result, rows, outcome.label, typed=typed, also=also)
-    # The file has to say that samples are left out: otherwise a file of labels must have all of them.
-    return corrected_table(result, rows, outcome.label, typed=typed, dropped=int(np.sum(~outcome.stays)))
+        skipped_ids = [skipped.id for skipped in result.run.read_skipped() if skipped.reason != DROPPED]
+        extra = Extra(outcome.status, skipped_ids=skipped_ids)
+    else:  # the file has to say that samples are left out: otherwise a file of labels must have all of them
+        extra = Extra(outcome.status, dropped=int(np.sum(~outcome.stays)))
+    return corrected_table(result, rows, outcome.label, typed=typed, extra=extra)
 
 
 def _about_skipped(run: RunFolder) -> list[str]:
@@ -207,8 +234,10 @@ def _about_skipped(run: RunFolder) -> list[str]:
     return [f"without {counts[words]:,} {words[counts[words] > 1]} (skipped.csv)" for words in order]
 
 
-def _about_renamed(files: FolderExport, target: Path) -> list[str]:
+def _about_names(files: FolderExport, target: Path) -> list[str]:
     notes = []
+    if files.status is not None:
+        notes.append(f"{status_file(target)} lists them")
     if files.renamed_files:
         many = "1 file was" if files.renamed_files == 1 else f"{files.renamed_files:,} files were"
         notes.append(f"{many} renamed, because the name was taken or not safe")
@@ -272,6 +301,7 @@ def _check_target(target: Path, run: RunFolder, kind: str, *, force: bool) -> No
     originals.check(target)
     if kind == "folder":
         originals.check(class_names_file(target))
+        originals.check(status_file(target))
     elif not force and os.path.lexists(target):
         raise InputError(f"{target} exists: give another --to, or --force to replace it")
 

@@ -1,7 +1,8 @@
 """Export to class folders: TARGET/class/picture.jpg, copies of the pictures or links to them.
 
 Names are made safe for every file system: no separators, no control characters, and none that differ only in upper and
-lower case or in their Unicode form. TARGET-classes.csv lists the classes whose folder has another name.
+lower case or in their Unicode form. TARGET-classes.csv lists the classes whose folder has another name, and
+TARGET-status.csv the pictures whose label was not decided.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path, PurePosixPath
@@ -19,13 +21,14 @@ from labelsieve.csv_files import write_csv
 from labelsieve.data.decode import upright
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
-from labelsieve.files import copy_file, sweep, sync_folder, visible_names, write_text, written_as
-from labelsieve.labels_csv import LabelColumns
+from labelsieve.files import copy_file, read_bytes, sweep, sync_folder, visible_names, write_text, written_as
+from labelsieve.labels_csv import LabelColumns, number_cell
 from labelsieve.report.samples import Samples
 from labelsieve.types import IntArray
 
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}  # on Windows
 MAX_NAME_BYTES = 150
+STATUS_COLUMNS = ("file", "id", "label", "suggested", "suspicion", "status")
 TEMPORARY = "labelsieve"  # in the names of temporary folders: other hidden files beside the target are not ours
 MARK = ".labelsieve-export"  # marks an export with folders inside class folders, which may be replaced
 
@@ -80,8 +83,10 @@ class FolderExport:
     labels: Any  # class code of every sample of the run
     nested: bool  # ids are paths in class folders; deeper folders are kept
     link: bool
+    status: Any = None  # text per sample of the run, "" for most; None: nothing to list
     renamed_files: int = 0
     renamed_classes: dict[str, str] = field(default_factory=dict)  # class name: folder name
+    _listed: list[tuple[str, ...]] = field(default_factory=list)
 
     def write(self, target: Path, *, force: bool) -> None:
         """Write TARGET/class/picture. The folder appears when it is complete; `force` replaces an older one."""
@@ -99,7 +104,8 @@ class FolderExport:
         try:
             with written_as(partial, target):
                 self._fill(partial)
-                self._write_class_names(target, force=force)
+                self._write_list(class_names_file(target), ("class", "folder"), self.renamed_classes.items(), force)
+                self._write_list(status_file(target), STATUS_COLUMNS, self._listed, force)
                 _swap(partial, target)
             sweep(beside, f".{escape(target.name)}.{TEMPORARY}.*.old")  # of a process that was killed in `_swap`
         finally:
@@ -114,14 +120,19 @@ class FolderExport:
             folder = top.folder(self.columns.classes[int(self.labels[row])])
             for below in folders:
                 folder, deep = folder.folder(below), True
-            self._copy(row, id, folder, name)
+            written = self._copy(row, id, folder, name)
+            if self.status is not None and self.status[row]:
+                columns = self.columns
+                labels = (columns.name(int(codes[row])) or "" for codes in (columns.label, columns.suggested))
+                suspicion, place = number_cell(columns.suspicion[row]), written.relative_to(partial).as_posix()
+                self._listed.append((place, id, *labels, suspicion, self.status[row]))
         if deep:
             write_text(partial / MARK, "written by labelsieve export, which may replace it with --force\n")
         names = {name: folder.path.name for name, folder in top.folders.items()}
         self.renamed_classes = {name: folder for name, folder in names.items() if name != folder}
 
-    def _copy(self, row: int, id: str, folder: Folder, name: str) -> None:
-        """Copy or link one picture; `name` is empty if the file of the source has the name."""
+    def _copy(self, row: int, id: str, folder: Folder, name: str) -> Path:
+        """Copy or link one picture and return its place; `name` is empty if the file of the source has the name."""
         try:
             picture = self.samples.read(row)
         except InputError as problem:
@@ -140,19 +151,26 @@ class FolderExport:
             else:
                 copy_file(original, target)
         self.renamed_files += target.name != unicodedata.normalize("NFC", name)
+        return target
 
-    def _write_class_names(self, target: Path, *, force: bool) -> None:
-        if not self.renamed_classes:
-            return
-        path = class_names_file(target)
-        if os.path.lexists(path) and not force:
+    def _write_list(self, path: Path, names: Sequence[str], rows: Collection[tuple[str, ...]], force: bool) -> None:
+        """Write a list beside the folder, unless it is empty."""
+        if os.path.lexists(path) and not force and rows:
             raise InputError(f"{path} exists: give another --to, or --force to replace it")
-        write_csv(path, ("class", "folder"), self.renamed_classes.items())
+        if rows:
+            write_csv(path, names, rows)
+        elif force and path.is_file() and read_bytes(path).startswith(",".join(names).encode()):
+            path.unlink()  # of the folder that this one replaces
 
 
 def class_names_file(target: Path) -> Path:
     """The file beside an export that maps class names to folder names."""
     return target.with_name(f"{target.name}-classes.csv")
+
+
+def status_file(target: Path) -> Path:
+    """The file beside an export that lists undecided suspects and applied suggestions."""
+    return target.with_name(f"{target.name}-status.csv")
 
 
 def _is_free(target: Path) -> bool:

@@ -12,16 +12,16 @@ import numpy as np
 
 from labelsieve.csv_files import CsvFormat, CsvWriter, make_harmless
 from labelsieve.data.cells import is_text
-from labelsieve.data.labels import OTHERS, means
+from labelsieve.data.labels import OTHERS, STATUS_COLUMN, means
 from labelsieve.data.source import TABLES
 from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer
 from labelsieve.labels_csv import LabelColumns, index_in
+from labelsieve.report.facts import suggested_probabilities
 from labelsieve.report.source_table import SourceTable
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
-from labelsieve.types import VERDICTS, IntArray
+from labelsieve.types import VERDICTS, FloatArray, IntArray
 
 BATCH_ROWS = 50_000  # rows that are converted to text at a time
 
@@ -40,7 +40,7 @@ class RunResult:
     source: Path | None
     columns: LabelColumns
     log: DecisionLog
-    suggestions: Mapping[str, float] | None  # probability of the suggested label by id
+    suggested_probability: FloatArray | None  # of every suspect, else nan; None: the run has no probabilities
 
     @classmethod
     def read(cls, run: RunFolder, source: Path | None) -> RunResult:
@@ -48,7 +48,7 @@ class RunResult:
         columns = run.columns(summary.get("classes"))
         log = DecisionLog(run / DECISIONS, columns)
         log.check()
-        return cls(run, run.record(), summary, source, columns, log, read_suggestions(run / SUGGESTIONS))
+        return cls(run, run.record(), summary, source, columns, log, suggested_probabilities(run, columns))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -59,38 +59,61 @@ class RunResult:
         return is_table(self.source)
 
 
-def corrected_table(
-    result: RunResult, rows: IntArray, label: Any, *, typed: bool, also: Sequence[str] = (), dropped: int = 0
-) -> Any:
-    """The table of the source with corrected labels; ids and labels if the source is not a table.
+@dataclass(frozen=True)
+class Extra:
+    """What a table of corrected labels has besides the rows of the run."""
 
-    Rows with the ids `also` are included unchanged. `dropped` is a column beside ids and labels.
-    """
+    status: Any = None  # text per sample of the run, for the column STATUS_COLUMN; None: no such column
+    skipped_ids: Sequence[str] = ()  # rows that the run skipped: they are included unchanged
+    dropped: int = 0  # number of samples that were left out: a column beside ids and labels
+
+
+NO_EXTRA = Extra()
+
+
+def corrected_table(result: RunResult, rows: IntArray, label: Any, *, typed: bool, extra: Extra = NO_EXTRA) -> Any:
+    """The table of the source with corrected labels; ids and labels if the source is not a table."""
     import pyarrow as pa
 
     columns = result.columns
     names = np.array(columns.classes, dtype=object)[label[rows]].tolist()
+    status = None if extra.status is None else np.asarray(extra.status, dtype=object)[rows].tolist()
     if result.source is None or not result.of_a_table:
         named = str((result.record.get("data") or {}).get("source") or "")
         if result.source is None and Path(named).suffix.lower() in TABLES:
             raise InputError(f"{named} does not exist any more, so its columns cannot be exported")
         found = {"id": columns.ids.take(pa.array(rows)), "label": pa.array(names, pa.string())}
-        if dropped:
-            found[OTHERS] = pa.array([dropped] * len(rows), pa.int64())
-        return pa.table(found)
+        if extra.dropped:
+            found[OTHERS] = pa.array([extra.dropped] * len(rows), pa.int64())
+        return _with_status(pa.table(found), status)
     original = SourceTable.read(result.source, result.settings, typed=typed)
     at = original.rows_of(columns)[rows]
     if (at < 0).any():
         lost = columns.id(int(rows[int(np.argmin(at))]))
         raise InputError(f"{result.source} has changed since the run: {lost!r} is missing")
-    at, names = _between(original, at, names, also)
+    order, at = _with_skipped(original, at, extra.skipped_ids)
+    own: list[Any] = [None] * original.table.num_rows
+    if original.label in original.names:
+        own = [None if cell is None else str(cell) for cell in original.table.column(original.label).to_pylist()]
+    names = [names[i] if i >= 0 else own[row] for i, row in zip(order.tolist(), at.tolist(), strict=True)]
+    if status is not None:
+        status = [status[i] if i >= 0 else "" for i in order.tolist()]
     table = original.table.take(pa.array(at))
     if original.label not in original.names:
         table = table.append_column(original.label, pa.array(names, pa.string()))
-        return table.rename_columns([*original.written, original.label])
+        return _with_status(table.rename_columns([*original.written, original.label]), status)
     column = _as_before(pa.array(_as_written(names, original, at), pa.string()), table, original.label)
     table = table.set_column(table.column_names.index(original.label), original.label, column)
-    return table.rename_columns(list(original.written))
+    return _with_status(table.rename_columns(list(original.written)), status)
+
+
+def _with_status(table: Any, status: list[str] | None) -> Any:
+    """The table with a last column STATUS_COLUMN, which replaces that of an earlier export."""
+    import pyarrow as pa
+
+    if STATUS_COLUMN in table.column_names:
+        table = table.drop_columns([STATUS_COLUMN])
+    return table if status is None else table.append_column(STATUS_COLUMN, pa.array(status, pa.string()))
 
 
 def _as_written(names: list[str], original: SourceTable, at: IntArray) -> list[str]:
@@ -109,21 +132,16 @@ def _as_written(names: list[str], original: SourceTable, at: IntArray) -> list[s
     ]
 
 
-def _between(original: SourceTable, at: IntArray, names: list[Any], also: Sequence[str]) -> tuple[IntArray, list[Any]]:
-    """Rows and labels to write, with the rows `also` at their place."""
+def _with_skipped(original: SourceTable, at: IntArray, skipped_ids: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """The position in `at` (-1: a skipped row) and the row of every line to write, skipped rows at their place."""
     import pyarrow as pa
 
     # Skipped rows may share an id or have none: all of them are included.
-    more = np.flatnonzero(index_in(original.row_ids(), pa.array(also, pa.string())) >= 0)
+    more = np.flatnonzero(index_in(original.row_ids(), pa.array(skipped_ids, pa.string())) >= 0)
     more = np.setdiff1d(more, at)
-    if not len(more):
-        return at, names
-    own: list[Any] = [None] * len(more)
-    if original.label in original.names:
-        own = original.table.column(original.label).take(pa.array(more)).to_pylist()
-    order = np.argsort(np.concatenate([at, more]), kind="stable")
-    every = [*names, *(None if cell is None else str(cell) for cell in own)]
-    return np.concatenate([at, more])[order], [every[i] for i in order.tolist()]
+    every = np.concatenate([at, more])
+    order = np.argsort(every, kind="stable") if len(more) else np.arange(len(at))
+    return np.where(order < len(at), order, -1), every[order]
 
 
 def _as_before(names: Any, table: Any, label: str) -> Any:
@@ -144,14 +162,14 @@ def suspects(result: RunResult, rows: IntArray, *, typed: bool) -> Any:
     import pyarrow as pa
 
     columns = result.columns
-    right = [(result.suggestions or {}).get(columns.id(row)) for row in rows.tolist()]
+    right = result.suggested_probability
     found = pa.table(
         {
             "id": columns.ids.take(pa.array(rows)),
             "label": _names(columns, columns.label[rows]),
             "suggested": _names(columns, columns.suggested[rows]),
             "suspicion": _numbers(columns.suspicion[rows]),
-            "suggested_probability": pa.array(right, pa.float64()),
+            "suggested_probability": pa.nulls(len(rows), pa.float64()) if right is None else _numbers(right[rows]),
             "probability": _numbers(columns.probability[rows]),
             "loss": _numbers(columns.loss[rows]),
             "verdict": pa.array([VERDICTS[code] for code in columns.verdict[rows]], pa.string()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,8 @@ from labelsieve.decisions import decided_ids
 from labelsieve.labels_csv import LabelColumns, pair_counts
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
-from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, Trust, WhyUnknown
+from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, WhyUnknown
 
-# Suggestions of a classifier with a larger error are not applied without a review (benchmarks/unseen-changes.md).
-MAX_AUTO_ERROR = 1 / 8
 # A report explains why there are more suspects than wrong labels if both limits are exceeded.
 MANY_SUSPECTS_FACTOR, MANY_SUSPECTS_SHARE = 1.5, 0.02
 
@@ -25,23 +22,6 @@ WHY_UNKNOWN = {
     WhyUnknown.RANDOM: "the labels cannot be distinguished from random ones",
     WhyUnknown.WEAK: "the classifier is too weak",
 }
-
-
-class WhyNotAuto(StrEnum):
-    """Why suggestions are not applied without a review."""
-
-    UNKNOWN_NOISE = "unknown noise"
-    ROUGH_NOISE = "rough noise"  # wrong labels and errors of the classifier cannot be separated
-    WORSE_THAN_LABELS = "worse than labels"  # the classifier makes more mistakes than the labels have
-    MANY_ERRORS = "many errors"
-
-
-@dataclass(frozen=True)
-class AutoApply:
-    """Whether `export` may apply suggestions without a review: the reason against it, or None."""
-
-    reason: WhyNotAuto | None = None
-    explanation: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +34,7 @@ class Facts:
     suspects: IntArray  # rows by descending suspicion
     pairs: dict[tuple[int, int], int]  # number of suspects per given and suggested label
     decided: frozenset[str]  # ids of all samples with a decision
-    suggested_probability: Mapping[str, float] | None  # by id; None: suspicion is a rank, not a probability
+    suggested_probability: FloatArray | None  # of every suspect; None: suspicion is a rank, not a probability
 
     @property
     def name(self) -> str:
@@ -133,27 +113,15 @@ def not_assessed(summary: Mapping[str, Any], classes: Sequence[str]) -> list[int
     return [code for code in codes if isinstance(code, int) and 0 <= code < len(classes)]
 
 
-def auto_apply(summary: Mapping[str, Any]) -> AutoApply:
-    """Whether suggestions may be applied without a review.
-
-    Disagreement in iteration 1 that wrong labels do not explain is the classifier's own error. If that error is larger
-    than the noise, a disagreement says more about the classifier; if it is large, it was partly counted as noise.
-    """
-    if (why := why_unknown(summary)) is not None:
-        return AutoApply(WhyNotAuto.UNKNOWN_NOISE, WHY_UNKNOWN[why])
-    if (noise := noise_of(summary)) is not None and noise.trust is Trust.ROUGH:
-        return AutoApply(WhyNotAuto.ROUGH_NOISE, noise.explanation)
-    first = first_iteration(summary)
-    ratio, agree, total = map(number, (summary.get("noise_ratio"), first.get("selected"), first.get("candidates")))
-    if ratio is None or ratio >= 1 or agree is None or not total:
-        return AutoApply()
-    error = 1 - agree / total / (1 - ratio)
-    if error > ratio:
-        text = f"the classifier is wrong more often (about {100 * error:.0f} %) than the labels ({100 * ratio:.0f} %)"
-        return AutoApply(WhyNotAuto.WORSE_THAN_LABELS, text)
-    if error > MAX_AUTO_ERROR:
-        return AutoApply(WhyNotAuto.MANY_ERRORS, f"the classifier is wrong on about {100 * error:.0f} % of the samples")
-    return AutoApply()
+def suggested_probabilities(run: RunFolder, columns: LabelColumns) -> FloatArray | None:
+    """Probability of every suggestion, nan for other samples; None if suspicion is a rank, not a probability."""
+    by_id = read_suggestions(run / SUGGESTIONS)
+    if by_id is None:
+        return None
+    found = np.full(len(columns), np.nan)
+    rows = columns.find(list(by_id))
+    found[rows[rows >= 0]] = np.array(list(by_id.values()))[rows >= 0]
+    return found
 
 
 def read_facts(run: RunFolder) -> Facts:
@@ -169,7 +137,7 @@ def read_facts(run: RunFolder) -> Facts:
         suspects=suspects,
         pairs=pair_counts(columns, suspects),
         decided=frozenset(decided_ids(run / DECISIONS)),
-        suggested_probability=read_suggestions(run / SUGGESTIONS),
+        suggested_probability=suggested_probabilities(run, columns),
     )
 
 

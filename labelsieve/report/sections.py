@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import os
 import shlex
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from labelsieve.csv_files import csv_line
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.labels_csv import most_confused
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
-from labelsieve.report.facts import WHY_UNKNOWN, Facts, auto_apply, number
+from labelsieve.report.facts import WHY_UNKNOWN, Facts, number
 from labelsieve.report.html import Markup, count, el, percent, plural, shorten
 from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
 from labelsieve.report.source_state import SourceState
@@ -179,9 +180,7 @@ def what_next(facts: Facts) -> Markup:
     text = "Ids, columns and order stay the same. The originals are not changed."
     if is_path(source) and os.path.isdir(source):  # noqa: PTH112 - Path.is_dir may raise
         text = "With the name of a folder instead of cleaned.csv, the pictures are copied into class folders."
-    auto = auto_apply(facts.summary)
-    if auto.reason and not facts.decided:
-        text = f"No label is changed without a decision, because {auto.explanation}: review the suspects first. {text}"
+    text = f"Only labels that you decided on change; the other suspects are marked. {text}"
     command = f"labelsieve export {run} --what cleaned --to cleaned.csv"
     steps.append(_step("Export the corrected labels.", command, text))
     if ((facts.record.get("stages") or {}).get("train") or {}).get("state") == "done":
@@ -339,8 +338,8 @@ def _card(facts: Facts, row: int, sample: Sample) -> Markup:
     if suspicion == suspicion:
         ranked = facts.suggested_probability is None
         numbers = f"suspicion {suspicion:.2f}" if ranked else f"wrong: {percent(suspicion)}"
-    probability = (facts.suggested_probability or {}).get(columns.id(row))
-    numbers += f", right: {percent(probability)}" if probability is not None else ""
+    probability = math.nan if facts.suggested_probability is None else facts.suggested_probability[row]
+    numbers += f", right: {percent(probability)}" if probability == probability else ""
     id = el("p", f"id {shorten(columns.id(row), 120)}", cls="id")
     about = el("div", el("p", *labels), el("p", numbers, cls="quiet"), id, cls="about")
     said_above = isinstance(sample, Missing) and sample.all_samples

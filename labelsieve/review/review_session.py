@@ -14,11 +14,10 @@ import numpy as np
 from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, most_confused, pair_counts
-from labelsieve.report.facts import WHY_UNKNOWN, not_assessed, why_unknown
+from labelsieve.report.facts import WHY_UNKNOWN, not_assessed, suggested_probabilities, why_unknown
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.neighbours import Duplicates, Neighbours
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
 from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
 
 MAX_ITEMS = 50
@@ -117,7 +116,7 @@ class ReviewSession:
         self.why_unknown = why_unknown(summary)
         self.not_assessed = frozenset(not_assessed(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
-        self.suggested_probability = read_suggestions(run / SUGGESTIONS)  # None: suspicion is a rank, not a probability
+        self.suggested_probability = suggested_probabilities(run, self.columns)
 
     def start(self) -> dict[str, Any]:
         data = self.run.record().get("data") or {}
@@ -166,7 +165,7 @@ class ReviewSession:
             "predicted": int(columns.predicted[row]),
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
-            "likely": _number((self.suggested_probability or {}).get(columns.id(row), math.nan)),
+            "likely": _number(math.nan if self.suggested_probability is None else self.suggested_probability[row]),
             "judged": int(columns.label[row]) not in self.not_assessed,
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),

@@ -32,6 +32,7 @@ from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSetting
 
 if TYPE_CHECKING:
     from labelsieve.data.labels import LabelFile
+    from labelsieve.export import Exported
     from labelsieve.runfolder import RunFolder
     from labelsieve.types import LabelledData
     from labelsieve.workflow.predict import Predictions
@@ -91,6 +92,12 @@ class RunResult:
         from labelsieve.workflow.settings import SourceSettings
 
         return predict_source(self.path, source, SourceSettings(**options), progress=Progress(silent=True))
+
+    def export(self, to: str | Path | None = None, **options: Any) -> Exported:
+        """Write the labels; `options` are those of `labelsieve export`, such as apply="suggested" or dry_run=True."""
+        from labelsieve.export import export
+
+        return export(self.path, to=to, **options)
 
 
 def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunResult:

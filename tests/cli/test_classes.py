@@ -58,7 +58,7 @@ def test_the_suggested_command_has_the_same_options(source: Path, capsys: pytest
 def test_a_run_uses_the_file_and_exports_its_labels(source: Path) -> None:
     assert run(["data", "classes", "t.csv", "--label-column", "kind", "--alike", "--to", "labels.csv"]) == 0
     assert run(["select", "t.csv", "--label-column", "kind", "--labels", "labels.csv", "--out", "r"]) == 0
-    assert run(["export", "r", "--what", "cleaned", "--to", "out.csv", "--undecided", "keep"]) == 0
+    assert run(["export", "r", "--what", "cleaned", "--to", "out.csv"]) == 0
     with Path("out.csv").open(newline="") as file:
         kinds = [row["kind"] for row in csv.DictReader(file)]
     assert kinds == ["refund"] * 42 + ["refnud"] * 2 + ["bill, old"] * 42

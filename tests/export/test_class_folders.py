@@ -58,7 +58,7 @@ def test_hidden_files_do_not_make_a_folder_somebodys(tmp_path):
     out.mkdir()
     (out / ".gitkeep").write_text("kept")
     (out / ".DS_Store").write_text("")
-    assert export(run, to=out, undecided="keep").rows == 8
+    assert export(run, to=out).rows == 8
     assert (out / ".gitkeep").read_text() == "kept" and len(list(out.glob("*/*.png"))) == 8
 
 
@@ -79,22 +79,20 @@ def test_what_killed_exports_left_is_swept_up(tmp_path):
         file.write_text("mine")
     for folder in (*left, theirs):
         (folder / "cat").mkdir(parents=True)
-    export(run, to=out, undecided="keep")
+    export(run, to=out)
     assert not any(folder.exists() for folder in left) and theirs.exists() and all(file.exists() for file in users)
 
 
 def test_what_could_not_be_read_is_told(tmp_path):
     run = a_run(tmp_path)
-    assert "could not be read" not in export(run, to=tmp_path / "whole", undecided="keep").note
+    assert "could not be read" not in export(run, to=tmp_path / "whole").note
     (run / "skipped.csv").write_text("id,reason\ncat/broken.png,cannot be read\n")
-    assert (
-        "without 1 file that could not be read (skipped.csv)" in export(run, to=tmp_path / "out", undecided="keep").note
-    )
+    assert "without 1 file that could not be read (skipped.csv)" in export(run, to=tmp_path / "out").note
     (run / "skipped.csv").write_text("id,reason\nloose.png,in no class folder\n")
-    note = export(run, to=tmp_path / "loose", undecided="keep").note
+    note = export(run, to=tmp_path / "loose").note
     assert "without 1 picture outside the class folders (skipped.csv)" in note and "could not be read" not in note
     (run / "skipped.csv").write_text("id,reason\na,no label\nb,no label\nc,dropped\nd,the file is not there\n")
-    note = export(run, to=tmp_path / "several", undecided="keep").note
+    note = export(run, to=tmp_path / "several").note
     assert "without 2 pictures without a label (skipped.csv)" in note
     assert "without 1 picture that was dropped before (skipped.csv)" in note
     assert "without 1 file that could not be read (skipped.csv)" in note
@@ -124,20 +122,20 @@ def below(folder):
 def test_folders_in_class_folders_stay(tmp_path, link):
     run, ids = deeper(tmp_path, lambda i: f"batch{i}/M\u00e4rz 1/00.png")
     out = tmp_path / "out"
-    done = export(run, to=out, undecided="keep", link=link)
+    done = export(run, to=out, link=link)
     assert below(out) == ids and "name" not in done.note
     if not link:  # links lead outside, and are never followed there
         assert load_source(str(out)).ids.tolist() == ids
-    again = export(run, to=out, undecided="keep", force=True)
+    again = export(run, to=out, force=True)
     assert again.rows == 8 and below(out) == ids
     (out / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match=r"notes\.txt"):
-        export(run, to=out, undecided="keep", force=True)
+        export(run, to=out, force=True)
 
 
 def test_names_that_are_taken_or_not_safe_are_counted(tmp_path):
     run, ids = deeper(tmp_path, lambda i: f"batch/{i}.png" if i else "batch/a:b.png")
-    done = export(run, to=tmp_path / "one", undecided="keep")
+    done = export(run, to=tmp_path / "one")
     assert "1 file was renamed" in done.note
     assert len(below(tmp_path / "one")) == 8 and any(id.endswith("/batch/a_b.png") for id in below(tmp_path / "one"))
     # Two classes become one, whose pictures have the same names.
@@ -205,7 +203,7 @@ def test_no_file_of_the_source_is_replaced_whether_exported_or_not(tmp_path, tar
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for force in (False, True):
         with pytest.raises(InputError):
-            export(run, to=tmp_path / target, force=force, undecided="keep")
+            export(run, to=tmp_path / target, force=force)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
@@ -215,7 +213,7 @@ def test_a_folder_that_contains_the_source_is_not_replaced(tmp_path):
     (tmp_path / "all" / "run").rename(tmp_path / "run")
     before = below(tmp_path / "all")
     with pytest.raises(InputError, match="belongs to the source"):
-        export(type(run)(tmp_path / "run"), to=tmp_path / "all", force=True, undecided="keep")
+        export(type(run)(tmp_path / "run"), to=tmp_path / "all", force=True)
     assert below(tmp_path / "all") == before
 
 
@@ -235,7 +233,7 @@ def test_classes_that_collide_on_other_systems_are_listed(tmp_path, names):
         text = text.replace(f",{plain},", f",{name},")
     (run / "labels.csv").write_text(text)
     run.write_summary({**run.read_summary(), "classes": list(names)})
-    done = export(run, to=tmp_path / "out", undecided="keep")
+    done = export(run, to=tmp_path / "out")
     folders = [path.name for path in (tmp_path / "out").iterdir()]
     assert len({unicodedata.normalize("NFC", name).casefold() for name in folders}) == len(folders) == 2
     listed = runs.rows_of(tmp_path / "out-classes.csv")
@@ -243,5 +241,5 @@ def test_classes_that_collide_on_other_systems_are_listed(tmp_path, names):
     assert "out-classes.csv" in done.note and repr(listed[0]["class"]) in done.note
     (tmp_path / "other-classes.csv").write_text("mine")
     with pytest.raises(InputError, match=r"other-classes\.csv exists"):
-        export(run, to=tmp_path / "other", undecided="keep")
+        export(run, to=tmp_path / "other")
     assert not (tmp_path / "other").exists() and (tmp_path / "other-classes.csv").read_text() == "mine"

@@ -44,14 +44,17 @@ def test_corrected_labels_keep_ids_columns_and_order(tmp_path):
     before = fingerprint(tmp_path)
     done = export(run, what="cleaned", to=tmp_path / "out" / "cleaned.csv")
     original, cleaned = rows_of(tmp_path / "homes.csv"), rows_of(tmp_path / "out" / "cleaned.csv")
-    assert list(cleaned[0]) == list(original[0])
+    assert list(cleaned[0]) == [*original[0], "labelsieve_status"]
+    undecided = {int(row.id) for row in suspects_of(run)[4:]}
+    marks = {int(row.pop("code")) for row in cleaned if row.pop("labelsieve_status") == "suspect"}
+    assert marks == undecided and all(original[i].pop("code") for i in undecided)
     changed = {int(first[1].id): first[1].suggested, int(first[2].id): first[2].suggested}
     expected = [
         {**row, "label": changed.get(i, row["label"])} for i, row in enumerate(original) if i != int(first[3].id)
     ]
     assert cleaned == expected
     assert (done.rows, done.changed, done.dropped) == (59, 2, 1)
-    assert "kept their given label" in done.note
+    assert done.undecided == len(undecided)
     assert {path: content for path, content in fingerprint(tmp_path).items() if path in before} == before
 
 
@@ -84,7 +87,7 @@ def test_parquet_keeps_numbers_numbers(tmp_path):
     export(run, what="cleaned", to=tmp_path / "c.parquet")
     table = pq.read_table(tmp_path / "c.parquet")
     assert str(table.schema.field("rooms").type) == "int64" and str(table.schema.field("area m2").type) == "double"
-    assert table.column_names == ["rooms", "area m2", "town", "label", "code", "true"]
+    assert table.column_names == ["rooms", "area m2", "town", "label", "code", "true", "labelsieve_status"]
     for what in ("selected", "suspects", "decisions"):
         export(run, what=what, to=tmp_path / f"{what}.parquet")
         assert pq.read_table(tmp_path / f"{what}.parquet").num_columns > 1
@@ -142,7 +145,7 @@ def test_pictures_that_are_not_files_are_written(tmp_path):
     np.savez(tmp_path / "a.npz", x=x, y=np.array([0, 1, 0, 1, 0, 1]))
     about = {"source": str(tmp_path / "a.npz"), "kind": "pictures", "fingerprint": None}
     run.update(data={**run.record()["data"], **about})
-    export(run, what="cleaned", to=tmp_path / "out", undecided="keep")
+    export(run, what="cleaned", to=tmp_path / "out")
     written = {path.stem: path for path in (tmp_path / "out").glob("*/*.png")}
     with Image.open(written["4"]) as picture:
         assert np.array_equal(np.asarray(picture), x[4])
@@ -157,7 +160,7 @@ def test_names_that_would_escape_are_made_safe(tmp_path):
     (run / "labels.csv").write_text(text)
     run.write_summary({**run.read_summary(), "classes": list(classes)})
     there = set(tmp_path.parent.glob("*"))
-    export(run, what="selected", to=tmp_path / "out" / "inner", undecided="keep")
+    export(run, what="selected", to=tmp_path / "out" / "inner")
     folders = sorted(path.name for path in (tmp_path / "out" / "inner").iterdir())
     assert folders == ["_", "_.._evil", "_etc_passwd", "a_b_c"] and set(tmp_path.parent.glob("*")) == there
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["inner", "inner-classes.csv"]
@@ -185,7 +188,7 @@ def test_the_originals_and_the_run_are_out_of_reach(tmp_path):
         ({"what": "cleaned", "to": "x.xlsx"}, "a .csv or .parquet file"),
         ({"what": "cleaned", "to": "folder"}, "only pictures"),
         ({"what": "decisions", "to": "folder"}, "decisions cannot be exported to a folder"),
-        ({"what": "cleaned", "to": "x.csv", "undecided": "guess"}, "choose one of auto"),
+        ({"what": "cleaned", "to": "x.csv", "apply": "guess"}, "choose one of decided"),
     ],
 )
 def test_what_cannot_be_exported_is_said_in_one_line(tmp_path, options, told):
@@ -234,7 +237,8 @@ def test_what_is_there_is_written_over_only_by_force(tmp_path):
 
 def test_an_older_folder_is_replaced_by_force_and_kept_when_that_fails(tmp_path):
     run = runs.pictures(tmp_path)
-    export(run, what="cleaned", to=tmp_path / "clean", undecided="keep")
+    done = export(run, what="cleaned", to=tmp_path / "clean")
+    assert len(rows_of(tmp_path / "clean-status.csv")) == done.undecided
     before = fingerprint(tmp_path / "clean")
     with pytest.raises(InputError, match="not empty"):
         export(run, what="selected", to=tmp_path / "clean")
@@ -274,7 +278,7 @@ def test_force_never_removes_the_originals(tmp_path):
     renamed = [text[0], *(f"photos/all/{i}.png," + line.split(",", 1)[1] for i, line in enumerate(text[1:]))]
     (run / "labels.csv").write_text("\n".join(renamed) + "\n")
     with pytest.raises(InputError, match="belongs to the source"):
-        export(run, what="cleaned", to=tmp_path / "photos", undecided="keep", force=True)
+        export(run, what="cleaned", to=tmp_path / "photos", force=True)
     assert len(list((tmp_path / "photos" / "all").iterdir())) == 4
 
 
@@ -306,7 +310,7 @@ def test_suspects_say_how_likely_their_suggestion_is_right(tmp_path):
 
 def test_a_folder_called_like_a_formula_can_be_looked_atselect_again(tmp_path):
     run = runs.pictures(tmp_path, n=8, classes=("+plus", "=same"))
-    export(run, to=tmp_path / "cleaned.csv", undecided="keep")
+    export(run, to=tmp_path / "cleaned.csv")
     assert {row["id"][:2] for row in rows_of(tmp_path / "cleaned.csv")} == {"'+", "'="}
     again = load_source(str(tmp_path / "shapes"), ReadOptions(labels=read_label_file(tmp_path / "cleaned.csv")))
     assert again.classes == ("+plus", "=same")
@@ -319,7 +323,7 @@ def test_a_table_with_ids_that_are_numbers_or_times_is_exported(tmp_path):
     pq.write_table(pa.table({"id": [0.0, 1.0, 2.5], "a": [1, 2, 3], "label": ["x", "y", "x"]}), tmp_path / "t.parquet")
     data = load_source(str(tmp_path / "t.parquet"))
     run = runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "t.parquet"))
-    export(run, to=tmp_path / "c.parquet", undecided="keep")
+    export(run, to=tmp_path / "c.parquet")
     assert pq.read_table(tmp_path / "c.parquet").equals(pq.read_table(tmp_path / "t.parquet"))
 
 
@@ -370,7 +374,7 @@ def test_labels_from_a_file_that_is_gone_do_not_make_another_source(tmp_path):
         data={**record["data"], "fingerprint": runs.fingerprint(about)},
     )
     (tmp_path / "given.csv").unlink()
-    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 30
+    assert export(run, to=tmp_path / "c.csv").rows == 30
     assert {row["id"]: row["label"] for row in rows_of(tmp_path / "c.csv")} == given
     source.write_text(source.read_text().replace("parcel", "letter"))
     with pytest.raises(InputError, match="changed since"):
@@ -400,7 +404,7 @@ def test_a_person_adds_to_the_selected_and_takes_from_them(tmp_path):
     done = export(run, what="selected", to=tmp_path / "s.csv")
     count = sum(row.verdict == "selected" for row in run.read_labels())
     assert (done.rows, done.changed, done.dropped) == (count - 1 + 3, 2, 1)
-    assert done.note == "3 of them because of a decision"
+    assert done.note.startswith("3 of them")
     ids = [row["id"] for row in rows_of(tmp_path / "s.csv")]
     assert first[0].id in ids and chosen.id not in ids and first[3].id not in ids
 
@@ -429,7 +433,7 @@ def test_rows_that_were_not_judged_stay_in_the_table(tmp_path):
         csv.writer(file, lineterminator="\n").writerows([["text", "label"], *rows])
     data = load_source(str(source))
     run = runs.write_run(tmp_path / "run", data, data.y, str(source))
-    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    done = export(run, to=tmp_path / "c.csv")
     assert (tmp_path / "c.csv").read_text() == source.read_text()
     assert done.rows == 17 and "3 rows that the run skipped" in done.note
     assert export(run, what="selected", to=tmp_path / "s.csv").note == ""

@@ -8,13 +8,12 @@ import json
 import os
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from labelsieve.cli.common import Common
 from labelsieve.cli.export import export as command
 from labelsieve.data.source import load_source
-from labelsieve.export import export
+from labelsieve.export import ExportSettings, export
 from labelsieve.report import write_report
 
 _spec = importlib.util.spec_from_file_location("export_notes_runs", Path(__file__).parents[1] / "report" / "runs.py")
@@ -36,7 +35,7 @@ def a_run(folder, cells, *, header="note"):
 
 def test_a_table_of_signed_numbers_comes_back_as_it_was(tmp_path):
     run = a_run(tmp_path, ["-0,151", "+49 170 1", "-1.234,5", "-5 %", "-1e-3", "+1-555-010-0000"])
-    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    done = export(run, to=tmp_path / "c.csv")
     assert done.path.read_bytes() == (tmp_path / "t.csv").read_bytes()
     assert done.apostrophes == 0 and "apostrophe" not in done.note
 
@@ -44,45 +43,22 @@ def test_a_table_of_signed_numbers_comes_back_as_it_was(tmp_path):
 def test_apostrophes_are_counted_and_told(tmp_path, capsys):
     run = a_run(tmp_path, ["=1+1", "-2+3", "-0,151", "fine"], header="=note")
     told = "7 cells got an apostrophe"
-    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    done = export(run, to=tmp_path / "c.csv")
     assert done.apostrophes == 7 and told in done.note  # the name of the column is a cell as well
-    command(run.path, to=tmp_path / "d.csv", undecided="keep")
+    command(run.path, settings=ExportSettings(to=tmp_path / "d.csv"))
     assert told in capsys.readouterr().out
-    command(run.path, to=tmp_path / "e.csv", undecided="keep", common=Common(json=True))
+    command(run.path, settings=ExportSettings(to=tmp_path / "e.csv"), common=Common(json=True))
     assert json.loads(capsys.readouterr().out)["apostrophes"] == 7
-    raw = export(run, to=tmp_path / "raw.csv", undecided="keep", raw=True)
+    raw = export(run, to=tmp_path / "raw.csv", raw=True)
     assert raw.apostrophes == 0 and "apostrophe" not in raw.note
     assert raw.path.read_bytes() == (tmp_path / "t.csv").read_bytes()
-    assert export(run, to=tmp_path / "c.parquet", undecided="keep").apostrophes == 0  # its cells have types
+    assert export(run, to=tmp_path / "c.parquet").apostrophes == 0  # its cells have types
 
 
 def test_one_apostrophe_is_one(tmp_path):
     run = a_run(tmp_path, ["fine"], header="@note")
-    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    done = export(run, to=tmp_path / "c.csv")
     assert "1 cell got an apostrophe" in done.note
-
-
-@pytest.mark.parametrize("decided", [False, True])
-def test_the_reason_stands_beside_what_it_explains(tmp_path, decided):
-    source = tmp_path / "t.csv"
-    rows = [[f"the {'cat' if i % 2 else 'dog'} of house {i} is here", "ab"[i % 2]] for i in range(40)]
-    rows[3][1] = rows[7][1] = ""
-    with source.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([["text", "label"], *rows])
-    data = load_source(str(source))
-    run = runs.write_run(tmp_path / "run", data, 1 - data.y, str(source))
-    summary = run.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
-    run.write_summary(summary)
-    unjudged = "; 2 rows that the run skipped"
-    if decided:
-        run.append_decision(str(data.ids[0]), "keep", "a")
-        note = export(run, to=tmp_path / "c.csv").note
-        assert "kept their given label" in note and unjudged in note
-        return
-    note = export(run, to=tmp_path / "c.csv").note
-    assert "kept their given label, because the classifier is too weak" in note and unjudged in note
-    assert export(run, what="selected", to=tmp_path / "s.csv").note == ""
 
 
 def test_rows_whose_picture_could_not_be_seen_stay_as_they_were(tmp_path):
@@ -97,9 +73,9 @@ def test_rows_whose_picture_could_not_be_seen_stay_as_they_were(tmp_path):
     data = load_source(str(source))
     run = runs.write_run(tmp_path / "run", data, data.y, str(source))
     assert (run / "skipped.csv").read_text().splitlines()[1].startswith("gone.png,the file is not there")
-    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    done = export(run, to=tmp_path / "c.csv")
     assert "2 rows that the run skipped" in done.note
     assert (tmp_path / "c.csv").read_text().split() == source.read_text().split()
     os.utime(source)  # looked at again, as it may be another one
-    assert export(run, to=tmp_path / "d.csv", undecided="keep").rows == 6
+    assert export(run, to=tmp_path / "d.csv").rows == 6
     assert "listed in skipped.csv" in write_report(run).read_text(encoding="utf-8")

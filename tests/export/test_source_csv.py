@@ -47,11 +47,12 @@ def test_what_is_written_looks_like_its_source(tmp_path, delimiter, end, mark):
         csv.writer(file, delimiter=delimiter, lineterminator=end).writerows(rows)
     run.update(data={**run.record()["data"], "source": str(source)})
     runs.as_read(run)
-    done = export(run, to=tmp_path / f"out{source.suffix}", undecided="keep")
+    runs.keep_all(run)
+    done = export(run, to=tmp_path / f"out{source.suffix}")
     assert done.path.read_bytes() == source.read_bytes()
     assert default_target(run.record(), source, "cleaned").suffix == source.suffix
     if delimiter == "\t":
-        export(run, to=tmp_path / "out.csv", undecided="keep")
+        export(run, to=tmp_path / "out.csv")
         assert rows_of(tmp_path / "out.csv")[0]["id"] == "mail-0000"
     else:
         with pytest.raises(InputError, match=r"a \.csv or \.parquet file"):
@@ -71,7 +72,8 @@ def test_a_run_of_a_source_in_another_code(tmp_path, code):
     runs.as_read(run)
     columns = read_labels(run / "labels.csv")
     assert check_source(run, columns).status is SourceStatus.UNCHANGED
-    done = export(run, to=tmp_path / "out.csv", undecided="keep")
+    runs.keep_all(run)
+    done = export(run, to=tmp_path / "out.csv")
     assert done.path.read_bytes() == source.read_bytes() and "2 rows that the run skipped" in done.note
     source.write_bytes(text.encode("utf-8"))  # the same rows
     assert check_source(run, columns).status is SourceStatus.UNCHANGED
@@ -112,9 +114,11 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     settings = {"label_column": "label", "id_column": "Nr."}
     run = runs.write_run(tmp_path / "run", data, np.delete(true, 7), str(source), **settings)
     assert check_source(run, read_labels(run / "labels.csv")).status is SourceStatus.UNCHANGED
-    kept = export(run, to=tmp_path / "kept.csv", undecided="keep")
+    runs.write_suggestions(run, lambda place: 0.95)
+    export(run, to=tmp_path / "out.csv", apply="suggested")
+    runs.keep_all(run)
+    kept = export(run, to=tmp_path / "kept.csv")
     assert kept.path.read_bytes() == source.read_bytes()
-    export(run, to=tmp_path / "out.csv", undecided="likely")
     lines = (tmp_path / "out.csv").read_text().splitlines()[2 if first else 1 :]
     labels = [line.split(";")[2] for line in lines]
     assert set(labels) == {"0.0", "1.0", "2.0", ""} and 0 < sum(a != b for a, b in zip(labels, cells, strict=True)) < 30
@@ -132,5 +136,6 @@ def test_decimals_of_parquet_stay_what_they_are(tmp_path):
     data = load_source(str(tmp_path / "t.parquet"))
     run = runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "t.parquet"))
     assert check_source(run, read_labels(run / "labels.csv")).status is SourceStatus.UNCHANGED
-    export(run, to=tmp_path / "out.parquet", undecided="keep")
+    runs.keep_all(run)
+    export(run, to=tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").equals(table)

@@ -1,13 +1,15 @@
-"""What becomes of suspects nobody decided on: whose suggestions are taken unseen, and whose are not."""
+"""Suspects without a decision: they keep their label and are marked, unless the caller asks for more."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from labelsieve.cli.app import run as main
+from labelsieve.errors import InputError
 from labelsieve.export import export
 
 _spec = importlib.util.spec_from_file_location(
@@ -19,81 +21,116 @@ _spec.loader.exec_module(runs)
 rows_of, suspects_of = runs.rows_of, runs.suspects_of
 
 
-def test_without_any_decision_the_suggestions_are_taken(tmp_path):
+@pytest.fixture
+def run(tmp_path):
+    """A table whose suspects have the probabilities 0.95, 0.4 and 0.9 of the rest."""
     run = runs.table(tmp_path)
-    suspects = {int(row.id): row.suggested for row in suspects_of(run)}
-    done = export(run, what="cleaned", to=tmp_path / "cleaned.csv")
-    assert done.changed == len(suspects) and "got the suggested label" in done.note
-    cleaned = rows_of(tmp_path / "cleaned.csv")
-    assert all(row["label"] == suspects.get(i, row["label"]) for i, row in enumerate(cleaned))
-    true = [row["true"] for row in cleaned]
-    given_right = np.mean([row["label"] == row["true"] for row in rows_of(tmp_path / "homes.csv")])
-    assert np.mean([row["label"] == t for row, t in zip(cleaned, true, strict=True)]) > given_right + 0.1
-    assert export(run, what="cleaned", to=tmp_path / "k.csv", undecided="keep").changed == 0
-    assert export(run, what="cleaned", to=tmp_path / "d.csv", undecided="drop").rows == 60 - len(suspects)
+    runs.write_suggestions(run, lambda place: {0: 0.95, 1: 0.4}.get(place, 0.9))
+    return run
 
 
-def test_a_suggestion_that_is_less_likely_than_the_label_is_not_taken(tmp_path):
-    run = runs.table(tmp_path)
-    first, second, *rest = suspects_of(run)
-    lines = [f"{row.id},{row.label},{row.suspicion},{row.suggested}" for row in (first, second, *rest)]
-    likely = [max(0.0, 0.7 * (1 - first.suspicion)), 1.0, *(1.0 for _ in rest)]
-    table = "\n".join(f"{line},{p}" for line, p in zip(lines, likely, strict=True))
-    (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{table}\n")
+def test_the_default_changes_nothing_and_marks_the_suspects(run, tmp_path):
     done = export(run, to=tmp_path / "cleaned.csv")
-    assert done.changed == 1 + len(rest) and "1 kept the given label" in done.note
-    assert rows_of(tmp_path / "cleaned.csv")[int(first.id)]["label"] == first.label
-    assert export(run, to=tmp_path / "all.csv", undecided="suggested").changed == 2 + len(rest)
+    suspects = {int(row.id) for row in suspects_of(run)}
+    assert (done.changed, done.dropped, done.suggested, done.undecided) == (0, 0, 0, len(suspects))
+    cleaned, given = rows_of(done.path), rows_of(tmp_path / "homes.csv")
+    assert [row["label"] for row in cleaned] == [row["label"] for row in given]
+    assert {i for i, row in enumerate(cleaned) if row["labelsieve_status"] == "suspect"} == suspects
+    parquet = export(run, to=tmp_path / "cleaned.parquet")
+    assert parquet.changed == 0
+
+
+def test_decided_labels_change_and_lose_their_mark(run, tmp_path):
+    first, second, *rest = suspects_of(run)
+    run.append_decision(first.id, "relabel", first.suggested)
+    run.append_decision(second.id, "keep", second.label)
+    done = export(run, to=tmp_path / "cleaned.csv")
+    assert done.changed == 1 and done.undecided == len(rest)
+    cleaned = rows_of(done.path)
+    assert cleaned[int(first.id)]["label"] == first.suggested
+    assert cleaned[int(first.id)]["labelsieve_status"] == cleaned[int(second.id)]["labelsieve_status"] == ""
+
+
+def test_suggestions_are_applied_on_request_with_their_expectation(run, tmp_path):
+    first, second, *rest = suspects_of(run)
+    announced: list[str] = []
+    planned = export(run, to=tmp_path / "x.csv", apply="suggested", min_confidence=0.5, dry_run=True)
+    assert not (tmp_path / "x.csv").exists() and planned.changed == 1 + len(rest)
+    done = export(run, to=tmp_path / "x.csv", apply="suggested", min_confidence=0.5, announce=announced.append)
+    assert done.changed == planned.changed == done.suggested and announced == [done.summary]
+    assert done.expected_right == pytest.approx(0.95 + 0.9 * len(rest))
+    cleaned = rows_of(done.path)
+    assert cleaned[int(second.id)]["label"] == second.label
+    assert cleaned[int(first.id)]["labelsieve_status"] == "suggested"
+    assert export(run, to=tmp_path / "y.csv", apply="suggested", min_confidence=0.92).changed == 1
+    assert export(run, what="selected", to=tmp_path / "s.csv", apply="suggested", min_confidence=0).suggested > 0
+
+
+def test_suspects_are_dropped_on_request(run, tmp_path):
+    suspects = suspects_of(run)
+    middle = suspects[len(suspects) // 2].suspicion
+    expected = [row.suspicion for row in suspects if row.suspicion >= middle]
+    done = export(run, to=tmp_path / "d.csv", drop_suspects=middle)
+    assert done.dropped == len(expected) and done.rows == 60 - len(expected) and done.changed == 0
+    assert done.expected_wrong == pytest.approx(sum(expected), abs=1e-3)
+    both = export(run, to=tmp_path / "b.csv", apply="suggested", min_confidence=0.5, drop_suspects=0.0)
+    assert both.dropped == 1 and both.changed == len(suspects) - 1  # applied suggestions stay
+
+
+def test_a_decision_outweighs_both_requests(run, tmp_path):
+    first, *_ = suspects_of(run)
+    run.append_decision(first.id, "keep", first.label)
+    done = export(run, to=tmp_path / "k.csv", apply="suggested", min_confidence=0, drop_suspects=0)
+    assert rows_of(done.path)[int(first.id)]["label"] == first.label
+
+
+def test_expectations_are_unknown_if_the_noise_is(run, tmp_path):
+    summary = run.read_summary()
+    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
+    run.write_summary(summary)
+    done = export(run, to=tmp_path / "c.csv", apply="suggested", min_confidence=0.5)
+    assert done.changed > 0 and done.expected_right is None
 
 
 @pytest.mark.parametrize(
-    ("trust", "why"),
+    ("options", "option"),
     [
-        ("not distinguishable from random: ...", "random"),
-        ("the classifier is weak: ...", "weak"),
-        ("the classifier gives its highest confidence to 9 of 9 samples, ...", "weak"),
+        ({"apply": "suggested", "min_confidence": 1.5}, "--min-confidence"),
+        ({"drop_suspects": -0.1}, "--drop-suspects"),
+        ({"what": "suspects", "drop_suspects": 0.5}, "--what"),
     ],
 )
-def test_suggestions_of_a_model_that_knows_nothing_are_not_taken(tmp_path, trust, why):
-    run = runs.text(tmp_path)
-    summary = run.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = trust
-    run.write_summary(summary)
-    done = export(run, what="cleaned", to=tmp_path / "c.csv")
-    assert done.changed == 0 and why in done.note
-    assert export(run, what="cleaned", to=tmp_path / "s.csv", undecided="suggested").changed > 0
+def test_wrong_requests_are_refused(run, tmp_path, options, option):
+    with pytest.raises(InputError, match=option):
+        export(run, to=tmp_path / "c.csv", **options)
 
 
-def test_a_classifier_that_is_worse_than_the_labels_changes_none(tmp_path):
-    run = runs.text(tmp_path)
-    lines = [f"{row.id},{row.label},{row.suspicion},{row.suggested},1.0" for row in suspects_of(run)]
-    (run / "suggestions.csv").write_text("\n".join(["id,label,suspicion,suggested,probability", *lines]) + "\n")
-    summary = run.read_summary()
-    for selected, changes in ((78, True), (70, False)):  # at a noise of 0.15 it is then wrong on 8 or 18 of 100
-        first = {"iteration": 1, "candidates": 100, "selected": selected}
-        run.write_summary(summary | {"noise_ratio": 0.15, "iterations": [first]})
-        done = export(run, to=tmp_path / f"{selected}.csv")
-        assert (done.changed > 0) == changes
-        assert ("wrong more often (about 18 %)" in done.note) != changes
-    assert export(run, to=tmp_path / "all.csv", undecided="suggested").changed == len(lines)
-    first = {"iteration": 1, "candidates": 100, "selected": 50}  # at a noise of 0.4 it is wrong on 17 of 100
-    run.write_summary(summary | {"noise_ratio": 0.4, "iterations": [first]})
-    done = export(run, to=tmp_path / "much.csv")
-    assert done.changed == 0 and "wrong on about 17 %" in done.note
-    assert export(run, to=tmp_path / "likely.csv", undecided="likely").changed == len(lines)
-
-
-def test_after_a_decision_the_careful_choice_is_still_there(tmp_path):
+def test_a_run_without_probabilities_applies_no_suggestion(tmp_path):
     run = runs.table(tmp_path)
-    first, second, third, *rest = suspects_of(run)
-    lines = [f"{row.id},{row.label},{row.suspicion},{row.suggested}" for row in (first, second, third, *rest)]
-    likely = [1.0, 0.5 * (1 - second.suspicion), *(1.0 for _ in (third, *rest))]
-    table = "\n".join(f"{line},{p}" for line, p in zip(lines, likely, strict=True))
-    (run / "suggestions.csv").write_text(f"id,label,suspicion,suggested,probability\n{table}\n")
-    run.append_decision(third.id, "keep", third.label)
-    done = export(run, to=tmp_path / "decided.csv")
-    assert done.changed == 0 and "kept their given label (--undecided likely" in done.note
-    done = export(run, to=tmp_path / "careful.csv", undecided="likely")
-    cleaned = rows_of(tmp_path / "careful.csv")
-    assert done.changed == 1 + len(rest) and cleaned[int(third.id)]["label"] == third.label
-    assert cleaned[int(second.id)]["label"] == second.label  # likelier right
+    with pytest.raises(InputError, match="--drop-suspects"):
+        export(run, to=tmp_path / "c.csv", apply="suggested")
+
+
+def test_an_exported_table_is_a_source_without_the_marks(run, tmp_path):
+    from labelsieve.data.source import load_source
+
+    done = export(run, to=tmp_path / "cleaned.csv")
+    assert "labelsieve_status" not in [column.name for column in load_source(str(done.path)).x.encoding.columns]
+    folder = tmp_path / "p"
+    folder.mkdir()
+    pictures = runs.pictures(folder)
+    done = export(pictures, to=tmp_path / "shapes-cleaned")
+    listed = rows_of(tmp_path / "shapes-cleaned-status.csv")
+    assert {row["status"] for row in listed} == {"suspect"} and len(listed) == done.undecided
+    assert all((done.path / row["file"]).is_file() for row in listed)
+
+
+def test_the_command_prints_the_numbers_first(run, tmp_path, capsys):
+    target = tmp_path / "c.csv"
+    words = ["export", str(run.path), "--to", str(target), "--apply", "suggested", "--min-confidence", "0.5"]
+    assert main([*words, "--dry-run", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert not planned["written"] and planned["suggested"] > 0 and not target.exists()
+    assert main(words) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert str(planned["changed"]) in first and second.startswith(str(target))

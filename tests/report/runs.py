@@ -203,3 +203,17 @@ def rows_of(path):
 def suspects_of(run):
     """The rows that another label is suggested for, the most suspicious first."""
     return sorted((row for row in run.read_labels() if row.suggested), key=lambda row: -row.suspicion)
+
+
+def write_suggestions(run, probability):
+    """Write suggestions.csv; `probability` maps the place of a suspect in the ranking to that of its suggestion."""
+    rows = enumerate(suspects_of(run))
+    lines = [f"{row.id},{row.label},{row.suspicion},{row.suggested},{probability(place)}" for place, row in rows]
+    text = "\n".join(["id,label,suspicion,suggested,probability", *lines]) + "\n"
+    (run / "suggestions.csv").write_text(text, encoding="utf-8")
+
+
+def keep_all(run):
+    """Decide to keep the label of every suspect, so that an export has nothing to mark."""
+    for row in suspects_of(run):
+        run.append_decision(row.id, "keep", row.label)

@@ -107,19 +107,6 @@ def test_asking_for_no_suspects_does_not_mean_there_are_none(runs, tmp_path):
     assert f"all {len(read_facts(run).suspects)} suspects" in html
 
 
-def test_a_folder_is_told_as_well_why_no_label_changes_by_itself(runs, tmp_path):
-    run = runs.pictures(tmp_path)
-    summary = run.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
-    run.write_summary(summary)
-    html = write_report(run).read_text(encoding="utf-8")
-    assert "No label is changed without a decision" in html and "class folders" in html
-    run.append_decision(next(row.id for row in run.read_labels() if row.verdict == "selected"), "drop")
-    assert "No label is changed without a decision" not in write_report(run).read_text(
-        encoding="utf-8"
-    )  # as export has it
-
-
 def test_true_labels_of_some_samples_are_said_to_be_so(runs, tmp_path):
     run = runs.text(tmp_path)
     assert "the true labels of this run" in write_report(run).read_text(encoding="utf-8")
@@ -238,7 +225,7 @@ def test_labels_that_are_random_are_said_to_be(tmp_path, runs):
     run.write_summary(summary)
     html = write_report(run).read_text(encoding="utf-8")
     assert "too weak" in html and "are expected to be correct" not in html
-    assert "expected by the theory" not in html.split("<nav")[0] and "No label is changed without a decision" in html
+    assert "expected by the theory" not in html.split("<nav")[0]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_picture_that_was_replaced_is_noticed_by_everyone(runs, tmp_path):
     assert found(run).explanation == told  # worse than one that came since
     (root / "a" / "new.png").unlink()
     a_picture(root / "a" / "2.png", 80)
-    assert found(run).status is UNCHANGED and export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
+    assert found(run).status is UNCHANGED and export(run, to=tmp_path / "c.csv").rows == 6
 
 
 def test_a_file_of_the_same_length_is_noticed(runs, tmp_path):

@@ -55,7 +55,7 @@ def test_cifar_batches(runs, tmp_path):
     cifar(tmp_path / "c")
     run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
     assert found(run).status is UNCHANGED
-    assert export(run, to=tmp_path / "first.csv", undecided="keep").rows == 20
+    assert export(run, to=tmp_path / "first.csv").rows == 20
     batch = tmp_path / "c" / "data_batch_3.bin"
     whole = batch.read_bytes()
     batch.write_bytes(whole[:-1] + b"\0")
@@ -73,7 +73,7 @@ def test_cifar_batches(runs, tmp_path):
     assert found(run).status is UNCHANGED
     (tmp_path / "c").rename(tmp_path / "moved")
     assert found(run).status is MISSING
-    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 20  # labels need no pictures
+    assert export(run, to=tmp_path / "c.csv").rows == 20  # labels need no pictures
 
 
 def test_files_that_nobody_touched_are_not_readselect_again(runs, tmp_path, monkeypatch):

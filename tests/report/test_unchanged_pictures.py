@@ -92,9 +92,9 @@ def test_pictures_that_came_since_are_told_and_refuse_nothing(runs, tmp_path):
     a_picture(tmp_path / "shapes" / "star" / "new.png")
     told = "1 new picture ('star/new.png')"
     assert told in found(run).explanation and found(run).status is GROWN
-    done = export(run, to=tmp_path / "c.csv", undecided="keep")
+    done = export(run, to=tmp_path / "c.csv")
     assert done.rows == 8 and told in done.note
-    assert told in export(run, to=tmp_path / "out", undecided="keep").note
+    assert told in export(run, to=tmp_path / "out").note
     assert {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").glob("*/*")} == before
     assert told in ReviewSession(run).warnings()[0]
     assert "1 new picture" in write_report(run).read_text().partition("</header>")[0]
@@ -171,7 +171,7 @@ def test_files_of_a_table_of_pictures_are_looked_for(runs, tmp_path, header):
     assert "'photos/4.png' is missing" in ReviewSession(run).warnings()[0]
     assert "is missing" in write_report(run).read_text().partition("</header>")[0]
     (tmp_path / "photos" / "other.png").rename(lost)
-    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
+    assert export(run, to=tmp_path / "c.csv").rows == 6
 
 
 def test_files_are_looked_for_also_where_the_table_is_as_old_as_it_was(runs, tmp_path):
@@ -186,7 +186,7 @@ def test_files_are_looked_for_also_where_the_table_is_as_old_as_it_was(runs, tmp
 def test_a_table_of_pictures_whose_root_is_gone_still_gives_its_labels(runs, tmp_path):
     run = a_list(runs, tmp_path, root=str(tmp_path / "elsewhere"))
     assert found(run).status is MISSING and "elsewhere" in found(run).explanation
-    assert export(run, to=tmp_path / "c.csv", undecided="keep").rows == 6
+    assert export(run, to=tmp_path / "c.csv").rows == 6
 
 
 def test_names_that_lead_outside_are_not_looked_for(runs, tmp_path):
@@ -208,7 +208,7 @@ def test_a_loop_of_links_does_not_make_another_source(runs, tmp_path, name):
     run = runs.write_run(tmp_path / "run", data, data.y, str(root))
     run.write_skipped(data)
     assert found(run).status is UNCHANGED
-    assert export(run, to=tmp_path / "out", undecided="keep").rows == 6
+    assert export(run, to=tmp_path / "out").rows == 6
 
 
 def test_pipes_are_skipped_with_a_reason_and_never_opened(runs, tmp_path):
@@ -221,7 +221,7 @@ def test_pipes_are_skipped_with_a_reason_and_never_opened(runs, tmp_path):
     assert len(data) == 6 and {skipped.id for skipped in data.skipped} == {"a/pipe.png", "a/pipe"}
     run = runs.write_run(tmp_path / "run", data, data.y, str(root))
     run.write_skipped(data)
-    assert export(run, to=tmp_path / "out", undecided="keep").rows == 6
+    assert export(run, to=tmp_path / "out").rows == 6
     victim = root / columns_of(run).id(0)
     victim.unlink()
     os.mkfifo(victim)
