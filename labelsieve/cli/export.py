@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from labelsieve.cli.common import Common, Flag, Flat, counted
-from labelsieve.export import ExportSettings
 from labelsieve.export import export as write
+from labelsieve.export.settings import ExportSettings
 
 
 def export(

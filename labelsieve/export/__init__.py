@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from labelsieve.data.labels import STATUS_COLUMN
 from labelsieve.data.skipped import DROPPED, NO_CLASS, NO_LABEL
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import Choice
-from labelsieve.errors import InputError, Problems
+from labelsieve.errors import InputError
 from labelsieve.export.class_folders import FolderExport, class_names_file, safe_name, status_file
 from labelsieve.export.outcome import Outcome, resolve_labels
+from labelsieve.export.settings import ExportSettings, What
 from labelsieve.export.tables import Extra, RunResult, corrected_table, decisions, is_table, suspects, write_table
 from labelsieve.files import atomic_path
 from labelsieve.report.samples import open_samples
@@ -31,8 +32,8 @@ from labelsieve.report.source_table import SourceTable, find_source
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import SELECTED, IntArray
 
-What = Literal["cleaned", "selected", "suspects", "decisions"]
-Apply = Literal["decided", "suggested"]
+__all__ = ["ExportSettings", "Exported", "default_target", "export"]
+
 PARQUET = (".parquet", ".pq")
 SKIP_REASONS = {
     NO_LABEL: ("picture without a label", "pictures without a label"),
@@ -40,57 +41,6 @@ SKIP_REASONS = {
     NO_CLASS: ("picture outside the class folders", "pictures outside the class folders"),
 }
 UNREADABLE = ("file that could not be read", "files that could not be read")
-
-
-@dataclass(frozen=True)
-class ExportSettings:
-    """What an export writes.
-
-    Parameters
-    ----------
-    what
-        cleaned: all samples with corrected labels. selected: samples that the run or a person trusts. suspects: the
-        most suspicious first. decisions: decisions of the review page.
-    to
-        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file in this
-        folder, named after the source, such as fruit-cleaned.csv.
-    apply
-        decided: change only labels that a person decided on. suggested: also apply the suggestions to suspects without
-        a decision, if their probability is at least --min-confidence.
-    min_confidence
-        Least probability, from 0 to 1, of a suggestion that --apply suggested applies.
-    drop_suspects
-        Leave out suspects without a decision whose suspicion is at least this, from 0 to 1.
-    link
-        Fill the folder with links to the pictures instead of copies.
-    raw
-        Write cells that a spreadsheet would run as formulas unchanged. Default: with an apostrophe in front.
-    force
-        Overwrite the file or folder if it exists.
-    """
-
-    what: What = "cleaned"
-    to: Path | None = None
-    apply: Apply = "decided"
-    min_confidence: float = 0.9
-    drop_suspects: float | None = None
-    link: bool = False
-    raw: bool = False
-    force: bool = False
-
-    @property
-    def changes_undecided(self) -> bool:
-        return self.apply == "suggested" or self.drop_suspects is not None
-
-    def check(self) -> None:
-        problems = Problems()
-        for option, value, known in (("what", self.what, get_args(What)), ("apply", self.apply, get_args(Apply))):
-            problems.check(value in known, f"--{option} {value}: choose one of {', '.join(known)}")
-        for option, share in (("min-confidence", self.min_confidence), ("drop-suspects", self.drop_suspects)):
-            problems.check(share is None or 0 <= share <= 1, f"--{option} {share}: give a number from 0 to 1")
-        fits = not self.changes_undecided or self.what in ("cleaned", "selected")
-        problems.check(fits, f"--what {self.what}: --apply and --drop-suspects need --what cleaned or selected")
-        problems.stop_if_any()
 
 
 @dataclass(frozen=True)

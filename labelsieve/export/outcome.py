@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
+from labelsieve.export.settings import ExportSettings
+from labelsieve.export.tables import RunResult
 from labelsieve.report.facts import WHY_UNKNOWN, why_unknown
 from labelsieve.types import SELECTED, BoolArray
-
-if TYPE_CHECKING:
-    from labelsieve.export import ExportSettings
-    from labelsieve.export.tables import RunResult
 
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
 

@@ -15,6 +15,7 @@ from labelsieve.cli.common import Common
 from labelsieve.cli.export import export
 from labelsieve.cli.report import report
 from labelsieve.errors import InputError
+from labelsieve.export import ExportSettings
 
 
 def test_report_says_where_it_is(runs, tmp_path, capsys):
@@ -31,9 +32,9 @@ def test_report_says_where_it_is(runs, tmp_path, capsys):
 
 def test_export_says_what_it_did(runs, tmp_path, capsys):
     run = runs.text(tmp_path)
-    export(run.path, what="cleaned", to=tmp_path / "c.csv")
-    assert re.search(r"c.csv: 60 samples, \d+ with another label, 0 dropped; \d+ undecided", capsys.readouterr().out)
-    export(run.path, what="suspects", to=tmp_path / "s.csv", common=Common(json=True))
+    export(run.path, settings=ExportSettings(to=tmp_path / "c.csv"))
+    assert re.search(r"c.csv: 60 samples, 0 with another label, 0 dropped", capsys.readouterr().out)
+    export(run.path, settings=ExportSettings(what="suspects", to=tmp_path / "s.csv"), common=Common(json=True))
     said = json.loads(capsys.readouterr().out)
     assert said["what"] == "suspects" and said["rows"] > 0
 
