@@ -6,9 +6,12 @@ import sys
 
 
 def main() -> None:
+    from labelsieve import stopping
     from labelsieve.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    stopping.limit_exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

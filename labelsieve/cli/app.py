@@ -9,9 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -81,15 +79,12 @@ def make_app(command: str | None = None) -> App:
 
 def run(tokens: Sequence[str]) -> int:
     """Run a command line and return its exit code. A reader that closes the output does not stop the work."""
-    with stopping.unbroken():
+    with stopping.unbroken(), stopping.handled():
         return _run(tokens)
 
 
 def _run(tokens: Sequence[str]) -> int:
     setattr(warnings, "showwarning", _warning_printer())  # noqa: B010
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, stopping.on_signal)
     name = next(iter(tokens), "")
     try:
         command, bound = parse(make_app(name if name in COMMANDS else ""), list(tokens))
