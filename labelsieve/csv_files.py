@@ -47,7 +47,7 @@ class CsvFormat:
     def detect(cls, path: Path) -> CsvFormat:
         """The format of a user's file. Raises InputError if the encoding is not supported."""
         if path.suffix.lower() in SPREADSHEETS:
-            raise InputError(f"{path} is a spreadsheet, which is not supported: save it as CSV")
+            raise InputError(f"{path} is a spreadsheet, which is not supported here: save it as CSV")
         encoding, bom, note = _encoding(path)
         with cls(encoding=encoding).open(path) as file:
             line = file.readline()
@@ -180,8 +180,12 @@ def read_arrow(
     *,
     types: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
+    header: Sequence[str] = (),
 ) -> Any:
-    """A file as a pyarrow table. Columns that are not in `types` get the type that pyarrow infers."""
+    """A file as a pyarrow table. Columns that are not in `types` get the type that pyarrow infers.
+
+    `header` has the names of the columns if the file does not have them.
+    """
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -190,7 +194,9 @@ def read_arrow(
         with open_file(path) as file:
             return pc.read_csv(
                 file,
-                read_options=pc.ReadOptions(encoding=encoding, skip_rows=1 if style.declaration else 0),
+                read_options=pc.ReadOptions(
+                    encoding=encoding, skip_rows=1 if style.declaration else 0, column_names=list(header) or None
+                ),
                 parse_options=pc.ParseOptions(delimiter=style.delimiter, newlines_in_values=True),
                 convert_options=pc.ConvertOptions(
                     column_types=types, include_columns=columns, strings_can_be_null=False

@@ -53,6 +53,9 @@ class NoteKind(Enum):
         "{count} in {file} are not used: training uses the selection of the run. To train on corrected labels: "
         "{export}, then {run}"
     )
+    FIRST_SHEET = "{path}: the first sheet, {sheet!r}, is read; other sheets: {others}"
+    COLUMNS_NUMBERED = "{path}: columns whose name is empty or occurs twice are called {names}"
+    SPLITS = "splits read: {used}; not read: {unused}; --split NAME,... or --split all chooses"
     IDS_ARE_ROW_NUMBERS = "the ids of {source} are row numbers, starting at 0"
     IDS_CHANGED = "{source} has no column {column!r}, which has the ids in the run; its ids are {ids}"
 

@@ -24,9 +24,9 @@ def run(
     Parameters
     ----------
     source
-        A folder of class folders; a .csv or .parquet file with a label column and path, text or feature columns; an
-        .npz file with x and y; cifar10:DIR, cifar10n:DIR?labels=worse, webvision:DIR, hf:NAME_OR_DIR; digits
-        (embedded).
+        A folder of class folders; a .csv, .parquet, .jsonl or .xlsx file with a label column and path, text or
+        feature columns; an .npz file with x and y; cifar10:DIR, cifar10n:DIR?labels=worse, webvision:DIR,
+        hf:NAME_OR_DIR; digits (embedded).
     out
         Run folder to write. Default: runs/ and the name of the source.
     dry_run

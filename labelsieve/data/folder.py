@@ -1,9 +1,9 @@
-"""A folder of class folders: ROOT/class/any/depth/picture.jpg."""
+"""A folder of class folders, ROOT/class/any/depth/picture.jpg, or of splits, ROOT/train/class/any/depth/picture.jpg."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from labelsieve.data.duplicates import DuplicateFiles
 from labelsieve.data.labels import unique_ids
+from labelsieve.data.parts import OTHER_SPLIT, are_splits, check_no_split, choose_splits
 from labelsieve.data.pictures import EXTENSIONS, PictureFiles, safe_path
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.read_pictures import read_pictures
@@ -36,30 +37,37 @@ def load(
     progress = progress or Progress(silent=True)
     labelled = options.needs_labels
     skipped: list[Skipped] = []
-    names = _class_folders(root, skipped)
-    if not names and labelled:
+    found = _class_folders(root, skipped)
+    tops, folders, other = [""], [(name, name) for name in found], []
+    if has_splits(root, found):
+        tops = choose_splits(found, options, str(root), progress)
+        folders = [(name, f"{top}/{name}") for top in tops for name in _class_folders(root / top, skipped)]
+        unused = (name for name in found if name not in tops)
+        other = [Skipped(id, OTHER_SPLIT) for name in unused for id in _pictures_below(root, name, [])]
+    else:
+        check_no_split(options, str(root))
+    if not folders and labelled:
         raise InputError(f"no samples in {root}: it must contain one folder per class with the pictures of that class")
     files: list[str] = []  # relative to root, which makes them the ids
-    y: list[int] = []
-    classes: list[str] = []
+    names: list[str] = []  # of their classes
     with progress.stage(f"listing {root.name}", unit="files") as stage:
-        for name in names:
-            before = len(files)
-            for file in _pictures_below(root, name, skipped):
+        for name, folder in folders:
+            for file in _pictures_below(root, folder, skipped):
                 files.append(file)
+                names.append(name)
                 stage.advance()
-            if len(files) > before:
-                y += [len(classes)] * (len(files) - before)
-                classes.append(name)
-            else:
-                progress.note(f"class folder {name!r} holds no pictures and is left out")
+        classes = sorted(set(names))
+        for name in sorted({name for name, _ in folders}.difference(classes)):
+            progress.note(f"class folder {name!r} holds no pictures and is left out")
+        code = {name: at for at, name in enumerate(classes)}
+        y = [code[name] for name in names]
         if not labelled:
-            flat = list(_pictures_below(root, "", skipped, deep=False))
+            flat = [file for top in tops for file in _pictures_below(root, top, skipped, deep=False)]
             stage.advance(len(flat))
             files += flat
             y += [-1] * len(flat)
         stage.advance(len(skipped))  # the note on unreadable files counts them too
-    loose = _loose_pictures(root) if labelled else []
+    loose = [skip for top in tops for skip in _loose_pictures(root, top)] if labelled else []
     if loose:
         progress.note(about_loose([skip.id for skip in loose]))
     if not files:
@@ -71,7 +79,13 @@ def load(
         name=root.resolve().name, skipped=tuple(skipped),
     )  # fmt: skip
     data = read_pictures(data, size=options.size, staging=options.cache_dir, progress=progress, same=same)
-    return replace(data, skipped=(*data.skipped, *loose))
+    return replace(data, skipped=(*data.skipped, *loose, *other))
+
+
+def has_splits(root: Path, folders: Sequence[str] | None = None) -> bool:
+    """Whether the first-level folders are splits: they have names of splits, and folders in them."""
+    names = _class_folders(root, []) if folders is None else folders
+    return are_splits(names) and all(any(map(_is_folder, _visible(root / name))) for name in names)
 
 
 def _class_folders(root: Path, skipped: list[Skipped]) -> list[str]:
@@ -118,9 +132,10 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def _loose_pictures(root: Path) -> list[Skipped]:
+def _loose_pictures(root: Path, top: str) -> list[Skipped]:
     """Return the pictures outside all class folders, which have no label. Other files there are not samples."""
-    names = (entry.name for entry in _visible(root) if not _is_folder(entry))
+    prefix = f"{top}/" if top else ""
+    names = (prefix + entry.name for entry in _visible(root / top) if not _is_folder(entry))
     pictures = [name for name in names if Path(name).suffix.lower() in EXTENSIONS | UNSUPPORTED_FORMATS]
     return [Skipped(_printable(name), NO_CLASS) for name in sorted(pictures)]
 

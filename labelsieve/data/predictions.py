@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.cells import read_numbers
 from labelsieve.data.labels import id_texts, unique_ids
-from labelsieve.data.table import TableFile
+from labelsieve.data.table_file import TableFile
 from labelsieve.errors import InputError
 from labelsieve.files import regular_file
 from labelsieve.types import LabelledData

@@ -28,6 +28,10 @@ class ReadOptions:
         Columns that are not features.
     group_column
         Samples with the same value in this column stay on one side of every split. It is not a feature.
+    header
+        Names of the columns of a table whose file has no header.
+    split
+        Splits to read, separated by commas, or "all". Default: see `parts.choose_splits`.
     labelled
         If false, the samples are read for prediction: labels are optional, and no sample is skipped without need.
     allow_one_class
@@ -53,6 +57,8 @@ class ReadOptions:
     id_column: str = "id"
     ignore_columns: tuple[str, ...] = ()
     group_column: str | None = None
+    split: str | None = None
+    header: tuple[str, ...] = ()
     labelled: bool = True
     allow_one_class: bool = False
     root: Path | None = None
@@ -77,6 +83,8 @@ class ReadOptions:
             id_column=str(settings.get("id_column") or "id"),
             ignore_columns=tuple(map(str, ignored)) if isinstance(ignored, list) else (),
             group_column=settings.get("group_column"),
+            split=settings.get("split"),
+            header=tuple(map(str, settings.get("header") or ())),
             root=Path(root) if root else None,
             size=settings.get("size"),
             refuse_mixed=False,  # the run has made this choice

@@ -1,7 +1,7 @@
 """What SOURCE means on the command line, and the one function that reads it.
 
 ROOT/            a folder of class folders with images
-FILE.csv         (also .tsv, .parquet) with a label column and either path, text or feature columns
+FILE.csv         (also .tsv, .parquet, .jsonl, .xlsx) with a label column and either path, text or feature columns
 FILE.npz         with x and y
 cifar10:DIR      cifar100:DIR      cifar10n:DIR?labels=worse      webvision:DIR      hf:NAME_OR_DIR
 digits           embedded
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.csv_files import SPREADSHEETS
 from labelsieve.data.duplicates import DuplicateFiles, about_conflicts, about_copies, copied
 from labelsieve.data.labels import about_stripped, lacking, with_labels
+from labelsieve.data.parts import check_no_split
 from labelsieve.data.read_options import ReadOptions as ReadOptions
 from labelsieve.data.skipped import NO_CLASS, NO_LABEL, about_left_out, about_loose, leave_out
 from labelsieve.data.spelling import about_spelling, class_counts
 from labelsieve.data.table import NOT_FEATURES, GroupColumn
-from labelsieve.data.table import TABLES as TABLES
+from labelsieve.data.table_file import TABLES as TABLES
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress, RecordingProgress
 from labelsieve.types import LabelledData
@@ -30,8 +30,8 @@ BUILT_IN = ("digits",)
 SCHEMES = ("cifar10", "cifar100", "cifar10n", "webvision", "hf")
 SMALL_SAMPLE = 20  # a smaller source is probably a trial, in which every sample may have a class of its own
 KNOWN = (
-    "a folder of class folders, a .csv, .tsv, .parquet or .npz file, cifar10:DIR, cifar100:DIR, cifar10n:DIR, "
-    "webvision:DIR, hf:NAME_OR_DIR or digits"
+    "a folder of class folders, a .csv, .tsv, .parquet, .jsonl, .xlsx or .npz file, cifar10:DIR, cifar100:DIR, "
+    "cifar10n:DIR, webvision:DIR, hf:NAME_OR_DIR or digits"
 )
 
 
@@ -65,7 +65,7 @@ def load_source(
     groups = None
     ignored = _ignored(options)
     if options.group_column is not None and options.labelled:
-        groups = GroupColumn.read(source, options.group_column, id_column=options.id_column)
+        groups = GroupColumn.read(source, options.group_column, options)
         ignored = tuple(dict.fromkeys((*ignored, options.group_column)))
     options = replace(options, ignore_columns=ignored)
     same = DuplicateFiles() if options.labelled else None
@@ -148,6 +148,8 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Duplicate
     """Call the reader for this kind of source."""
     scheme = source.partition(":")[0]
     path = Path(source)
+    if not path.is_dir() and path.suffix.lower() not in TABLES:
+        check_no_split(options, source)
     if source in BUILT_IN:
         return load_digits()
     if scheme in ("cifar10", "cifar100", "cifar10n"):
@@ -175,8 +177,6 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Duplicate
 
         return table.load(path, options, progress=progress, same=same)
     if path.is_file():
-        if path.suffix.lower() in SPREADSHEETS:
-            raise InputError(f"{path} is a spreadsheet, which is not supported: save it as CSV")
         raise InputError(f"{source}: this kind of file is not supported; use {KNOWN}")
     raise InputError(f"{source} does not exist; use {KNOWN}")
 

@@ -1,17 +1,15 @@
-"""CSV and Parquet files with a label column and either `path`, text or feature columns."""
+"""Tables with a label column and `path`, text or feature columns."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.csv_files import CsvFormat, header_of, read_arrow, read_rows
 from labelsieve.data.columns import Encoding, Notify, ignore_note, quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
@@ -29,9 +27,10 @@ from labelsieve.data.labels import (
     unlabelled,
     whole_numbers,
 )
+from labelsieve.data.parts import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
 from labelsieve.data.skipped import NO_LABEL, about_left_out, about_lost, too_many, without_blank
+from labelsieve.data.table_file import TABLES, TableFile, in_any_case
 from labelsieve.errors import InputError, MissingColumnError
-from labelsieve.files import regular_file
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Skipped
 
@@ -41,56 +40,7 @@ if TYPE_CHECKING:
     from labelsieve.data.duplicates import DuplicateFiles
     from labelsieve.data.read_options import ReadOptions
 
-TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
-PARQUET = (".parquet", ".pq")
 NOT_FEATURES = ("id", "true", STATUS_COLUMN)  # the last two would show the answers to a model
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """A file as a pyarrow table whose column names have no spaces at the start or end."""
-
-    path: Path
-    table: Any
-    style: CsvFormat | None  # None: Parquet
-
-    @classmethod
-    def read(cls, path: Path, text_columns: Sequence[str | None] = (), label_column: str | None = None) -> TableFile:
-        """Read a file. In a CSV file, ids, paths, labels and `text_columns` stay text, whatever they look like."""
-        if path.suffix.lower() in PARQUET:
-            return cls(path, _read_parquet(path), None)
-        import pyarrow as pa
-
-        if path.stat().st_size == 0:
-            raise InputError(f"{path} is empty")
-        style = CsvFormat.detect(path)
-        header = header_of(path, style)
-        names = [name.strip() for name in header]
-        repeated = {name for name in names if names.count(name) > 1}
-        if repeated:
-            raise InputError(f"{path}: the header has the column {min(repeated)!r} twice")
-        text = {"id", "path", "text", "true", *text_columns}
-        if label_column is not None:
-            text.add(in_any_case(label_column, names))
-        types = {name: pa.string() for name, bare in zip(header, names, strict=True) if bare in text}
-        table = read_arrow(path, style, types=types)
-        return cls(path, table.rename_columns(names), style)
-
-    @property
-    def names(self) -> list[str]:
-        return [str(name) for name in self.table.column_names]
-
-    def values(self, column: str) -> list[Any] | None:
-        return self.table.column(column).to_pylist() if column in self.names else None
-
-    def place(self, row: int) -> str:
-        """Where the user finds a row."""
-        return f"row {row + 1}" if self.style is None else f"line {self._lines[row]}"
-
-    @cached_property
-    def _lines(self) -> list[int]:
-        assert self.style is not None
-        return [row.line for row in read_rows(self.path, self.style)][1:]
 
 
 def load(
@@ -101,11 +51,12 @@ def load(
     options = _without_spaces(options)
     file = _open(path, options, progress)
     labels, rows = _labels_and_rows(file, options, progress)
+    rows, split_column = _rows_of_splits(file, rows, options, progress)
     label_column = in_any_case(options.label_column, file.names)
     ids = file.values(options.id_column)
     if "path" in file.names and options.text_column is None:
         return _load_images(file, labels, rows, options, progress=progress, same=same)
-    not_features = {label_column, options.id_column, *NOT_FEATURES}
+    not_features = {label_column, options.id_column, split_column, *NOT_FEATURES}
     features = file.table.drop_columns([name for name in file.names if name in not_features]).take(rows.used)
     if not features.column_names:
         raise InputError(f"{path} has only the label: it needs a column path or text, or feature columns")
@@ -117,7 +68,7 @@ def load(
     commas = file.style is not None and file.style.delimiter == ";"
     x, kind = read_features(features, options, where=str(path), commas=commas, note=progress.note, place=place)
     names = _ids(range(file.table.num_rows) if ids is None else ids, rows.used, file)
-    skipped = tuple(Skipped(str(names[row]), NO_LABEL) for row in rows.skipped)
+    skipped = tuple(Skipped(str(names[row]), reason) for row, reason in rows.skipped.items())
     data = LabelledData(
         x, labels.codes[rows.used], labels.classes, names[rows.used], kind, name=path.stem, skipped=skipped
     )
@@ -139,10 +90,11 @@ def _without_spaces(options: ReadOptions) -> ReadOptions:
 def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
     """Read the file and check that it has rows and the columns that were named."""
     encoding = options.encoding
-    text_columns = (options.id_column, options.text_column, *(encoding.commas if encoding else ()))
-    file = TableFile.read(path, text_columns, options.label_column)
-    if file.style is not None and file.style.note:
-        progress.note(file.style.note)
+    commas = encoding.commas if encoding else ()
+    text_columns = (options.label_column, options.id_column, options.text_column, *commas)
+    file = TableFile.read(path, text_columns, header=options.header)
+    for note in file.notes:
+        progress.note(note)
     if not file.table.num_rows:
         raise InputError(f"{path} has no rows below the header")
     label = in_any_case(options.label_column, file.names)
@@ -158,7 +110,8 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
         columns = ", ".join(f"{name!r} ({option})" for option, name in missing.items())
         title = "; if there is a title above the header, delete it" if len(file.names) == 1 else ""
         raise MissingColumnError(
-            f"{path} has no column {columns}; its columns are {_listed(file.names)}{title}",
+            f"{path} has no column {columns}; its columns are {_listed(file.names)}{title}"
+            + ("" if options.header else "; if its first row is not a header, name the columns with --header"),
             tuple(missing.values()),
         )
     return file
@@ -174,7 +127,7 @@ class _Labels:
 @dataclass(frozen=True)
 class _Rows:
     used: IntArray
-    skipped: list[int]
+    skipped: dict[int, str]  # the reason of each
 
 
 def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) -> tuple[_Labels, _Rows]:
@@ -200,7 +153,22 @@ def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) 
         raise InputError(f"{file.path} has no samples: all rows are empty")
     if skipped:
         progress.note(about_left_out(reason, skipped, file.place))
-    return labels, _Rows(used, skipped)
+    return labels, _Rows(used, dict.fromkeys(skipped, NO_LABEL))
+
+
+def _rows_of_splits(
+    file: TableFile, rows: _Rows, options: ReadOptions, progress: Progress
+) -> tuple[_Rows, str | None]:  # fmt: skip
+    """Leave out the rows of splits that are not read; also return the name of the column of splits, if there is one."""
+    name = in_any_case(SPLIT_COLUMN, file.names)
+    cells = [str(cell or "").strip() for cell in file.values(name) or ()] if name != options.label_column else []
+    present = sorted({cells[row] for row in rows.used.tolist()} if cells else ())
+    if len(present) < 2 or not are_splits(present):
+        check_no_split(options, str(file.path))
+        return rows, None
+    chosen = choose_splits(present, options, str(file.path), progress)
+    read = np.array([cells[row] in chosen for row in rows.used.tolist()], dtype=np.bool_)
+    return _Rows(rows.used[read], rows.skipped | dict.fromkeys(rows.used[~read].tolist(), OTHER_SPLIT)), name
 
 
 def _labels(file: TableFile, name: str, note: Notify) -> _Labels:
@@ -277,8 +245,8 @@ def _load_images(
     images = PictureFiles(file.path.parent, files)
     data = LabelledData(images, labels.codes[used], labels.classes, ids[used], "pictures", name=file.path.stem)
     data = read_pictures(data, size=options.size, staging=options.cache_dir, progress=progress, same=same)
-    skipped = [(row, NO_LABEL) for row in rows.skipped] + [(row, FILE_NOT_FOUND) for row in lost]
-    return replace(data, skipped=(*(Skipped(str(ids[row]), reason) for row, reason in skipped), *data.skipped))
+    skipped = rows.skipped | dict.fromkeys(lost, FILE_NOT_FOUND)
+    return replace(data, skipped=(*(Skipped(str(ids[row]), reason) for row, reason in skipped.items()), *data.skipped))
 
 
 def _image_files(
@@ -325,17 +293,16 @@ class GroupColumn:
     paths: list[str] | None
 
     @classmethod
-    def read(cls, source: str, name: str, *, id_column: str) -> GroupColumn:
+    def read(cls, source: str, name: str, options: ReadOptions) -> GroupColumn:
         path = Path(source)
         if not path.is_file() or path.suffix.lower() not in TABLES:
-            raise InputError(f"--group-column needs a CSV or Parquet file, not {source}: remove the option")
-        file = TableFile.read(path, (name, id_column))
+            raise InputError(f"--group-column needs a table, such as a CSV file, not {source}: remove the option")
+        file = TableFile.read(path, (name, options.id_column), header=options.header)
         values = file.values(name)
         if values is None:
             raise InputError(f"{path} has no column {name!r} (--group-column): its columns are {_listed(file.names)}")
-        ids, paths = (
-            None if file.values(key) is None else id_texts(file.values(key) or ()) for key in (id_column, "path")
-        )
+        own = (file.values(options.id_column), file.values("path"))
+        ids, paths = (None if cells is None else id_texts(cells) for cells in own)
         return cls(name, stripped(values)[0], ids, paths)
 
     def codes(self, data: LabelledData) -> IntArray:
@@ -356,22 +323,3 @@ class GroupColumn:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(quote_name, names))[:300]
-
-
-def in_any_case(wanted: str, names: Sequence[str]) -> str:
-    """The column with this name, or the only one whose name differs in upper and lower case only."""
-    matching = [name for name in names if name.casefold() == wanted.casefold()]
-    return matching[0] if wanted not in names and len(matching) == 1 else wanted
-
-
-def _read_parquet(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(regular_file(path))
-        table.validate(full=True)  # a damaged file may have text that is not UTF-8
-        names = [str(name).strip() for name in table.column_names]
-        return table.rename_columns(names) if len(set(names)) == len(names) else table
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None

@@ -16,9 +16,12 @@ from typing import Any, Literal
 import numpy as np
 
 from labelsieve.csv_files import CsvFormat
+from labelsieve.data.folder import has_splits
 from labelsieve.data.labels import STATUS_COLUMN
+from labelsieve.data.parts import OTHER_SPLIT
 from labelsieve.data.skipped import DROPPED, NO_CLASS, NO_LABEL
-from labelsieve.data.source import TABLES, is_path
+from labelsieve.data.source import is_path
+from labelsieve.data.table_file import CSV, PARQUET, TABLES
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.class_folders import FolderExport, class_names_file, safe_name, status_file
@@ -34,10 +37,10 @@ from labelsieve.types import SELECTED, IntArray
 
 __all__ = ["ExportSettings", "Exported", "default_target", "export"]
 
-PARQUET = (".parquet", ".pq")
 SKIP_REASONS = {
     NO_LABEL: ("picture without a label", "pictures without a label"),
     DROPPED: ("picture that was dropped before", "pictures that were dropped before"),
+    OTHER_SPLIT: ("picture of another split", "pictures of other splits"),
     NO_CLASS: ("picture outside the class folders", "pictures outside the class folders"),
 }
 UNREADABLE = ("file that could not be read", "files that could not be read")
@@ -123,7 +126,8 @@ def export(
     if kind == "folder":
         labels = columns.label if what == "suspects" else outcome.label
         samples = open_samples(folder, columns, state)
-        files = FolderExport(samples, columns, rows, labels, source is not None and source.is_dir(), settings.link)
+        depth = 0 if source is None or not source.is_dir() else 2 if has_splits(source) else 1
+        files = FolderExport(samples, columns, rows, labels, depth, settings.link)
         files.status = outcome.status if what == "cleaned" else None
         files.write(target, force=settings.force)
         notes += _about_skipped(folder) if what == "cleaned" else []
@@ -227,7 +231,7 @@ def _check_unchanged(run: RunFolder, result: RunResult) -> SourceState:
 
 def _style(source: Path | None, target: Path, what: What) -> CsvFormat:
     """The form of the source if its rows are written; a .tsv file has tabs and a .csv file does not."""
-    if source is None or not is_table(source) or source.suffix.lower() in PARQUET or what == "decisions":
+    if source is None or not is_table(source) or source.suffix.lower() not in CSV or what == "decisions":
         return CsvFormat("\t" if target.suffix.lower() == ".tsv" else ",")
     own = CsvFormat.detect(source)
     return replace(own, delimiter=",") if own.delimiter == "\t" and target.suffix.lower() == ".csv" else own
@@ -241,7 +245,7 @@ def _kind(target: Path, source: Path | None) -> Literal["csv", "parquet", "folde
         return "csv"
     if suffix in PARQUET:
         return "parquet"
-    if suffix in TABLES or suffix in (".xlsx", ".json", ".npz"):
+    if suffix in TABLES or suffix in (".json", ".npz"):
         raise InputError(f"--to {target}: give a .csv or .parquet file, or a folder")
     return "folder"
 

@@ -81,7 +81,7 @@ class FolderExport:
     columns: LabelColumns
     rows: IntArray
     labels: Any  # class code of every sample of the run
-    nested: bool  # ids are paths in class folders; deeper folders are kept
+    depth: int  # of the class folder in ids that are paths: 2 below a split, else 1; 0 if ids are not paths
     link: bool
     status: Any = None  # text per sample of the run, "" for most; None: nothing to list
     renamed_files: int = 0
@@ -114,10 +114,16 @@ class FolderExport:
     def _fill(self, partial: Path) -> None:
         partial.parent.mkdir(parents=True, exist_ok=True)
         top, deep = Folder(partial), False
+        tops: dict[Path, Folder] = {}  # the folders that contain class folders
         for row in self.rows.tolist():
             id = self.columns.id(row)
-            *folders, name = (PurePosixPath(id).parts[1:] if self.nested else ()) or ("",)
-            folder = top.folder(self.columns.classes[int(self.labels[row])])
+            parts = PurePosixPath(id).parts
+            *folders, name = (parts[self.depth :] if self.depth else ()) or ("",)
+            folder = top
+            for split in parts[: self.depth - 1] if self.depth > 1 else ():
+                folder, deep = folder.folder(split), True
+            tops[folder.path] = folder
+            folder = folder.folder(self.columns.classes[int(self.labels[row])])
             for below in folders:
                 folder, deep = folder.folder(below), True
             written = self._copy(row, id, folder, name)
@@ -128,7 +134,7 @@ class FolderExport:
                 self._listed.append((place, id, *labels, suspicion, self.status[row]))
         if deep:
             write_text(partial / MARK, "written by labelsieve export, which may replace it with --force\n")
-        names = {name: folder.path.name for name, folder in top.folders.items()}
+        names = {name: folder.path.name for above in tops.values() for name, folder in above.folders.items()}
         self.renamed_classes = {name: folder for name, folder in names.items() if name != folder}
 
     def _copy(self, row: int, id: str, folder: Folder, name: str) -> Path:

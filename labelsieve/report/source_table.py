@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelsieve.csv_files import CsvFormat, header_of, read_arrow
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import id_texts
 from labelsieve.data.source import is_path
-from labelsieve.data.table import in_any_case
+from labelsieve.data.table_file import TableFile, in_any_case
 from labelsieve.errors import InputError
-from labelsieve.files import regular_file
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import IntArray
@@ -40,7 +38,7 @@ def find_source(run: RunFolder, source: str) -> Path | None:
 class SourceTable:
     """A table with every cell as it is written, and the roles of its columns.
 
-    Column names have no spaces at their ends, as a run reads them; `written` has the names of the file.
+    Column names are those of a `TableFile`; `written` has the names of the file.
     """
 
     path: Path
@@ -55,12 +53,10 @@ class SourceTable:
     def read(cls, path: Path, settings: Mapping[str, Any], *, typed: bool = False) -> SourceTable:
         """Read the table. With `typed`, columns of numbers become numbers; else every cell is text."""
         label, text, id = (str(settings.get(f"{name}_column") or name).strip() for name in ("label", "text", "id"))
-        table = _read_table(path, (label, text, id) if typed else None)
-        names = [name.strip() for name in table.column_names]
-        names = names if len(set(names)) == len(names) else table.column_names
+        header = tuple(map(str, settings.get("header") or ()))
+        file = TableFile.read(path, (label, text, id), header=header, as_text=not typed)
         root = Path(settings["root"]) if settings.get("root") else path.parent
-        label = in_any_case(label, names)
-        return cls(path, table.rename_columns(names), label, root, text, id, tuple(table.column_names))
+        return cls(path, file.table, in_any_case(label, file.names), root, text, id, file.written)
 
     @property
     def names(self) -> list[str]:
@@ -94,22 +90,3 @@ class SourceTable:
         if len(own) == len(columns) and own.equals(columns.ids):
             return np.arange(len(columns))
         return index_in(columns.ids, own)
-
-
-def _read_table(path: Path, texts: Sequence[str] | None) -> Any:
-    """A table as pyarrow. All columns of a CSV file are strings, or if given only `texts` and other special columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if path.suffix.lower() in (".parquet", ".pq"):
-        try:
-            return pq.read_table(regular_file(path))
-        except (pa.ArrowInvalid, OSError) as problem:
-            raise InputError(f"{path} cannot be read any more ({str(problem).splitlines()[0]})") from None
-    style = CsvFormat.detect(path)
-    names = header_of(path, style)
-    if texts is not None:
-        bare = [name.strip() for name in names]
-        special = {"id", "path", "text", "true", in_any_case(texts[0], bare), *texts[1:]}
-        names = [name for name in names if name.strip() in special]
-    return read_arrow(path, style, types=dict.fromkeys(names, pa.string()))

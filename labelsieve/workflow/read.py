@@ -35,7 +35,8 @@ def read_samples(
         raise InputError(f"--ignore-columns is for tables, but {source} has no columns; omit it")
     options = ReadOptions(
         root=settings.root, label_column=settings.label_column or "label", text_column=settings.text_column,
-        id_column=settings.id_column or "id", ignore_columns=tuple(ignored), group_column=settings.group_column, **more,
+        id_column=settings.id_column or "id", ignore_columns=tuple(ignored), group_column=settings.group_column,
+        split=settings.split, header=tuple(settings.header_names), **more,
     )  # fmt: skip
     data = load_source(source, options, progress=progress)
     if ignored and data.kind == "pictures":

@@ -53,6 +53,12 @@ class SourceSettings:
         Columns that are not features, separated by commas. Put a name that contains a comma in quotes.
     group_column
         Column with groups, such as patients. Samples of one group are never on both sides of a split.
+    header
+        Names of the columns, separated by commas, if the file has no header.
+    split
+        Splits to read, separated by commas, if the source has folders or a column `split` with the names train,
+        val, validation, valid, dev or test; all reads all of them. Default: all but test; `predict --score` reads
+        test, and `predict` reads all.
     """
 
     root: Path | None = None
@@ -61,11 +67,18 @@ class SourceSettings:
     id_column: str | None = None
     ignore_columns: str | None = None
     group_column: str | None = None
+    header: str | None = None
+    split: str | None = None
 
     @property
     def ignored(self) -> list[str]:
         """The names in `ignore_columns`, sorted, each one once."""
         return sorted(set(parse_names(self.ignore_columns or "", "--ignore-columns")))
+
+    @property
+    def header_names(self) -> list[str]:
+        """The names in `header`."""
+        return parse_names(self.header or "", "--header")
 
     def words(self) -> list[str]:
         """Return the options that differ from the default as they are typed."""
@@ -201,7 +214,7 @@ class SelectSettings(SourceSettings):
             "pattern": self.pattern, "size": self.size, "label_column": self.label_column or "label",
             "id_column": self.id_column or "id",
             "ignore_columns": self.ignored or None,  # runs of earlier versions have no such entry
-            "group_column": self.group_column,
+            "group_column": self.group_column, "split": self.split, "header": self.header_names or None,
             **{name: None if path is None else absolute(path) for name, path in paths.items()},
         }  # fmt: skip
 

@@ -196,7 +196,6 @@ def test_true_and_id_are_no_features(tmp_path: Path) -> None:
             "id,label,a\nk,x,1\nj,x,2\nj,x,2\nk,y,3\nk,y,3\n",
             r"'j' occurs twice.*line 3 and line 4",
         ),
-        ("label,a,a\nx,1,2\n", "the column 'a' twice"),
         ("label\nx\ny\n", "has only the label"),
         ("label,a\nx,1\nx,2\n", r"one class only \('x'\)"),
         ("label,a\n" + "".join(f"T-{i},{i % 3}\n" for i in range(20)), r"20 classes for 20 samples.*--label-column"),

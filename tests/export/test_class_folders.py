@@ -166,7 +166,7 @@ def test_ids_that_lead_outside_write_nothing_there(tmp_path):
     samples = Plain()
     (tmp_path / "here").mkdir()
     target = tmp_path / "here" / "out"
-    FolderExport(samples, columns, np.arange(len(columns)), columns.label, nested=True, link=False).write(
+    FolderExport(samples, columns, np.arange(len(columns)), columns.label, depth=1, link=False).write(
         target, force=False
     )
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["out"]

@@ -1,0 +1,204 @@
+"""Files with a table: CSV, Parquet, JSON Lines and spreadsheets, read as pyarrow tables.
+
+This is the only reader of such files. Cells of Parquet, JSON Lines and spreadsheets have types; cells of CSV files are
+text, whose types are inferred.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow, read_rows
+from labelsieve.data.columns import join_names, quote_name
+from labelsieve.errors import InputError
+from labelsieve.files import open_file, regular_file
+from labelsieve.progress import Note, NoteKind
+
+CSV = (".csv", ".tsv", ".txt")
+PARQUET = (".parquet", ".pq")
+JSON_LINES = (".jsonl", ".ndjson")
+TABLES = (*CSV, *PARQUET, *JSON_LINES, *SPREADSHEETS)
+TEXT_COLUMNS = ("id", "path", "text", "true")  # stay text in a CSV file, whatever they look like
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file as a pyarrow table whose column names are unique and have no spaces at the start or end."""
+
+    path: Path
+    table: Any
+    written: tuple[str, ...]  # the names of the columns in the file
+    style: CsvFormat | None = None  # of a CSV file
+    first_row: int = 1  # number of the first row below the header, for other files
+    notes: tuple[Note | str, ...] = ()
+
+    @classmethod
+    def read(
+        cls, path: Path, text_columns: Iterable[str | None] = (), *, header: Sequence[str] = (), as_text: bool = False
+    ) -> TableFile:
+        """Read a file.
+
+        In a CSV file `text_columns` stay text, or with `as_text` all columns. `header` has the names of the columns if
+        the file does not have them.
+        """
+        kind = path.suffix.lower()
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty")
+        style, first_row = None, 1
+        notes: list[Note | str] = []
+        if kind in PARQUET:
+            table = _read_parquet(path)
+        elif kind in JSON_LINES:
+            table = _read_json_lines(path)
+        elif kind in SPREADSHEETS:
+            table, first_row, sheets = _read_spreadsheet(path, header)
+            if len(sheets) > 1:
+                notes.append(Note.of(NoteKind.FIRST_SHEET, path=path, sheet=sheets[0], others=join_names(sheets[1:])))
+        else:
+            style = CsvFormat.detect(path)
+            table = _read_csv(path, style, text_columns, header, as_text)
+            notes += [style.note] if style.note else []
+        written = tuple(map(str, table.column_names))
+        names = unique_names(written)
+        numbered = [quote_name(name) for name, before in zip(names, written, strict=True) if name != before.strip()]
+        if numbered:
+            notes.append(Note.of(NoteKind.COLUMNS_NUMBERED, path=path, names=join_names(numbered)))
+        return cls(path, table.rename_columns(names), tuple(header) or written, style, first_row, tuple(notes))
+
+    @property
+    def names(self) -> list[str]:
+        return [str(name) for name in self.table.column_names]
+
+    def values(self, column: str) -> list[Any] | None:
+        return self.table.column(column).to_pylist() if column in self.names else None
+
+    def place(self, row: int) -> str:
+        """Where the user finds a row."""
+        return f"row {row + self.first_row}" if self.style is None else f"line {self._lines[row]}"
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        assert self.style is not None
+        lines = [row.line for row in read_rows(self.path, self.style)]
+        return lines[len(lines) - self.table.num_rows :]  # without the header
+
+
+def unique_names(written: Sequence[str]) -> list[str]:
+    """Names without spaces at their ends. Empty names get the number of their column, repeated names are counted."""
+    names: list[str] = []
+    for at, name in enumerate(written, start=1):
+        free = bare = name.strip() or f"column {at}"
+        number = 1
+        while free in names:
+            number += 1
+            free = f"{bare} {number}"
+        names.append(free)
+    return names
+
+
+def in_any_case(wanted: str, names: Sequence[str]) -> str:
+    """The column with this name, or the only one whose name differs in upper and lower case only."""
+    matching = [name for name in names if name.casefold() == wanted.casefold()]
+    return matching[0] if wanted not in names and len(matching) == 1 else wanted
+
+
+def _read_csv(
+    path: Path, style: CsvFormat, text_columns: Iterable[str | None], header: Sequence[str], as_text: bool
+) -> Any:
+    import pyarrow as pa
+
+    first = header_of(path, style)
+    _check_header(path, header, len(first))
+    names = list(header) or first
+    bare = unique_names(names)
+    text = {*TEXT_COLUMNS, *(in_any_case(name, bare) for name in text_columns if name is not None)}
+    types = {name: pa.string() for name, own in zip(names, bare, strict=True) if as_text or own in text}
+    return read_arrow(path, style, types=types, header=header)
+
+
+def _check_header(path: Path, header: Sequence[str], width: int) -> None:
+    if header and len(header) != width:
+        raise InputError(f"--header names {len(header)} columns, but the first row of {path} has {width} cells")
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(regular_file(path))
+        table.validate(full=True)  # a damaged file may have text that is not UTF-8
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None
+    return table
+
+
+def _read_json_lines(path: Path) -> Any:
+    """A file with one JSON object per line. Keys that a line lacks are missing values."""
+    columns: dict[str, list[Any]] = {}
+    count = 0
+    with open_file(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{path}, line {number}: not JSON ({str(error)[:200]})") from None
+            if not isinstance(entry, dict):
+                raise InputError(f'{path}, line {number}: expected an object, such as {{"label": "cat"}}')
+            for name, value in entry.items():
+                cells = columns.setdefault(name, [None] * count)
+                cells.append(json.dumps(value) if isinstance(value, dict | list) else value)
+            count += 1
+            for cells in columns.values():
+                cells.extend([None] * (count - len(cells)))
+    return _from_columns(list(columns), list(columns.values()))
+
+
+def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list[str]]:
+    """The first sheet of a spreadsheet, the number of its first row below the header, and the names of the sheets."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook
+    except ImportError:
+        raise InputError(f"{path} is a spreadsheet, which needs an extra: pip install 'labelsieve[xlsx]'") from None
+
+    try:
+        with open_file(path) as file:
+            book = CalamineWorkbook.from_filelike(file)
+            sheet = book.get_sheet_by_index(0)
+            rows, start = sheet.to_python(skip_empty_area=True), sheet.start
+    except (CalamineError, OSError, ValueError) as error:
+        raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
+    if not rows or start is None:
+        raise InputError(f"{path}: the first sheet is empty")
+    _check_header(path, header, len(rows[0]))
+    names = list(header) or [str(cell) for cell in rows[0]]
+    body = rows if header else rows[1:]
+    cells = [[_spreadsheet_cell(row[at]) for row in body] for at in range(len(names))]
+    return _from_columns(names, cells), start[0] + (1 if header else 2), list(book.sheet_names)
+
+
+def _spreadsheet_cell(cell: Any) -> Any:
+    """Empty cells are missing, and integers are stored as decimals."""
+    if isinstance(cell, float) and cell.is_integer():
+        return int(cell)
+    return None if cell == "" else cell
+
+
+def _from_columns(names: Sequence[str], columns: Sequence[list[Any]]) -> Any:
+    """A pyarrow table. A column with values of several types becomes text."""
+    import pyarrow as pa
+
+    arrays = []
+    for cells in columns:
+        try:
+            arrays.append(pa.array(cells))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            arrays.append(pa.array([None if cell is None else str(cell) for cell in cells], pa.string()))
+    return pa.Table.from_arrays(arrays, names=list(names))

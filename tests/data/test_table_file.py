@@ -1,0 +1,149 @@
+"""Tables in all file formats, with and without good headers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+
+from labelsieve.data.source import ReadOptions, load_source
+from labelsieve.data.table_file import TableFile, unique_names
+from labelsieve.errors import InputError
+from labelsieve.export import export
+from labelsieve.progress import Note, NoteKind, Progress
+from labelsieve.workflow.run import select_source
+from labelsieve.workflow.settings import SelectSettings
+
+ROWS: list[dict[str, Any]] = [
+    {"id": f"n{i}", "size": i % 7 + 0.5, "colour": ["red", "blue", None][i % 3], "label": "ab"[i % 2]}
+    for i in range(60)
+]
+
+
+def write_xlsx(path: Path, rows: list[list[Any]], sheets: tuple[str, ...] = ("first",)) -> None:
+    """A minimal workbook; all sheets have the same rows."""
+    cells = []
+    for number, row in enumerate(rows, start=1):
+        line = ""
+        for at, value in enumerate(row):
+            place = f'r="{chr(65 + at)}{number}"'
+            if isinstance(value, int | float):
+                line += f"<c {place}><v>{value}</v></c>"
+            elif value is not None:
+                line += f'<c {place} t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+        cells.append(f'<row r="{number}">{line}</row>')
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006/relationships"
+    numbers = range(1, len(sheets) + 1)
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr(
+            "[Content_Types].xml", '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
+        )
+        top = f'<Relationship Id="r1" Type="{office}/officeDocument" Target="xl/workbook.xml"/>'
+        book.writestr("_rels/.rels", f'<Relationships xmlns="{package}">{top}</Relationships>')
+        listed = "".join(f'<sheet name="{sheets[n - 1]}" sheetId="{n}" r:id="r{n}"/>' for n in numbers)
+        book.writestr(
+            "xl/workbook.xml", f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{listed}</sheets></workbook>'
+        )
+        related = "".join(
+            f'<Relationship Id="r{n}" Type="{office}/worksheet" Target="worksheets/sheet{n}.xml"/>' for n in numbers
+        )
+        book.writestr("xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}">{related}</Relationships>')
+        sheet = f'<worksheet xmlns="{main}"><sheetData>{"".join(cells)}</sheetData></worksheet>'
+        for n in numbers:
+            book.writestr(f"xl/worksheets/sheet{n}.xml", sheet)
+
+
+def write(path: Path) -> Path:
+    if path.suffix == ".jsonl":
+        filled = [{name: value for name, value in row.items() if value is not None} for row in ROWS]
+        path.write_text("\n".join(map(json.dumps, filled)) + "\n\n")
+    else:
+        pytest.importorskip("python_calamine")
+        write_xlsx(path, [list(ROWS[0]), *(list(row.values()) for row in ROWS)])
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.xlsx"])
+def test_other_formats_are_read_and_exported(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name)
+    data = load_source(str(path))
+    assert data.ids.tolist() == [row["id"] for row in ROWS] and data.classes == ("a", "b")
+    assert [(column.name, column.kind) for column in data.x.encoding.columns] == [
+        ("size", "number"),
+        ("colour", "category"),
+    ]
+    select_source(str(path), tmp_path / "run", SelectSettings(iterations=1), Progress(silent=True))
+    exported = export(tmp_path / "run", to=tmp_path / "out.csv")
+    lines = exported.path.read_text().splitlines()
+    assert lines[0].startswith("id,size,colour,label") and lines[3].startswith("n2,2.5,,a") and exported.rows == 60
+
+
+def test_json_lines_of_several_types(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1, "b": [1, 2]}\n{"a": "x", "c": true}\n')
+    assert TableFile.read(path).table.to_pylist() == [
+        {"a": "1", "b": "[1, 2]", "c": None},
+        {"a": "x", "b": None, "c": True},
+    ]
+    for text, line in (('{"a": 1}\n{"a"\n', "line 2"), ("[1]\n", "line 1")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=line):
+            TableFile.read(path)
+
+
+def test_the_first_sheet_is_read_and_others_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
+    write_xlsx(tmp_path / "t.xlsx", [["n", "label"], [1, "a"], [2, "b"]], ("data", "notes"))
+    file = TableFile.read(tmp_path / "t.xlsx")
+    assert file.table.to_pydict() == {"n": [1, 2], "label": ["a", "b"]} and file.place(0) == "row 2"
+    (note,) = file.notes
+    assert isinstance(note, Note) and note.kind is NoteKind.FIRST_SHEET and note.values["others"] == "notes"
+    (tmp_path / "bad.xlsx").write_bytes(b"PK\3\4 no workbook")
+    with pytest.raises(InputError, match=r"bad\.xlsx"):
+        TableFile.read(tmp_path / "bad.xlsx")
+
+
+def test_empty_and_repeated_names_are_numbered(tmp_path: Path) -> None:
+    assert unique_names(["v1", " ", "a", "a ", "a", "a 2"]) == ["v1", "column 2", "a", "a 2", "a 3", "a 2 2"]
+    path = tmp_path / "spam.csv"  # as Kaggle has it: Windows-1252, and three columns without a name
+    lines = [f'{"spam" if i % 2 else "ham"},"caf\xe9 number {i} is open now, call us",,,' for i in range(60)]
+    path.write_bytes(("v1,v2,,,\n" + "\n".join(lines) + "\n").encode("cp1252"))
+    with pytest.raises(InputError, match=r"v1, v2, 'column 3'"):
+        load_source(str(path))
+    data = load_source(str(path), ReadOptions(label_column="v1", text_column="v2"))
+    assert data.kind == "text" and data.classes == ("ham", "spam") and "caf\xe9" in data.x[0]
+    assert NoteKind.COLUMNS_NUMBERED in [note.kind for note in TableFile.read(path).notes if isinstance(note, Note)]
+    settings = SelectSettings(iterations=1, label_column="v1", text_column="v2")
+    select_source(str(path), tmp_path / "run", settings, Progress(silent=True))
+    export(tmp_path / "run", to=tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_bytes().startswith(b"v1,v2,,,")
+
+
+def test_a_file_without_header(tmp_path: Path) -> None:
+    path = tmp_path / "iris.csv"
+    path.write_text("".join(f"{i % 5}.5,{i % 3},{'ab'[i % 2]}\n" for i in range(40)))
+    with pytest.raises(InputError, match="--header"):
+        load_source(str(path))
+    data = load_source(str(path), ReadOptions(header=("width", "petals", "label")))
+    assert len(data) == 40 and [column.name for column in data.x.encoding.columns] == ["width", "petals"]
+    with pytest.raises(InputError, match="--header names 2 columns"):
+        load_source(str(path), ReadOptions(header=("width", "label")))
+    settings = SelectSettings(iterations=1, header="width,petals,label")
+    select_source(str(path), tmp_path / "run", settings, Progress(silent=True))
+    export(tmp_path / "run", to=tmp_path / "out.csv")
+    header, first, *_ = (tmp_path / "out.csv").read_text().splitlines()
+    assert header.startswith("width,petals,label") and first.startswith("0.5,0,a")
+
+
+def test_dates_of_spreadsheets_are_dates() -> None:
+    from labelsieve.data.table_file import _from_columns
+
+    table = _from_columns(["day"], [[datetime.date(2024, 1, 1), None]])
+    assert str(table.column("day").type).startswith("date")
