@@ -1,4 +1,6 @@
-"""decisions.csv of a run: the decisions made in the review, one line per decision, the last line of a sample counts.
+"""decisions.csv of a run: the decisions made in the review, one line per decision.
+
+The last line of a reviewer on a sample counts. If reviewers disagree on a sample, it is a conflict: nothing is decided.
 
 labelsieve appends and syncs single decisions. Several decisions at once (and their undo) replace the file atomically:
 a crash leaves all of them or none. Spreadsheets and editors may save the file in another form: with semicolons or
@@ -54,7 +56,8 @@ class Decision(NamedTuple):
     id: str
     decision: str  # keep, relabel, drop or undo
     label: str  # new label; empty for drop and undo
-    time: str
+    reviewer: str  # name of the person; empty if no name was given
+    time: str  # last: a line with a complete time is complete
 
 
 class Resolution(NamedTuple):
@@ -64,8 +67,9 @@ class Resolution(NamedTuple):
     label: int
 
 
-NO_DECISION = Resolution(Choice.UNDECIDED, -1)
+NO_DECISION, DISAGREEMENT = Resolution(Choice.UNDECIDED, -1), Resolution(Choice.CONFLICT, -1)
 HEADER = ",".join(Decision._fields)
+HEADER_WITHOUT_REVIEWER = "id,decision,label,time"  # of earlier versions
 
 
 def decision_line(cells: Iterable[str]) -> str:
@@ -94,7 +98,8 @@ class DecisionFile:
         decisions = columns.parse(lines, header=named is not None)
         if rest and lines:
             (_, last), *_ = columns.parse([rest]) or [(0, None)]
-            by_hand = foreign or any(made is not None and not made.time for _, made in decisions)
+            own = lines[0] in (HEADER, HEADER_WITHOUT_REVIEWER) or named is None
+            by_hand = not own or any(made is not None and not made.time for _, made in decisions)
             # Without a complete time, "relabel, cat" may be the first half of "relabel, catfish".
             if last is not None and (by_hand or _is_time(last.time)):
                 decisions.append((len(lines) + 1, last))
@@ -143,7 +148,8 @@ class Columns:
         if not required <= len(cells) <= len(self.names):
             return None
         named = dict(zip(self.names, cells, strict=False))
-        return Decision(named["id"], named["decision"].strip().lower(), named.get("label", ""), named.get("time", ""))
+        others = (named.get(name, "") for name in ("label", "reviewer", "time"))
+        return Decision(named["id"], named["decision"].strip().lower(), *others)
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
@@ -164,12 +170,12 @@ def read_decisions(path: Path) -> list[Decision]:
 
 def decided_ids(path: Path) -> set[str]:
     """Ids of the samples that have a decision."""
-    last = {made.id: made.decision for made in read_decisions(path)}
-    return {id for id, decision in last.items() if decision != Choice.UNDECIDED.word}
+    last = {(made.id, made.reviewer): made.decision for made in read_decisions(path)}
+    return {id for (id, _), decision in last.items() if decision != Choice.UNDECIDED.word}
 
 
-def append_decision(path: Path, id: str, decision: str, label: str = "") -> Decision:
-    made = Decision(id, decision, label, datetime.now(UTC).isoformat(timespec="milliseconds"))
+def append_decision(path: Path, id: str, decision: str, label: str = "", reviewer: str = "") -> Decision:
+    made = Decision(id, decision, label, reviewer, datetime.now(UTC).isoformat(timespec="milliseconds"))
     if not _has_header(path):  # no file yet, or a full disk accepted only its name
         append_line(path, HEADER)
     append_line(path, decision_line(made))
@@ -185,11 +191,12 @@ def _has_header(path: Path) -> bool:
 
 class Change(NamedTuple):
     row: int
+    reviewer: str
     before: Resolution
     after: Resolution
 
     def reversed(self) -> Change:
-        return Change(self.row, self.after, self.before)
+        return self._replace(before=self.after, after=self.before)
 
 
 Action = list[Change]  # the changes that one key press made
@@ -204,15 +211,18 @@ class UndoHistory:
 
 
 class ConflictError(Exception):
-    """Another window decided on the sample in the meantime."""
+    """Another window of the same reviewer decided on the sample in the meantime."""
 
-    def __init__(self, row: int) -> None:
+    def __init__(self, row: int, reviewer: str) -> None:
         super().__init__("another window has decided on this sample in the meantime")
-        self.row = row
+        self.row, self.reviewer = row, reviewer
 
 
 class DecisionLog:
-    """The decisions on the samples of a run, in memory and in decisions.csv."""
+    """The decisions on the samples of a run, in memory and in decisions.csv.
+
+    `state` and `label` are what all reviewers together decided; `votes` has the decisions of each one.
+    """
 
     def __init__(self, path: Path, columns: LabelColumns) -> None:
         self.path, self.columns = path, columns
@@ -220,11 +230,12 @@ class DecisionLog:
         self.label: NDArray[np.int32] = np.full(len(columns), -1, dtype=np.int32)
         self.decided: BoolArray = np.zeros(len(columns), dtype=bool)
         self.times: dict[int, str] = {}
-        self.versions: dict[int, int] = {}
+        self.votes: dict[int, dict[str, Resolution]] = {}
+        self.versions: dict[tuple[int, str], int] = {}
         self.windows: dict[str, UndoHistory] = {}
         self.not_understood: list[str] = []  # reasons, with the number of the line
         self._foreign = False
-        self._before_restart: list[Action] = []
+        self._before_restart: dict[str, list[Action]] = {}  # by reviewer
         self._lock = threading.RLock()
         self._read()
 
@@ -239,34 +250,44 @@ class DecisionLog:
             raise InputError(f"{self.path}, {self.problem()}; correct or remove these lines")
 
     def resolution(self, row: int) -> Resolution:
+        """The decision of all reviewers together."""
         return Resolution(Choice(int(self.state[row])), int(self.label[row]))
 
-    def version(self, row: int) -> int:
-        return self.versions.get(row, 0)
+    def vote(self, row: int, reviewer: str = "") -> Resolution:
+        """The decision of one reviewer."""
+        return self.votes.get(row, {}).get(reviewer, NO_DECISION)
 
-    def decide(self, row: int, resolution: Resolution, *, seen: int, window: str) -> None:
+    def version(self, row: int, reviewer: str = "") -> int:
+        return self.versions.get((row, reviewer), 0)
+
+    def decide(self, row: int, resolution: Resolution, *, seen: int, window: str, reviewer: str = "") -> None:
         """Save one decision. `seen` is the version of the sample that the window showed."""
-        with self._lock:
-            self._check(row, resolution)
-            if self.version(row) != seen:
-                raise ConflictError(row)
-            self._act([Change(row, self.resolution(row), resolution)], window)
+        self.decide_all([(row, resolution, seen)], window=window, reviewer=reviewer)
 
-    def accept(self, rows: IntArray, *, window: str) -> list[int]:
+    def decide_all(self, decisions: Sequence[tuple[int, Resolution, int]], *, window: str, reviewer: str = "") -> None:
+        """Save decisions (row, resolution, seen) as one action: all of them, or none."""
+        with self._lock:
+            for row, resolution, seen in decisions:
+                self._check(row, resolution)
+                if self.version(row, reviewer) != seen:
+                    raise ConflictError(row, reviewer)
+            self._act([Change(row, reviewer, self.vote(row, reviewer), made) for row, made, _ in decisions], window)
+
+    def accept(self, rows: IntArray, *, window: str, reviewer: str = "") -> list[int]:
         """Accept the suggestion for all undecided `rows` that have one. All of them are saved, or none."""
         with self._lock:
-            chosen = rows[~self.decided[rows] & self.columns.with_suggestion(rows)].tolist()
-            suggested = self.columns.suggested
-            action = [Change(row, NO_DECISION, Resolution(Choice.RELABEL, int(suggested[row]))) for row in chosen]
+            chosen: list[int] = rows[~self.decided[rows] & self.columns.with_suggestion(rows)].tolist()
+            accepted = (Resolution(Choice.RELABEL, int(self.columns.suggested[row])) for row in chosen)
+            action = [Change(row, reviewer, NO_DECISION, made) for row, made in zip(chosen, accepted, strict=True)]
             if action:
                 self._act(action, window)
-            return [change.row for change in action]
+            return chosen
 
-    def undo(self, window: str) -> list[int]:
-        """Undo the last action of this window, or the last one before a restart. Returns the rows."""
+    def undo(self, window: str, reviewer: str = "") -> list[int]:
+        """Undo the last action of this window, or the last one of the reviewer before a restart. Returns the rows."""
         with self._lock:
             mine = self._history(window)
-            return self._move(mine.done or self._before_restart, mine.undone)
+            return self._move(mine.done or self._before_restart.get(reviewer, []), mine.undone)
 
     def redo(self, window: str) -> list[int]:
         with self._lock:
@@ -285,9 +306,9 @@ class DecisionLog:
         if not source:
             return []
         # Decisions that another window changed since then stay.
-        reverse = [change.reversed() for change in source[-1] if self.resolution(change.row) == change.after]
+        reverse = [change.reversed() for change in source[-1] if self.vote(change.row, change.reviewer) == change.after]
         if not reverse:
-            raise ConflictError(source.pop()[0].row)
+            raise ConflictError(*source.pop()[0][:2])
         self._save(reverse)
         source.pop()
         target.append(reverse)
@@ -304,22 +325,28 @@ class DecisionLog:
             now = datetime.now(UTC).isoformat(timespec="microseconds")  # marks one action, see _read
             self._rewrite([decision_line((*self._cells(change), now)) for change in action])
         for change in action:
-            self._set(change.row, change.after)
+            self._set(change)
 
     def _rewrite(self, more: Iterable[str]) -> None:
         lines = DecisionFile.read(self.path).native_lines()
         with atomic_writer(self.path) as file:
             file.writelines(f"{line}\n" for line in (*lines, *more))
 
-    def _cells(self, change: Change) -> tuple[str, str, str]:
+    def _cells(self, change: Change) -> tuple[str, str, str, str]:
         choice, label = change.after
-        return self.columns.id(change.row), choice.word, self.columns.name(label) or ""
+        return self.columns.id(change.row), choice.word, self.columns.name(label) or "", change.reviewer
 
-    def _set(self, row: int, resolution: Resolution, time: str = "") -> None:
-        self.state[row], self.label[row] = resolution
-        self.decided[row] = resolution.choice != Choice.UNDECIDED
+    def _set(self, change: Change, time: str = "") -> None:
+        row, reviewer, _, made = change
+        votes = self.votes.setdefault(row, {})
+        votes[reviewer] = made
+        if made.choice == Choice.UNDECIDED:
+            del votes[reviewer]
+        different = set(votes.values()) or {NO_DECISION}
+        self.state[row], self.label[row] = different.pop() if len(different) == 1 else DISAGREEMENT
+        self.decided[row] = bool(votes)
         self.times[row] = time
-        self.versions[row] = self.version(row) + 1
+        self.versions[row, reviewer] = self.version(row, reviewer) + 1
 
     def _check(self, row: int, resolution: Resolution) -> None:
         if not 0 <= row < len(self.columns):
@@ -341,31 +368,31 @@ class DecisionLog:
         self._foreign = file.foreign
         rows = self._rows(["" if made is None else made.id for _, made in file.decisions])
         code = {one_line(name): i for i, name in enumerate(self.columns.classes)}
-        entries: list[tuple[str, int, Resolution]] = []
+        entries: list[tuple[Decision, int, Resolution]] = []
         for (number, made), row in zip(file.decisions, rows.tolist(), strict=True):
             resolution = self._understand(made, row, code)
             if isinstance(resolution, Resolution) and made is not None:
-                entries.append((made.time, row, resolution))
+                entries.append((made, row, resolution))
             else:
                 self.not_understood.append(f"line {number}: {resolution}")
         if file.unfinished and not HEADER.startswith(file.unfinished):
             self.not_understood.append(f"line {len(file.lines) + 1}: incomplete, it does not end with a line break")
 
-        def action_of(entry: tuple[int, tuple[str, int, Resolution]]) -> str:
-            number, (time, _, _) = entry
-            return time if len(time) == MICROSECONDS else str(number)  # single decisions have milliseconds
+        def action_of(entry: tuple[int, tuple[Decision, int, Resolution]]) -> str:
+            number, (made, _, _) = entry
+            return made.time if len(made.time) == MICROSECONDS else str(number)  # single decisions have milliseconds
 
         for _, group in groupby(enumerate(entries), key=action_of):
             action = []
-            for _, (time, row, resolution) in group:
-                action.append(Change(row, self.resolution(row), resolution))
-                self._set(row, resolution, time)
-            last = self._before_restart[-1] if self._before_restart else []
-            if last == [change.reversed() for change in action]:
-                self._before_restart.pop()  # this action undid the last one
+            for _, (made, row, resolution) in group:
+                action.append(Change(row, made.reviewer, self.vote(row, made.reviewer), resolution))
+                self._set(action[-1], made.time)
+            mine = self._before_restart.setdefault(action[0].reviewer, [])
+            if mine and mine[-1] == [change.reversed() for change in action]:
+                mine.pop()  # this action undid the last one
             else:
-                self._before_restart.append(action)
-        del self._before_restart[:-MAX_UNDO]
+                mine.append(action)
+            del mine[:-MAX_UNDO]
 
     def _understand(self, line: Decision | None, row: int, code: dict[str, int]) -> Resolution | str:
         """The decision, or why it is not one."""

@@ -15,6 +15,7 @@ def review(
     *,
     port: int | None = None,
     host: str = "127.0.0.1",
+    reviewer: str = "",
     open: Flag = False,
     common: Common = Common(),
 ) -> int:
@@ -28,6 +29,8 @@ def review(
         Port to listen on; 0 is any free port. Default: 8765, or any free port if it is in use.
     host
         Address to listen on. With another address than that of this machine, others can open the printed URL.
+    reviewer
+        Name that decisions are saved under. It can be changed on the page. Decisions of several people are kept apart.
     open
         Open the page in the browser.
     """
@@ -49,7 +52,7 @@ def review(
             webbrowser.open(address)
 
     try:
-        serve(run, port=port, host=host, ready=ready, note=common.progress().note)
+        serve(run, port=port, host=host, reviewer=reviewer, ready=ready, note=common.progress().note)
     except KeyboardInterrupt as stopped:
         if type(stopped) is not KeyboardInterrupt:
             raise

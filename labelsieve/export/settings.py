@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from labelsieve.errors import Problems
+from labelsieve.report.spot_check import DEFAULT_CONFIDENCE
 
 What = Literal["cleaned", "selected", "suspects", "decisions"]
 Apply = Literal["decided", "suggested"]
@@ -42,7 +43,7 @@ class ExportSettings:
     what: What = "cleaned"
     to: Path | None = None
     apply: Apply = "decided"
-    min_confidence: float = 0.9
+    min_confidence: float = DEFAULT_CONFIDENCE
     drop_suspects: float | None = None
     link: bool = False
     raw: bool = False

@@ -199,15 +199,18 @@ def _beside(own: Any, found: Any, id_column: str) -> Any:
 def decisions(result: RunResult, rows: IntArray) -> Any:
     import pyarrow as pa
 
-    columns, times = result.columns, result.log.times
+    columns, times, log = result.columns, result.log.times, result.log
+    label = np.where(log.state[rows] == Choice.CONFLICT, columns.label[rows], log.label[rows])  # not decided
+    people = [", ".join(sorted(filter(None, log.votes.get(row, {})))) for row in rows.tolist()]
     return pa.table(
         {
             "id": columns.ids.take(pa.array(rows)),
-            "label": _names(columns, result.log.label[rows]),
-            "decision": pa.array([Choice(code).word for code in result.log.state[rows].tolist()], pa.string()),
+            "label": _names(columns, label),
+            "decision": pa.array([Choice(code).word for code in log.state[rows].tolist()], pa.string()),
             "given": _names(columns, columns.label[rows]),
             "suggested": _names(columns, columns.suggested[rows]),
             "time": pa.array([times.get(row, "") for row in rows.tolist()], pa.string()),
+            "reviewer": pa.array(people, pa.string()),
         }
     )
 

@@ -82,10 +82,14 @@ def serve(
     port: int | None = None,
     host: str = "127.0.0.1",
     token: str | None = None,
+    reviewer: str = "",
     ready: Callable[[str], None] = print,
     note: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until interrupted. `ready` is called with the address, which contains the token; `note` with warnings."""
+    """Serve until interrupted. `ready` is called with the address, which contains the token; `note` with warnings.
+
+    `reviewer` is the name that the page suggests; every window can use another one.
+    """
     try:
         import uvicorn
 
@@ -96,7 +100,7 @@ def serve(
 
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
     with _lock(folder):
-        session = ReviewSession(folder)
+        session = ReviewSession(folder, reviewer)
         for warning in session.warnings():
             note(warning)
         listener = bound(host, port)

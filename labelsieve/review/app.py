@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from importlib.resources import files
 from typing import Any
@@ -23,7 +24,8 @@ from starlette.routing import Route
 from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Missing, Picture
-from labelsieve.review.review_session import Filter, ReviewSession
+from labelsieve.report.spot_check import DEFAULT_CONFIDENCE, Group
+from labelsieve.review.review_session import MAX_ITEMS, Filter, ReviewSession
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -160,7 +162,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
         return _json({"error": reason}, 404)
 
     def items(query: Any) -> Answer:
-        return session.items(_filter(query), _whole(query, "at", 0), _whole(query, "count", 8))
+        return session.items(_filter(query), _whole(query, "at", 0), _whole(query, "count", 8), _reviewer(query))
 
     def next_open(query: Any) -> Answer:
         return {"at": session.next_open(_filter(query), _whole(query, "from", 0), _whole(query, "step", 1))}
@@ -172,11 +174,14 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
 
     def decide(sent: Answer, wanted: Filter) -> Answer:
         label = None if sent.get("label") is None else _int(sent, "label")
-        row, version, window = _int(sent, "row"), _int(sent, "version"), _window(sent)
-        return session.decide(row, str(sent.get("decision")), label, seen=version, window=window)
+        listed = sent.get("samples")
+        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_ITEMS:
+            raise BadRequestError(f"samples must be a list of 1 to {MAX_ITEMS} objects")
+        samples = [(_int(_object(one), "row"), _int(_object(one), "version")) for one in listed]
+        return session.decide(samples, str(sent.get("decision")), label, window=_window(sent), reviewer=_reviewer(sent))
 
     def accept(sent: Answer, wanted: Filter) -> Answer:
-        return session.accept_top(wanted, _int(sent, "count"), window=_window(sent))
+        return session.accept_above(_share(sent, "confidence"), window=_window(sent), reviewer=_reviewer(sent))
 
     async def answered(answer: Callable[[], Response]) -> Response:
         """Run in a thread, so that a slow disk does not block other requests. Errors become answers."""
@@ -185,7 +190,9 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
         except (BadRequestError, InputError) as problem:
             return _json({"error": str(problem)}, 400)
         except ConflictError as problem:
-            return _json({"error": str(problem), "row": problem.row, **session.decision(problem.row)}, 409)
+            return _json(
+                {"error": str(problem), "row": problem.row, **session.decision(problem.row, problem.reviewer)}, 409
+            )
         except OSError as problem:
             return _json({"error": f"not saved: {problem.strerror or 'the disk refused'}"}, 507)
 
@@ -209,7 +216,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
 
     def post(path: str, work: Callable[[Answer, Filter], Answer]) -> Route:
         def answer(sent: Answer) -> Response:
-            wanted = _filter(_mapping(sent, "filter"))
+            wanted = _filter(_object(sent.get("filter", {})))
             return _json(work(sent, wanted) | session.progress(wanted))
 
         async def endpoint(request: Request) -> Response:
@@ -233,12 +240,13 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
         get_json("/api/next", next_open),
         get_json("/api/where", position),
         get_json("/api/matrix", lambda query: session.matrix()),
+        get_json("/api/check", lambda query: session.check(_share(query, "confidence"))),
         get_slow("/api/neighbours/{row}", session.neighbours),
         get_slow("/api/same/{row}", session.same),
         post("/api/decide", decide),
         post("/api/accept", accept),
-        post("/api/undo", lambda sent, wanted: session.undo(_window(sent))),
-        post("/api/redo", lambda sent, wanted: session.redo(_window(sent))),
+        post("/api/undo", lambda sent, wanted: session.undo(_window(sent), _reviewer(sent))),
+        post("/api/redo", lambda sent, wanted: session.redo(_window(sent), _reviewer(sent))),
     ]
     return Guard(Starlette(routes=routes), hosts=hosts, token=token)
 
@@ -261,6 +269,9 @@ def _filter(query: Any) -> Filter:
             suggested=class_code("suggested"),
             low=share("low", 0.0),
             high=share("high", 1.0),
+            sort=str(query.get("sort") or "suspicion"),
+            check=Group(str(query["check"])) if query.get("check") else None,
+            confidence=share("confidence", DEFAULT_CONFIDENCE),
         )
     except (ValueError, TypeError, OverflowError) as problem:
         raise BadRequestError(f"this filter cannot be used: {problem}") from None
@@ -286,11 +297,28 @@ def _int(sent: dict[str, Any], name: str) -> int:
     return value
 
 
-def _mapping(sent: dict[str, Any], name: str) -> dict[str, Any]:
-    value = sent.get(name, {})
-    if not isinstance(value, dict):
-        raise BadRequestError(f"{name} must be an object")
+def _share(query: Any, name: str) -> float:
+    try:
+        value = float(query.get(name, "nan"))
+    except (ValueError, TypeError):
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise BadRequestError(f"{name} must be a number from 0 to 1")
     return value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRequestError("expected an object")
+    return value
+
+
+def _reviewer(sent: Any) -> str:
+    """The name of the person; empty if none was given."""
+    value = sent.get("reviewer") or ""
+    if not isinstance(value, str) or len(value) > MAX_WINDOW_NAME:
+        raise BadRequestError("reviewer must be a short text")
+    return " ".join(value.split())
 
 
 def _window(sent: dict[str, Any]) -> str:

@@ -16,18 +16,20 @@ from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, most_confused, pair_counts
 from labelsieve.report.facts import WHY_UNKNOWN, not_assessed, suggested_probabilities, why_unknown
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
+from labelsieve.report.spot_check import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Group, SpotCheck
 from labelsieve.review.neighbours import Duplicates, Neighbours
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
 
-MAX_ITEMS = 50
+MAX_ITEMS = 60
 MAX_MATRIX_CLASSES = 24
 MAX_TEXT = 20_000
 MAX_CELLS, MAX_CELL = 200, 2000
 LARGE_SIDE, SMALL_SIDE = 1000, 160
 MAX_QUEUES = 16
 DUPLICATES_WAIT = 2.0  # seconds until the page has to ask again
-SHOW = ("suspects", "all", *VERDICTS)
+SHOW = ("suspects", "conflicts", "all", *VERDICTS)
+SORT = ("suspicion", "pair")
 WARNINGS = {
     WhyUnknown.WEAK: "many suspects and suggestions are wrong",
     WhyUnknown.RANDOM: "suspects and suggestions are little better than guesses",
@@ -43,16 +45,23 @@ class Filter:
     suggested: int | None = None
     low: float = 0.0
     high: float = 1.0
+    sort: str = "suspicion"
+    check: Group | None = None  # the random sample of this group, at `confidence`
+    confidence: float = DEFAULT_CONFIDENCE
 
     def __post_init__(self) -> None:
+        if self.sort not in SORT:
+            raise ValueError(f"sort must be one of {', '.join(SORT)}")
         if self.show not in SHOW:
             raise ValueError(f"show must be one of {', '.join(SHOW)}")
-        if not (0 <= self.low <= 1 and 0 <= self.high <= 1):
-            raise ValueError("suspicion must be between 0 and 1")
+        if not all(0 <= share <= 1 for share in (self.low, self.high, self.confidence)):
+            raise ValueError("suspicion and confidence must be between 0 and 1")
 
-    def mask(self, columns: LabelColumns) -> BoolArray:
+    def mask(self, columns: LabelColumns, conflict: BoolArray) -> BoolArray:
         if self.show == "suspects":
             mask = columns.suspect()
+        elif self.show == "conflicts":
+            mask = conflict
         elif self.show == "all":
             mask = np.ones(len(columns), dtype=bool)
         else:
@@ -68,13 +77,14 @@ class Filter:
 
 
 class Queues:
-    """Rows per filter by descending suspicion; the last few are kept, so that a key press needs no sorting.
+    """Rows per filter in the order of the review; the last few are kept, so that a key press needs no sorting.
 
-    A queue does not change when decisions are made: a position means the same sample after a refresh.
+    A queue does not change when decisions are made: a position means the same sample after a refresh. Only the queue of
+    conflicts follows the decisions.
     """
 
-    def __init__(self, columns: LabelColumns) -> None:
-        self.columns = columns
+    def __init__(self, columns: LabelColumns, log: DecisionLog, spot_check: SpotCheck | None) -> None:
+        self.columns, self.log, self.spot_check = columns, log, spot_check
         self._kept: OrderedDict[Filter, IntArray] = OrderedDict()
         self._lock = threading.Lock()  # requests run in threads
 
@@ -83,40 +93,53 @@ class Queues:
             if wanted in self._kept:
                 self._kept.move_to_end(wanted)
                 return self._kept[wanted]
-            rows = self.columns.ranked(np.flatnonzero(wanted.mask(self.columns)))
-            self._kept[wanted] = rows
+            rows = self._find(wanted)
+            if wanted.show != "conflicts":
+                self._kept[wanted] = rows
             if len(self._kept) > MAX_QUEUES:
                 self._kept.popitem(last=False)
             return rows
 
-    def next_open(self, wanted: Filter, start: int, decided: BoolArray, *, step: int = 1) -> int | None:
+    def _find(self, wanted: Filter) -> IntArray:
+        if wanted.check is not None:
+            if self.spot_check is None:
+                raise InputError("this run has no probabilities to check")
+            return self.spot_check.rows(wanted.check, wanted.confidence)[:SAMPLE_SIZE]
+        rows = self.columns.ranked(np.flatnonzero(wanted.mask(self.columns, self.log.state == Choice.CONFLICT)))
+        if wanted.sort == "pair":
+            rows = rows[np.lexsort((self.columns.suggested[rows], self.columns.label[rows]))]
+        return rows
+
+    def next_open(self, wanted: Filter, start: int, *, step: int = 1) -> int | None:
         """The first position from `start` on (backwards with step -1) whose sample has no decision."""
         rows = self.rows(wanted)
         if not 0 <= start < len(rows):
             return None
+        still_open = ~self.log.decided[rows] | (wanted.show == "conflicts")
         if step < 0:
-            before = np.flatnonzero(~decided[rows[: start + 1]])
+            before = np.flatnonzero(still_open[: start + 1])
             return int(before[-1]) if len(before) else None
-        after = np.flatnonzero(~decided[rows[start:]])
+        after = np.flatnonzero(still_open[start:])
         return start + int(after[0]) if len(after) else None
 
 
 class ReviewSession:
-    def __init__(self, run: RunFolder) -> None:
-        self.run = run
+    def __init__(self, run: RunFolder, reviewer: str = "") -> None:
+        self.run, self.reviewer = run, reviewer
         summary = run.read_summary()
         self.columns = run.columns(summary.get("classes"))
         if not len(self.columns):
             raise InputError(f"{run.path} has no samples to review")
         self.log = DecisionLog(run / DECISIONS, self.columns)
-        self.queues = Queues(self.columns)
+        probability = self.suggested_probability = suggested_probabilities(run, self.columns)
+        self.spot_check = None if probability is None else SpotCheck(self.columns, probability)
+        self.queues = Queues(self.columns, self.log, self.spot_check)
         self.samples = open_samples(run, self.columns)
         self.duplicates = Duplicates(self.columns, self.samples)
         self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates)
         self.why_unknown = why_unknown(summary)
         self.not_assessed = frozenset(not_assessed(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
-        self.suggested_probability = suggested_probabilities(run, self.columns)
 
     def start(self) -> dict[str, Any]:
         data = self.run.record().get("data") or {}
@@ -127,7 +150,9 @@ class ReviewSession:
             "command": shlex.quote(str(self.run.path)),  # for commands that can be copied
             "judged": self.suggested_probability is not None,
             "warnings": self.warnings(),
-            "bulk": self.why_unknown is None,
+            "bulk": self.why_unknown is None and self.spot_check is not None,
+            "confidence": DEFAULT_CONFIDENCE,
+            "reviewer": self.reviewer,
             "samples": len(self.columns),
             "suspects": len(self.suspects),
             "classes": list(self.columns.classes),
@@ -142,19 +167,20 @@ class ReviewSession:
             found.append(f"decisions.csv, {problem}; correct or remove it before you export")
         return [f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in found if sentence]
 
-    def items(self, wanted: Filter, at: int, count: int) -> dict[str, Any]:
+    def items(self, wanted: Filter, at: int, count: int, reviewer: str = "") -> dict[str, Any]:
         rows = self.queues.rows(wanted)
         at = min(max(at, 0), max(len(rows) - 1, 0))
         shown = rows[at : at + min(max(count, 1), MAX_ITEMS)].tolist()
-        items = [{"at": at + i, **self.item(row)} for i, row in enumerate(shown)]
+        items = [{"at": at + i, **self.item(row, reviewer)} for i, row in enumerate(shown)]
         return {**self.progress(wanted), "at": at, "items": items}
 
     def progress(self, wanted: Filter) -> dict[str, Any]:
         rows = self.queues.rows(wanted)
         decided = int(np.count_nonzero(self.log.decided[rows]))
-        return {"total": len(rows), "decided": decided, "left": len(rows) - decided}
+        conflicts = int(np.count_nonzero(self.log.state == Choice.CONFLICT))
+        return {"total": len(rows), "decided": decided, "left": len(rows) - decided, "conflicts": conflicts}
 
-    def item(self, row: int) -> dict[str, Any]:
+    def item(self, row: int, reviewer: str = "") -> dict[str, Any]:
         columns = self.columns
         self._check_row(row)
         return {
@@ -170,15 +196,21 @@ class ReviewSession:
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),
             "content": self._content(row, with_cells=True),
-            **self.decision(row),
+            **self.decision(row, reviewer),
         }
 
-    def decision(self, row: int) -> dict[str, Any]:
-        """The decision on a sample, and the version that a window must send to decide again."""
+    def decision(self, row: int, reviewer: str = "") -> dict[str, Any]:
+        """The decisions on a sample, and the version that a window of the reviewer must send to decide again."""
         # The version is read first: a decision made in between leads to a conflict instead of being overwritten.
-        version, resolution = self.log.version(row), self.log.resolution(row)
-        decision = resolution.choice.word if resolution.choice != Choice.UNDECIDED else None
-        return {"decision": decision, "label": resolution.label, "version": version}
+        version, own = self.log.version(row, reviewer), self.log.vote(row, reviewer)
+        others = [
+            {"reviewer": name, "decision": vote.choice.word, "label": vote.label}
+            for name, vote in sorted(self.log.votes.get(row, {}).items())
+            if name != reviewer
+        ]
+        decision = own.choice.word if own.choice != Choice.UNDECIDED else None
+        conflict = bool(self.log.state[row] == Choice.CONFLICT)
+        return {"decision": decision, "label": own.label, "version": version, "others": others, "conflict": conflict}
 
     def picture(self, row: int, *, large: bool) -> Sample:
         self._check_row(row)
@@ -227,12 +259,17 @@ class ReviewSession:
         return {"classes": shown, "cells": cells, "hidden": len(self.columns.classes) - len(shown)}
 
     def next_open(self, wanted: Filter, start: int, step: int) -> int | None:
-        return self.queues.next_open(wanted, start, self.log.decided, step=1 if step >= 0 else -1)
+        return self.queues.next_open(wanted, start, step=1 if step >= 0 else -1)
 
-    def decide(self, row: int, decision: str, label: int | None, *, seen: int, window: str) -> dict[str, Any]:
-        self._check_row(row)
-        self.log.decide(row, self._resolution(row, decision, label), seen=seen, window=window)
-        return {"saved": True, "row": row, **self.decision(row)}
+    def decide(
+        self, samples: list[tuple[int, int]], decision: str, label: int | None, *, window: str, reviewer: str = ""
+    ) -> dict[str, Any]:
+        """Save one decision for all `samples`, given as (row, version that the window showed): all or none."""
+        for row, _ in samples:
+            self._check_row(row)
+        made = [(row, self._resolution(row, decision, label), seen) for row, seen in samples]
+        self.log.decide_all(made, window=window, reviewer=reviewer)
+        return {"saved": True, "rows": [{"row": row, **self.decision(row, reviewer)} for row, _ in samples]}
 
     def _resolution(self, row: int, decision: str, label: int | None) -> Resolution:
         given = int(self.columns.label[row])
@@ -250,25 +287,54 @@ class ReviewSession:
             raise InputError("choose a class of this run")
         return Resolution(Choice.KEEP if label == given else Choice.RELABEL, label)
 
-    def accept_top(self, wanted: Filter, count: int, *, window: str) -> dict[str, Any]:
-        """Accept the suggestions for the first `count` undecided samples of the queue."""
-        if count < 1:
-            raise InputError("accept at least one suggestion")
-        if self.why_unknown is not None:
-            raise InputError(f"{WHY_UNKNOWN[self.why_unknown]}: suggestions must be reviewed one by one")
-        rows = self.queues.rows(wanted)
-        waiting = rows[~self.log.decided[rows] & self.columns.with_suggestion(rows)]
-        saved = self.log.accept(waiting[:count], window=window)
+    def check(self, confidence: float) -> dict[str, Any]:
+        """What accepting all suggestions from `confidence` on would do, and how far the random samples agree."""
+        if self.spot_check is None or self.why_unknown is not None:
+            why = "this run has no probabilities" if self.why_unknown is None else WHY_UNKNOWN[self.why_unknown]
+            raise InputError(f"{why}: suggestions must be reviewed one by one")
+        groups = {}
+        for group in Group:
+            found = self.spot_check.check(group, confidence, self.log)
+            groups[group.value] = {
+                "size": found.size,
+                "checked": found.checked,
+                "sample": min(SAMPLE_SIZE, found.size),
+                "wrong": found.wrong,
+                "right_suggestions": found.right_suggestions,
+                "model_wrong": _number(found.model_wrong),
+                "model_right": _number(found.model_right),
+            }
+        rows = self._acceptable(confidence)
+        noise = self.spot_check.noise(self.log, confidence)
+        return {
+            "groups": groups,
+            "acceptable": len(rows),
+            "expected_right": _number(self.spot_check.probability[rows].sum()),
+            "noise": None if noise is None else {name: _number(value) for name, value in vars(noise).items()},
+        }
+
+    def _acceptable(self, confidence: float) -> IntArray:
+        """Suspects without a decision whose suggestion is probable enough."""
+        assert self.spot_check is not None
+        rows = self.spot_check.rows(Group.SUGGESTED, confidence)
+        return rows[~self.log.decided[rows]]
+
+    def accept_above(self, confidence: float, *, window: str, reviewer: str = "") -> dict[str, Any]:
+        """Accept all suggestions from `confidence` on, once the random sample of them was judged."""
+        sample = self.check(confidence)["groups"][Group.SUGGESTED]
+        if sample["checked"] < sample["sample"]:
+            raise InputError(f"judge the random sample first: {sample['sample'] - sample['checked']} are left")
+        saved = self.log.accept(self._acceptable(confidence), window=window, reviewer=reviewer)
         return {"saved": True, "accepted": len(saved)}
 
-    def undo(self, window: str) -> dict[str, Any]:
-        return self._changed(self.log.undo(window))
+    def undo(self, window: str, reviewer: str = "") -> dict[str, Any]:
+        return self._changed(self.log.undo(window, reviewer), reviewer)
 
-    def redo(self, window: str) -> dict[str, Any]:
-        return self._changed(self.log.redo(window))
+    def redo(self, window: str, reviewer: str = "") -> dict[str, Any]:
+        return self._changed(self.log.redo(window), reviewer)
 
-    def _changed(self, rows: list[int]) -> dict[str, Any]:
-        shown = [{"row": row, **self.decision(row)} for row in rows[:5]]  # a few of many
+    def _changed(self, rows: list[int], reviewer: str) -> dict[str, Any]:
+        shown = [{"row": row, **self.decision(row, reviewer)} for row in rows[:5]]  # a few of many
         return {"saved": True, "changed": len(rows), "rows": shown}
 
     def position(self, wanted: Filter, row: int) -> int | None:

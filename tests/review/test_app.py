@@ -68,6 +68,7 @@ def stranger(client):
 )
 def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_path, trust, told):
     run = runs.pictures(tmp_path, n=16)
+    runs.write_suggestions(run, lambda place: 0.95)
     assert ReviewSession(run).start()["warnings"] == [] and ReviewSession(run).start()["bulk"]
     summary = run.read_summary()
     summary["iterations"][0]["estimate"]["trust"] = trust
@@ -76,7 +77,7 @@ def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_pa
     assert session.start()["bulk"] is False
     assert told in session.start()["warnings"][0]
     with pytest.raises(InputError, match="one by one"):
-        session.accept_top(Filter(), 3, window="one")
+        session.accept_above(0.5, window="one")
     assert not run.read_decisions()
 
 
@@ -212,9 +213,10 @@ def test_decisions_over_the_wire(client, run):
     suspicion = [item["suspicion"] for item in items["items"]]
     assert suspicion == sorted(suspicion, reverse=True)
     first = items["items"][0]
-    sent = {"row": first["row"], "decision": "suggested", "version": 0, "window": "one"}
+    sent = {"samples": [{"row": first["row"], "version": 0}], "decision": "suggested", "window": "one"}
     answer = client.post("/api/decide", json=sent).json()
-    assert answer["saved"] is True and answer["decision"] == "relabel" and answer["label"] == first["suggested"]
+    made = answer["rows"][0]
+    assert answer["saved"] is True and made["decision"] == "relabel" and made["label"] == first["suggested"]
     assert answer["left"] == items["total"] - 1
     assert [(d.id, d.decision) for d in run.read_decisions()] == [(first["id"], "relabel")]
     again = client.post("/api/decide", json={**sent, "decision": "drop", "window": "two"})
@@ -227,13 +229,68 @@ def test_decisions_over_the_wire(client, run):
     assert client.post("/api/redo", json={"window": "one"}).json()["changed"] == 1
 
 
-def test_the_top_is_accepted_at_once(client):
-    total = client.get("/api/items").json()["total"]
-    answer = client.post("/api/accept", json={"count": 4, "window": "w"}).json()
-    assert answer["accepted"] == 4 and answer["left"] == total - 4
-    answer = client.post("/api/accept", json={"count": 9999, "window": "w"}).json()
-    assert answer["left"] == 0
-    assert client.post("/api/undo", json={"window": "w"}).json()["changed"] == total - 4
+def test_suggestions_are_accepted_after_a_random_sample(runs, tmp_path):
+    """With 29 probable suggestions, 20 of them are judged first; the rest follow at once."""
+    run = runs.text(tmp_path, n=200)
+    runs.write_suggestions(run, lambda place: 0.95 if place < 29 else 0.3)
+    session = ReviewSession(run, "anna")
+    before = session.check(0.9)
+    assert before["groups"]["suggested"]["size"] == before["acceptable"] == 29 and before["noise"] is None
+    assert before["expected_right"] == pytest.approx(29 * 0.95)
+    with pytest.raises(InputError, match="20 are left"):
+        session.accept_above(0.9, window="w")
+    sample = session.queues.rows(Filter(check="suggested", confidence=0.9)).tolist()
+    assert len(sample) == 20 and sample != sorted(sample)
+    session.decide([(sample[0], 0)], "keep", None, window="w", reviewer="anna")
+    session.decide([(row, 0) for row in sample[1:]], "suggested", None, window="w", reviewer="anna")
+    after = session.check(0.9)
+    group = after["groups"]["suggested"]
+    assert (group["checked"], group["wrong"], group["right_suggestions"], after["acceptable"]) == (20, 19, 19, 9)
+    others = (after["groups"][name] for name in ("other", "rest"))
+    model = (29 * 19 / 20 + sum(one["size"] * one["model_wrong"] for one in others)) / 200
+    assert after["noise"]["ratio"] == pytest.approx(model, abs=1e-4)
+    assert after["noise"]["low"] < model < after["noise"]["high"] and after["noise"]["unchecked"] == pytest.approx(
+        171 / 200
+    )
+    assert session.accept_above(0.9, window="w", reviewer="anna")["accepted"] == 9
+    assert session.undo("w", "anna")["changed"] == 9
+    assert ReviewSession(run).check(0.9)["groups"]["suggested"]["checked"] == 20
+
+
+def test_decisions_of_two_people_are_kept_apart(client, run):
+    first, second = (item["row"] for item in client.get("/api/items?count=2").json()["items"])
+    for name, decision in (("anna", "keep"), ("ben", "drop")):
+        sent = {"samples": [{"row": first, "version": 0}], "decision": decision, "window": name, "reviewer": name}
+        answer = client.post("/api/decide", json=sent).json()
+    assert answer["rows"][0]["conflict"] and answer["rows"][0]["others"][0]["reviewer"] == "anna"
+    agreed = {"samples": [{"row": second, "version": 0}], "decision": "drop"}
+    for name in ("anna", "ben"):
+        answer = client.post("/api/decide", json={**agreed, "window": name, "reviewer": name}).json()
+    assert not answer["rows"][0]["conflict"] and answer["conflicts"] == 1
+    queue = client.get("/api/items?show=conflicts&reviewer=anna").json()
+    assert [item["row"] for item in queue["items"]] == [first] and queue["items"][0]["decision"] == "keep"
+    assert client.get("/api/next?show=conflicts").json() == {"at": 0}
+    again = ReviewSession(run)  # as after a restart
+    assert again.log.resolution(first).choice.word == "conflict" and again.log.resolution(second).choice.word == "drop"
+    assert client.post("/api/undo", json={"window": "new", "reviewer": "carla"}).json()["changed"] == 0
+    assert again.undo("new", "ben")["rows"][0]["row"] == second
+
+
+def test_several_samples_are_decided_at_once_or_not_at_all(client, run):
+    rows = [item["row"] for item in client.get("/api/items?count=6").json()["items"]]
+    samples = [{"row": row, "version": 0} for row in rows]
+    client.post("/api/decide", json={**GOOD, "samples": samples[:1]})
+    refused = client.post("/api/decide", json={**GOOD, "decision": "drop", "samples": samples})
+    assert refused.status_code == 409 and len(run.read_decisions()) == 1
+    done = client.post("/api/decide", json={**GOOD, "decision": "drop", "samples": samples[1:]}).json()
+    assert done["decided"] == 6 and len({row["decision"] for row in done["rows"]}) == 1
+    assert client.post("/api/undo", json={"window": "w"}).json()["changed"] == 5
+
+
+def test_samples_are_sorted_by_class_pair(client):
+    items = client.get("/api/items?sort=pair&count=60").json()["items"]
+    keys = [(item["given"], item["suggested"], -item["suspicion"]) for item in items]
+    assert keys == sorted(keys) and len(keys) > 3
 
 
 def test_the_matrix_counts_what_is_left(client):
@@ -243,7 +300,7 @@ def test_the_matrix_counts_what_is_left(client):
     given, suggested, count, _ = before["cells"][0]
     queue = client.get(f"/api/items?given={given}&suggested={suggested}").json()
     assert queue["total"] == count
-    client.post("/api/accept", json={"count": 1, "window": "w", "filter": {"given": given, "suggested": suggested}})
+    client.post("/api/decide", json={**GOOD, "samples": [{"row": queue["items"][0]["row"], "version": 0}]})
     after = {tuple(cell[:2]): cell[3] for cell in client.get("/api/matrix").json()["cells"]}
     assert after[given, suggested] == count - 1
 
@@ -260,7 +317,9 @@ def test_neighbours_are_selected_ones_of_both_classes(client, run):
             assert rows[near["row"]].verdict == "selected" and rows[near["row"]].label == classes[group["label"]]
 
 
-GOOD = {"row": 0, "decision": "keep", "version": 0, "window": "w"}
+ROW = {"row": 0, "version": 0}
+GOOD = {"samples": [ROW], "decision": "keep", "window": "w"}
+BAD_ROWS = ({"row": -1}, {"row": 10**9}, {"row": 10**30}, {"row": "0"}, {"row": True}, {"row": 0.5}, {"version": None})
 
 
 @pytest.mark.parametrize(
@@ -268,9 +327,10 @@ GOOD = {"row": 0, "decision": "keep", "version": 0, "window": "w"}
     [
         b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000, b"x" * 2_000_000,
         *(json.dumps({**GOOD, **bad}).encode() for bad in (
-            {"row": -1}, {"row": 10**9}, {"row": 10**30}, {"row": "0"}, {"row": True}, {"row": None}, {"row": 0.5},
+            *({"samples": [ROW, {**ROW, **bad}]} for bad in BAD_ROWS), {"samples": []}, {"samples": [1]},
+            {"samples": [ROW] * 999}, {"samples": 1}, {"reviewer": 5}, {"reviewer": "x" * 65},
             {"decision": "burn"}, {"decision": None}, {"decision": ["keep"]}, {"decision": "relabel"},
-            {"decision": "relabel", "label": 99}, {"decision": "relabel", "label": "cat"}, {"version": None},
+            {"decision": "relabel", "label": 99}, {"decision": "relabel", "label": "cat"},
             {"window": ""}, {"window": "w" * 65}, {"window": 5}, {"filter": []}, {"filter": {"show": "x"}},
             {"filter": {"given": {}}}, {"filter": {"low": "nan"}}, {"filter": {"low": []}},
             {"filter": {"given": math.inf}}, {"filter": {"given": math.nan}}, {"filter": {"given": 1.5}},
@@ -310,26 +370,26 @@ def test_a_full_disk_is_said(client, run, monkeypatch):
 
     monkeypatch.setattr("labelsieve.decisions.append_line", full)
     row = client.get("/api/items").json()["items"][0]["row"]
-    answer = client.post("/api/decide", json={**GOOD, "row": row})
+    answer = client.post("/api/decide", json={**GOOD, "samples": [{"row": row, "version": 0}]})
     assert answer.status_code == 507 and "No space left" in answer.json()["error"]
 
 
 def test_a_decision_made_while_a_sample_is_read_is_not_overruled_unseen(run, monkeypatch):
     """The window is told at worst of a version that is gone, and is refused; never of one it has not seen."""
     session = ReviewSession(run)
-    read = session.log.resolution
+    read = session.log.vote
 
-    def slowly(row):
-        seen = read(row)
+    def slowly(row, reviewer):
+        seen = read(row, reviewer)
         monkeypatch.undo()
-        session.decide(row, "drop", None, seen=0, window="two")
+        session.decide([(row, 0)], "drop", None, window="two")
         return seen
 
-    monkeypatch.setattr(session.log, "resolution", slowly)
+    monkeypatch.setattr(session.log, "vote", slowly)
     seen = session.decision(0)
     assert seen["decision"] is None
     with pytest.raises(ConflictError):
-        session.decide(0, "keep", None, seen=seen["version"], window="one")
+        session.decide([(0, seen["version"])], "keep", None, window="one")
 
 
 def test_what_is_cut_is_told():

@@ -319,6 +319,7 @@ def test_a_browser_that_keeps_no_place_stops_nobody(runs, tmp_path, serve, visit
 
 def test_a_weak_classifier_is_said_and_nothing_is_accepted_unseen(runs, tmp_path, serve, visit):
     run = runs.text(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.95)
     page = visit(serve(run).address)
     assert not page.locator("#banner").is_visible() and page.locator("#open-bulk").is_visible()
     page.close()
@@ -339,7 +340,7 @@ def test_a_weak_classifier_is_said_and_nothing_is_accepted_unseen(runs, tmp_path
     assert numbers.startswith("Not assessed") and "%" not in numbers and page.trouble == []
 
 
-def test_the_matrix_opens_its_samples_and_the_top_is_accepted(runs, tmp_path, serve, visit):
+def test_the_matrix_opens_its_samples(runs, tmp_path, serve, visit):
     run = runs.table(tmp_path)
     server = serve(run)
     page = visit(server.address)
@@ -352,15 +353,74 @@ def test_the_matrix_opens_its_samples_and_the_top_is_accepted(runs, tmp_path, se
     until(page, lambda: f" of {count} ·" in page.locator("#progress-text").text_content())
     assert page.locator("#given-label").text_content() == given
     assert page.locator("#suggested-label").text_content() == suggested
-    page.keyboard.press("a")
-    page.fill("#bulk-count", "2")
-    press(page, "Enter", "Saved ✓ 2 accepted")
-    assert left(page) == count - 2
-    press(page, "u", "Saved ✓ 2 undone")
-    assert left(page) == count
     page.click("#clear")
     until(page, lambda: f" of {total} ·" in page.locator("#progress-text").text_content())
     assert page.trouble == []
+
+
+def test_many_are_accepted_after_twenty_random_ones_were_judged(runs, tmp_path, serve, visit, accessible):
+    run = runs.text(tmp_path, n=200)
+    runs.write_suggestions(run, lambda place: 0.95)
+    page = visit(serve(run).address)
+    total = left(page)
+    page.keyboard.press("a")
+    until(page, lambda: page.locator("#bulk").is_visible())
+    assert page.locator("#bulk-accept").is_disabled() and str(total) in page.locator("#bulk-expected").text_content()
+    accessible(page)
+    page.click("#check-suggested")
+    until(page, lambda: " of 20 ·" in page.locator("#progress-text").text_content())
+    press(page, "k")
+    for _ in range(18):
+        press(page, "s")
+    page.keyboard.press("s")
+    until(page, lambda: page.locator("#bulk").is_visible())  # the sample is complete
+    assert page.locator("#bulk-checked").text_content().startswith("1 of your 20 was wrong; the model expected 19.0")
+    assert "95 % interval" in page.locator("#bulk-noise").text_content()
+    page.click("#bulk-accept")
+    until(page, lambda: page.locator("#saved").text_content() == f"Saved ✓ {total - 20} accepted")
+    assert left(page) == 0 and len({made.id for made in run.read_decisions()}) == total
+    press(page, "u", f"Saved ✓ {total - 20} undone")
+    assert left(page) == total - 20 and page.trouble == []
+
+
+def test_fifty_decisions_in_the_grid_survive_a_kill_and_two_people(runs, tmp_path, serve, visit, accessible):
+    """Anna decides many at once, the server is killed, and both people find every decision again."""
+    run = runs.pictures(tmp_path, n=240, side=24)
+    server = serve(run)
+    page = visit(server.address)
+    page.fill("#reviewer", "Anna")
+    page.locator("#reviewer").blur()
+    settled(page)
+    page.keyboard.press("g")
+    until(page, lambda: page.locator(".tile").count() == 48)
+    accessible(page)
+    page.locator(".tile").nth(0).click()
+    page.locator(".tile").nth(19).click(modifiers=["Shift"])
+    assert page.locator(".tile[aria-pressed=true]").count() == 20
+    press(page, "s", "Saved ✓ 20")
+    page.keyboard.press("e")
+    assert page.locator(".tile[aria-pressed=true]").count() == 28
+    press(page, "k", "Saved ✓ 28")
+    until(page, lambda: page.locator(".tile .mark").count() == 0)  # the next page of the grid
+    page.locator(".tile").nth(0).click()
+    press(page, "d")
+    page.locator(".tile").nth(1).click()
+    press(page, "d")
+    saved = run.read_decisions()
+    assert len({made.id for made in saved}) == 50 and {made.reviewer for made in saved} == {"Anna"}
+    server.kill()
+    again = serve(run, port=server.port)
+    ben, anna = visit(again.address), visit(again.address)
+    for person, name in ((ben, "Ben"), (anna, "Anna")):
+        person.fill("#reviewer", name)
+        person.locator("#reviewer").blur()
+        until(person, lambda person=person: "50 decided" in person.locator("#progress-text").text_content())
+    ben.keyboard.press("ArrowLeft")
+    press(ben, "k")  # both decide, on different samples and on the same one
+    press(anna, "d")
+    votes = {(made.id, made.reviewer): made.decision for made in run.read_decisions()}
+    assert len(votes) == 52 and run.read_decisions()[:50] == saved
+    assert page.trouble == ben.trouble == anna.trouble == []
 
 
 def test_a_filter_that_nothing_passes(runs, tmp_path, serve, visit):
@@ -378,7 +438,9 @@ def test_a_filter_that_nothing_passes(runs, tmp_path, serve, visit):
 
 @pytest.mark.parametrize("kind", ["pictures", "text", "table"])
 def test_nothing_serious_for_axe(runs, tmp_path, serve, visit, accessible, kind):
-    page = visit(serve(getattr(runs, kind)(tmp_path)).address)
+    run = getattr(runs, kind)(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.95)
+    page = visit(serve(run).address)
     press(page, "s")
     moves(page, "ArrowLeft")  # with a stamp
     page.wait_for_selector("#neighbours li")

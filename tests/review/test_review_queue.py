@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from labelsieve.decisions import DecisionLog
 from labelsieve.labels_csv import read_labels
 from labelsieve.review import review_session
 from labelsieve.review.review_session import Filter, Queues
@@ -13,6 +14,11 @@ from labelsieve.review.review_session import Filter, Queues
 @pytest.fixture
 def columns(runs, tmp_path):
     return read_labels(runs.table(tmp_path, n=60) / "labels.csv", ["flat", "house", "shop"])
+
+
+@pytest.fixture
+def queues(columns, tmp_path):
+    return Queues(columns, DecisionLog(tmp_path / "decisions.csv", columns), None)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +32,7 @@ def columns(runs, tmp_path):
         Filter("suspects", given=0, suggested=2),
     ],
 )
-def test_a_queue_is_what_passes_ranked(columns, wanted):
+def test_a_queue_is_what_passes_ranked(columns, queues, wanted):
     names = ("candidate", "selected", "removed")
     expected = []
     for i in range(len(columns)):
@@ -37,41 +43,39 @@ def test_a_queue_is_what_passes_ranked(columns, wanted):
         fits = fits and wanted.given in (None, columns.label[i]) and wanted.suggested in (None, columns.suggested[i])
         if fits and wanted.low <= columns.suspicion[i] <= wanted.high:
             expected.append((-columns.suspicion[i], i))
-    assert Queues(columns).rows(wanted).tolist() == [i for _, i in sorted(expected)]
-    assert wanted.mask(columns).sum() == len(expected)
+    assert queues.rows(wanted).tolist() == [i for _, i in sorted(expected)]
+    assert wanted.mask(columns, np.zeros(len(columns), dtype=bool)).sum() == len(expected)
 
 
-@pytest.mark.parametrize("bad", [{"show": "guilty"}, {"low": -1}, {"high": 2.0}, {"low": float("nan")}])
+@pytest.mark.parametrize("bad", [{"show": "guilty"}, {"low": -1}, {"high": 2.0}, {"low": float("nan")}, {"sort": "x"}])
 def test_a_filter_that_makes_no_sense(bad):
     with pytest.raises(ValueError):
         Filter(**bad)
 
 
-def test_the_next_open_one_in_both_directions(columns):
-    queues = Queues(columns)
+def test_the_next_open_one_in_both_directions(queues):
     rows = queues.rows(Filter("all"))
-    decided = np.ones(len(columns), dtype=bool)
-    assert queues.next_open(Filter("all"), 0, decided) is None
+    decided = queues.log.decided
+    decided[:] = True
+    assert queues.next_open(Filter("all"), 0) is None
     decided[rows[[10, 40]]] = False
-    assert queues.next_open(Filter("all"), 0, decided) == 10
-    assert queues.next_open(Filter("all"), 11, decided) == 40
-    assert queues.next_open(Filter("all"), 41, decided) is None
-    assert queues.next_open(Filter("all"), 39, decided, step=-1) == 10
-    assert queues.next_open(Filter("all"), 9, decided, step=-1) is None
-    assert queues.next_open(Filter("all"), 999, decided) is None
+    assert queues.next_open(Filter("all"), 0) == 10
+    assert queues.next_open(Filter("all"), 11) == 40
+    assert queues.next_open(Filter("all"), 41) is None
+    assert queues.next_open(Filter("all"), 39, step=-1) == 10
+    assert queues.next_open(Filter("all"), 9, step=-1) is None
+    assert queues.next_open(Filter("all"), 999) is None
 
 
-def test_only_a_few_queues_are_remembered(columns):
-    queues = Queues(columns)
+def test_only_a_few_queues_are_remembered(queues):
     for i in range(50):
         queues.rows(Filter("all", low=i / 100))
     assert len(queues._kept) <= 16
 
 
 @pytest.mark.parametrize("when", [1, 2])
-def test_a_queue_is_thrown_out_by_another_thread_while_it_is_looked_up(columns, monkeypatch, when):
+def test_a_queue_is_thrown_out_by_another_thread_while_it_is_looked_up(queues, monkeypatch, when):
     monkeypatch.setattr(review_session, "MAX_QUEUES", 1)
-    queues = Queues(columns)
     other = threading.Thread(target=queues.rows, args=[Filter("all")])
     steps = []  # of the lookup, counted once it begins
 

@@ -3,8 +3,11 @@
 
 (() => {
   const { $ } = Show;
-  const AHEAD = 8;
-  const state = { names: [], kind: "", name: "", filter: {}, at: 0, total: 0, decided: 0, left: 0, current: null };
+  const AHEAD = 8, GRID = 48;
+  const FILTERS = ["show", "given", "suggested", "low", "high", "sort"];
+  const state = { names: [], kind: "", name: "", filter: {}, check: null, at: 0, total: 0, decided: 0, left: 0, current: null, tiles: null };
+  const selected = new Set(); // rows that are selected in the grid
+  let lastClicked = null; // item, for a range
   const known = new Map(); // position -> item, of the current filter
   let generation = 0; // of `known`: increased by another filter and by every saved decision
   const forget = () => { generation += 1; known.clear(); };
@@ -26,7 +29,7 @@
   }
 
   function conflict(answer, path) {
-    for (const item of known.values()) if (item.row === answer.row) Object.assign(item, { decision: answer.decision, label: answer.label, version: answer.version });
+    for (const item of [...known.values(), ...(state.tiles ?? [])]) if (item.row === answer.row) update(item, answer);
     const told = { keep: "kept it", drop: "dropped it", relabel: `changed it to ${state.names[answer.label] ?? "?"}` }[answer.decision] ?? "took its decision back";
     if (state.current && state.current.row === answer.row) Show.stamp(state.current, state.names);
     Show.saved("Not saved", true);
@@ -34,21 +37,27 @@
     Show.notice(`Another window ${told} in the meantime. ${way}`);
   }
 
+  const update = (item, { decision, label, version, others, conflict }) => Object.assign(item, { decision, label, version, others, conflict });
+
   // The position is in the address, so that a refresh comes back to it.
   function remember() {
-    const place = new URLSearchParams({ ...state.filter, at: state.at });
+    const place = new URLSearchParams({ ...state.filter, at: state.at, ...(state.tiles ? { grid: 1 } : {}) });
     try { history.replaceState(null, "", `${location.pathname}${location.search}#${place}`); } catch { /* Safari, when keys come fast: the next one will do */ }
   }
 
   function recall() {
     const place = new URLSearchParams(location.hash.slice(1));
-    for (const name of ["show", "given", "suggested", "low", "high"]) if (place.has(name)) $(name).value = place.get(name);
+    for (const name of FILTERS) if (place.has(name)) $(name).value = place.get(name);
+    if (place.has("check")) state.check = { check: place.get("check"), confidence: place.get("confidence") };
+    if (place.has("grid")) state.tiles = [];
     readFilter();
     return Number.parseInt(place.get("at") ?? "", 10);
   }
 
   function readFilter() {
+    if (state.check) { state.filter = state.check; return; }
     const filter = { show: $("show").value || "suspects" };
+    if ($("sort").value === "pair") filter.sort = "pair";
     for (const name of ["given", "suggested"]) if ($(name).value !== "") filter[name] = $(name).value;
     const low = Number.parseFloat($("low").value), high = Number.parseFloat($("high").value);
     if (low > 0) filter.low = String(Math.min(low, 1));
@@ -56,7 +65,7 @@
     state.filter = filter;
   }
 
-  const counts = (answer) => { for (const name of ["total", "decided", "left"]) if (answer[name] !== undefined) state[name] = answer[name]; };
+  const counts = (answer) => { for (const name of ["total", "decided", "left", "conflicts"]) if (answer[name] !== undefined) state[name] = answer[name]; };
 
   async function fetchFrom(at, count = AHEAD) {
     const asked = generation;
@@ -68,7 +77,51 @@
     return answer;
   }
 
+  // The page of the grid that has this position.
+  async function openTiles(at) {
+    helps.abort();
+    selected.clear();
+    state.current = null;
+    const answer = await fetchFrom(Math.floor(at / GRID) * GRID, GRID);
+    counts(answer);
+    state.at = answer.at;
+    state.tiles = answer.items;
+    Show.notice("");
+    drawTiles();
+    Show.progress(state);
+    remember();
+  }
+
+  function drawTiles() {
+    Show.grid(state.tiles, state.names, (item, event) => {
+      const range = event.shiftKey && lastClicked ? state.tiles.slice(...[state.tiles.indexOf(lastClicked), state.tiles.indexOf(item)].sort((a, b) => a - b).map((place, i) => place + i)) : [item];
+      const on = !selected.has(item.row);
+      for (const one of range) if (on) selected.add(one.row); else selected.delete(one.row);
+      lastClicked = item;
+      Show.selection(selected);
+    });
+    Show.selection(selected);
+  }
+
+  const toggleGrid = () => inTurn(async () => {
+    const grid = !state.tiles, chosen = state.tiles?.find((item) => selected.has(item.row))?.at;
+    state.tiles = grid ? [] : null;
+    document.body.classList.toggle("grid", grid);
+    $("open-grid").setAttribute("aria-pressed", String(grid));
+    await go(chosen ?? state.at, true);
+  });
+
+  function selectOpen() {
+    if (!state.tiles) return;
+    const open = state.tiles.filter((item) => !item.decision).map((item) => item.row);
+    const all = open.every((row) => selected.has(row));
+    selected.clear();
+    if (!all) for (const row of open) selected.add(row);
+    Show.selection(selected);
+  }
+
   async function go(at, fresh = false) {
+    if (state.tiles) return openTiles(at);
     if (fresh || !known.has(at)) {
       const answer = await fetchFrom(at);
       at = answer.at;
@@ -127,10 +180,12 @@
   }
 
   async function toNextOpen(from) {
-    for (let at = from; known.has(at); at += 1) if (!known.get(at).decision) return go(at);
+    if (!state.tiles) for (let at = from; known.has(at); at += 1) if (!known.get(at).decision) return go(at);
     let { at } = await Talk.get("/api/next", { ...state.filter, from, step: 1 });
     if (at === null) ({ at } = await Talk.get("/api/next", { ...state.filter, from: 0, step: 1 }));
     if (at !== null) return go(at);
+    if (state.check) { openBulk(); return; }
+    if (state.tiles) return go(state.at);
     state.current = null;
     Show.end(state.total, state.name);
     Show.notice("");
@@ -140,13 +195,23 @@
   }
 
   const decide = (decision, label) => inTurn(async () => {
-    const item = state.current;
-    if (!item || (decision === "suggested" && item.suggested < 0)) return;
-    const answer = await save("/api/decide", { row: item.row, decision, label, version: item.version });
-    Object.assign(item, { decision: answer.decision, label: answer.label, version: answer.version });
+    const chosen = state.tiles ? state.tiles.filter((item) => selected.has(item.row)) : [state.current];
+    const items = chosen.filter((item) => item && (decision !== "suggested" || item.suggested >= 0));
+    if (!items.length) return;
+    const answer = await save("/api/decide", { samples: items.map(({ row, version }) => ({ row, version })), decision, label });
+    items.forEach((item, i) => update(item, answer.rows[i]));
     counts(answer);
-    Show.saved("Saved ✓");
-    await toNextOpen(item.at + 1);
+    Show.saved(items.length > 1 ? `Saved ✓ ${items.length}` : "Saved ✓");
+    const disagree = items.filter((item) => item.conflict).length;
+    if (!state.tiles) await toNextOpen(items[0].at + 1);
+    else {
+      for (const item of items) known.delete(item.at);
+      selected.clear();
+      if (state.tiles.every((item) => item.decision || item.others.length)) await toNextOpen(state.at + state.tiles.length);
+      else drawTiles();
+      Show.progress(state);
+    }
+    if (disagree) Show.saved(`Saved ✓ ${disagree} disagree${disagree > 1 ? "" : "s"} with another reviewer`, true);
   });
 
   const turn = (path, verb) => inTurn(async () => {
@@ -163,13 +228,14 @@
   });
 
   const move = (step) => inTurn(async () => {
-    const at = Math.min(Math.max(state.at + step, 0), state.total - 1);
+    const at = Math.min(Math.max(state.at + step * (state.tiles ? GRID : 1), 0), state.total - 1);
     if (state.total) await go(at);
   });
 
-  const skip = () => inTurn(async () => { if (state.current) await toNextOpen(state.at + 1); });
+  const skip = () => inTurn(async () => { if (state.tiles) await go(state.at + GRID); else if (state.current) await toNextOpen(state.at + 1); });
 
-  const applyFilter = () => inTurn(async () => {
+  const applyFilter = (check = null) => inTurn(async () => {
+    state.check = check;
     readFilter();
     forget();
     const { at } = await Talk.get("/api/next", { ...state.filter, from: 0, step: 1 });
@@ -209,7 +275,7 @@
     decide("relabel", matches[i]);
   }
 
-  const openChoose = () => { if (!state.current) return; $("choose-text").value = ""; listClasses(); $("choose").showModal(); $("choose-text").focus(); };
+  const openChoose = () => { if (!state.current && !selected.size) return; $("choose-text").value = ""; listClasses(); $("choose").showModal(); $("choose-text").focus(); };
 
   const openMatrix = () => inTurn(async () => {
     Show.matrix(await Talk.get("/api/matrix"), state.names, (given, suggested) => {
@@ -220,27 +286,35 @@
     $("matrix").showModal();
   });
 
-  function openBulk() {
+  async function openBulk() {
     if (!state.bulk) return;
-    $("bulk-told").textContent = `Accepts the suggestions for the first undecided samples of this queue. ${state.left.toLocaleString("en")} are left, the most suspicious first.`;
-    $("bulk-count").max = String(Math.max(state.left, 1));
-    $("bulk-count").value = String(Math.max(1, Math.min(state.left, 20)));
-    $("bulk").showModal();
-    $("bulk-count").select();
+    if (!$("confidence").value) $("confidence").value = String(state.confidence);
+    await refreshBulk();
+    if (!$("bulk").open) $("bulk").showModal();
   }
 
-  const acceptTop = (count) => inTurn(async () => {
-    const answer = await save("/api/accept", { count });
-    counts(answer);
+  const confidence = () => Math.min(Math.max(Number.parseFloat($("confidence").value) || 0, 0), 1);
+  const refreshBulk = async () => Show.check(await Talk.get("/api/check", { confidence: confidence() }));
+
+  const acceptAbove = () => inTurn(async () => {
+    $("bulk").close();
+    const answer = await save("/api/accept", { confidence: confidence() });
     forget();
+    state.check = null;
+    readFilter();
     await toNextOpen(0);
     Show.saved(`Saved ✓ ${answer.accepted.toLocaleString("en")} accepted`);
   });
 
+  function judge(group) {
+    $("bulk").close();
+    applyFilter({ check: group, confidence: String(confidence()) });
+  }
+
   const keys = {
     k: () => decide("keep"), s: () => decide("suggested"), c: openChoose, d: () => decide("drop"), " ": skip,
     u: () => turn("/api/undo", "undo"), r: () => turn("/api/redo", "redo"), ArrowLeft: () => move(-1), ArrowRight: () => move(1),
-    m: openMatrix, a: openBulk, "?": () => $("help").showModal(), f: () => $("show").focus(),
+    m: openMatrix, a: () => inTurn(openBulk), g: toggleGrid, e: selectOpen, x: () => document.activeElement?.closest(".tile")?.click(), "?": () => $("help").showModal(), f: () => $("show").focus(),
   };
 
   document.addEventListener("keydown", (event) => {
@@ -259,38 +333,38 @@
 
   const buttons = {
     "do-keep": keys.k, "do-suggested": keys.s, "do-choose": openChoose, "do-drop": keys.d, "do-skip": skip, "do-undo": keys.u, "do-redo": keys.r,
-    "do-back": keys.ArrowLeft, "do-forward": keys.ArrowRight, "open-matrix": openMatrix, "open-bulk": openBulk, "open-help": keys["?"],
+    "do-back": keys.ArrowLeft, "do-forward": keys.ArrowRight, "open-matrix": openMatrix, "open-bulk": keys.a, "open-grid": toggleGrid, "open-help": keys["?"],
   };
   for (const [id, work] of Object.entries(buttons)) {
     $(id).addEventListener("click", (event) => { if (event.detail > 0) event.currentTarget.blur(); work(); });
   }
-  for (const name of ["show", "given", "suggested", "low", "high"]) $(name).addEventListener("change", applyFilter);
+  for (const name of FILTERS) $(name).addEventListener("change", () => applyFilter());
   $("filters").addEventListener("submit", (event) => { event.preventDefault(); applyFilter(); });
-  $("clear").addEventListener("click", () => { $("show").value = "suspects"; $("given").value = ""; $("suggested").value = ""; $("low").value = "0"; $("high").value = "1"; applyFilter(); });
+  $("clear").addEventListener("click", () => { $("show").value = "suspects"; $("given").value = ""; $("suggested").value = ""; $("low").value = "0"; $("high").value = "1"; $("sort").value = "suspicion"; applyFilter(); });
   $("choose-text").addEventListener("input", listClasses);
   $("choose-text").addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) { event.preventDefault(); active = Math.min(Math.max(active + step, 0), matches.length - 1); mark(); }
     else if (event.key === "Enter") { event.preventDefault(); choose(active); }
   });
-  $("bulk-cancel").addEventListener("click", () => $("bulk").close());
-  $("bulk-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const count = Number.parseInt($("bulk-count").value, 10);
-    if (!(count >= 1)) return;
-    $("bulk").close();
-    acceptTop(count);
-  });
+  $("confidence").addEventListener("change", () => inTurn(refreshBulk));
+  $("bulk-accept").addEventListener("click", acceptAbove);
+  for (const group of ["suggested", "other", "rest"]) $(`check-${group}`).addEventListener("click", () => judge(group));
+  $("reviewer").addEventListener("change", () => { Talk.reviewer = $("reviewer").value.trim(); applyFilter(state.check); });
 
   inTurn(async () => {
     const start = await Talk.get("/api/start");
-    Object.assign(state, { names: start.classes, kind: start.kind, name: start.command, judged: start.judged, bulk: start.bulk });
+    Object.assign(state, { names: start.classes, kind: start.kind, name: start.command, judged: start.judged, bulk: start.bulk, confidence: start.confidence });
+    if (!Talk.reviewer) Talk.reviewer = start.reviewer;
+    $("reviewer").value = Talk.reviewer;
     Show.banner(start.warnings);
     $("open-bulk").hidden = $("help-bulk").hidden = !start.bulk;
     $("run-name").textContent = start.name === start.folder ? start.name : `${start.name}, run ${start.folder}`;
     document.title = `${start.name} – review – labelsieve`;
     for (const id of ["given", "suggested"]) $(id).append(...start.classes.map((name, code) => Show.el("option", { value: String(code), text: name })));
     const at = recall();
+    document.body.classList.toggle("grid", state.tiles !== null);
+    $("open-grid").setAttribute("aria-pressed", String(state.tiles !== null));
     if (Number.isInteger(at) && at >= 0) await go(at, true);
     else await toNextOpen(0);
     if (!state.total) await fetchFrom(0, 1).then(() => Show.progress(state));

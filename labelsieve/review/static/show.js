@@ -85,18 +85,50 @@ const Show = (() => {
       + (here.length ? `; and with this one: ${often(here, names)}.` : ".");
   }
 
+  const outcome = (vote, names) => ({ keep: "Kept", drop: "Dropped", relabel: `Changed to ${names[vote.label] ?? "?"}` }[vote.decision] ?? "");
+
   function stamp(item, names) {
     const box = $("stamp");
     box.hidden = !item.decision;
-    const told = { keep: "Kept", drop: "Dropped", relabel: `Changed to ${names[item.label] ?? "?"}` };
-    box.textContent = item.decision ? told[item.decision] : "";
+    box.textContent = outcome(item, names);
+    const others = item.others ?? [];
+    $("others").hidden = !others.length;
+    $("others").textContent = (item.conflict ? "Reviewers disagree. " : "")
+      + others.map((vote) => `${vote.reviewer || "Without a name"}: ${outcome(vote, names)}`).join("; ");
   }
+
+  // A tile of the grid: a button that is pressed while its sample is selected.
+  function tile(item, names, onclick) {
+    const content = item.content;
+    let inside = el("span", { class: "clip", text: content.text ?? `cannot be shown` });
+    if (content.kind === "picture") inside = picture(item.row, "small", `Sample ${item.id}`);
+    if (content.kind === "row") inside = el("span", { class: "clip" }, ...content.cells.slice(0, 8).map(([name, cell]) => el("span", { class: "cell" }, el("span", { text: name }), cell === "" ? "–" : cell)));
+    const labels = el("span", { class: "pair" }, el("span", { class: "was" }, ...breakable(names[item.given] ?? "unknown")), " → ",
+      el("span", { class: "now" }, ...breakable(item.suggested >= 0 ? names[item.suggested] : "no other")));
+    const votes = [...(item.decision ? [{ ...item, reviewer: null }] : []), ...(item.others ?? [])];
+    const marks = votes.map((vote) => el("span", { class: "mark", text: `${vote.reviewer ? `${vote.reviewer}: ` : ""}${outcome(vote, names)}` }));
+    const number = el("span", { class: "quiet", text: item.no_class ? "may fit no class" : item.suspicion === null ? "" : `suspicion ${item.suspicion.toFixed(2)}` });
+    return el("button", { type: "button", class: `tile${item.conflict ? " conflict" : ""}`, "aria-pressed": "false", "data-row": String(item.row), title: item.id, onclick }, inside, labels, number, ...marks);
+  }
+
+  function grid(items, names, onclick) {
+    $("sample").replaceChildren(el("div", { class: "tiles", role: "group", "aria-label": "Samples" }, ...items.map((item) => tile(item, names, (event) => onclick(item, event)))));
+    if (!items.length) $("sample").replaceChildren(el("div", { class: "end" }, el("h2", { text: "Nothing here." })));
+  }
+
+  function selection(rows) {
+    for (const node of document.querySelectorAll(".tile")) node.setAttribute("aria-pressed", String(rows.has(Number(node.dataset.row))));
+    $("do-keep").querySelector("span").textContent = `Keep ${rows.size}`;
+    $("do-suggested").querySelector("span").textContent = `Take ${rows.size} suggestion${rows.size === 1 ? "" : "s"}`;
+    $("do-suggested").disabled = !rows.size;
+  }
+
+  // A long name breaks after its separators: <wbr> allows it, and is not part of the text.
+  const breakable = (name) => String(name).split(/(?<=[_\-/.])/).flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part]));
 
   function label(id, name, missing) {
     const box = $(id);
-    // A long name breaks after its separators first: <wbr> allows it, and is not part of the text.
-    const parts = (name ?? missing).split(/(?<=[_\-/.])/);
-    box.replaceChildren(...parts.flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part])));
+    box.replaceChildren(...breakable(name ?? missing));
     box.classList.toggle("none", name === undefined || name === null);
   }
 
@@ -109,6 +141,7 @@ const Show = (() => {
       : [`Suspicion ${item.suspicion.toFixed(2)}, ${item.verdict}`];
     if (item.likely !== null) parts.push(`${percent(item.likely)} likely ${names[item.suggested]}`);
     else if (item.probability !== null) parts.push(`The model gives the given label ${percent(item.probability)}`);
+    if (item.no_class) parts.push("The sample may belong to none of the classes");
     return parts;
   }
 
@@ -134,7 +167,7 @@ const Show = (() => {
     $("sample").replaceChildren(box);
     $("neighbours").replaceChildren();
     for (const id of ["given-label", "suggested-label", "numbers", "sample-id"]) $(id).textContent = "";
-    $("stamp").hidden = $("same").hidden = true;
+    $("stamp").hidden = $("same").hidden = $("others").hidden = true;
   }
 
   function progress(state) {
@@ -142,7 +175,8 @@ const Show = (() => {
     $("progress").value = state.decided;
     const count = (n) => n.toLocaleString("en");
     const at = state.current === null ? "" : `${count(state.at + 1)} of ${count(state.total)} · `;
-    $("progress-text").textContent = `${at}${count(state.decided)} decided · ${count(state.left)} left`;
+    const conflicts = state.conflicts ? ` · ${count(state.conflicts)} disagreement${state.conflicts > 1 ? "s" : ""}` : "";
+    $("progress-text").textContent = `${at}${count(state.decided)} decided · ${count(state.left)} left${conflicts}`;
   }
 
   function saved(text, bad = false) {
@@ -178,5 +212,26 @@ const Show = (() => {
       + (answer.hidden > 0 && answer.classes.length ? ` The ${answer.classes.length} most confused classes are shown.` : "");
   }
 
-  return { $, el, item, end, progress, saved, notice, banner, stamp, same, neighbours, matrix };
+  // The dialog for accepting many suggestions: what the model expects, and what the random samples say.
+  function check(answer) {
+    const count = (n) => Math.round(n).toLocaleString("en"), many = answer.acceptable, group = answer.groups.suggested;
+    $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label. About ${count(answer.expected_right)} of these changes are expected to be right.`;
+    const left = group.sample - group.checked, wrong = group.checked - group.right_suggestions;
+    $("bulk-checked").textContent = left > 0
+      ? `Judge a random sample of ${group.sample} first: ${left} left.`
+      : `${wrong} of your ${group.checked} ${wrong === 1 ? "was" : "were"} wrong; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)} right. By your sample, about ${count(many * group.right_suggestions / Math.max(group.checked, 1))} of the ${count(many)} are right.`;
+    if (!group.size) $("bulk-checked").textContent = "No suggestion is that probable.";
+    $("check-suggested").hidden = left <= 0;
+    $("bulk-accept").disabled = left > 0 || !many;
+    $("bulk-accept").textContent = `Accept ${count(many)}`;
+    const all = Object.values(answer.groups), total = all.reduce((sum, one) => sum + one.size, 0);
+    const model = all.reduce((sum, one) => sum + one.size * one.model_wrong, 0) / Math.max(total, 1);
+    const noise = answer.noise;
+    $("bulk-noise").textContent = `The model estimates ${percent(model)}. `
+      + (noise ? `By ${noise.decided} random decisions: ${percent(noise.ratio)} (95 % interval ${percent(noise.low)} to ${percent(noise.high)}).` : "No random sample was judged yet.")
+      + (noise && noise.unchecked > 0 ? ` ${percent(noise.unchecked)} of the samples are in groups without a random sample; the model's estimate is used for them.` : "");
+    for (const name of ["other", "rest"]) $(`check-${name}`).hidden = answer.groups[name].checked >= answer.groups[name].sample;
+  }
+
+  return { $, el, grid, selection, check, item, end, progress, saved, notice, banner, stamp, same, neighbours, matrix };
 })();

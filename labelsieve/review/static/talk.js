@@ -27,10 +27,18 @@ const Talk = (() => {
     return answer;
   }
 
+  let reviewer = "";
+  try { reviewer = sessionStorage.getItem("labelsieve-reviewer") || ""; } catch { /* as above */ }
+
   return {
     window: window_,
-    get: (path, query = {}, signal = null) => ask(`${path}?${new URLSearchParams(query)}`, { signal }),
-    post: (path, body) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ window: window_, ...body }) }),
+    get reviewer() { return reviewer; },
+    set reviewer(name) {
+      reviewer = name;
+      try { sessionStorage.setItem("labelsieve-reviewer", name); } catch { /* as above */ }
+    },
+    get: (path, query = {}, signal = null) => ask(`${path}?${new URLSearchParams({ ...query, reviewer })}`, { signal }),
+    post: (path, body) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ window: window_, reviewer, ...body }) }),
     picture: (row, size) => `/api/picture/${row}?${new URLSearchParams({ size, token })}`,
   };
 })();
