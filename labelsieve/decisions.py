@@ -28,7 +28,7 @@ from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.types import BoolArray, IntArray
 
 MAX_UNDO = 1000  # actions per window that can be undone
-MAX_WINDOWS = 64
+MAX_WINDOWS = 64  # windows with undo; the oldest one loses its undo first
 MICROSECONDS = len("2020-01-01T00:00:00.000000+00:00")
 
 

@@ -76,7 +76,7 @@ class Note:
         return self.kind.value.format(**self.values)
 
 
-MAX_SECONDS_BETWEEN_LINES = 300.0
+MAX_SECONDS_BETWEEN_LINES = 300.0  # a long run without any line looks stopped
 
 
 def format_duration(seconds: float) -> str:

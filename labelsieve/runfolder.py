@@ -46,7 +46,7 @@ from labelsieve.files import (
 from labelsieve.labels_csv import LabelColumns, LabelRow, number_cell, read_labels
 from labelsieve.types import VERDICTS, LabelledData, Samples, Selection, Skipped
 
-FORMAT = 1
+FORMAT = 1  # increased if earlier versions cannot read the files
 LOCK, STAGED, DECISIONS = "run.lock", "staged", "decisions.csv"
 StageStart = Literal["new", "resumed", "done"]
 MAX_DENSE_CLASSES = 1000  # up to here summary.json holds the whole transition matrix

@@ -28,7 +28,7 @@ CHUNK_BYTES = 512 * 1024
 RELEASE_BYTES = 16 * 1024 * 1024
 # Rows whose sum is off by more than rounding explains are renormalised with a warning, up to `SUM_TOLERANCE`.
 ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-3}  # by bytes per number
-SUM_TOLERANCE = 0.02
+SUM_TOLERANCE = 0.02  # a larger difference from 1 means that a row is not a distribution
 FEW_CLASSES = 32  # up to which sorting a whole row is faster than finding its largest values first
 STORED_TOP_CLASSES = 10  # classes kept of each row: all of a small problem, O(n) of a large one
 

@@ -1,15 +1,16 @@
-"""Print figures about the structure of the package: size, import cycles, layers, long signatures and call depth.
+"""Print figures about the package: size, import cycles, layers, long signatures, constants and call depth.
 
     python scripts/structure.py [--calls]
 
 `--calls` also runs a small selection with a network and counts the calls between `labelsieve select` and the loss.
-`tests/test_structure.py` checks the import cycles, the layers and the signatures.
+`tests/test_structure.py` checks the import cycles, the layers, the signatures and the constants.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -161,6 +162,48 @@ def attribute_probes() -> list[str]:
     return found
 
 
+def constants_without_a_reason() -> list[str]:
+    """Return the numbers at the top of modules without a comment beside them or above their group of lines."""
+    found = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        explained = 0  # the last line that a comment covers
+        for node in ast.parse("\n".join(lines)).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            first, last = node.lineno, node.end_lineno or node.lineno
+            if lines[first - 2].startswith("#") or first == explained + 1:
+                explained = last
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+            without = explained != last and "#" not in "".join(lines[first - 1 : last])
+            if without and all(name.isupper() for name in names) and _is_numeric(node.value):
+                found.append(f"{file.relative_to(PACKAGE)}:{first} {lines[first - 1]}")
+    return found
+
+
+def _is_numeric(value: ast.expr) -> bool:
+    """Whether an expression consists of numbers only: no calls, no texts."""
+    parts = list(ast.walk(value))
+    numbers = [part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, int | float)]
+    other = [
+        part
+        for part in parts
+        if isinstance(part, ast.Call) or (isinstance(part, ast.Constant) and isinstance(part.value, str | bytes))
+    ]
+    return bool(numbers) and not other
+
+
+def missing_pages() -> list[str]:
+    """Return the pages of benchmarks/ that the package names but that do not exist."""
+    named = {
+        (page, str(file.relative_to(PACKAGE)))
+        for file in PACKAGE.rglob("*.py")
+        for page in re.findall(r"benchmarks/[\w.-]+\.(?:md|py)", file.read_text(encoding="utf-8"))
+    }
+    return sorted(f"{page} in {file}" for page, file in named if not (PACKAGE.parent / page).exists())
+
+
 def calls_to_the_loss() -> list[str]:
     """Run `labelsieve select` with a small network and return the calls of the package down to the loss."""
     import tempfile
@@ -179,20 +222,7 @@ def calls_to_the_loss() -> list[str]:
     Standard.loss = loss  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            run(
-                [
-                    "select",
-                    "digits",
-                    "--out",
-                    f"{folder}/run",
-                    "--model",
-                    "mlp",
-                    "--epochs",
-                    "1",
-                    "--iterations",
-                    "1",
-                ]
-            )
+            run([*"select digits --model mlp --epochs 1 --iterations 1 --out".split(), f"{folder}/run"])
     finally:
         Standard.loss = original  # type: ignore[method-assign]
     calls = seen[0]
@@ -215,6 +245,8 @@ def main() -> None:
         ("imports of a higher layer", upward_imports()),
         ("functions with more than eight parameters outside the kernels", long_signatures()),
         ("hasattr/getattr with a literal name", attribute_probes()),
+        ("constants without a reason", constants_without_a_reason()),
+        ("benchmark pages that do not exist", missing_pages()),
     ):
         print(f"{title}: {len(found)}", *found, sep="\n  ")
     if options.calls:

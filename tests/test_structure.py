@@ -25,6 +25,11 @@ def test_functions_have_at_most_eight_parameters() -> None:
     assert structure.long_signatures() == []
 
 
+def test_every_constant_has_a_reason_and_names_existing_pages() -> None:
+    assert structure.constants_without_a_reason() == []
+    assert structure.missing_pages() == []
+
+
 def test_every_file_and_folder_on_the_map_exists() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawn = text[text.index("    labelsieve/\n") : text.index("## Layers")]

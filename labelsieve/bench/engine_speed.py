@@ -27,7 +27,7 @@ from labelsieve.methods.standard import Standard
 from labelsieve.models.resnet_cifar import ResNetCifar
 from labelsieve.progress import Progress, Stage
 
-BATCH = 128
+BATCH = 128  # samples per network, as in the paper
 ROUNDS, TURN = 25, 1.0  # on a CPU: rounds, and seconds per loop and round (at least one step)
 
 

@@ -20,7 +20,7 @@ from labelsieve.types import IntArray
 NEARLY_ALL = 0.9  # share of the filled cells; a tenth leaves room for "n.a.", "?" and typing errors
 # 19.08   19,08   2024-12-31   31.12.2024   31/12/2024   12/31/2024
 Form = Literal["number", "comma", "date", "d.m.y", "d/m/y", "m/d/y"]
-MICROSECONDS_PER_DAY = 86_400e6
+MICROSECONDS_PER_DAY = 86_400e6  # dates become days since 1970
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

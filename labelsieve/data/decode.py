@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 Decoder = Literal["auto", "pillow", "simplejpeg"]
 
-MAX_PIXELS = 100_000_000
+MAX_PIXELS = 100_000_000  # a larger picture would take more than 300 MB; Pillow warns from 89 million on
 # Formats with a plain decoder: none of them runs another program (as EPS does) or reads other files.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
-EXIF_ORIENTATION = 0x0112
+EXIF_ORIENTATION = 0x0112  # number of the tag in the EXIF standard
 # The operation that turns a picture of an EXIF orientation upright.
 TURNS = {
     2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE",
     8: "ROTATE_90",
 }  # fmt: skip
-SIDEWAYS = (5, 6, 7, 8)
+SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 ORIENTATION_MARKS = (b"Exif\0\0", b"tiff:Orientation")  # every JPEG with an orientation contains one of them
 
 SIDE = 256  # shorter side in the paper: "resize each image to make shorter size as 256"

@@ -29,7 +29,7 @@ MOST_COPIES = 20  # a text that occurs more often is one that many people write,
 MIN_DIFFERENT = 10  # different samples of a class; a class with fewer needs its repeated ones to be learned at all
 INDEPENDENT_SHARE = 0.05  # share of groups with several labels above which each sample was labelled on its own
 
-HASH_START = 0x9E3779B97F4A7C15
+HASH_START = 0x9E3779B97F4A7C15  # any odd number; this one is 2**64 divided by the golden ratio
 
 Groups = list[list[int]]
 

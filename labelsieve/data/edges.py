@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from labelsieve.data.pictures import PictureSequence
 from labelsieve.types import FloatArray
 
-DIRECTIONS = 9
+DIRECTIONS = 9  # bins of 20 degrees (Dalal and Triggs)
 GRIDS, COLOUR_GRID = (8, 4), 4  # cells per side
 MAX_SIDE = 64  # pixels: larger pictures are averaged down to less than twice that
 MAX_STRENGTH = 0.2  # of one direction, so that a single line does not hide the rest (Dalal and Triggs)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.columns import Column, Encoding, TableX
 
-HASHES = 2**14
+HASHES = 2**14  # columns that words are hashed to
 UNSPACED_HASHES = 2**15  # runs of letters are more numerous than words
 UNSPACED_TEXTS = 0.1  # share of unspaced texts above which runs of letters are counted
 UNSPACED_LETTERS = 0.2  # share of unspaced letters that makes a text unspaced: one letter carries more than in Latin
@@ -29,7 +29,7 @@ UNSPACED = (
 )
 _RUNS = re.compile(f"(?P<letters>[{UNSPACED}]+)|(?:(?![{UNSPACED}])\\w){{2,}}")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-DIRECTIONS = 128
+DIRECTIONS = 128  # numbers per text that a network reads
 
 
 class TextX(np.ndarray[Any, np.dtype[np.object_]]):

@@ -32,7 +32,7 @@ from labelsieve.files import read_bytes
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
-CLASSES = 50
+CLASSES = 50  # the paper uses the first 50 classes
 SUBSETS = ("google", "flickr", "all")
 VALIDATION_FOLDERS = ("val_images_256", "val_images", "val_images_resized")
 LAYOUT = (

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from labelsieve.files import atomic_file, regular_file
 
-KEEP = 2
+KEEP = 2  # if the newest checkpoint is damaged, the one before it is used
 
 
 class CheckpointWarning(UserWarning):

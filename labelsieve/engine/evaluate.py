@@ -21,7 +21,7 @@ from labelsieve.types import TOP_CLASSES, IntArray, Scores, Store
 
 BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pixels with 24 GiB
 FEWEST_IN_CHUNK, MOST_IN_CHUNK = 64, 4096  # samples per network
-CPU_CHUNK = 512
+CPU_CHUNK = 512  # samples per network; bounds the memory of activations
 MOST_COMPARED = 2_000  # samples that `agreement` compares
 LEAST_OF_PRECISION = 0.85  # a network that learnt agrees with at least this share of the right labels
 LEAST_ABOVE_LARGEST = 0.15  # of the way from the share of the largest class to 1, if the precision is not known

@@ -21,6 +21,7 @@ from labelsieve.errors import InputError
 from labelsieve.models.choose import FAST_EPOCHS
 
 DEFAULT_RATE = 5e-3  # for few epochs; the paper's 1e-3 is for 200
+# The schedule of Jordan (2024, arXiv:2404.00498), with smaller batches for fewer samples: benchmarks/fast-selector.md.
 FAST_BATCH_SIZE = 512
 FAST_MOMENTUM, FAST_WEIGHT_DECAY = 0.85, 0.0153 / 11.5
 FAST_RATE_AT_1024 = 11.5 / (1 + 1 / (1 - FAST_MOMENTUM))

@@ -21,7 +21,7 @@ PADDED_AT_ONCE = 1024  # pictures that are copied to the device in one piece
 STATISTICS_SAMPLE, STATISTICS_AT_ONCE = 10_000, 256  # pictures in the statistics of channels, and in memory for them
 SPAN = 127  # positions of a window per axis; odd, so that one is the middle, and codes fit 16 bits
 CODES = 2 * SPAN * SPAN  # the upper half is mirrored
-CENTRE = (SPAN // 2) * SPAN + SPAN // 2
+CENTRE = (SPAN // 2) * SPAN + SPAN // 2  # code of the middle window, not mirrored
 # The channels of ImageNet: no pass over the data is needed before the first epoch, and validation sets agree.
 MEAN = np.array([0.485, 0.456, 0.406])
 STD = np.array([0.229, 0.224, 0.225])

@@ -30,7 +30,7 @@ from labelsieve.errors import FailedError, InputError
 from labelsieve.types import Job, Scores, Trainer
 
 RETRIES = 5  # of a task whose node or process was lost; an error in a task is not retried
-REACH_SECONDS = 5.0
+REACH_SECONDS = 5.0  # to open a connection: only a head that is not there takes longer
 ANSWER_SECONDS = 45.0  # for a head that accepts connections; mostly the start of Python on a busy machine
 
 Build = Callable[..., Trainer]  # build(data, checkpoint=folder), called in the task

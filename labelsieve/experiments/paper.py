@@ -153,7 +153,7 @@ WEBVISION_SMOKE = Scale(
     crop=28,
 )
 WEBVISION = {scale.name: scale for scale in (WEBVISION_PAPER, WEBVISION_SMOKE)}
-WEBVISION_REMOVE_RATIO = 0.1
+WEBVISION_REMOVE_RATIO = 0.1  # section 5.3 of the paper
 WEBVISION_WARMUP = 20 / 120  # E_0 of algorithm 3, as a share of the epochs
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_file, open_file, read_bytes, read_text, write_text
 
-SCHEMA = 1
+SCHEMA = 1  # increased if the fields of a record change
 Record = dict[str, Any]
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {

@@ -31,7 +31,7 @@ from labelsieve.selection.state import INCVState
 from labelsieve.types import IntArray, Selection
 
 NOT_PREDICTED = 255  # a sample that was selected before it was held out has no prediction
-SMOKE_WIDTHS = (24, 32)
+SMOKE_WIDTHS = (24, 32)  # of the fast network at smoke scale: seconds on a CPU
 
 
 def incv_settings(cell: Cell) -> INCVSettings:

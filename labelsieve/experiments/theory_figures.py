@@ -32,7 +32,7 @@ MEASURES: dict[str, tuple[str, Callable[[Any], float]]] = {
 
 # ---------------------------------------------------------------- figure 1
 
-MATRIX_CLASSES, MATRIX_RATIO = 5, 0.4
+MATRIX_CLASSES, MATRIX_RATIO = 5, 0.4  # as in figure 1
 MATRICES = {
     "symmetric": theory.symmetric(MATRIX_CLASSES, MATRIX_RATIO),
     "asymmetric (pair)": theory.pair(MATRIX_CLASSES, MATRIX_RATIO),

@@ -39,8 +39,8 @@ from labelsieve.types import CANDIDATE, SELECTED, IntArray
 
 Arrays = dict[str, NDArray[Any]]
 Results = dict[str, Any]
-CHECKPOINT_SECONDS = 120.0
-PROGRESS_SECONDS = 15.0
+CHECKPOINT_SECONDS = 120.0  # training time that a kill can cost
+PROGRESS_SECONDS = 15.0  # between two lines of progress
 
 
 @dataclass

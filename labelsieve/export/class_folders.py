@@ -27,7 +27,7 @@ from labelsieve.report.samples import Samples
 from labelsieve.types import IntArray
 
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}  # on Windows
-MAX_NAME_BYTES = 150
+MAX_NAME_BYTES = 150  # file systems allow 255; a temporary name and a suffix are added
 STATUS_COLUMNS = ("file", "id", "label", "suggested", "suspicion", "status")
 TEMPORARY = "labelsieve"  # in the names of temporary folders: other hidden files beside the target are not ours
 MARK = ".labelsieve-export"  # marks an export with folders inside class folders, which may be replaced

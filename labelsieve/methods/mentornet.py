@@ -36,7 +36,7 @@ from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
 
 BURN_IN_PERCENT, LINEAR_PERCENT = 18, 90  # of the training, as released
-LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20
+LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20  # sizes of the authors' released network
 
 
 def curriculum(difference: Tensor, percent: Tensor) -> Tensor:

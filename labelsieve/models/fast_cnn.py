@@ -25,13 +25,13 @@ from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Linear, SequentialStack
 from labelsieve.types import Store
 
-WIDTHS = (64, 256, 256)
-PATCH = 2
+WIDTHS = (64, 256, 256)  # channels per block, from the ablations cited above
+PATCH = 2  # pixels per side
 WHITENING_FLOOR = 5e-4  # added to each variance, so that directions in which patches hardly vary are not amplified
 WHITENING_PIXELS = 5_000 * 32 * 32  # enough for a covariance of twelve numbers
 # A parameter that is multiplied by s learns s * s times as fast with SGD, without a change of the optimizer.
 BIAS_GAIN = 8.0
-LOGIT_SCALE = 1 / 9
+LOGIT_SCALE = 1 / 9  # small logits, from the ablations cited above
 
 
 def whitening_filters(pictures: Tensor, *, floor: float = WHITENING_FLOOR) -> Tensor:

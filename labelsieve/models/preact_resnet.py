@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from labelsieve.models.layers import BatchNorm, Conv2d, Linear, Stackable
 
-WIDTHS = (64, 128, 256, 512)
+WIDTHS = (64, 128, 256, 512)  # channels per stage (He et al. 2016b)
 
 
 class Block(nn.Module):

@@ -12,7 +12,7 @@ from labelsieve.errors import InputError
 from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Conv2d, Linear, Stackable, widen
 
-WIDTHS = (16, 32, 64)
+WIDTHS = (16, 32, 64)  # channels per stage (He et al. 2016a, section 4.2)
 
 
 class Block(nn.Module):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from labelsieve.report.html import Markup, el, join, percent, shorten
 from labelsieve.types import FloatArray
 
-LINE_STYLES = 8
+LINE_STYLES = 8  # colours and dashes in the style sheet
 MAX_POINTS = 400  # per line
 NAME_SIZE = 12.5  # font size of class names
 

@@ -21,12 +21,12 @@ from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Samp
 from labelsieve.report.source_state import SourceState
 from labelsieve.types import FloatArray, WhyUnknown
 
-MAX_CLASSES = 25
-MAX_PAIRS = 12
-MAX_SUSPECTS = 200
-THUMBNAIL_SIDE = 220
+MAX_CLASSES = 25  # classes of the matrix: more names cannot be read
+MAX_PAIRS = 12  # confused pairs that are listed
+MAX_SUSPECTS = 200  # default of --suspects
+THUMBNAIL_SIDE = 220  # pixels: twice the width of a card, for sharp displays
 MAX_PICTURE_BYTES = 6_000_000  # of all pictures together: the page stays below 10 MB
-MAX_TEXT, MAX_CELLS = 600, 24
+MAX_TEXT, MAX_CELLS = 600, 24  # characters of a text and cells of a row that a card shows
 MAX_WIDE_MATRIX = 12  # classes up to which a table fits beside the matrix
 CLEAN_RATIO = 0.005  # noise ratios below it are reported as clean
 VERDICT_MEANINGS = {

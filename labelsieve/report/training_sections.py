@@ -10,8 +10,8 @@ from labelsieve.report.facts import Facts, number
 from labelsieve.report.html import Markup, count, el, percent, plural
 from labelsieve.report.sections import section, table
 
-MAX_LEGEND = 24
-MAX_CHARTS = 6
+MAX_LEGEND = 24  # trainings that the legend names
+MAX_CHARTS = 6  # quantities that are drawn
 NONE = "\u2013"
 # Entries of history.jsonl that name a training, in the order they are shown. Other numbers are plotted.
 TRAINING_KEYS = ("stage", "method", "iteration", "name", "training", "job", "half", "network")

@@ -15,7 +15,7 @@ from labelsieve.runfolder import RunFolder
 
 __all__ = ["serve"]
 
-DEFAULT_PORT = 8765
+DEFAULT_PORT = 8765  # above the ports that need root
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # all addresses of this machine, and the one to show
 
 

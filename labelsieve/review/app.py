@@ -45,7 +45,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
-MAX_BODY_BYTES = 1_000_000
+MAX_BODY_BYTES = 1_000_000  # larger requests are refused
 
 
 def allowed(scope: Message, hosts: Iterable[str], token: str) -> str | None:
@@ -127,7 +127,7 @@ PAGE_FILES = {
     "show.js": "text/javascript",
     "page.js": "text/javascript",
 }
-MAX_WINDOW_NAME = 64
+MAX_WINDOW_NAME = 64  # characters; the page sends at most 18
 MAX_SLOW_REQUESTS = 12  # at once: the other threads stay free for decisions
 
 Answer = dict[str, Any]

@@ -21,8 +21,8 @@ from labelsieve.types import SELECTED, FloatArray, IntArray, Kind
 
 POOL_SIZE = 160  # samples per class: they are read while a person waits
 DUPLICATES_WAIT = 10.0  # seconds
-MAX_POOLS = 200
-HASHED_WORDS = 2048
+MAX_POOLS = 200  # classes whose samples stay in memory
+HASHED_WORDS = 2048  # length of the vectors that texts are compared by
 MAX_WORDS = 2000  # of a text
 
 

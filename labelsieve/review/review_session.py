@@ -21,12 +21,12 @@ from labelsieve.review.neighbours import Duplicates, Neighbours
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
 
-MAX_ITEMS = 60
-MAX_MATRIX_CLASSES = 24
-MAX_TEXT = 20_000
-MAX_CELLS, MAX_CELL = 200, 2000
-LARGE_SIDE, SMALL_SIDE = 1000, 160
-MAX_QUEUES = 16
+MAX_ITEMS = 60  # samples per request
+MAX_MATRIX_CLASSES = 24  # more names cannot be read
+MAX_TEXT = 20_000  # characters that are shown of a text
+MAX_CELLS, MAX_CELL = 200, 2000  # cells of a row and characters of a cell that are shown
+LARGE_SIDE, SMALL_SIDE = 1000, 160  # pixels of the picture and of its neighbours
+MAX_QUEUES = 16  # filtered and sorted lists of samples that stay in memory
 DUPLICATES_WAIT = 2.0  # seconds until the page has to ask again
 SHOW = ("suspects", "conflicts", "all", *VERDICTS)
 SORT = ("suspicion", "pair")

@@ -59,7 +59,7 @@ def _by_group(order: IntArray, labels: IntArray, groups: IntArray, parts: int) -
     return [np.sort(order[part[inverse] == k]) for k in range(parts)]
 
 
-SMALLEST = 1e-12
+SMALLEST = 1e-12  # avoids a division by 0
 BLOCK = 1 << 17  # samples at a time
 Split = tuple[IntArray, IntArray]
 

@@ -51,7 +51,7 @@ from labelsieve.types import FloatArray, IntArray, Kind, LabelledData, NoiseEsti
 from labelsieve.workflow.model_file import SampleReader, network_for
 
 MIN_WARNED_RATIO = 0.05  # a lower noise ratio changes little, so an unreliable one is not worth a warning
-MIN_SELECTION_EPOCHS = 10
+MIN_SELECTION_EPOCHS = 10  # fewer leave networks that have not learned small data sets
 ROWS_PER_BLOCK = 256  # all blocks have this size, so that a prediction does not depend on the other rows
 
 

@@ -77,7 +77,7 @@ def test_unused_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_stores_the_epoch_and_continues(tmp_path: Path, number: int, code: int) -> None:
-    line = "reproduce theory --scale smoke --settings pair-0.4 --epochs 15 --device cpu --results"
+    line = "reproduce theory --scale smoke --settings pair-0.4 --epochs 8 --device cpu --results"
     command = [sys.executable, "-m", "labelsieve", *line.split(), str(tmp_path), "--commit", "a" * 40]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None

@@ -219,7 +219,7 @@ def test_dry_run_has_no_opposite(here: Path, capsys: pytest.CaptureFixture[str])
     assert "--dry-run" in words and "--no-dry-run" not in words
 
 
-def test_the_report_says_what_was_measuredselect_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_says_what_was_measured_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(here / "t.csv", n=60)
     labels = [row["label"] for row in rows_of(here / "t.csv")]
     line = "run t.csv --out run --labels l.csv --model logistic --iterations 1 --train-epochs 2"

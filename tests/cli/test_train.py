@@ -48,7 +48,7 @@ def test_methods_on_one_selection(
     table(tmp_path / "clean.csv", n=60, seed=1, wrong=0.0)
     assert run("train nowhere --out other".split()) == 2
     assert "nowhere is not a run folder" in capsys.readouterr().err and not (tmp_path / "other").exists()
-    answer(capsys, "select t.csv --out run --iterations 2")
+    answer(capsys, "select t.csv --out run --model logistic --iterations 2")
     answer(capsys, "train run --train-epochs 4")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
 
@@ -65,7 +65,7 @@ def test_methods_on_one_selection(
     stages = [[entry["stage"] for entry in folder.read_history()] for folder in (one, other)]
     assert stages[0] == stages[1]
 
-    answer(capsys, "select t.csv --out second --seed 1 --iterations 1")
+    answer(capsys, "select t.csv --out second --model logistic --seed 1 --iterations 1")
     assert run("train run --method d2l --out second".split()) == 2
     assert "second holds a run with another selection" in capsys.readouterr().err
 
@@ -159,9 +159,9 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_method_of_ones_own(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = "--method own_methods:Squared --train-epochs 4"
-    plan = answer(capsys, f"run t.csv --out run {line} --iterations 1 --dry-run")
+    plan = answer(capsys, f"run t.csv --out run {line} --model logistic --iterations 1 --dry-run")
     assert plan["method"] == "own_methods:Squared" and not (mine / "run").exists()
-    assert answer(capsys, f"run t.csv --out run {line} --iterations 2")["stages"]["train"] == "new"
+    assert answer(capsys, f"run t.csv --out run {line} --model logistic --iterations 2")["stages"]["train"] == "new"
     settings = RunFolder("run").record()["stages"]["train"]["settings"]
     assert settings["train_method"] == "own_methods:Squared" and settings["method_settings"] == {"power": 2}
     assert answer(capsys, f"train run {line}")["resumed"] == "done"
@@ -180,7 +180,7 @@ def test_a_method_of_ones_own(mine: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_its_training_goes_on_where_it_was_stopped(
     mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer(capsys, "select t.csv --out run --iterations 1")
+    answer(capsys, "select t.csv --out run --model logistic --iterations 1")
     line = "train run --method own_methods:Squared --train-epochs 6"
     whole = RunFolder(answer(capsys, f"{line} --out whole")["run"])
     asked = 0

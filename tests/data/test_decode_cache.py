@@ -101,7 +101,7 @@ def test_a_run_that_has_none_keeps_none_that_it_refuses(folder: Path, tmp_path: 
     assert names(staged) == set()
 
 
-def test_half_of_it_is_decodedselect_again(folder: Path, tmp_path: Path) -> None:
+def test_half_of_it_is_decoded_again(folder: Path, tmp_path: Path) -> None:
     staged = tmp_path / "staged"
     first = np.array(load_source(str(folder), ReadOptions(cache_dir=staged)).x)
     files = sorted(folder.glob("*/*.png"))
@@ -112,7 +112,7 @@ def test_half_of_it_is_decodedselect_again(folder: Path, tmp_path: Path) -> None
         assert np.array_equal(load_source(str(folder), ReadOptions(cache_dir=staged)).x, first)
 
 
-def test_a_data_set_that_was_changed_where_it_lies_is_decodedselect_again(tmp_path: Path) -> None:
+def test_a_data_set_that_was_changed_where_it_lies_is_decoded_again(tmp_path: Path) -> None:
     import datasets
 
     features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("string")})

@@ -245,7 +245,7 @@ def test_true_labels_beside_decisions_are_of_some_samples(tmp_path: Path) -> Non
     assert true is not None and true.tolist() == [NO_TRUE, NO_TRUE, 1]
 
 
-def test_ids_and_labels_that_an_export_made_harmless_are_knownselect_again(tmp_path: Path) -> None:
+def test_ids_and_labels_that_an_export_made_harmless_are_known_again(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id,a,label\n+p,1,=x\n'-q,2,'-y\nr,3,=x\n")  # the second is called so by its owner
     (tmp_path / "labels.csv").write_text("id,label,true\n'+p,'-y,'=x\n'-q,'=x,'-y\nr,'@new,\n")

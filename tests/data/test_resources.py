@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_script_needs_no_guard_and_is_not_runselect_again(made: Path, tmp_path: Path) -> None:
+def test_a_script_needs_no_guard_and_is_not_run_again(made: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-", str(made), str(tmp_path / "stage")],
         input=SCRIPT,

@@ -99,7 +99,7 @@ def test_a_stopped_staging_goes_on(pictures: PictureFiles, tmp_path: Path, monke
     assert shard_bytes(folder) == shard_bytes(tmp_path / "whole")
 
 
-def test_a_picture_that_was_replaced_is_stagedselect_again(tmp_path: Path) -> None:
+def test_a_picture_that_was_replaced_is_staged_again(tmp_path: Path) -> None:
     make(tmp_path / "wv", classes=2, train=8, validation=1, side=20, seed=2)
     found = listed_training(tmp_path / "wv", side=16).x
     before = stage(found, tmp_path / "stage", workers=1, shard_size=4)[5].copy()

@@ -42,7 +42,7 @@ def different(left, right):
     return [name for name in left if not torch.equal(left[name], right[name])]
 
 
-def stopped_again_andselect_again(training, folder):
+def stopped_again_and_again(training, folder):
     """What a training gives that is stopped after every epoch and taken up again."""
     for attempt in itertools.count():
         try:
@@ -70,7 +70,7 @@ def test_a_training_repeats_and_resumes_bit_for_bit(digits, plans, schedule, met
 
     first = everything(training())
     assert different(first, everything(training())) == []
-    assert different(first, everything(stopped_again_andselect_again(training, tmp_path))) == []
+    assert different(first, everything(stopped_again_and_again(training, tmp_path))) == []
     untrained = train(store, resnet, method, plans, schedule=Schedule(1, ((0, 0.0),)), watch=store)
     assert different(first, everything(untrained))  # the comparisons above can fail
 
@@ -106,4 +106,4 @@ def test_dropout_repeats_and_resumes_and_leaves_the_users_generators_alone(digit
 
     first = everything(training())
     assert different(first, everything(training())) == []
-    assert different(first, everything(stopped_again_andselect_again(training, tmp_path))) == []
+    assert different(first, everything(stopped_again_and_again(training, tmp_path))) == []

@@ -141,7 +141,7 @@ def test_a_resume_with_another_transition_matrix_is_refused(store, plans, tmp_pa
     train(store, tiny_resnet, method, [plan], schedule=SGD, checkpoint=tmp_path)  # the same one goes on
 
 
-def test_a_finished_training_is_not_trainedselect_again(store, plans, tmp_path):
+def test_a_finished_training_is_not_trained_again(store, plans, tmp_path):
     first = train(store, tiny_resnet, Standard(), plans, schedule=SGD, checkpoint=tmp_path)
     again = train(store, _broken, Standard(), plans, schedule=SGD, checkpoint=tmp_path, together=False)
     assert same(first, again)

@@ -81,6 +81,7 @@ def swept(alone_with_ray):
         yield folder
 
 
+@pytest.mark.slow  # tests/execute/test_ray.py loses a node too
 def test_a_sweep_with_a_lost_node_gives_the_same_records(swept: Path) -> None:
     found = list(records.walk(swept / "there"))
     assert sorted(r["kind"] for r in found) == ["accuracy"] * 2 + ["selection"] * 2
@@ -91,6 +92,7 @@ def test_a_sweep_with_a_lost_node_gives_the_same_records(swept: Path) -> None:
     assert list((swept / "there" / ".work").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_lost_node_costs_a_sweep_at_most_one_epoch(swept: Path) -> None:
     assert (swept / "lost.txt").exists()
     by_cell: dict[str, dict[str, list[int]]] = {}

@@ -258,6 +258,7 @@ def test_without_true_labels_only_counts_are_measured(tmp_path: Path) -> None:
     assert "planted" not in (tmp_path / "results" / "tables" / "webvision-errors.md").read_text()
 
 
+@pytest.mark.slow
 def test_inception_resnet_v2_trains_at_full_size(tmp_path: Path) -> None:
     """The paper's cell itself, but for its length: 227 x 227 windows of pictures of 256, SGD at 0.1, one network."""
     data = datasets.read_webvision(small_folder(tmp_path / "drawn", side=256, train=1), PAPER)

@@ -308,7 +308,7 @@ def test_suspects_say_how_likely_their_suggestion_is_right(tmp_path):
     assert rows_of(tmp_path / "s.csv")[0]["suggested_probability"] == "0.875"
 
 
-def test_a_folder_called_like_a_formula_can_be_looked_atselect_again(tmp_path):
+def test_a_folder_called_like_a_formula_can_be_looked_at_again(tmp_path):
     run = runs.pictures(tmp_path, n=8, classes=("+plus", "=same"))
     export(run, to=tmp_path / "cleaned.csv")
     assert {row["id"][:2] for row in rows_of(tmp_path / "cleaned.csv")} == {"'+", "'="}

@@ -82,7 +82,7 @@ def test_sources_that_nobody_can_ask(runs, tmp_path):
     assert found(run).status is UNCHANGED
 
 
-def test_a_file_that_nobody_touched_is_not_readselect_again(runs, tmp_path):
+def test_a_file_that_nobody_touched_is_not_read_again(runs, tmp_path):
     run = runs.text(tmp_path)
     record = run.record()
     later = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()

@@ -76,7 +76,7 @@ def test_cifar_batches(runs, tmp_path):
     assert export(run, to=tmp_path / "c.csv").rows == 20  # labels need no pictures
 
 
-def test_files_that_nobody_touched_are_not_readselect_again(runs, tmp_path, monkeypatch):
+def test_files_that_nobody_touched_are_not_read_again(runs, tmp_path, monkeypatch):
     cifar(tmp_path / "c")
     run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
     stages = run.record()["stages"]

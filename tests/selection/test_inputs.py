@@ -48,8 +48,9 @@ class Recurrent(nn.Module):
         return self.head(self.cell(x)[0][:, -1])
 
 
-def convolution(channels: int) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(channels, 64, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 2))
+def convolution(channels: int, side: int) -> nn.Module:
+    """A linear network that reads pictures only: it learns brightness in a few steps, from any initialisation."""
+    return nn.Sequential(nn.Conv2d(channels, 8, side), nn.Flatten(), nn.Linear(8, 2))
 
 
 def test_tensors_are_read_as_the_same_arrays():
@@ -84,12 +85,8 @@ def test_own_networks_get_arrays_with_their_shape():
     read = torch.cat([batch for batch in seen if batch.any()])  # not the zeros that it is tried with
     assert abs(float(read.mean())) < 0.2 and 0.8 < float(read.std()) < 1.2
     channels_first = bright((3, 9, 9)) / 255.0
-    # One weak initialisation of three does not matter: the test is about the shape.
-    selected = [
-        NCV(lambda: convolution(3), epochs=60, device="cpu", random_state=seed).fit(channels_first, LABELS).selected_
-        for seed in range(3)
-    ]
-    assert np.mean(selected) > 0.9
+    found = NCV(lambda: convolution(3, 9), epochs=15, device="cpu", random_state=0).fit(channels_first, LABELS)
+    assert found.selected_.mean() > 0.9
 
 
 def test_grey_pictures_have_one_channel():
@@ -97,7 +94,7 @@ def test_grey_pictures_have_one_channel():
     for name in (None, "edges"):
         grey, told = (NCV(name, random_state=0).fit(kind, LABELS) for kind in (x, x[..., None]))
         assert np.array_equal(grey.suspicion_, told.suspicion_)
-    found = NCV(lambda: convolution(1), epochs=60, device="cpu", random_state=0).fit(x, LABELS)
+    found = NCV(lambda: convolution(1, 16), epochs=15, device="cpu", random_state=0).fit(x, LABELS)
     assert found.selected_.mean() > 0.9
 
 
@@ -124,8 +121,11 @@ def test_what_was_known_of_a_tables_columns_is_forgotten():
     assert not hasattr(found, "n_features_in_") and not hasattr(found, "feature_names_in_")
 
 
-@pytest.mark.parametrize("name", ["forest", "logistic", "nearest", "neighbours", "svm", "trees"])
-@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("logistic", csr_array)]
+    + [(name, csr_matrix) for name in ("forest", "logistic", "nearest", "neighbours", "svm", "trees")],
+)
 def test_sparse_rows_by_name(name: str, kind: Any):
     x, y = load_iris(return_X_y=True)
     assert NCV(name, random_state=0).fit(kind(x), y).selected_.mean() > 0.85
