@@ -23,9 +23,9 @@ NUMBERS = [  # of every method: its settings that are numbers, and whether whole
 
 
 def refused(kind, name, value):
-    with pytest.raises(InputError, match=name.replace("noise_ratio", "noise.ratio")) as told:
+    with pytest.raises(InputError, match=name.replace("noise_ratio", "noise.ratio")) as message:
         kind(**{name: value})
-    assert "\n" not in str(told.value) and len(str(told.value)) < 300
+    assert "\n" not in str(message.value) and len(str(message.value)) < 300
 
 
 def test_every_method_has_its_numbers_here():

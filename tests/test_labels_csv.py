@@ -48,16 +48,16 @@ def test_pairs_and_the_most_confused(columns):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("id,label\n1,cat\n", "not a valid labels.csv"),
         (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog\n", "not a valid labels.csv"),
         (HEAD + "1,cat,dog,0.1,2.3,selected,0,0.9,dog\n2,cat,dog,0.1,2.3,guilty,0,0.9,dog\n", "line 3: .*verdict"),
     ],
 )
-def test_what_is_not_a_labels_file_is_said(tmp_path, content, told):
+def test_what_is_not_a_labels_file_is_said(tmp_path, content, message):
     (tmp_path / "labels.csv").write_text(content)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         read_labels(tmp_path / "labels.csv")
     assert "\n" not in str(caught.value)
 

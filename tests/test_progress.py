@@ -25,11 +25,11 @@ def state(epoch: int, *, elapsed: float = 1.0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "message"),
     [(0.4, "0.4 s"), (40, "40 s"), (99, "99 s"), (100, "2 min"), (5400, "90 min"), (6000, "1.7 h"), (3e5, "3.5 d")],
 )
-def test_format_duration(seconds: float, told: str) -> None:
-    assert format_duration(seconds) == told
+def test_format_duration(seconds: float, message: str) -> None:
+    assert format_duration(seconds) == message
 
 
 def test_time_left_by_hand() -> None:

@@ -336,10 +336,10 @@ def test_arguments_are_not_changed_or_shared() -> None:
 def test_summary_is_json_and_consistent(t: np.ndarray) -> None:
     import json
 
-    told = json.loads(json.dumps(theory.summary(t)))
-    assert told["classes"] == len(t)
-    assert told["label_precision"] == pytest.approx(1 - told["selected_noise_ratio"], abs=1e-12)
-    assert len(told["class_bounds"]) == len(told["class_bounds_attained"]) == len(t)
+    text = json.loads(json.dumps(theory.summary(t)))
+    assert text["classes"] == len(t)
+    assert text["label_precision"] == pytest.approx(1 - text["selected_noise_ratio"], abs=1e-12)
+    assert len(text["class_bounds"]) == len(text["class_bounds_attained"]) == len(t)
 
 
 def test_a_set_without_clean_labels() -> None:

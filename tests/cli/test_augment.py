@@ -84,7 +84,7 @@ def test_networks_of_ones_own_that_do_not_fit(here: Path, capsys: pytest.Capture
         "def alone(): return nn.Linear(768, 2)\n"
         "itself = nn.Linear(768, 2)\n"
     )
-    told = {
+    message = {
         "few": "misfits:few",
         "many": "misfits:many",
         "needy": "misfits:needy",
@@ -93,7 +93,7 @@ def test_networks_of_ones_own_that_do_not_fit(here: Path, capsys: pytest.Capture
         "itself": "misfits:itself",
     }
     assert run("select sides.npz --model svm --iterations 1 --out done".split()) == 0
-    for name, words in told.items():
+    for name, words in message.items():
         for line in (f"select sides.npz --out s-{name} --model", "train done --network", "run sides.npz --network"):
             capsys.readouterr()
             assert run([*line.split(), f"misfits:{name}"]) == 2

@@ -60,8 +60,8 @@ def test_a_score_says_how_labels_are_spelled(
     assert lines[1].startswith("60 of 80 labels") and "('No', 'Yes')" in lines[1]
     assert "'No' for 'no', 'Yes' for 'yes'" in lines[2]
     assert run("predict run new.csv --score --json --force".split()) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["accuracy_known"] > 0.9 and told["unknown_labels"] == {"No": 30, "Yes": 30}
+    message = json.loads(capsys.readouterr().out)
+    assert message["accuracy_known"] > 0.9 and message["unknown_labels"] == {"No": 30, "Yes": 30}
     assert run("predict run new.csv --json --force".split()) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] is None
 

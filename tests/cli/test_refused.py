@@ -48,7 +48,7 @@ def test_another_size_is_refused_before_a_picture_is_read(
     assert run([*line.split(), "--size", "12", "--out", "mine"]) == 0
     before = files(here / "mine")
     decoding_is_an_error(monkeypatch)
-    for other, told in (
+    for other, message in (
         ("--size 16 --seed 3", "seed was 0, now 3; size was 12, now 16"),
         ("", "size was 12, now not set"),
         ("--size 12 --model logistic", "model was edges, now logistic"),
@@ -56,7 +56,7 @@ def test_another_size_is_refused_before_a_picture_is_read(
         capsys.readouterr()
         assert run([*line.replace("--model edges", "" if "--model" in other else "--model edges").split(),
                     *other.split(), "--out", "mine"]) == 2  # fmt: skip
-        assert f"mine was started with other settings: {told}." in capsys.readouterr().err
+        assert f"mine was started with other settings: {message}." in capsys.readouterr().err
         assert files(here / "mine") == before
     assert run([*line.split(), "--size", "12", "--out", "mine"]) == 0  # which decodes nothing
 

@@ -256,9 +256,9 @@ def test_a_class_without_a_selected_sample_is_named(here: Path, capsys: pytest.C
     rows += [f"{rng.normal(0):.3f},rare" for _ in range(3)]  # looks like a: none is confirmed
     (here / "t.csv").write_text("\n".join(["x,label", *rows]))
     assert run("run t.csv --model logistic --iterations 1 --train-epochs 2 --out run".split()) == 0
-    told = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("training mlp"))
+    message = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("training mlp"))
     selected = sum(row.verdict == "selected" for row in RunFolder("run").read_labels())
-    assert f"{selected + 3} samples (including all 3 of 'rare'" in told
+    assert f"{selected + 3} samples (including all 3 of 'rare'" in message
 
 
 def start(here: Path) -> subprocess.Popen[bytes]:

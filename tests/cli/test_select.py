@@ -319,10 +319,10 @@ def test_an_unknown_ratio_is_not_printed(here: Path, capsys: pytest.CaptureFixtu
 def test_what_to_do_next_can_be_copied(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blobs(here / "t.csv")
     assert run(["select", "t.csv", "--out", "my runs/it's", "--iterations", "1"]) == 0
-    told = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next: "))
-    first, *_ = told.removeprefix("next: ").split(", ")
+    text = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next: "))
+    first, *_ = text.removeprefix("next: ").split(", ")
     assert (
-        shlex.split(first) == ["labelsieve", "report", "my runs/it's"] and told.count(shlex.quote("my runs/it's")) == 3
+        shlex.split(first) == ["labelsieve", "report", "my runs/it's"] and text.count(shlex.quote("my runs/it's")) == 3
     )
     assert run(shlex.split(first)[1:]) == 0
 
@@ -348,8 +348,8 @@ def test_a_text_that_was_read_as_a_category_is_named_again_where_nothing_was_lea
             kind = ("fruit", "metal")[i % 2]
             file.write(f"{i:03}th {' '.join(rng.choice(words[kind], 2))},{rng.random():.3f},{kind}\n")
     assert run("select t.csv --out numbers".split()) == 0
-    told = capsys.readouterr()
-    assert "by chance" in told.out and "--text-column message" in told.err and "--text-column message" in told.out
+    text = capsys.readouterr()
+    assert "by chance" in text.out and "--text-column message" in text.err and "--text-column message" in text.out
     assert run("select t.csv --out texts --text-column message".split()) == 0
     assert "--text-column" not in capsys.readouterr().out
 

@@ -51,8 +51,8 @@ def answer(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
 def refused(capsys: pytest.CaptureFixture[str], line: str) -> str:
     capsys.readouterr()
     assert run(line.split()) == 2
-    *_, told = capsys.readouterr().err.splitlines()
-    return told
+    *_, message = capsys.readouterr().err.splitlines()
+    return message
 
 
 SELECT = "select t.csv --out run --model logistic --iterations 1"
@@ -85,8 +85,8 @@ def test_a_stopped_training_goes_on_with_them(
     before = (here / "run" / "run.json").read_bytes()
     begun = "set was estimate_epochs=2 percentile=90, now not set"
     assert begun in refused(capsys, FORWARD)
-    told = refused(capsys, f"{FORWARD} --set estimate_epochs=3 --batch-size 16")
-    assert "batch_size was 32, now 16; set was estimate_epochs=2 percentile=90, now estimate_epochs=3." in told
+    message = refused(capsys, f"{FORWARD} --set estimate_epochs=3 --batch-size 16")
+    assert "batch_size was 32, now 16; set was estimate_epochs=2 percentile=90, now estimate_epochs=3." in message
     assert (here / "run" / "run.json").read_bytes() == before
 
     other_order = f"{FORWARD} --set estimate_epochs=2 --set=percentile=90"
@@ -127,8 +127,8 @@ def test_mistakes_are_told_at_once_with_all_others(
     here: Path, capsys: pytest.CaptureFixture[str], command: str, line: str, said: str
 ) -> None:
     assert run([*f"{command} {line} --batch-size 1".split()]) == 2
-    told = capsys.readouterr().err
-    assert said in told and "--batch-size 1" in told and told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert said in message and "--batch-size 1" in message and message.count("\n") == 1
     assert not (here / "run").exists()
 
 
@@ -166,6 +166,6 @@ def test_a_run_from_its_plan_to_its_report(here: Path, capsys: pytest.CaptureFix
 
 def test_what_is_set_wins_over_the_papers_choice(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = "run t.csv --model logistic --iterations 1 --train-epochs 10 --protocol paper --pattern pair --device cpu"
-    for told, warmup in (("", 4), (" --set warmup=7", 7)):
-        answer(capsys, f"{line} --out run{warmup}{told}")
+    for message, warmup in (("", 4), (" --set warmup=7", 7)):
+        answer(capsys, f"{line} --out run{warmup}{message}")
         assert RunFolder(f"run{warmup}").record()["settings"]["method_settings"]["warmup"] == warmup

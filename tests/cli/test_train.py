@@ -98,15 +98,15 @@ def test_decisions_are_said_to_play_no_part(
     folder.append_decision("5", "relabel", "x")
     folder.append_decision("3", "undo")
     assert run("train run --train-epochs 1".split()) == 0
-    told = capsys.readouterr().err.strip()
+    expected = capsys.readouterr().err.strip()
     commands = "labelsieve export run, then labelsieve run t-cleaned.csv --label-column 'my kind' --ignore-columns b"
-    assert told.startswith("1 decision in run/decisions.csv ") and told.endswith(commands)
+    assert expected.startswith("1 decision in run/decisions.csv ") and expected.endswith(commands)
     folder.append_decision("7", "drop")
     found = answer(capsys, "train run --method standard --train-epochs 1 --out other")
-    assert found["notes"] == [told.replace("1 decision in", "2 decisions in")]
+    assert found["notes"] == [expected.replace("1 decision in", "2 decisions in")]
     # The commands in the note work.
     assert run(["export", "run"]) == 0
-    assert run([*shlex.split(told.partition("then labelsieve ")[2]), *QUICK]) == 0
+    assert run([*shlex.split(expected.partition("then labelsieve ")[2]), *QUICK]) == 0
     assert RunFolder("runs/t-cleaned").read_summary()["samples"] == 89
 
 
@@ -118,10 +118,10 @@ def test_corrected_labels_of_what_is_no_table_are_a_file_of_labels(
     np.savez("a.npz", x=rng.normal(size=(60, 2)) + 5 * (np.arange(60) % 2)[:, None], y=np.arange(60) % 2)
     assert run("select a.npz --out run --iterations 1 --model logistic".split()) == 0
     RunFolder("run").append_decision("3", "relabel", "0")
-    told = str(decisions_note(RunFolder("run")))
-    assert told.endswith(f"labelsieve export run, then labelsieve run {tmp_path}/a.npz --labels a-cleaned.csv")
+    expected = str(decisions_note(RunFolder("run")))
+    assert expected.endswith(f"labelsieve export run, then labelsieve run {tmp_path}/a.npz --labels a-cleaned.csv")
     assert run(["export", "run"]) == 0
-    assert run([*shlex.split(told.partition("then labelsieve ")[2]), *QUICK]) == 0
+    assert run([*shlex.split(expected.partition("then labelsieve ")[2]), *QUICK]) == 0
 
 
 MINE = """
@@ -166,8 +166,8 @@ def test_a_method_of_ones_own(mine: Path, capsys: pytest.CaptureFixture[str]) ->
     assert settings["train_method"] == "own_methods:Squared" and settings["method_settings"] == {"power": 2}
     assert answer(capsys, f"train run {line}")["resumed"] == "done"
     assert run("train run --train-epochs 4 --method own_methods:OnSelected".split()) == 2
-    told = capsys.readouterr().err
-    assert "--out run-OnSelected" in told
+    expected = capsys.readouterr().err
+    assert "--out run-OnSelected" in expected
     found = answer(capsys, "train run --train-epochs 4 --method own_methods:OnSelected --out run-OnSelected")
     assert found["resumed"] == "new" and "noise_ratio" in found["settings"]
 
@@ -208,8 +208,8 @@ def test_what_is_no_method_is_said_with_everything_else(mine: Path, capsys: pyte
     ):
         for command in ("train nowhere", "run t.csv --out run"):
             assert run([*command.split(), "--method", name, "--batch-size", "1"]) == 2
-            told = capsys.readouterr().err
-            assert message in told and "--batch-size 1" in told and told.count("\n") == 1
+            expected = capsys.readouterr().err
+            assert message in expected and "--batch-size 1" in expected and expected.count("\n") == 1
     assert run("select t.csv --out bare --iterations 1".split()) == 0
     (mine / "bare" / "labels.csv").unlink()
     assert run("train bare --method own_methods:OnSelected".split()) == 2

@@ -26,7 +26,7 @@ SMALL = 3  # pictures a batch
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """Six small batches, and the module told their checksums."""
+    """Six small batches; the module knows their checksums."""
     rng = np.random.default_rng(1)
     files = {
         f"{name}.bin": np.concatenate([rng.integers(0, 10, (SMALL, 1)), rng.integers(0, 256, (SMALL, 3072))], axis=1)

@@ -85,9 +85,9 @@ def test_the_error_keeps_the_ignored_columns(tmp_path: Path) -> None:
     columns |= {"title": texts(), "note": [text + "!" for text in texts()]}
     with pytest.raises(InputError) as refused:
         load(tmp_path / "t.csv", columns, ignore_columns=["nr, old"], group_column="who")
-    told = str(refused.value)
-    assert "--text-column title or --text-column note" in told and "(a)" in told
-    ignored = next(csv.reader(shlex.split(told.partition("--ignore-columns ")[2])))
+    message = str(refused.value)
+    assert "--text-column title or --text-column note" in message and "(a)" in message
+    ignored = next(csv.reader(shlex.split(message.partition("--ignore-columns ")[2])))
     assert set(ignored) == {"nr, old", "who", "title", "note"}
     data, _ = load(tmp_path / "t.csv", columns, ignore_columns=ignored, group_column="who")
     assert data.x.shape == (60, 1) and data.groups is not None

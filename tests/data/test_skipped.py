@@ -16,9 +16,9 @@ def data(labels: list[int]) -> LabelledData:
 
 
 def test_ids_with_spaces_are_told_whole() -> None:
-    told: list[str] = []
-    assert len(without_label(data([0, -1, 1, -1]), told.append)) == 2
-    assert told == ["2 rows without a label are left out: ids my photo 1.png, my photo 3.png"]
+    message: list[str] = []
+    assert len(without_label(data([0, -1, 1, -1]), message.append)) == 2
+    assert message == ["2 rows without a label are left out: ids my photo 1.png, my photo 3.png"]
 
 
 def test_one_row_is_one() -> None:

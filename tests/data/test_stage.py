@@ -36,7 +36,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> PictureFiles:
 
 
 class Heard(Progress):
-    """What was told, in order."""
+    """The messages, in order."""
 
     def __init__(self) -> None:
         super().__init__(silent=True)
@@ -48,10 +48,10 @@ class Heard(Progress):
     @contextmanager
     def stage(self, name: str, total: int | None = None, *, unit: str = "") -> Iterator[Stage]:
         self.heard.append((name, total or 0))
-        told = Stage()
-        told.resume = lambda done: self.heard.append(("before", done))  # type: ignore[method-assign]
-        told.advance = lambda steps=1: self.heard.append(("more", steps))  # type: ignore[method-assign, misc]
-        yield told
+        message = Stage()
+        message.resume = lambda done: self.heard.append(("before", done))  # type: ignore[method-assign]
+        message.advance = lambda steps=1: self.heard.append(("more", steps))  # type: ignore[method-assign, misc]
+        yield message
 
 
 def shard_bytes(folder: Path) -> dict[str, bytes]:
@@ -59,8 +59,8 @@ def shard_bytes(folder: Path) -> dict[str, bytes]:
 
 
 def test_staged_pictures_are_the_decoded_ones(pictures: PictureFiles, tmp_path: Path) -> None:
-    told = Heard()
-    staged = stage(pictures, tmp_path, workers=1, shard_size=10, progress=told)
+    message = Heard()
+    staged = stage(pictures, tmp_path, workers=1, shard_size=10, progress=message)
     assert len(staged) == len(pictures) == 27
     for i in range(27):
         np.testing.assert_array_equal(staged[i], pictures[i])
@@ -68,7 +68,7 @@ def test_staged_pictures_are_the_decoded_ones(pictures: PictureFiles, tmp_path: 
     assert len(staged.unreadable) == 2
     for i in staged.unreadable:
         assert (staged[i] == GREY).all()
-    assert told.heard == [("decoding pictures", 27), ("before", 0), ("more", 10), ("more", 10), ("more", 7)]
+    assert message.heard == [("decoding pictures", 27), ("before", 0), ("more", 10), ("more", 10), ("more", 7)]
     (tmp_path / "shard-00002.json").unlink()
     stage(pictures, tmp_path, workers=1, shard_size=10, progress=(rest := Heard()))
     assert rest.heard == [("decoding pictures", 27), ("before", 20), ("more", 7)]

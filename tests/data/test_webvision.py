@@ -150,14 +150,14 @@ def test_staged_by_the_spec(made: Path, tmp_path: Path) -> None:
 
 
 def test_it_says_how_far_it_is(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for query, told in (
+    for query, output in (
         ("", ["checking pictures: 40/40 pictures, done in"]),
         (f"?stage={tmp_path / 'stage'}", ["decoding pictures: 40/40 pictures, done in"]),
         (f"?stage={tmp_path / 'stage'}", ["using the pictures staged in"]),
     ):
         lines = io.StringIO()
         load_source(f"webvision:{made}{query}", ReadOptions(size=20), progress=Progress(stream=lines, every=0.0))
-        for line in told:
+        for line in output:
             assert line in lines.getvalue(), (query, lines.getvalue())
 
 

@@ -69,7 +69,7 @@ def test_sides_are_not_mirrored_even_where_there_are_few() -> None:
 def test_photographs_are_mirrored_also_where_they_are_there_several_times(copies: int) -> None:
     pictures, labels = photographs(1000 // copies, copies=copies)
     seen = mirror_test(pictures, labels, all_of(labels))
-    assert not seen.harms and seen.mirrored > 0.6  # they are told apart, either way
+    assert not seen.harms and seen.mirrored > 0.6  # the classes differ, mirrored or not
 
 
 @pytest.mark.parametrize("classes", [2, 10])

@@ -26,7 +26,7 @@ class Two(nn.Linear):
 
 
 @pytest.mark.parametrize(
-    ("factory", "told"),
+    ("factory", "message"),
     [
         (partial(linear, 3), "own:bad .*3 outputs.* 4 classes"),
         (partial(linear, 5), "own:bad .*5 outputs.* 4 classes"),
@@ -40,8 +40,8 @@ class Two(nn.Linear):
         (partial(nn.Flatten, 0), r"own:bad .*\[16\]"),
     ],
 )
-def test_an_unusable_factory_is_refused_in_one_line(factory, told: str) -> None:
-    with pytest.raises(InputError, match=told) as problem:
+def test_an_unusable_factory_is_refused_in_one_line(factory, message: str) -> None:
+    with pytest.raises(InputError, match=message) as problem:
         check_factory(factory, (8,), 4, name="own:bad")
     assert "\n" not in str(problem.value)
 

@@ -24,7 +24,7 @@ from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
 SIDE, CROP = 32, 25
-pytestmark = pytest.mark.filterwarnings("ignore:.*replaced by grey ones")  # told once; tested below
+pytestmark = pytest.mark.filterwarnings("ignore:.*replaced by grey ones")  # one warning; tested below
 
 
 @pytest.fixture(scope="module")
@@ -221,14 +221,14 @@ def test_a_picture_found_damaged_while_training_is_told_once_by_name(
 ) -> None:
     fresh = PictureFiles(pictures.root, pictures.names, ShorterSide(SIDE))
     index, code = epoch(36)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as text:
         warnings.simplefilter("always")
         store = kind(fresh, crop=CROP, workers=0)
         for i, c in zip(index * 2, code * 2, strict=True):
             store.batch(torch.as_tensor(i), torch.as_tensor(c))
     (bad,) = fresh.unreadable
-    assert len(told) == 1
-    assert fresh.names[bad] in str(told[0].message)
+    assert len(text) == 1
+    assert fresh.names[bad] in str(text[0].message)
 
 
 @pytest.mark.parametrize("kind", [CropStream, DevicePictures])

@@ -182,7 +182,7 @@ def test_the_originals_and_the_run_are_out_of_reach(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"what": "everything", "to": "x.csv"}, "choose one of cleaned"),
         ({"what": "cleaned", "to": "x.xlsx"}, "a .csv or .parquet file"),
@@ -191,9 +191,9 @@ def test_the_originals_and_the_run_are_out_of_reach(tmp_path):
         ({"what": "cleaned", "to": "x.csv", "apply": "guess"}, "choose one of decided"),
     ],
 )
-def test_what_cannot_be_exported_is_said_in_one_line(tmp_path, options, told):
+def test_what_cannot_be_exported_is_said_in_one_line(tmp_path, options, message):
     run = runs.text(tmp_path)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         export(run, **{**options, "to": tmp_path / options["to"]})
     assert "\n" not in str(caught.value)
     assert not (tmp_path / options["to"]).exists()

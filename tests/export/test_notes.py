@@ -42,11 +42,11 @@ def test_a_table_of_signed_numbers_comes_back_as_it_was(tmp_path):
 
 def test_apostrophes_are_counted_and_told(tmp_path, capsys):
     run = a_run(tmp_path, ["=1+1", "-2+3", "-0,151", "fine"], header="=note")
-    told = "7 cells got an apostrophe"
+    message = "7 cells got an apostrophe"
     done = export(run, to=tmp_path / "c.csv")
-    assert done.apostrophes == 7 and told in done.note  # the name of the column is a cell as well
+    assert done.apostrophes == 7 and message in done.note  # the name of the column is a cell as well
     command(run.path, settings=ExportSettings(to=tmp_path / "d.csv"))
-    assert told in capsys.readouterr().out
+    assert message in capsys.readouterr().out
     command(run.path, settings=ExportSettings(to=tmp_path / "e.csv"), common=Common(json=True))
     assert json.loads(capsys.readouterr().out)["apostrophes"] == 7
     raw = export(run, to=tmp_path / "raw.csv", raw=True)

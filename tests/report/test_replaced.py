@@ -51,8 +51,8 @@ def test_a_picture_that_was_replaced_is_noticed_by_everyone(runs, tmp_path):
     run = a_run(runs, tmp_path, root)
     assert found(run).status is UNCHANGED
     a_picture(root / "a" / "2.png", 200)
-    told = found(run).explanation
-    assert str(root) in told and "'a/2.png' was replaced" in told
+    message = found(run).explanation
+    assert str(root) in message and "'a/2.png' was replaced" in message
     assert found(run).status is SourceStatus.CHANGED and not found(run).positional
     for target in (tmp_path / "c.csv", tmp_path / "out"):
         with pytest.raises(InputError, match="was replaced; labels could go to the wrong samples"):
@@ -60,10 +60,10 @@ def test_a_picture_that_was_replaced_is_noticed_by_everyone(runs, tmp_path):
         assert not target.exists()
     export(run, what="decisions", to=tmp_path / "d.csv")  # needs no source
     said = []
-    assert told in write_report(run, note=said.append).read_text().partition("</header>")[0].replace("&#x27;", "'")
-    assert said == [told] and ReviewSession(run).warnings()[0] == f"{told}."
+    assert message in write_report(run, note=said.append).read_text().partition("</header>")[0].replace("&#x27;", "'")
+    assert said == [message] and ReviewSession(run).warnings()[0] == f"{message}."
     a_picture(root / "a" / "new.png", 5)
-    assert found(run).explanation == told  # worse than one that came since
+    assert found(run).explanation == message  # worse than one that came since
     (root / "a" / "new.png").unlink()
     a_picture(root / "a" / "2.png", 80)
     assert found(run).status is UNCHANGED and export(run, to=tmp_path / "c.csv").rows == 6

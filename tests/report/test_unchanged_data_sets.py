@@ -45,8 +45,8 @@ def hugging_face(folder, texts, labels=("x", "y") * 3):
     datasets.Dataset.from_dict({"text": texts, "label": list(labels)}).save_to_disk(folder)
 
 
-def refused(run, tmp_path, told):
-    with pytest.raises(InputError, match=rf"has changed since .*{told}.*; labels could go to the wrong samples"):
+def refused(run, tmp_path, message):
+    with pytest.raises(InputError, match=rf"has changed since .*{message}.*; labels could go to the wrong samples"):
         export(run, to=tmp_path / "c.csv")
     assert "has changed since" in write_report(run).read_text().partition("</header>")[0]
 

@@ -51,8 +51,8 @@ def test_a_picture_that_was_deleted_is_noticed_by_everyone(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     lost = columns_of(run).id(3)
     (tmp_path / "shapes" / lost).unlink()
-    told = found(run).explanation
-    assert str(tmp_path / "shapes") in told and repr(lost) in told and found(run).status is SourceStatus.CHANGED
+    message = found(run).explanation
+    assert str(tmp_path / "shapes") in message and repr(lost) in message and found(run).status is SourceStatus.CHANGED
     assert found(run).readable and not found(run).positional
     for what in ("cleaned", "selected", "suspects"):
         for target in (tmp_path / "c.csv", tmp_path / "c.parquet", tmp_path / "out"):
@@ -63,7 +63,7 @@ def test_a_picture_that_was_deleted_is_noticed_by_everyone(runs, tmp_path):
     page = write_report(run).read_text()
     assert "is missing" in page.partition("</header>")[0]
     session = ReviewSession(run)
-    assert session.warnings()[0] == f"{told}."
+    assert session.warnings()[0] == f"{message}."
     samples = open_samples(run, columns_of(run))  # the others are what they were
     assert [type(samples.show(row)).__name__ for row in (2, 3)] == ["Picture", "Missing"]
 
@@ -74,8 +74,8 @@ def test_a_picture_that_was_moved_to_another_class_is_noticed(runs, tmp_path):
     folder, _, name = was.partition("/")
     other = next(shape for shape in runs.SHAPES if shape != folder)
     (tmp_path / "shapes" / was).rename(tmp_path / "shapes" / other / name)
-    told = found(run).explanation
-    assert repr(was) in told and repr(f"{other}/{name}") in told and found(run).status is SourceStatus.CHANGED
+    message = found(run).explanation
+    assert repr(was) in message and repr(f"{other}/{name}") in message and found(run).status is SourceStatus.CHANGED
     with pytest.raises(InputError, match="labels could go to the wrong samples"):
         export(run, to=tmp_path / "c.csv")
 
@@ -90,13 +90,13 @@ def test_pictures_that_came_since_are_told_and_refuse_nothing(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     before = set(columns_of(run).ids.to_pylist())
     a_picture(tmp_path / "shapes" / "star" / "new.png")
-    told = "1 new picture ('star/new.png')"
-    assert told in found(run).explanation and found(run).status is GROWN
+    message = "1 new picture ('star/new.png')"
+    assert message in found(run).explanation and found(run).status is GROWN
     done = export(run, to=tmp_path / "c.csv")
-    assert done.rows == 8 and told in done.note
-    assert told in export(run, to=tmp_path / "out").note
+    assert done.rows == 8 and message in done.note
+    assert message in export(run, to=tmp_path / "out").note
     assert {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").glob("*/*")} == before
-    assert told in ReviewSession(run).warnings()[0]
+    assert message in ReviewSession(run).warnings()[0]
     assert "1 new picture" in write_report(run).read_text().partition("</header>")[0]
     a_picture(tmp_path / "shapes" / "moon" / "deep" / "er.png")
     assert "2 new pictures (e.g. 'moon/deep/er.png')" in found(run).explanation
@@ -165,8 +165,8 @@ def test_files_of_a_table_of_pictures_are_looked_for(runs, tmp_path, header):
     assert found(run).status is UNCHANGED
     lost = tmp_path / "photos" / "4.png"
     lost.rename(tmp_path / "photos" / "other.png")
-    told = "list.csv .*'photos/4.png' is missing"
-    with pytest.raises(InputError, match=told):
+    message = "list.csv .*'photos/4.png' is missing"
+    with pytest.raises(InputError, match=message):
         export(run, to=tmp_path / "c.csv")
     assert "'photos/4.png' is missing" in ReviewSession(run).warnings()[0]
     assert "is missing" in write_report(run).read_text().partition("</header>")[0]

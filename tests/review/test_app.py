@@ -59,14 +59,14 @@ def stranger(client):
 
 
 @pytest.mark.parametrize(
-    ("trust", "told"),
+    ("trust", "expected"),
     [
         ("the classifier is weak: ...", "weak"),
         ("not distinguishable from random: ...", "random"),
         ("the classifier gives its highest confidence to 9 of 9 samples, ...", "weak"),
     ],
 )
-def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_path, trust, told):
+def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_path, trust, expected):
     run = runs.pictures(tmp_path, n=16)
     runs.write_suggestions(run, lambda place: 0.95)
     assert ReviewSession(run).start()["warnings"] == [] and ReviewSession(run).start()["bulk"]
@@ -75,7 +75,7 @@ def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_pa
     run.write_summary(summary)
     session = ReviewSession(run)
     assert session.start()["bulk"] is False
-    assert told in session.start()["warnings"][0]
+    assert expected in session.start()["warnings"][0]
     with pytest.raises(InputError, match="one by one"):
         session.accept_above(0.5, window="one")
     assert not run.read_decisions()

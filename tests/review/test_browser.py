@@ -49,11 +49,11 @@ def until(page, true):
     raise AssertionError(f"waited in vain; the page says {page.locator('body').inner_text()[:500]!r}")
 
 
-def press(page, key, told="Saved ✓"):
+def press(page, key, message="Saved ✓"):
     """Press a key and wait until the page says what became of it."""
     page.evaluate("document.getElementById('saved').textContent = ''")
     page.keyboard.press(key)
-    until(page, lambda: (page.locator("#saved").text_content() or "-").startswith(told))
+    until(page, lambda: (page.locator("#saved").text_content() or "-").startswith(message))
     settled(page)
 
 

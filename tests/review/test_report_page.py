@@ -86,7 +86,7 @@ def test_hostile_names_stay_text(runs, tmp_path, browser):
     assert page.locator("img, script").count() == 0
     assert HOSTILE[0] in page.locator("#suspects").inner_text()
     assert not page.title().startswith("ran") and HOSTILE[1] in page.title()
-    assert [told for told in page.asked if "Refused" in told or "violates" in told] == []
+    assert [expected for expected in page.asked if "Refused" in expected or "violates" in expected] == []
     page.context.close()
 
 

@@ -29,14 +29,14 @@ def test_the_names_the_page_answers_to():
     assert "[2001:db8::1]:80" in names_of("2001:DB8:0::1", 80)
 
 
-@pytest.mark.parametrize(("port", "host", "told"), [
+@pytest.mark.parametrize(("port", "host", "message"), [
     (80, "localhost", None), (80, "localhost:80", None), (80, "evil.example", "not the address of the page"),
     (8765, "localhost", "not the address of the page"),
 ])  # fmt: skip
-def test_the_usual_port_need_not_be_said(port, host, told):
+def test_the_usual_port_need_not_be_said(port, host, message):
     headers = [(b"host", host.encode()), (b"origin", b"http://" + host.encode()), (b"x-labelsieve-token", b"t")]
     refused = allowed({"headers": headers}, names_of("127.0.0.1", port), "t")
-    assert refused is None if told is None else told in refused
+    assert refused is None if message is None else message in refused
 
 
 @pytest.mark.parametrize("host", ["::", "::1", "0.0.0.0"])
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_written_is_told(runs, tmp_path):
 
 def test_what_goes_wrong_while_the_lock_is_held_is_not_taken_for_that(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
-    run.append_decision("nobody", "keep", "praise")  # told before the page is served
+    run.append_decision("nobody", "keep", "praise")  # reported before the page is served
 
     def broken(_):
         assert (run / "review.lock").exists()

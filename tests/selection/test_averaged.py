@@ -95,7 +95,7 @@ def test_a_runner_up_may_win_the_average():
     given = np.zeros(1, dtype=np.int64)
     looks = [np.array([[0.5, 0.45, 0.03, 0.02]]), np.array([[0.02, 0.45, 0.03, 0.5]])]
     assert averaged([with_leaders(p, given, 2) for p in looks], given, 4).predicted == 1
-    assert averaged([with_leaders(p, given, 1) for p in looks], given, 4).predicted != 1  # nobody told of class 1
+    assert averaged([with_leaders(p, given, 1) for p in looks], given, 4).predicted != 1  # no prediction has class 1
 
 
 def test_every_sample_is_averaged_with_itself():

@@ -92,14 +92,14 @@ def test_own_networks_get_arrays_with_their_shape():
 def test_grey_pictures_have_one_channel():
     x = bright((16, 16))
     for name in (None, "edges"):
-        grey, told = (NCV(name, random_state=0).fit(kind, LABELS) for kind in (x, x[..., None]))
-        assert np.array_equal(grey.suspicion_, told.suspicion_)
+        grey, message = (NCV(name, random_state=0).fit(kind, LABELS) for kind in (x, x[..., None]))
+        assert np.array_equal(grey.suspicion_, message.suspicion_)
     found = NCV(lambda: convolution(1, 16), epochs=15, device="cpu", random_state=0).fit(x, LABELS)
     assert found.selected_.mean() > 0.9
 
 
 @pytest.mark.parametrize(
-    ("x", "told"),
+    ("x", "message"),
     [
         (np.zeros((80, 6, 2)), r"\[6, 2\] need your own network: give estimator"),
         (np.zeros((80, 3, 8, 8), dtype=np.float32), r"\[3, 8, 8\] .* uint8 .* X.reshape"),
@@ -107,9 +107,9 @@ def test_grey_pictures_have_one_channel():
         (np.full((80, 6, 2), np.nan), "NaN or infinity"),
     ],
 )
-def test_arrays_that_nobody_reads(x, told):
-    with pytest.raises(InputError, match=told):
-        INCV(Recurrent if "NaN" in told else None).fit(x, LABELS)
+def test_arrays_that_nobody_reads(x, message):
+    with pytest.raises(InputError, match=message):
+        INCV(Recurrent if "NaN" in message else None).fit(x, LABELS)
 
 
 def test_what_was_known_of_a_tables_columns_is_forgotten():
@@ -173,7 +173,7 @@ def test_gaps_that_are_filled_or_encoded():
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         (np.array([1, 2, "x"] * 50, dtype=object), "column 'e' holds texts.* 'x' in sample 2"),
         (
@@ -184,9 +184,9 @@ def test_gaps_that_are_filled_or_encoded():
         (np.array([1, 2, float("inf")] * 50, dtype=object), "column 'e' contains infinity"),
     ],
 )
-def test_columns_that_are_no_numbers(values: Any, told: str):
+def test_columns_that_are_no_numbers(values: Any, message: str):
     for estimator in (None, "logistic", "mlp"):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             INCV(estimator).fit(frame(e=values), load_iris().target)
 
 

@@ -108,14 +108,14 @@ def test_files_that_may_not_grow(here: Path, whole: dict, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "code", "told"),
+    ("out", "code", "message"),
     [("t.csv", 2, "is a file"), ("t.csv/run", 1, "Not a directory"), ("/proc/nowhere/run", 1, "No such file")],
 )
-def test_an_output_that_cannot_be_written(here: Path, out: str, code: int, told: str) -> None:
+def test_an_output_that_cannot_be_written(here: Path, out: str, code: int, message: str) -> None:
     before = Path("t.csv").read_bytes()
     child = chaos.fork(f"run t.csv --out {out}")
     assert child.wait() == code
-    assert told in child.stderr and len(child.stderr.splitlines()) == 1
+    assert message in child.stderr and len(child.stderr.splitlines()) == 1
     assert Path("t.csv").read_bytes() == before
 
 
@@ -149,8 +149,8 @@ def test_a_killed_run_leaves_its_lock_to_a_child_for_a_moment_only(here: Path) -
 
         acquire = files._acquire
 
-        def then_fork(path: Path, *told: str) -> int:
-            descriptor = acquire(path, *told)
+        def then_fork(path: Path, *message: str) -> int:
+            descriptor = acquire(path, *message)
             if os.fork() == 0:
                 time.sleep(1.0)
                 os._exit(0)
@@ -189,10 +189,10 @@ def test_what_changed_under_a_resume_is_noticed(here: Path, whole: dict) -> None
     child = chaos.fork(line, prelude=chaos.at_call(12, chaos.die))
     assert child.wait() == -signal.SIGKILL
 
-    def refused(told: str, command: str = line, prelude=None) -> None:
+    def refused(message: str, command: str = line, prelude=None) -> None:
         child = chaos.fork(command, prelude=prelude)
         assert child.wait() == 2, child.stderr
-        assert told in child.stderr, child.stderr
+        assert message in child.stderr, child.stderr
 
     refused("seed was 0, now 1", line + " --seed 1")
     refused("iterations was 2, now 3", line.replace("--iterations 2", "--iterations 3"))
@@ -210,14 +210,14 @@ def test_what_changed_under_a_resume_is_noticed(here: Path, whole: dict) -> None
     changed = rows[302][:-4] + ("1" if rows[302][-4] != "1" else "2") + rows[302][-3:]
     assert changed != rows[302]
     others = "samples or their labels"
-    for lines, told in (
+    for lines, message in (
         ([*rows[:302], changed, *rows[303:]], others),
         ([*rows[:-1], rows[-1][:-1] + ("c" if rows[-1][-1] != "c" else "a")], others),
         (rows[:-1], "the number of samples was 600, now 599"),
     ):
         assert lines != rows
         Path("u.csv").write_text("\n".join(lines) + "\n")
-        refused(told)
+        refused(message)
     Path("u.csv").write_text(original)
     assert chaos.fork(line).wait() == 0
 

@@ -94,7 +94,7 @@ def test_one_class_holds_nearly_everything() -> None:
 
 
 def test_all_labels_wrong() -> None:
-    """Every 0 is called 1 and every 1 is called 0: nobody could tell, and nobody is told otherwise."""
+    """Every 0 is called 1 and every 1 is called 0: no method can see that, and the result does not claim to."""
     rng = np.random.default_rng(0)
     true = rng.integers(0, 2, 300)
     found = fit(INCV, rng.normal(size=(300, 2)) + 5 * true[:, None], 1 - true, LogisticRegression())

@@ -109,9 +109,9 @@ def test_a_foreign_page_gets_nothing(tmp_path: Path, served) -> None:
         connection = http.client.HTTPConnection(host, timeout=10)
         connection.request("GET", f"/{path}?token=secret-token", headers=headers)
         answer = connection.getresponse()
-        told = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        expected = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
         connection.close()
-        return told
+        return expected
 
     for origin in ("https://evil.example", "null", "http://127.0.0.1.evil.example"):
         for path in ("", "api/start", "api/picture/0", "api/../api/start", "page/..%2f..%2frun.json"):

@@ -20,7 +20,7 @@ class Case:
     make: Callable[[Path], None]
     command: str
     code: int | None = 2  # None: any of 0 and 2
-    told: str = ""  # what the message must say
+    message: str = ""  # what the message must say
     check: Callable[[Path], None] = lambda folder: None
 
 
@@ -38,12 +38,12 @@ def survive(case: Case, folder: Path, said: Callable[[], str]) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     code = run(case.command.split())
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    told = said()
+    message = said()
     assert not (folder / "marker").exists(), "the payload ran"
-    assert code == case.code or (case.code is None and code in (0, 2)), told
-    assert case.told in told and "Traceback" not in told, told
-    lines = told.splitlines()
-    assert code == 0 or (lines[-1].startswith("labelsieve: ") and len(lines[-1]) < 1000), told
+    assert code == case.code or (case.code is None and code in (0, 2)), message
+    assert case.message in message and "Traceback" not in message, message
+    lines = message.splitlines()
+    assert code == 0 or (lines[-1].startswith("labelsieve: ") and len(lines[-1]) < 1000), message
     assert grown < MOST_MEMORY, f"{grown / 1e6:.1f} GB more memory"
     case.check(folder)
 

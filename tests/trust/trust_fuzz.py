@@ -429,7 +429,7 @@ def fuzz(name: str, inputs: int, *, start: int = 0, keep: Path | None = None, li
             found.tried += 1
             if problem is not None:
                 digest = sha256(content).hexdigest()[:16]
-                if problem.split(":")[0] not in {told.split(":")[0] for told in found.problems.values()} or limit:
+                if problem.split(":")[0] not in {message.split(":")[0] for message in found.problems.values()} or limit:
                     found.problems[f"{name}-{digest}"] = problem
                     if keep is not None and len(found.problems) <= 20:
                         (keep / name).mkdir(parents=True, exist_ok=True)

@@ -56,14 +56,14 @@ def trained(folder: Path) -> Path:
 # ---------------------------------------------------------------- code
 
 
-@case(RUNS, f"select t.npz {SELECT}", told="Python objects")
+@case(RUNS, f"select t.npz {SELECT}", message="Python objects")
 def objects_in_an_npz(folder: Path) -> None:
     evil = np.empty(2, dtype=object)
     evil[:] = [Payload(), Payload()]
     np.savez(folder / "t.npz", x=np.zeros((2, 2)), y=evil)
 
 
-@case(RUNS, f"select t.npz {SELECT}", told="not loaded")
+@case(RUNS, f"select t.npz {SELECT}", message="not loaded")
 def a_pickle_named_npz(folder: Path) -> None:
     (folder / "t.npz").write_bytes(pickle.dumps(Payload()))
 
@@ -82,16 +82,16 @@ def pickled(protocol: int) -> Callable[[Path], None]:
 
 
 for _protocol in range(5):
-    case(RUNS, f"select cifar10:. {SELECT}", told="posix.system" if _protocol else "system")(pickled(_protocol))
+    case(RUNS, f"select cifar10:. {SELECT}", message="posix.system" if _protocol else "system")(pickled(_protocol))
 
 
-@case(RUNS, f"select cifar10:. {SELECT}", told="plain arrays")
+@case(RUNS, f"select cifar10:. {SELECT}", message="plain arrays")
 def a_cifar_batch_that_changes_the_reader(folder: Path) -> None:
     """BUILD with a state for a function: its defaults would be other ones for every later file."""
     _batches(folder, b"\x80\x02c_codecs\nencode\nN}X\x0c\x00\x00\x00__defaults__X\x04\x00\x00\x00utf8\x85s\x86b.")
 
 
-@case(RUNS, f"select cifar10n:. {SELECT}", told="posix.system")
+@case(RUNS, f"select cifar10n:. {SELECT}", message="posix.system")
 def a_cifar10n_file_that_calls(folder: Path) -> None:
     import torch
 
@@ -102,7 +102,7 @@ def a_cifar10n_file_that_calls(folder: Path) -> None:
     torch.save({"worse_label": Payload()}, folder / "CIFAR-10_human.pt")
 
 
-@case(RUNS, "predict run t.csv --to p.csv", told="is damaged")
+@case(RUNS, "predict run t.csv --to p.csv", message="is damaged")
 def a_pickle_as_a_model(folder: Path) -> None:
     (trained(folder) / "model.safetensors").write_bytes(pickle.dumps(Payload()))
 
@@ -118,13 +118,13 @@ def bent_model(folder: Path, **changes: Any) -> None:
     save_file(tensors, path, metadata={"format": "labelsieve-model-1", "about": json.dumps(about)})
 
 
-@case(RUNS, "predict run t.csv --to p.csv", told="if you trust it, give --network")
+@case(RUNS, "predict run t.csv --to p.csv", message="if you trust it, give --network")
 def a_model_that_names_a_module_beside_it(folder: Path) -> None:
     (folder / "evil.py").write_text("import os\nos.system('touch marker')\ndef net(classes): pass\n")
     bent_model(folder, model="evil:net")
 
 
-@case(RUNS, "predict run t.csv --to p.csv", told="if you trust it, give --network")
+@case(RUNS, "predict run t.csv --to p.csv", message="if you trust it, give --network")
 def a_model_that_names_a_function_of_python(folder: Path) -> None:
     bent_model(folder, model="os:_exit")
 
@@ -149,12 +149,12 @@ def checkpoints_and_answers_that_are_pickles(folder: Path) -> None:
     assert planted >= 3
 
 
-@case(RUNS, "theory --matrix m.npy", told="m.npy")
+@case(RUNS, "theory --matrix m.npy", message="m.npy")
 def a_matrix_that_is_a_pickle(folder: Path) -> None:
     np.save(folder / "m.npy", np.array([Payload()], dtype=object), allow_pickle=True)
 
 
-@case(RUNS, f"select webvision:wv {SELECT}", told="no readable picture")
+@case(RUNS, f"select webvision:wv {SELECT}", message="no readable picture")
 def postscript_named_jpg(folder: Path) -> None:
     """Pillow would hand EPS to Ghostscript, which runs it."""
     webvision(folder, ["a.jpg", "b.jpg"])
@@ -188,17 +188,17 @@ def _bomb_npz(folder: Path, shape: tuple[int, ...], stored: int, descr: str = "|
         archive.writestr("y.npy", labels.getvalue())
 
 
-@case(GROWS, f"select t.npz {SELECT}", told="should have")
+@case(GROWS, f"select t.npz {SELECT}", message="should have")
 def an_npz_that_claims_a_terabyte(folder: Path) -> None:
     _bomb_npz(folder, (2, 2**39), 2**20)
 
 
-@case(GROWS, f"select t.npz {SELECT}", told="should have")
+@case(GROWS, f"select t.npz {SELECT}", message="should have")
 def an_npz_with_letters_of_a_gigabyte(folder: Path) -> None:
     _bomb_npz(folder, (2,), 2**20, "<U268435456")
 
 
-@case(GROWS, f"select t.npz {SELECT}", told="memory")
+@case(GROWS, f"select t.npz {SELECT}", message="memory")
 def an_npz_that_unpacks_to_more_than_there_is(folder: Path) -> None:
     """The zip says 8 EB are inside; nobody looks further."""
     _bomb_npz(folder, (2, 2**50), 2**20)
@@ -222,13 +222,13 @@ def an_npz_that_unpacks_to_more_than_there_is(folder: Path) -> None:
     assert info.filename == "x.npy"
 
 
-@case(GROWS, f"select cifar10:. {SELECT}", told="place")
+@case(GROWS, f"select cifar10:. {SELECT}", message="place")
 def a_pickle_with_a_place_of_its_own_choosing(folder: Path) -> None:
     """Sixteen bytes for which Python's reader makes room for two thousand million values."""
     _batches(folder, b"\x80\x02}r\xff\xff\xff\x7f.")
 
 
-@case(GROWS, f"select cifar10:. {SELECT}", told="nested")
+@case(GROWS, f"select cifar10:. {SELECT}", message="nested")
 def a_pickle_of_a_billion_laughs(folder: Path) -> None:
     """Lists that hold the list before ten times, eighteen deep: 10^18 values out of a few hundred bytes."""
     made = b"\x80\x02]q\x00"
@@ -237,7 +237,7 @@ def a_pickle_of_a_billion_laughs(folder: Path) -> None:
     _batches(folder, made + b"}X\x04\x00\x00\x00datah\x12s.")
 
 
-@case(GROWS, f"select cifar10n:. {SELECT}", told="unpacked")
+@case(GROWS, f"select cifar10n:. {SELECT}", message="unpacked")
 def a_pt_file_that_unpacks_to_two_gigabytes(folder: Path) -> None:
     rows = np.zeros((10, 3073), dtype=np.uint8)
     rows[:, 0] = np.arange(10)
@@ -264,28 +264,28 @@ def header(size: int, content: bytes = b"{}") -> Callable[[Path], None]:
 
 
 for _size in (0, 2, 2**31, 2**63, 2**64 - 1):
-    case(GROWS, "predict run t.csv --to p.csv", told="t a model of labelsieve" if _size == 2 else "is damaged")(
+    case(GROWS, "predict run t.csv --to p.csv", message="t a model of labelsieve" if _size == 2 else "is damaged")(
         header(_size)
     )
 
 
-@case(GROWS, "predict run t.csv --to p.csv", told="is damaged")
+@case(GROWS, "predict run t.csv --to p.csv", message="is damaged")
 def a_model_with_a_giant_shape(folder: Path) -> None:
     bent_model(folder, shape=[2**40])
 
 
-@case(GROWS, "predict run t.csv --to p.csv", told="is damaged")
+@case(GROWS, "predict run t.csv --to p.csv", message="is damaged")
 def a_model_with_many_inputs_it_has_no_weights_for(folder: Path) -> None:
     bent_model(folder, shape=[9_999_999], encoding=None)
 
 
-@case(GROWS, "predict run t.csv --to p.csv", told="is damaged")
+@case(GROWS, "predict run t.csv --to p.csv", message="is damaged")
 def a_model_with_a_column_of_a_billion_gaps(folder: Path) -> None:
     column = {"name": "x", "kind": "number", "median": 0.0, "gaps": 10**9, "levels": [], "others": False}
     bent_model(folder, encoding=[column])
 
 
-@case(GROWS, "report run", told="not valid JSON")
+@case(GROWS, "report run", message="not valid JSON")
 def a_summary_nested_without_end(folder: Path) -> None:
     (trained(folder) / "summary.json").write_text('{"a":' + "[" * 200_000 + "]" * 200_000 + "}")
 
@@ -395,21 +395,21 @@ def outside_of(command: str, **options: Any) -> Any:
     return case(LEADS, command, **options)
 
 
-@outside_of("select webvision:wv --out run --model nearest --iterations 1", told="none of the 3 listed")
+@outside_of("select webvision:wv --out run --model nearest --iterations 1", message="none of the 3 listed")
 def a_file_list_that_leads_outside(folder: Path) -> None:
     elsewhere = secret(folder)
     webvision(folder, ["../secret.png", str(elsewhere), "link.png"])
     (folder / "wv" / "link.png").symlink_to(elsewhere)
 
 
-@outside_of(f"select list.csv {SELECT}", told="outside")
+@outside_of(f"select list.csv {SELECT}", message="outside")
 def a_csv_of_paths_with_dots(folder: Path) -> None:
     secret(folder.parent)
     good_pictures(folder / "set")
     (folder / "list.csv").write_text("path,label\nset/a/0.png,a\n../secret.png,b\n")
 
 
-@outside_of(f"select list.csv {SELECT}", told="outside")
+@outside_of(f"select list.csv {SELECT}", message="outside")
 def a_csv_of_whole_paths(folder: Path) -> None:
     elsewhere = secret(folder.parent)
     good_pictures(folder / "set")
@@ -456,7 +456,7 @@ for _command, _name, _link, _code in (
         (run / link).symlink_to(folder / "precious")
 
     _make.__name__ = _name
-    case(LEADS, _command, code=_code, told="symbolic links", check=kept_precious)(_make)
+    case(LEADS, _command, code=_code, message="symbolic links", check=kept_precious)(_make)
 
 
 @case(LEADS, f"select set {SELECT}", code=0, check=skipped_one("not valid UTF-8", "\\udcff"))

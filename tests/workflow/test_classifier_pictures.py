@@ -76,8 +76,8 @@ def test_a_factory_that_makes_none(sides) -> None:
     def needy(width: int) -> nn.Module:
         return nn.Linear(width, 2)
 
-    for factory, told in ((needy, "without arguments: missing"), (lambda: "a network", "not a str")):
-        with pytest.raises(InputError, match=told):
+    for factory, message in ((needy, "without arguments: missing"), (lambda: "a network", "not a str")):
+        with pytest.raises(InputError, match=message):
             plain(network=factory).fit(*sides)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             INCV(factory, epochs=1, device="cpu").fit(*sides)

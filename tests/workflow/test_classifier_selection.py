@@ -23,8 +23,8 @@ KEPT = "iteration_ suggested_ suggested_probability_ expected_precision_ expecte
 
 
 def quick(**settings: Any) -> RobustClassifier:
-    told = {"epochs": 4, "selection_epochs": 6, "n_iterations": 1, "random_state": 0, "device": "cpu"}
-    return RobustClassifier(**told | settings)
+    message = {"epochs": 4, "selection_epochs": 6, "n_iterations": 1, "random_state": 0, "device": "cpu"}
+    return RobustClassifier(**message | settings)
 
 
 def test_an_unreliable_noise_ratio_is_a_warning():
@@ -113,8 +113,8 @@ def test_own_networks_get_arrays_with_their_shape():
     assert model.score(100 * x + 7, y) > 0.95 and model.selected_.mean() > 0.8
     tensor = torch.from_numpy(100 * x + 7)
     assert np.array_equal(model.predict_proba(tensor), model.predict_proba(tensor.numpy()))
-    for other, told in ((x[:, :4], r"\[4, 8\].*\[8, 8\]"), (x.reshape(200, -1), r"\[64\].*\[8, 8\]")):
-        with pytest.raises(InputError, match=told):
+    for other, message in ((x[:, :4], r"\[4, 8\].*\[8, 8\]"), (x.reshape(200, -1), r"\[64\].*\[8, 8\]")):
+        with pytest.raises(InputError, match=message):
             model.predict(other)
     channels_first = np.stack([x, -x], axis=1).astype(np.float32)
     model = quick(network=convolution, method="standard", epochs=15).fit(channels_first, y)
@@ -139,9 +139,9 @@ def test_arrays_that_are_no_pictures_need_a_network():
 def test_grey_pictures_have_one_channel():
     x, y = zeros_and_ones()
     x = (15 * x).astype(np.uint8)
-    grey, told = (quick(method="standard", epochs=2).fit(kind, y) for kind in (x, x[..., None]))
+    grey, message = (quick(method="standard", epochs=2).fit(kind, y) for kind in (x, x[..., None]))
     assert type(grey.networks_[0]).__name__ == "SmallCNN"
-    assert np.array_equal(grey.predict_proba(x), told.predict_proba(torch.from_numpy(x[..., None])))
+    assert np.array_equal(grey.predict_proba(x), message.predict_proba(torch.from_numpy(x[..., None])))
 
 
 def test_samples_that_are_not_read():
@@ -154,9 +154,9 @@ def test_samples_that_are_not_read():
     frame = pandas.DataFrame(x, columns=["a", "b"])
     model = quick(method="standard").fit(frame, y)
     whole = pandas.array([None, *[1] * 39], dtype="Int64")
-    for column, told in ((["x"] * 40, "column 'b' holds texts"), (whole, "column 'b' has missing values in 1")):
+    for column, message in ((["x"] * 40, "column 'b' holds texts"), (whole, "column 'b' has missing values in 1")):
         for ask in (lambda frame: quick().fit(frame, y), model.predict):
-            with pytest.raises(InputError, match=told):
+            with pytest.raises(InputError, match=message):
                 ask(frame.assign(b=column))
 
 
@@ -170,7 +170,7 @@ class Curious(Method):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({}, "noise_ratio: method 'incv-coteaching'"),
         ({"method": "standard"}, "noise_ratio: method 'standard'"),
@@ -178,9 +178,9 @@ class Curious(Method):
         ({"method": "coteaching", "method_settings": {"noise_ratio": 0.1}}, "noise_ratio: .* 0.4 .* 0.1"),
     ],
 )
-def test_a_ratio_that_nobody_would_look_at(settings, told):
+def test_a_ratio_that_nobody_would_look_at(settings, message):
     x, y = make_blobs(40, centers=2, random_state=0)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         quick(noise_ratio=0.4, **settings).fit(x, y)
     assert quick(noise_ratio=0.4, method=Curious).fit(x, y).score(x, y) >= 0
     assert quick(method="coteaching", method_settings={"noise_ratio": 0.1}).fit(x, y).score(x, y) >= 0

@@ -120,8 +120,8 @@ def test_measured_on_pictures_from_files_and_staged(tmp_path: Path, monkeypatch:
 
 def test_what_fits_but_leaves_too_little_room_streams_as_in_a_run() -> None:
     measured = Measured(trained=100, scored=500, read=50, sample_bytes=2_000, parameters=10, working_bytes=10_000)
-    told = [estimate(Workload(1_000), measured, free=free)["data"] for free in (6_600_000, 6_700_000)]
-    assert told == ["streams", "on the device"]  # 2 MB are at most 0.3 of what is free
+    message = [estimate(Workload(1_000), measured, free=free)["data"] for free in (6_600_000, 6_700_000)]
+    assert message == ["streams", "on the device"]  # 2 MB are at most 0.3 of what is free
     held = [estimate(Workload(1_000), replace(measured, read=None), free=free)["data"] for free in (1, 6_600_000)]
     assert held == ["on the device", "on the device"]  # an array does not stream
 

@@ -83,14 +83,14 @@ QUICK = "--model logistic --iterations 1 --train-epochs 2 --out run"
 def test_a_run_without_ids_takes_rows_by_number(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(here / "t.csv")
     assert run(f"run t.csv {QUICK}".split()) == 0
-    told = capsys.readouterr().err
-    assert told.count("t: the features are x, noise, or so\n") == 1
-    assert told.count("column customer_id is left out") == 1
+    text = capsys.readouterr().err
+    assert text.count("t: the features are x, noise, or so\n") == 1
+    assert text.count("column customer_id is left out") == 1
     (here / "new.csv").write_text('x,"noise, or so"\n0.1,0\n5.2,0\n')
     assert run("predict run new.csv".split()) == 0
     assert ids_of(here / "predictions.csv") == ["0", "1"]
-    told = capsys.readouterr().err
-    assert "the ids of new.csv are row numbers" in told and "features" not in told
+    text = capsys.readouterr().err
+    assert "the ids of new.csv are row numbers" in text and "features" not in text
 
 
 def test_columns_are_left_out_for_good(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,8 +109,8 @@ def test_columns_are_left_out_for_good(here: Path, capsys: pytest.CaptureFixture
     assert run([*line, "--ignore-columns", '"noise, or so", customer_id']) == 0  # in another order
     for again in ("train run --out other --train-epochs 1", "report run", "export run"):
         assert run(again.split()) == 0
-        told = capsys.readouterr()
-        assert "changed" not in told.err + told.out
+        text = capsys.readouterr()
+        assert "changed" not in text.err + text.out
     (here / "new.csv").write_text("x\n0.1\n5.2\n")
     assert run("predict run new.csv --to p.csv".split()) == 0
     assert run("predict run new.csv --to q.csv --ignore-columns x".split()) == 2
@@ -172,9 +172,9 @@ def test_a_title_beside_a_price_is_asked_about(here: Path, capsys: pytest.Captur
     (here / "t.csv").write_text("\n".join(["id,title,price,label", *rows]))
     for line in ("select t.csv", f"run t.csv {QUICK}", f"run t.csv {QUICK} --dry-run", "plan t.csv --device cpu"):
         assert run(line.split()) == 2
-        told = capsys.readouterr()
-        assert "--text-column title" in told.err and "--ignore-columns title" in told.err
-        assert told.err.count("\n") == 1 and not told.out
+        text = capsys.readouterr()
+        assert "--text-column title" in text.err and "--ignore-columns title" in text.err
+        assert text.err.count("\n") == 1 and not text.out
     assert not (here / "run").exists() and not (here / "runs").exists()
     assert run("corrupt t.csv --out l.csv".split()) == run("data classes t.csv".split()) == 0  # by labels alone
     assert run("corrupt t.csv --pattern instance --out m.csv".split()) == 2

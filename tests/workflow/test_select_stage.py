@@ -119,10 +119,10 @@ def test_a_disk_too_small_is_told_before_the_selection(
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**9, 10**9, 1000))
     monkeypatch.setattr(EngineTrainer, "train_and_score", lambda _, jobs: trained.append("network"))
     monkeypatch.setattr(SklearnTrainer, "train_and_score", lambda _, jobs: trained.append("classifier"))
-    told = " MB for checkpoints, 1.0 kB are free; make room there or give another --out\n"
+    message = " MB for checkpoints, 1.0 kB are free; make room there or give another --out\n"
     assert run(MLP.split()) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert run("run t.csv --model logistic --out other".split()) == 1
-    assert told in capsys.readouterr().err and trained == []
+    assert message in capsys.readouterr().err and trained == []
     with pytest.raises(FailedError, match=r"needs 11\.4 kB for checkpoints"):
         check_disk(here, lambda: __import__("torch").nn.Linear(10, 10), networks=2)

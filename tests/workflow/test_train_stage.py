@@ -86,6 +86,6 @@ def test_on_table_1_both_rules_agree(pattern: str, ratio: float, selected: int, 
 def test_too_little_disk_is_a_failure_in_units_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = shutil._ntuple_diskusage(10**9, 10**9, 40_000)  # type: ignore[attr-defined]
     monkeypatch.setattr("shutil.disk_usage", lambda _: free)
-    told = rf"{tmp_path} needs 1.0 MB for checkpoints, 40.0 kB are free; make room there or give another --out"
-    with pytest.raises(FailedError, match=told):
+    message = rf"{tmp_path} needs 1.0 MB for checkpoints, 40.0 kB are free; make room there or give another --out"
+    with pytest.raises(FailedError, match=message):
         check_disk(tmp_path, lambda: torch.nn.Linear(99, 100), networks=2)
