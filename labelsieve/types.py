@@ -162,6 +162,8 @@ class Store(ABC):
     codes: int = 1
     plain: int = 0
     mirrors: bool = False
+    scale: Tensor | None = None  # per channel of pictures: a batch holds pixel * scale + offset, pixel is 0 to 255
+    offset: Tensor | None = None
     streams: bool = False  # batches come from the host, so that a CUDA graph cannot capture a step
 
     @abstractmethod

@@ -4,6 +4,10 @@ Parameters are views into one float32 vector, so that an optimizer step is a few
 checkpoint is a few tensors. Frozen parameters (requires_grad=False) are not part of the vector. Everything that changes
 with the epoch (learning rates, step counts) is a tensor, so that a captured step stays valid. `check_factory` checks a
 user's factory of networks before training.
+
+A teacher is a second module whose parameters are a moving average of the first one's. In training it normalises with
+the statistics of its own batches, as the network does, and its running statistics follow them. An average of the
+network's statistics would not fit: the network reads strong views and mixtures, the teacher plain samples.
 """
 
 from __future__ import annotations
@@ -64,6 +68,11 @@ class Networks:
             for name, tensor in state.items():
                 own[name].copy_(tensor)
 
+    def states(self) -> list[NetworkState]:
+        """Copies of the states of the single networks."""
+        state = {name: tensor.detach() for name, tensor in self.module.state_dict().items()}
+        return unstack_state(state, self.n) if self.n > 1 else [{k: v.clone() for k, v in state.items()}]
+
     def forward(self, x: Tensor) -> Tensor:
         """Logits [n, B, classes]."""
         if x.is_cuda and not isinstance(self.module, Stackable):
@@ -75,8 +84,20 @@ class Networks:
         return found
 
 
+def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Copy parameters into one float32 vector, and make them views of it."""
+    flat = torch.cat([p.detach().reshape(-1).float() for p in parameters])
+    for p, view in zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True):
+        p.data = view.view(p.shape)
+    return flat
+
+
+def trainable(module: nn.Module) -> list[nn.Parameter]:
+    return [p for p in module.parameters() if p.requires_grad]
+
+
 class Bundle(Networks):
-    """Networks that are trained together."""
+    """Networks that are trained together; with a `teacher_decay` they have teachers, which are evaluated."""
 
     def __init__(
         self,
@@ -85,21 +106,19 @@ class Bundle(Networks):
         schedule: Schedule,
         device: torch.device,
         world: World = ALONE,
+        teacher_decay: float | None = None,
     ) -> None:
         super().__init__(factory, len(states), device, world)
         self.schedule = schedule
         self._parts: dict[int, Networks] = {}
-        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self.parameters = trainable(self.module)
         if not self.parameters:
             raise InputError(f"the network {NOTHING_TRAINABLE}")
         sizes = [p.numel() for p in self.parameters]
-        self.flat = torch.empty(sum(sizes), device=device)
+        self.flat = flatten(self.parameters)
         decay = torch.zeros_like(self.flat)
         owner = torch.empty(sum(sizes), dtype=torch.int32, device=device)
-        pieces = (torch.split(tensor, sizes) for tensor in (self.flat, decay, owner))
-        for p, view, d, o in zip(self.parameters, *pieces, strict=True):
-            view.copy_(p.detach().reshape(-1))
-            p.data = view.view(p.shape)
+        for p, d, o in zip(self.parameters, torch.split(decay, sizes), torch.split(owner, sizes), strict=True):
             if p.ndim > 1 or schedule.decay_everything:
                 d.fill_(schedule.weight_decay)
             o.copy_(torch.arange(self.n, device=device).repeat_interleave(p.numel() // self.n))
@@ -110,8 +129,13 @@ class Bundle(Networks):
         self.first = torch.zeros_like(self.flat)
         self.second = torch.zeros_like(self.flat) if schedule.optimizer == "adam" else None
         self.last_gradients: Sequence[Tensor | None] = ()
-        self.norms = [m for m in self.module.modules() if isinstance(m, BatchNorm)]
-        self.shared_norms = share_statistics(self.module, world)
+        self.teacher_decay = teacher_decay or 0.0
+        self.teacher = None if teacher_decay is None else Networks(factory, self.n, device, world)
+        modules = [self.module] if self.teacher is None else [self.module, self.teacher.module]
+        self.teacher_flat = flatten(trainable(modules[-1])) if self.teacher is not None else self.flat
+        self.teacher_buffers = dict(modules[-1].named_buffers()) if self.teacher is not None else {}
+        self.norms = [m for module in modules for m in module.modules() if isinstance(m, BatchNorm)]
+        self.shared_norms = [norm for module in modules for norm in share_statistics(module, world)]
         self.has_norm = any(
             isinstance(m, BatchNorm | nn.modules.batchnorm._BatchNorm) and m.training for m in self.module.modules()
         )
@@ -119,15 +143,17 @@ class Bundle(Networks):
 
     # -- weights in and out
 
-    def states(self) -> list[NetworkState]:
-        state = {name: tensor.detach() for name, tensor in self.module.state_dict().items()}
-        return unstack_state(state, self.n) if self.n > 1 else [{k: v.clone() for k, v in state.items()}]
+    def load(self, states: Sequence[NetworkState]) -> None:
+        super().load(states)
+        if self.teacher is not None:
+            self.teacher.load(states)
 
     def load_network(self, i: int, state: NetworkState) -> None:
         """Replace the weights of network i and reset its optimizer."""
-        with torch.no_grad():
-            for name, tensor in self.module.state_dict(keep_vars=True).items():
-                (tensor.chunk(self.n)[i] if self.n > 1 else tensor).copy_(state[name])
+        for networks in (self, *([] if self.teacher is None else [self.teacher])):
+            with torch.no_grad():
+                for name, tensor in networks.module.state_dict(keep_vars=True).items():
+                    (tensor.chunk(self.n)[i] if self.n > 1 else tensor).copy_(state[name])
         self.forget(i)
 
     def forget(self, i: int) -> None:
@@ -143,24 +169,28 @@ class Bundle(Networks):
         found = {"flat": self.flat, "first": self.first, "rate": self.rate, "count": self.count}
         if self.second is not None:
             found["second"] = self.second
+        if self.teacher is not None:
+            found["teacher"] = self.teacher_flat
+        found |= {f"teacher.{name}": buffer for name, buffer in self.teacher_buffers.items()}
         return found | {f"buffer.{name}": buffer for name, buffer in self.buffers.items()}
 
     def part(self, networks: Sequence[int]) -> tuple[Networks, list[int]]:
         """Return networks for inference, and the places of the wanted ones in them: all networks, or copies of a few.
 
         A whole stack would compute the outputs of all its networks. The number of copies is a power of two, so that few
-        sizes are compiled.
+        sizes are compiled. Teachers take the place of their networks.
         """
+        source = self.teacher or self
         size = 1 << (len(networks) - 1).bit_length()
         if 2 * size > self.n:
-            return self, list(networks)
+            return source, list(networks)
         if size not in self._parts:
             self._parts[size] = Networks(self.factory, size, self.device, self.world)
         part = self._parts[size]
         seats = [*networks, *[networks[-1]] * (size - len(networks))]
         own = part.module.state_dict(keep_vars=True)
         with torch.no_grad():
-            for name, tensor in self.module.state_dict(keep_vars=True).items():
+            for name, tensor in source.module.state_dict(keep_vars=True).items():
                 pieces = tensor.chunk(self.n)
                 for seat, place in zip(seats, own[name].chunk(size), strict=True):
                     place.copy_(pieces[seat])
@@ -187,12 +217,14 @@ class Bundle(Networks):
             self.count += 1
             if self.flat.is_cuda and kernels.available():
                 self._update_by_kernel(gradient)
-                return
-            gradient.addcmul_(self.flat, self.decay)
-            if self.schedule.optimizer == "adam":
-                self._adam(gradient)
+            elif self.schedule.optimizer == "adam":
+                self._adam(gradient.addcmul_(self.flat, self.decay))
             else:
-                self._sgd(gradient)
+                self._sgd(gradient.addcmul_(self.flat, self.decay))
+            if self.teacher is not None:
+                # The first averages are over few steps: (1 + s) / (10 + s) is about the last tenth of s steps.
+                decay = ((1 + self.count) / (10 + self.count)).clamp_max(self.teacher_decay)
+                self.teacher_flat.lerp_(self.flat, self._each(1 - decay))
 
     def _update_by_kernel(self, gradient: Tensor) -> None:
         from labelsieve.models.kernels.step import adam, sgd

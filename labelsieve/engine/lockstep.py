@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import evaluate, parallel, rng
+from labelsieve.engine import evaluate, parallel, rng, views
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state, materialize
 from labelsieve.engine.method import (
     NO_GRADIENT,
     Method,
     Plan,
     State,
+    Views,
     called,
     checked_batches,
     checked_state,
@@ -107,10 +108,15 @@ class Lockstep:
                     f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples;"
                     " give one label per sample"
                 )
+        self.views = self.trainings[0].method.views() if self.trainings else Views()
+        if any(training.method.views() != self.views for training in self.trainings):
+            raise InputError("methods with different views cannot train in one lockstep; train them one by one")
         self.saved = -1
         self._score_cache: dict[int, Scores] = {}  # scores that were computed together with those of another row
         self.world = parallel.current()
         self.world.check_agreement(store, self.fingerprint())
+        if self.world.size > 1 and self.views.mixup:
+            raise InputError("mixup needs all samples of a batch in one process: train with one process")
         if not self._restore():
             self._assemble(
                 list(range(len(self.trainings))),
@@ -123,14 +129,20 @@ class Lockstep:
 
     # -- putting networks together
 
-    def _assemble(self, running: list[int], states: Sequence[NetworkState]) -> None:
-        """Build bundles, groups and clock of the running trainings."""
+    def _assemble(
+        self, running: list[int], states: Sequence[NetworkState], teachers: Sequence[NetworkState] = ()
+    ) -> None:
+        """Build bundles, groups and clock of the running trainings. New teachers begin as their networks."""
         device = self.store.device
         self.running = running
         active = [self.trainings[i] for i in running]
         self.together = bool(self.options.together) and len(states) > 0
         cut = [list(states)] if self.together else [[state] for state in states]
-        self.bundles = [Bundle(self.factory, piece, self.schedule, device, self.world) for piece in cut]
+        decay = self.views.teacher_decay
+        self.bundles = [Bundle(self.factory, piece, self.schedule, device, self.world, decay) for piece in cut]
+        for i, bundle in enumerate(self.bundles):
+            if teachers and bundle.teacher is not None:
+                bundle.teacher.load(teachers if self.together else teachers[i : i + 1])
         self.networks_of: list[range] = []
         self.groups: list[Group] = []
         network = 0
@@ -154,7 +166,7 @@ class Lockstep:
         capture = self.options.capture and self.together and device.type == "cuda"
         capture = capture and self.world.size == 1 and not self.store.streams
         self.stepper = Stepper(
-            self.store, self._labels(active), self.bundles, self.groups, Clock(len(active), device),
+            self.store, self._labels(active), self.bundles, self.groups, Clock(len(active), device), self.views,
             together=self.together, capture=capture,
         )  # fmt: skip
 
@@ -179,9 +191,9 @@ class Lockstep:
         keep = [row for row, i in enumerate(self.running) if not self.trainings[i].done]
         old = {name: tensor.detach().clone() for name, tensor in self._network_rows(keep).items()}
         method_rows = self._method_rows()
-        states = [state for row in keep for state in self._states_of(row)]
+        states, teachers = ([s for row in keep for s in self._states_of(row, teacher=it)] for it in (False, True))
         self.stepper.forget_graphs()
-        self._assemble([self.running[row] for row in keep], states)
+        self._assemble([self.running[row] for row in keep], states, teachers)
         self._continue(old, [method_rows[row] for row in keep])
 
     def _continue(self, network_rows: dict[str, Tensor], method_rows: Sequence[State]) -> None:
@@ -222,11 +234,13 @@ class Lockstep:
         rows = range(len(self.running))
         return [{name: tensor.clone() for name, tensor in self._state_of(row).items()} for row in rows]
 
-    def _states_of(self, row: int) -> list[NetworkState]:
+    def _states_of(self, row: int, *, teacher: bool) -> list[NetworkState]:
+        """The states of the networks of a training, or of their teachers if it has some."""
+        holders = [(bundle.teacher if teacher else None) or bundle for bundle in self.bundles]
         networks = self.networks_of[row]
         if not self.together:
-            return [self.bundles[network].states()[0] for network in networks]
-        every = self.bundles[0].states()
+            return [holders[network].states()[0] for network in networks]
+        every = holders[0].states()
         return [every[network] for network in networks]
 
     # -- epochs
@@ -266,11 +280,18 @@ class Lockstep:
         training.seeds = rng.seeds(training.plan.seed, training.epoch, rng.STEPS, steps, training.method.networks)
         used = int(np.flatnonzero(np.any(order >= 0, axis=0)).max()) + 1
         training.width = -(-used // WIDTH_STEP) * WIDTH_STEP
-        if clock.make_room(steps, max(width, training.width)):
+        drawn = self.views.strong or self.views.mixup > 0
+        if clock.make_room(steps, max(width, training.width), views=drawn):
             self.stepper.forget_graphs()
         clock.order[row].fill_(-1)
         clock.order[row, :steps, :width].copy_(torch.as_tensor(order), non_blocking=True)
         clock.code[row, :steps, :width].copy_(torch.as_tensor(code), non_blocking=True)
+        if drawn:
+            stream = np.random.default_rng([training.plan.seed, training.epoch, rng.VIEWS])
+            numbers, partner, weight = (torch.as_tensor(a) for a in views.draw(order, self.views.mixup, stream))
+            clock.numbers[row, :steps, :width].copy_(numbers, non_blocking=True)
+            clock.partner[row, :steps, :width].copy_(partner, non_blocking=True)
+            clock.weight[row, :steps].copy_(weight, non_blocking=True)
         clock.position[row] = training.step
         clock.epoch[row] = float(training.epoch)
         for network in self.networks_of[row]:
@@ -309,7 +330,8 @@ class Lockstep:
             training.history.append(line)
             training.epoch, training.step, training.began = training.epoch + 1, 0, False
             if training.done:
-                training.states = [{k: v.cpu() for k, v in state.items()} for state in self._states_of(row)]
+                states = self._states_of(row, teacher=True)
+                training.states = [{k: v.cpu() for k, v in state.items()} for state in states]
         for row in rows:
             for network in self.networks_of[row]:
                 for tensor in self._sums().values():
@@ -450,8 +472,9 @@ class Lockstep:
         tensors: dict[str, Tensor] = {f"rows.{name}": tensor for name, tensor in self._network_rows().items()}
         method_rows = self._method_rows()
         for row, i in enumerate(self.running):
-            for k, state in enumerate(self._states_of(row)):
-                tensors |= {f"{i}.network{k}.{name}": tensor for name, tensor in state.items()}
+            for kind in ("network", "teacher") if self.views.teacher_decay is not None else ("network",):
+                for k, state in enumerate(self._states_of(row, teacher=kind == "teacher")):
+                    tensors |= {f"{i}.{kind}{k}.{name}": tensor for name, tensor in state.items()}
             tensors |= {f"{i}.method.{name}": tensor for name, tensor in method_rows[row].items()}
         for i, training in enumerate(self.trainings):
             tensors |= {f"{i}.{name}": tensor for name, tensor in training.findings().items()}
@@ -477,7 +500,8 @@ class Lockstep:
         for i, (training, was) in enumerate(zip(self.trainings, meta["trainings"], strict=True)):
             training.restore(was, below(tensors, f"{i}."))
         running = meta["running"]
-        states = [below(tensors, f"{i}.network{k}.") for i in running for k in range(self.trainings[i].method.networks)]
-        self._assemble(running, states)
+        networks = [(i, k) for i in running for k in range(self.trainings[i].method.networks)]
+        states, teachers = ([below(tensors, f"{i}.{kind}{k}.") for i, k in networks] for kind in ("network", "teacher"))
+        self._assemble(running, states, teachers)
         self._continue(below(tensors, "rows."), [below(tensors, f"{i}.method.") for i in running])
         return True

@@ -7,6 +7,9 @@ batches. Shapes: t trainings in the lockstep, k networks per training, B samples
                                                only, no data-dependent shapes, no .item(), no Python branch on values
     before_epoch(view)                         called between epochs for one training: anything is allowed
 
+A method that defines `views` trains with a teacher (a moving average of each network), strong views or mixup: the
+engine makes them, and `Batch` says what the networks saw. Targets of mixed samples are mixed by `mixed`.
+
 Everything that changes with the epoch is in `batch.state`, tensors whose first axis is the training. A memory per
 sample is such a tensor too. The engine saves them in checkpoints. Methods never see true labels.
 """
@@ -14,21 +17,23 @@ sample is such a tensor too. The engine saves them in checkpoints. Methods never
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelsieve.engine.schedule import Schedule
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
 State = dict[str, Tensor]
-Needs = Literal["nothing", "ratio", "selection"]
+Needs = Literal["nothing", "ratio", "selection", "transition"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,36 @@ class Plan:
     transition: Any = None  # a known T for f-correction
     score: IntArray | None = None  # samples to score at the end (selection's held-out half)
     keep_best: bool = False  # score with the epoch that agrees best with the given labels of `score`
+    groups: IntArray | None = None  # one code per sample; copies of a sample have the same
+
+
+@dataclass(frozen=True)
+class Views:
+    """What the networks of a method see besides the plain batch.
+
+    Parameters
+    ----------
+    teacher_decay
+        The engine keeps a copy of each network whose weights are a moving average with this decay. The copy reads the
+        plain batch, has its own batch-norm statistics, and is the network that is evaluated and stored. None: no copy.
+    strong
+        The networks read strongly augmented pictures (engine/views.py); other samples stay as they are.
+    mixup
+        The networks read mixtures of two samples with weights from Beta(mixup, mixup), the larger one first; 0: none.
+    """
+
+    teacher_decay: float | None = None
+    strong: bool = False
+    mixup: float = 0.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a method trains pictures on a GPU, unless the user sets these numbers."""
+
+    epochs: int
+    batch_size: int
+    schedule: Callable[[int, int], Schedule]  # of the numbers of epochs and of samples per batch
 
 
 @dataclass(frozen=True)
@@ -55,6 +90,9 @@ class Batch:
     valid: Tensor  # [t,B] bool
     epoch: Tensor  # [t] float32, current epoch, from 0
     state: State = field(default_factory=dict)
+    teacher: Tensor | None = None  # [t,k,B,c], logits of the teachers for the plain batch
+    partner: Tensor | None = None  # [t,B] int64, the place in the batch of the sample that each one is mixed with
+    weight: Tensor | None = None  # [t], weight of the sample itself in a mixture, 0.5 to 1
 
 
 class TrainingView(Protocol):
@@ -83,15 +121,20 @@ class Method:
     """Base class of methods. Default: one network, every sample of `plan.train` once per epoch, no state."""
 
     name = "method"
-    networks = 1
+    networks: int = 1
+    recipe: Recipe | None = None
 
     def settings(self) -> dict[str, Any]:
         """All settings, for the record of the run. Default: the arguments of a dataclass."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.init} if is_dataclass(self) else {}
 
     def needs(self) -> Needs:
-        """What the method needs to know: "nothing", the noise "ratio", or the "selection" (S and C)."""
+        """What the method needs: "nothing", the noise "ratio", the "selection" (S, C), or also its "transition"."""
         return "nothing"
+
+    def views(self) -> Views:
+        """What the networks see besides the plain batch. Default: nothing."""
+        return Views()
 
     def check(self, plan: Plan, epochs: int) -> None:
         """Raise InputError if the plan cannot be trained with these settings; `tell` warns."""
@@ -146,6 +189,14 @@ def mean_over(losses: Tensor, weight: Tensor) -> Tensor:
     """Weighted mean over the batch, [t,k]; 0 if all weights are 0."""
     weight = weight.to(losses.dtype)
     return (losses * weight).sum(-1) / weight.sum(-1).clamp_min(1e-12)
+
+
+def mixed(targets: Tensor, batch: Batch) -> Tensor:
+    """Targets [t,k,B,c] of the samples, mixed as the samples were."""
+    if batch.partner is None or batch.weight is None:
+        return targets
+    partner = batch.partner[:, None, :, None].expand_as(targets)
+    return torch.lerp(targets.gather(2, partner), targets, batch.weight[:, None, None, None])
 
 
 def called(method: Method) -> str:

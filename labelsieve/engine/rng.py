@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-ORDER, STEPS, BEFORE, AFTER = 1, 2, 3, 4  # the uses of random numbers in an epoch, each with its own stream
+ORDER, STEPS, BEFORE, AFTER, VIEWS = 1, 2, 3, 4, 5  # the uses of random numbers in an epoch, each with its own stream
 RANGE = 2**62  # of seeds; a process adds its rank
 
 

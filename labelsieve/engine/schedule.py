@@ -88,6 +88,13 @@ class Schedule:
         return cls(epochs, steps, optimizer="sgd", weight_decay=1e-4, decay_everything=True)
 
     @classmethod
+    def cosine(cls, epochs: int, rate: float, *, weight_decay: float = 5e-4) -> Schedule:
+        """Nesterov SGD whose rate falls along half a cosine; an epoch has the rate of its middle."""
+        rates = rate * (1 + np.cos(np.pi * (np.arange(epochs) + 0.5) / epochs)) / 2
+        steps = tuple(enumerate(rates.tolist()))
+        return cls(epochs, steps, optimizer="sgd", nesterov=True, weight_decay=weight_decay, decay_everything=True)
+
+    @classmethod
     def webvision_120(cls, epochs: int = 120) -> Schedule:
         """Supplement A.2: SGD at 0.1, a tenth after 40 and 80 epochs."""
         return cls(120, ((0, 0.1), (40, 0.01), (80, 0.001)), optimizer="sgd", weight_decay=1e-4).scaled(epochs)

@@ -4,15 +4,15 @@ On CUDA a step is captured once per batch width and replayed: a step of a small 
 kernels, and launching them takes longer than running them. A step reads its place in the epoch from tensors, so that a
 replay needs nothing from the host.
 
-A step reads a batch (`_next_batch`), computes the outputs of all networks (`_forward`), asks the methods for their
-losses, and updates the weights (`_update`). Another view of the same samples belongs in `_forward`, a copy of a network
-in bundle.py, and a memory per sample in the state of a method.
+A step reads a batch (`_next_batch`), computes the outputs of all networks and teachers (`_forward`), asks the methods
+for their losses, and updates the weights (`_update`). Teachers are in bundle.py, strong views and mixtures in views.py,
+and a memory per sample is part of the state of a method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.engine.bundle import NOTHING_TRAINABLE, Bundle
-from labelsieve.engine.method import Batch, Method, State
+from labelsieve.engine.method import Batch, Method, State, Views
 from labelsieve.engine.parallel import ALONE
 from labelsieve.engine.rng import Generators
+from labelsieve.engine.views import DRAWS, mix, strong_view
 from labelsieve.errors import InputError
 from labelsieve.types import Store
 
@@ -46,19 +47,31 @@ class Clock:
         self.epoch = torch.zeros(trainings, device=device)
         self.order = torch.full((trainings, 1, 1), -1, dtype=torch.int64, device=device)  # [t, steps, width]
         self.code = torch.zeros((trainings, 1, 1), dtype=torch.int16, device=device)
+        # What `views.draw` returns, if a method has views.
+        self.numbers = torch.zeros((trainings, 1, 1, DRAWS), device=device)
+        self.partner = torch.zeros((trainings, 1, 1), dtype=torch.int16, device=device)
+        self.weight = torch.ones((trainings, 1), device=device)
 
-    def make_room(self, steps: int, width: int) -> bool:
+    def make_room(self, steps: int, width: int, *, views: bool = False) -> bool:
         """Grow the tensors if necessary. Return True if they moved, so that a step must be captured again."""
         t, had_steps, had_width = self.order.shape
         if steps <= had_steps and width <= had_width:
             return False
         shape = (t, max(steps, had_steps), max(width, had_width))
-        order = torch.full(shape, -1, dtype=torch.int64, device=self.order.device)
-        code = torch.zeros(shape, dtype=torch.int16, device=self.order.device)
-        order[:, :had_steps, :had_width] = self.order
-        code[:, :had_steps, :had_width] = self.code
-        self.order, self.code = order, code
+        self.order = _grown(self.order, shape, -1)
+        self.code = _grown(self.code, shape)
+        if views:
+            self.numbers = _grown(self.numbers, (*shape, DRAWS))
+            self.partner = _grown(self.partner, shape)
+            self.weight = _grown(self.weight, shape[:2])
         return True
+
+
+def _grown(tensor: Tensor, shape: tuple[int, ...], fill: int = 0) -> Tensor:
+    """A larger tensor with the same beginning."""
+    found = torch.full(shape, fill, dtype=tensor.dtype, device=tensor.device)
+    found[tuple(slice(0, size) for size in tensor.shape)] = tensor
+    return found
 
 
 @dataclass(frozen=True)
@@ -79,16 +92,20 @@ class StepBatch:
     own_index: Tensor  # [n, b]
     own_code: Tensor
     own_valid: Tensor
+    numbers: Tensor | None = None  # [n, b, DRAWS], of strong views
+    partner: Tensor | None = None  # [t, B], of mixtures
+    weight: Tensor | None = None  # [t]
 
 
 class Stepper:
     """Takes training steps with all networks."""
 
     def __init__(
-        self, store: Store, labels: Labels, bundles: Sequence[Bundle], groups: Sequence[Group], clock: Clock, *,
-        together: bool, capture: bool,
+        self, store: Store, labels: Labels, bundles: Sequence[Bundle], groups: Sequence[Group], clock: Clock,
+        views: Views, *, together: bool, capture: bool,
     ) -> None:  # fmt: skip
-        self.store, self.labels = store, labels
+        self.store, self.labels, self.views = store, labels, views
+        self.strong = views.strong and store.scale is not None
         self.bundles, self.groups, self.clock = bundles, groups, clock
         self.together, self.capture = together, capture
         self.world = bundles[0].world if bundles else ALONE
@@ -139,14 +156,20 @@ class Stepper:
             networks = slice(groups[0].networks.start, groups[-1].networks.stop)
             bundles = self.bundles if self.together else self.bundles[networks]
             own_seeds = seeds if seeds is None or self.together else seeds[networks]
-            logits = self._forward(bundles, networks, batch, own_seeds)
+            logits, teacher = self._forward(bundles, networks, batch, own_seeds)
             losses = []
             for group in groups:
-                mine = logits[group.networks.start - networks.start : group.networks.stop - networks.start]
+                own = slice(group.networks.start - networks.start, group.networks.stop - networks.start)
                 t = group.trainings
-                seen = Batch(batch.index[t], batch.given[t], batch.valid[t], self.clock.epoch[t], group.state)
-                losses.append(group.method.loss(mine.view(t.stop - t.start, -1, *mine.shape[1:]), seen).reshape(-1))
-            self._update(bundles, networks, batch, logits, torch.cat(losses))
+                shape = (t.stop - t.start, -1, *logits.shape[1:])
+                seen = Batch(
+                    batch.index[t], batch.given[t], batch.valid[t], self.clock.epoch[t], group.state,
+                    teacher=None if teacher is None else teacher[own].view(shape),
+                    partner=None if batch.partner is None else batch.partner[t],
+                    weight=None if batch.weight is None else batch.weight[t],
+                )  # fmt: skip
+                losses.append(group.method.loss(logits[own].view(shape), seen).reshape(-1))
+            self._update(bundles, networks, batch, logits if teacher is None else teacher, torch.cat(losses))
         self.clock.position += 1
 
     def _next_batch(self, width: int) -> StepBatch:
@@ -158,40 +181,55 @@ class Stepper:
         safe = index.clamp_min(0)
         given = self.labels.rows[self.labels.of_training[:, None], safe] * valid
         own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
-        return StepBatch(index, given, valid, *own)
+        found = StepBatch(index, given, valid, *own)
+        if self.strong:
+            numbers = clock.numbers[self.rows, place, :width][self.training_of]
+            found = replace(found, numbers=self.world.mine(numbers))
+        if self.views.mixup:
+            partner = clock.partner[self.rows, place, :width].long()
+            found = replace(found, partner=partner, weight=clock.weight[self.rows, place])
+        return found
 
     def _forward(
         self, bundles: Sequence[Bundle], networks: slice, batch: StepBatch, seeds: Sequence[int] | None
-    ) -> Tensor:
-        """The logits [n, B, classes] of these networks for the whole batch."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """The logits [n, B, classes] of these networks, and of their teachers, for the whole batch."""
         if self.together:
             self.valid_count.copy_(batch.own_valid.sum(1))
             bundles[0].set_valid(self.valid_count)
             self._seed(seeds, rank=self.world.rank)
-            logits = bundles[0].forward(self.store.batch(batch.own_index, batch.own_code))
-        else:
-            logits = self._forward_one_by_one(bundles, networks, batch, seeds)
-        if not logits.requires_grad:
+            found = self._outputs(bundles[0], networks, batch.own_index.shape[1], batch)
+        else:  # each network reads only its real samples
+            width, pieces = batch.own_index.shape[1], []
+            for i, bundle in enumerate(bundles, networks.start):
+                real = int(batch.own_valid[i].sum())
+                if self.world.size > 1:  # a process without samples reads one that does not count
+                    bundle.set_valid(torch.tensor([real], device=batch.own_valid.device))
+                    real = max(real, 1)
+                self._seed(seeds, i - networks.start, rank=self.world.rank)
+                outputs = self._outputs(bundle, slice(i, i + 1), real, batch)
+                pieces.append([torch.nn.functional.pad(logits, (0, 0, 0, width - real)) for logits in outputs])
+            found = [torch.cat(logits) for logits in zip(*pieces, strict=True)]
+        if not found[0].requires_grad:
             raise InputError(f"the network {NOTHING_TRAINABLE}")
         if self.world.size > 1:  # processes draw different numbers for their shares, but the same ones for the loss
             self._seed(seeds)
-        return self.world.whole(logits, batch.index.shape[1])
+        whole = [self.world.whole(logits, batch.index.shape[1]) for logits in found]
+        return whole[0], whole[1] if len(whole) > 1 else None
 
-    def _forward_one_by_one(
-        self, bundles: Sequence[Bundle], networks: slice, batch: StepBatch, seeds: Sequence[int] | None
-    ) -> Tensor:
-        """Each network reads only its real samples."""
-        index, code, valid = (t[networks] for t in (batch.own_index, batch.own_code, batch.own_valid))
-        pieces = []
-        for i, bundle in enumerate(bundles):
-            real = int(valid[i].sum())
-            if self.world.size > 1:  # a process without samples reads one that does not count
-                bundle.set_valid(torch.tensor([real], device=valid.device))
-                real = max(real, 1)
-            self._seed(seeds, i, rank=self.world.rank)
-            x = self.store.batch(index[i : i + 1, :real], code[i : i + 1, :real])
-            pieces.append(torch.nn.functional.pad(bundle.forward(x), (0, 0, 0, index.shape[1] - real)))
-        return torch.cat(pieces)
+    def _outputs(self, bundle: Bundle, networks: slice, width: int, batch: StepBatch) -> list[Tensor]:
+        """The logits of the first `width` samples by the networks of a bundle, and by their teachers if it has some."""
+        plain = x = self.store.batch(batch.own_index[networks, :width], batch.own_code[networks, :width])
+        if batch.numbers is not None:
+            x = strong_view(x, batch.numbers[networks, :width], self.store)
+        if batch.partner is not None and batch.weight is not None:
+            training = self.training_of[networks]
+            x = mix(x, batch.partner[training, :width], batch.weight[training])
+        logits = bundle.forward(x.to(plain.dtype))
+        if bundle.teacher is None:
+            return [logits]
+        with torch.set_grad_enabled(x.is_cuda):  # the fused ResNet takes a forward pass without gradients for scoring
+            return [logits, bundle.teacher.forward(plain).detach()]
 
     def _seed(self, seeds: Sequence[int] | None, i: int = 0, *, rank: int = 0) -> None:
         if seeds is not None:

@@ -54,6 +54,8 @@ class ShiftedPictures(Store):
     A step reads each pixel of its batch once and normalises it on the way.
     """
 
+    scale: Tensor
+    offset: Tensor
     score_shifts: tuple[int, ...] = (0,)  # scoring averages over pictures shifted along the diagonal by these
 
     def __init__(
@@ -161,6 +163,9 @@ def check_crop(crop: int, side: int) -> None:
 
 class CroppedPictures(Store):
     """Windows of pictures of different sizes."""
+
+    scale: Tensor
+    offset: Tensor
 
     def __init__(self, pictures: PictureSequence, device: torch.device | str, crop: int, augment: bool) -> None:
         check_crop(crop, pictures.side)

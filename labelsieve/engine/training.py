@@ -139,6 +139,7 @@ def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:
         *(plan.train for plan in plans),
         *(plan.candidates for plan in plans if plan.candidates is not None),
         *(plan.score for plan in plans if plan.score is not None),
+        *(plan.groups for plan in plans if plan.groups is not None),
         *(np.asarray(plan.transition, dtype=np.float64) for plan in plans if plan.transition is not None),
     )
 

@@ -1,4 +1,4 @@
-"""Robust methods: one file per method, each a loss on the engine. METHODS has the rows of the paper's table 1."""
+"""Robust methods: one file per method, each a loss on the engine. METHODS names them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from labelsieve.methods.d2l import D2L
 from labelsieve.methods.decoupling import Decoupling
 from labelsieve.methods.f_correction import FCorrection
 from labelsieve.methods.incv_coteaching import INCVCoTeaching
+from labelsieve.methods.incv_posterior import INCVPosterior
 from labelsieve.methods.mentornet import MentorNet
 from labelsieve.methods.standard import Standard
 
 METHODS: dict[str, type[Method]] = {
     "incv-coteaching": INCVCoTeaching,
+    "incv-posterior": INCVPosterior,
     "coteaching": CoTeaching,
     "decoupling": Decoupling,
     "f-correction": FCorrection,
@@ -60,6 +62,7 @@ __all__ = [
     "Decoupling",
     "FCorrection",
     "INCVCoTeaching",
+    "INCVPosterior",
     "MentorNet",
     "Standard",
     "create",

@@ -9,7 +9,7 @@ import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from labelsieve.engine.method import (
     NO_GRADIENT,
     Batch,
     Method,
+    Needs,
     Plan,
     State,
     as_batches,
@@ -82,6 +83,7 @@ def _format_value(value: Any) -> str:
 HOOKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "settings": ((), ()),
     "needs": ((), ()),
+    "views": ((), ()),
     "check": (("plan", "epochs"), ()),
     "epochs": (("schedule_epochs",), ()),
     "batches": (("plan", "epoch", "batch_size", "rng"), ()),
@@ -137,8 +139,8 @@ def check_method(method: Method, name: str) -> None:
     networks, settings, needs = method.networks, method.settings(), method.needs()
     if type(networks) is not int or networks < 1:
         raise InputError(f"method {name}: networks is {networks!r}: it must be a whole number of at least 1")
-    if needs not in ("nothing", "ratio", "selection"):
-        raise InputError(f"method {name}: needs() is {needs!r}: return 'nothing', 'ratio' or 'selection'")
+    if needs not in get_args(Needs):
+        raise InputError(f"method {name}: needs() is {needs!r}: return one of {', '.join(get_args(Needs))}")
     try:
         is_json = isinstance(settings, dict) and bool(json.dumps(settings))
     except (TypeError, ValueError):
@@ -199,8 +201,13 @@ def _trial_batch(method: Method, plan: Plan, state: State) -> tuple[torch.Tensor
     """Return outputs and a batch of one training that contains all samples."""
     rows = {key: tensor[None].clone() for key, tensor in state.items()}
     labels, index = (torch.from_numpy(codes)[None] for codes in (plan.labels, plan.train))
-    batch = Batch(index, labels, torch.ones_like(labels).bool(), torch.zeros(1), rows)
-    return torch.zeros(1, method.networks, SAMPLES, CLASSES, requires_grad=True), batch
+    logits, views = torch.zeros(1, method.networks, SAMPLES, CLASSES, requires_grad=True), method.views()
+    batch = Batch(
+        index, labels, torch.ones_like(labels).bool(), torch.zeros(1), rows,
+        teacher=None if views.teacher_decay is None else logits.detach(),
+        partner=index if views.mixup else None, weight=torch.ones(1) if views.mixup else None,
+    )  # fmt: skip
+    return logits, batch
 
 
 def _check_losses(losses: Any, networks: int, name: str) -> None:

@@ -168,7 +168,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         plan = Plan(method.name, given, np.arange(len(given)), seed, noise_ratio=self.noise_ratio)
         needs = method.needs()
-        if needs == "selection" or (needs == "ratio" and self.noise_ratio is None):
+        if needs in ("selection", "transition") or (needs == "ratio" and self.noise_ratio is None):
             schedule = one_drop(self.selection_epochs or max(MIN_SELECTION_EPOCHS, epochs // 2), self.learning_rate)
             trainer = EngineTrainer(
                 store, factory, classes=classes, schedule=schedule, batch_size=batch_size, together=True
@@ -177,7 +177,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             steps = incv_steps(given, data.classes, settings=incv, seed=seed, groups=copies)
             selection = drive(steps, trainer)
             self._store(selection, given)
-            plan = _plan_from(selection, plan, needs == "selection")
+            plan = _plan_from(selection, plan, needs != "ratio")
+            if needs == "transition":
+                plan = replace(plan, transition=selection.transition_matrix, groups=copies)
         method.check(plan, method.epochs(epochs))  # the engine checks it again, without warnings
         result = train(
             store, factory, method, [plan],
@@ -313,7 +315,7 @@ def check_known_ratio(ratio: float | None, method: Method) -> None:
     if own is not None:
         raise InputError(f"noise_ratio: it is {ratio} here and {own} in method_settings; give one of them")
     # Your own method that needs nothing may still look at plan.noise_ratio.
-    if needs == "selection" or METHODS.get(method.name) is type(method):
+    if needs in ("selection", "transition") or METHODS.get(method.name) is type(method):
         raise InputError(f"noise_ratio: method {method.name!r} does not use it; omit it, or use 'coteaching'")
 
 

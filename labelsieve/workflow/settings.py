@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings", bound="SourceSettings")
 
 SELECTIONS = ("incv", "ncv")
-METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
+METHODS = (
+    "incv-coteaching", "incv-posterior", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard",
+)  # fmt: skip
 AUGMENT = ("auto", "mirror", "shift", "none")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 LOSSES = ("ce", "gce")
@@ -239,17 +241,18 @@ class TrainSettings:
     Parameters
     ----------
     method
-        Robust method: incv-coteaching, coteaching, decoupling, f-correction, mentornet, d2l, standard or
-        package.module:Name.
+        Robust method: incv-coteaching, incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l,
+        standard or package.module:Name.
     set
         Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set for more.
     network
         Network: mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2,
         package.module:Name, or auto (by the samples and the device).
     train_epochs
-        Epochs of the robust training. Default: 200 on a GPU, 20 to 60 by the number of samples on a CPU.
+        Epochs of the robust training. Default: 200 on a GPU (100 for incv-posterior), 20 to 60 by the number of
+        samples on a CPU.
     batch_size
-        Samples per step. Default: 128, less for small data.
+        Samples per step. Default: 128 (256 for incv-posterior on a GPU), less for small data.
     augment
         Augmentation of pictures: mirror (mirror and shift), shift, none, or auto (mirror unless it changes a
         class).

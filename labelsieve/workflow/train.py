@@ -6,7 +6,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from labelsieve import stopping
 from labelsieve.csv_files import csv_line
 from labelsieve.errors import FailedError, InputError
 from labelsieve.progress import Note, NoteKind, format_bytes, format_duration
-from labelsieve.types import IntArray, LabelledData, Trainer
+from labelsieve.types import FloatArray, IntArray, LabelledData, Trainer
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import Model, SampleReader, network_for
 from labelsieve.workflow.settings import RunSettings, TrainSettings, absolute, option
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from labelsieve.engine import Plan, Schedule, Store
-    from labelsieve.engine.method import Method
+    from labelsieve.engine.method import Method, Recipe
     from labelsieve.models.choose import ModelChoice
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
@@ -44,30 +44,40 @@ HINTED_ITERATIONS = 2  # the first iterations find most of the right labels: ben
 
 @dataclass(frozen=True)
 class TrainingSizes:
-    """Batch size and epochs of the robust training, and whether they follow the paper."""
+    """Batch size and epochs of the robust training, and whether they follow the paper or the method's recipe."""
 
     batch_size: int
     epochs: int
     paper_schedule: bool
+    recipe: Recipe | None = None
 
     @classmethod
     def choose(
         cls, settings: TrainSettings, samples: int, *, pictures: bool, device_type: str, paper: bool
     ) -> TrainingSizes:
-        """Take what the user set; else the sizes of the paper on a GPU, and sizes for a short training on a CPU."""
-        from labelsieve.engine.schedule import auto_batch_size, auto_epochs
+        """Take what the user set; else the sizes of the paper on a GPU, and sizes for a short training on a CPU.
 
-        paper_batch = max(2, min(PAPER_BATCH_SIZE, samples))
-        batch_size = settings.batch_size or (paper_batch if paper else auto_batch_size(samples))
-        automatic = PAPER_EPOCHS if device_type == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
-        paper_schedule = pictures and (paper or device_type == "cuda")
-        return cls(batch_size, settings.train_epochs or automatic, paper_schedule)
+        A method with a `recipe` uses it for pictures on a GPU.
+        """
+        from labelsieve.engine.method import Method
+        from labelsieve.engine.schedule import auto_batch_size, auto_epochs
+        from labelsieve.methods import METHODS
+
+        full_length = pictures and (paper or device_type == "cuda")
+        recipe = METHODS.get(settings.method, Method).recipe if full_length else None
+        paper_batch = max(2, min(recipe.batch_size if recipe else PAPER_BATCH_SIZE, samples))
+        batch_size = settings.batch_size or (paper_batch if paper or recipe else auto_batch_size(samples))
+        paper_epochs = recipe.epochs if recipe else PAPER_EPOCHS
+        automatic = paper_epochs if device_type == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
+        return cls(batch_size, settings.train_epochs or automatic, full_length, recipe)
 
     def schedule(self) -> Schedule:
-        """Return the learning rates: the paper's, or a larger one that drops once."""
+        """Return the learning rates: the method's or the paper's, or a larger one that drops once."""
         from labelsieve.engine import Schedule
         from labelsieve.engine.schedule import one_drop
 
+        if self.recipe is not None:
+            return self.recipe.schedule(self.epochs, self.batch_size)
         return Schedule.paper_200(self.epochs) if self.paper_schedule else one_drop(self.epochs)
 
 
@@ -168,6 +178,8 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
     method, everything = settings.create_method(), np.arange(len(data))
     if ":" not in settings.method:
         plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
+        if method.needs() == "transition":
+            plan = replace(plan, transition=np.eye(len(data.classes)))
         method.check(plan, _sizes(settings, data, device, paper=paper).epochs)
     return method
 
@@ -207,12 +219,26 @@ def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, m
             )
         return Plan(settings.method, data.y, everything, settings.seed)
     summary = run.read_summary()
-    if needs != "selection":
+    if needs not in ("selection", "transition"):
         ratio = min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
         return Plan(settings.method, data.y, everything, settings.seed, noise_ratio=ratio)
     chosen, candidates = training_sets_of(run, data)
     ratio = min(WORST_RATIO, max(0.0, 1 - float(summary["label_precision"] or 0.0)))
-    return Plan(settings.method, data.y, chosen, settings.seed, candidates=candidates, noise_ratio=ratio)
+    plan = Plan(settings.method, data.y, chosen, settings.seed, candidates=candidates, noise_ratio=ratio)
+    return replace(plan, transition=transition_of(summary), groups=data.groups) if needs == "transition" else plan
+
+
+def transition_of(summary: Mapping[str, Any]) -> FloatArray:
+    """Return the transition matrix of summary.json; what was not stored is spread evenly over its row."""
+    classes = len(summary["classes"])
+    stored = summary.get("transition_matrix")
+    matrix = np.full((classes, classes), np.nan) if stored is None else np.array(stored, dtype=float)
+    for row, column, share in summary.get("transition_entries") or ():
+        matrix[row, column] = share
+    left = 1 - np.nansum(matrix, axis=1, keepdims=True)
+    missing = np.isnan(matrix)
+    matrix = np.where(missing, left.clip(0) / np.maximum(missing.sum(axis=1, keepdims=True), 1), matrix)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
 def training_sets_of(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:

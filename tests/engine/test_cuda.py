@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from labelsieve.engine import OutOfTime, Schedule, stage_pictures, train
+from labelsieve import theory
+from labelsieve.engine import OutOfTime, Plan, Schedule, stage_pictures, train
 from labelsieve.methods.coteaching import CoTeaching
+from labelsieve.methods.incv_posterior import INCVPosterior
 from labelsieve.methods.standard import Standard
 from labelsieve.models import kernels
+from labelsieve.models.preact_resnet import PreActResNet
 from labelsieve.models.resnet_cifar import ResNetCifar
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
@@ -55,12 +59,16 @@ def stopped_again_and_again(training, folder):
 
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "eager"])
-@pytest.mark.parametrize("method", [Standard(), CoTeaching()], ids=["standard", "coteaching"])
+@pytest.mark.parametrize(
+    "method", [Standard(), CoTeaching(), INCVPosterior()], ids=["standard", "coteaching", "incv-posterior"]
+)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_training_repeats_and_resumes_bit_for_bit(digits, plans, schedule, method, capture, tmp_path):
     assert kernels.available()
     pictures = digits[0].repeat(4, axis=1).repeat(4, axis=2)  # 32 x 32, as the kernels like them
     store = stage_pictures(pictures, "cuda")
+    if isinstance(method, INCVPosterior):  # a teacher, strong views, mixup and a memory
+        plans = [replace(plan, candidates=np.arange(310, 400), transition=theory.symmetric(10, 0.2)) for plan in plans]
 
     def training(**options):
         return train(
@@ -107,3 +115,24 @@ def test_dropout_repeats_and_resumes_and_leaves_the_users_generators_alone(digit
     first = everything(training())
     assert different(first, everything(training())) == []
     assert different(first, everything(stopped_again_and_again(training, tmp_path))) == []
+
+
+def test_a_captured_step_computes_what_an_eager_one_does(digits):
+    """PreAct-ResNet-18 with a teacher, strong views, mixup and a memory: the same weights up to rounding."""
+    pictures, labels = digits[0].repeat(4, axis=1).repeat(4, axis=2), digits[1]
+    store = stage_pictures(pictures, "cuda")
+    plan = Plan(
+        "captured", labels, np.arange(200), seed=1, candidates=np.arange(200, 400), noise_ratio=0.1,
+        transition=theory.symmetric(10, 0.2),
+    )  # fmt: skip
+    captured, eager = (
+        train(
+            store, PreActResNet, INCVPosterior(networks=1), [plan], schedule=Schedule.cosine(2, 0.01), batch_size=64,
+            capture=capture,
+        )[0]
+        for capture in (True, False)
+    )  # fmt: skip
+    losses = [[line["loss"][0] for line in result.history] for result in (captured, eager)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+    for name, weight in captured.states[0].items():
+        torch.testing.assert_close(weight, eager.states[0][name], rtol=0.1, atol=0.05)

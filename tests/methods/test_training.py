@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -46,10 +46,13 @@ ADAM = Schedule(EPOCHS, ((0, 1e-2), (4, 1e-3)))
 
 
 def trained(name, x, plans, device, schedule=ADAM, **options):
+    method = create(name, **SETTINGS.get(name, {}))
+    if method.needs() == "transition":
+        plans = [replace(plan, transition=theory.symmetric(CLASSES, 0.3)) for plan in plans]
     return train(
         VectorStore(x[:SAMPLES], torch.device(device)),
         partial(MLP, CLASSES, inputs=10, widths=(32, 24)),
-        create(name, **SETTINGS.get(name, {})),
+        method,
         plans,
         schedule=schedule,
         batch_size=64,

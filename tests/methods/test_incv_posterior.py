@@ -1,0 +1,170 @@
+"""incv-posterior: its targets by hand, its memory, the halves of its networks, the fallback, and that it learns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from labelsieve import noise, theory
+from labelsieve.engine import Plan, VectorStore, train
+from labelsieve.engine.method import MethodWarning
+from labelsieve.engine.schedule import one_drop
+from labelsieve.errors import InputError
+from labelsieve.methods import create
+from labelsieve.methods.incv_posterior import INCVPosterior, class_prior, labelled_half, posterior_targets
+from labelsieve.models.small import MLP
+
+T = theory.symmetric(4, 0.3)
+
+
+@pytest.fixture
+def plan(make_plan):
+    return make_plan(train=np.arange(20), candidates=np.arange(20, 40), transition=T)
+
+
+def started(method, plan, epochs=20):
+    method.check(plan, epochs)
+    return {
+        name: tensor[None]
+        for name, tensor in method.state(plan, samples=len(plan.labels), classes=4, epochs=epochs).items()
+    }
+
+
+def test_targets_by_hand():
+    p, likelihood, pull = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.1, 0.8, 0.1]), torch.tensor([1.0, 0.5, 1.0])
+    plain = p * likelihood * pull
+    sharp = (plain / plain.sum()) ** 2
+    torch.testing.assert_close(posterior_targets(7 * p, likelihood, pull, 0.5), sharp / sharp.sum())
+    assert posterior_targets(torch.zeros(3), likelihood, pull, 0.5).sum() == 0  # padding
+
+
+def test_the_prior_explains_the_given_labels():
+    prior, transition = np.array([0.5, 0.3, 0.2]), theory.symmetric(3, 0.3)
+    labels = np.repeat(np.arange(3), np.round(10_000 * prior @ transition).astype(int))
+    np.testing.assert_allclose(class_prior(labels, transition), prior, atol=2e-3)
+
+
+def test_copies_are_in_one_half_and_halves_are_even(plan):
+    groups = np.arange(40) // 2
+    half = labelled_half(replace(plan, groups=groups))
+    assert all(len(set(half[groups == g])) == 1 for g in range(20))
+    assert half.sum() == 20 and set(half) == {0, 1}
+
+
+def test_memory_loss_and_label_use(plan, make_batch):
+    method = INCVPosterior(networks=2, mixup=0.0, forward_weight=0.5)
+    state = started(method, plan)
+    half = labelled_half(plan)
+    index = [[5, 30, 7, -1]]
+    labels = [[int(plan.labels[i]) if i >= 0 else 0 for i in index[0]]]
+    teacher = torch.randn(1, 2, 4, 4)
+    batch = replace(make_batch(labels, index=index, epoch=10.0, state=state), teacher=teacher)
+    logits = torch.randn(1, 2, 4, 4, requires_grad=True)
+    shares = state["shares"].clone()
+    losses = method.loss(logits, batch).detach()
+    p = teacher.softmax(-1)
+    torch.testing.assert_close(state["memory"][0, 30], p[0, :, 1] / 2)
+    assert (state["memory"][0, -1] == 0).all() and (state["memory"][0, [0, 1, 2]] == 0).all()
+    updated = 0.99 * shares + 0.01 * p[:, :, :3].mean(2)
+    torch.testing.assert_close(state["shares"], updated)
+
+    transition, log_p = state["transition"][0], logits.detach().log_softmax(-1)
+    for k in range(2):
+        total = 0.0
+        for b, i in enumerate(index[0][:3]):
+            uses = half[i] == k
+            likelihood = transition[:, labels[0][b]] if uses else torch.ones(4)
+            target = p[0, k, b] * likelihood * (state["prior"][0] / updated[0, k]).sqrt()
+            target = (target / target.sum()) ** 2
+            total -= float((target / target.sum() * log_p[0, k, b]).sum())
+            if uses:
+                total -= 0.5 * float((log_p[0, k, b].exp() @ transition)[labels[0][b]].log())
+        assert float(losses[0, k]) == pytest.approx(total / 3, rel=1e-4)
+
+
+def test_the_warm_up_uses_the_selected_samples(plan):
+    method = INCVPosterior(networks=1)
+    method.check(plan, 20)
+    rng = np.random.default_rng(0)
+    assert method.warmup_epochs() == 3
+    early, late = (method.batches(plan, epoch, 8, rng) for epoch in (2, 3))
+    assert early.shape == late.shape and set(early[early >= 0]) <= set(plan.train)
+    assert sorted(late[late >= 0]) == list(range(40))
+    for batch in early:  # a step writes the memory of each sample once
+        assert len(np.unique(batch[batch >= 0])) == (batch >= 0).sum()
+
+
+def test_a_class_that_vanishes_ends_the_targets_with_a_warning(plan, fake_view, make_batch):
+    method = INCVPosterior(networks=2)
+    state = {name: tensor[0] for name, tensor in started(method, plan).items()}
+    state["shares"][1] = torch.tensor([0.5, 0.3, 0.19, 0.01])
+    with pytest.warns(MethodWarning, match="forward-corrected"):
+        method.before_epoch(fake_view(plan, state, 20, epoch=10))
+    assert state["target_weight"].tolist() == [1, 0]
+    method.before_epoch(fake_view(plan, state, 20, epoch=11))  # says it once
+
+
+@pytest.mark.parametrize(
+    "changes", [{"candidates": None}, {"transition": None}, {"train": np.arange(0)}, {"transition": np.ones((4, 4))}]
+)
+def test_refused_plans(plan, changes):
+    with pytest.raises(InputError):
+        INCVPosterior().check(replace(plan, **changes), 20)
+
+
+@pytest.mark.parametrize("settings", [{"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}])
+def test_refused_settings(settings):
+    with pytest.raises(InputError):
+        create("incv-posterior", **settings)
+
+
+def test_too_much_memory_is_refused(make_plan):
+    labels = np.zeros(30_000, dtype=np.int64)
+    labels[:10] = 1
+    plan = make_plan(labels=labels, train=np.arange(10), candidates=np.arange(10, 20), transition=np.eye(100_000, 2))
+    with pytest.raises(InputError):
+        INCVPosterior().check(plan, 10)
+
+
+def test_strong_views_are_for_long_trainings(plan):
+    for epochs, expected in ((60, False), (100, True)):
+        method = INCVPosterior()
+        method.check(plan, epochs)
+        assert method.views().strong is expected
+    assert INCVPosterior(strong=True).views().strong
+
+
+def test_it_beats_standard_on_digits_with_40_percent_noise():
+    """The same network, epochs and learning rate; 20 epochs are enough for `standard` to learn the wrong labels."""
+    from sklearn.datasets import load_digits
+    from sklearn.neighbors import KNeighborsClassifier
+
+    torch.set_num_threads(1)
+    found = load_digits()
+    x, true, n = (found.data - 8) / 6, found.target.astype(np.int64), 700
+    transition = theory.symmetric(10, 0.4)
+    given = np.asarray(noise.corrupt(true[:n], transition, np.random.default_rng(0)), dtype=np.int64)
+    selected, order = np.zeros(n, dtype=bool), np.random.default_rng(0).permutation(n)
+    for fit, held_out in ((order[: n // 2], order[n // 2 :]), (order[n // 2 :], order[: n // 2])):
+        neighbours = KNeighborsClassifier(10).fit(x[fit], given[fit])
+        selected[held_out] = neighbours.predict(x[held_out]) == given[held_out]
+    store, watch = (VectorStore(part, torch.device("cpu")) for part in (x[:n], x[n:]))
+    plans = {
+        "standard": Plan("standard", given, np.arange(n), 0),
+        "incv-posterior": Plan(
+            "incv-posterior", given, np.flatnonzero(selected), 0, candidates=np.flatnonzero(~selected),
+            transition=transition,
+        ),
+    }  # fmt: skip
+    accuracy = {}
+    for name, plan in plans.items():
+        (result,) = train(
+            store, partial(MLP, 10, inputs=64), create(name), [plan], schedule=one_drop(20), batch_size=43,
+            watch=watch, watch_every=20, classes=10,
+        )  # fmt: skip
+        accuracy[name] = float((result.watched[-1] == true[n:]).mean())
+    assert accuracy["incv-posterior"] > accuracy["standard"] + 0.15
