@@ -66,8 +66,15 @@ def split(cell: Cell, seed: int) -> dict[str, Any]:
     }
 
 
+def with_transition(cell: Cell, seed: int) -> dict[str, Any]:
+    return split(cell, seed) | {"transition": cell.selections[seed].transition_matrix}
+
+
+PLANS = {"incv-coteaching": split, "incv-posterior": with_transition}
+
+
 def by_name(name: str) -> Row:
-    return name, lambda cell: create(name), split if name == "incv-coteaching" else everything
+    return name, lambda cell: create(name), PLANS.get(name, everything)
 
 
 WITHOUT_TRUTH: list[Row] = [by_name(name) for name in METHODS]

@@ -23,11 +23,15 @@ from torch import Tensor, nn
 
 from labelsieve.engine import Plan, Schedule, stage_pictures
 from labelsieve.engine.lockstep import Lockstep, Options
+from labelsieve.methods.incv_posterior import INCVPosterior
 from labelsieve.methods.standard import Standard
+from labelsieve.models.preact_resnet import PreActResNet
 from labelsieve.models.resnet_cifar import ResNetCifar
 from labelsieve.progress import Progress, Stage
+from labelsieve.theory import symmetric
 
 BATCH = 128  # samples per network, as in the paper
+FINISH_BATCH = 256  # samples, as incv-posterior trains pictures
 ROUNDS, TURN = 25, 1.0  # on a CPU: rounds, and seconds per loop and round (at least one step)
 
 
@@ -116,6 +120,31 @@ def engine_loop(device: torch.device, networks: int, *, depth: int = 32, togethe
     for row in range(networks):
         lockstep._begin_epoch(row)
     return lambda steps: lockstep.stepper.run(steps, BATCH)
+
+
+def finish_loop(device: torch.device, *, capture: bool) -> Take:
+    """PreAct-ResNet-18 with incv-posterior: teacher, strong views, mixup and memory; captured or eager."""
+    x, y = made_pictures(50_000 if device.type == "cuda" else 512)
+    half = len(x) // 2
+    plan = Plan("finish", y, np.arange(half), seed=0, candidates=np.arange(half, len(x)), transition=symmetric(10, 0.4))
+    method = INCVPosterior(networks=1, strong=True, warmup=0.0)
+    lockstep = Lockstep(
+        stage_pictures(x, device), PreActResNet, [(method, plan)], Schedule.cosine(100, 0.06),
+        Options(batch_size=FINISH_BATCH, together=device.type == "cuda", capture=capture),
+    )  # fmt: skip
+    lockstep._begin_epoch(0)
+    return lambda steps: lockstep.stepper.run(steps, FINISH_BATCH)
+
+
+def finish_rates(device: torch.device, *, seconds: float) -> tuple[float, float]:
+    """Training pictures per second of the eager and of the captured step of `finish_loop`."""
+    rates = []
+    for capture in (False, True):
+        take = finish_loop(device, capture=capture)
+        take(3)
+        _wait(device)
+        rates.append(steps_a_second(take, device, seconds) * FINISH_BATCH)
+    return rates[0], rates[1]
 
 
 def engine(
@@ -228,6 +257,9 @@ def run(
             found = engine(chosen, 4, seconds=seconds, depth=110)
             rate = found.pop("images_per_second")
             add("engine, 4 x ResNet-110 (ratio to the usual loop's)", rate, rate / deep, **found)
+            eager, captured = finish_rates(chosen, seconds=seconds)
+            add("incv-posterior, PreAct-ResNet-18, eager step", eager, 1)
+            add("incv-posterior, PreAct-ResNet-18, captured step (ratio to eager)", captured, captured / eager)
     else:
         counts = (0, *(networks or (1, 2)))
         progress = Progress(silent=as_json)

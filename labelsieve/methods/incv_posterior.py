@@ -41,9 +41,8 @@ from labelsieve.types import FloatArray, IntArray
 RATE_AT_256 = 0.06  # of SGD with 256 samples per batch, in proportion for other sizes
 SHARES_DECAY = 0.99  # of the running shares of the predicted classes, per step
 LEAST_TRANSITION = 1e-3  # few counted labels cannot show that a confusion never happens
-# Short trainings, as on a CPU, do not learn from strong views: on digits with 40 % noise a small network had 69 % after 37
-# epochs with them and 94 % without. Without them the forward-corrected loss teaches wrong labels: 87 % with it, 89 %
-# without (tests/methods/test_incv_posterior.py has the data; the weight 0.5 was set on CIFAR-10 with strong views).
+# Strong views need long trainings: in the short ones of a CPU a network learns less with them. Without them the
+# forward-corrected loss teaches wrong labels. Both were seen on digits; 0.5 was chosen on CIFAR-10 with strong views.
 MOST_EPOCHS_WITHOUT_STRONG, FORWARD_WITH_STRONG = 60, 0.5
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
