@@ -20,6 +20,7 @@ _HOME = {
     "INCV": "labelsieve.selection.estimators",
     "NCV": "labelsieve.selection.estimators",
     "RobustClassifier": "labelsieve.workflow.robust_classifier",
+    "embed": "labelsieve.execute.embed_samples",
     "find_wrong_labels": "labelsieve.selection.stored",
     "select_clean": "labelsieve.scoring",
     "label_suspicion": "labelsieve.scoring",
@@ -34,6 +35,7 @@ __all__ = [
     "InputError",
     "RobustClassifier",
     "__version__",
+    "embed",
     "find_wrong_labels",
     "label_suspicion",
     "metrics",
@@ -46,6 +48,7 @@ __all__ = [
 if TYPE_CHECKING:
     from labelsieve import metrics, noise, theory
     from labelsieve.errors import InputError
+    from labelsieve.execute.embed_samples import embed
     from labelsieve.scoring import label_suspicion, select_clean
     from labelsieve.selection.estimators import INCV, NCV
     from labelsieve.selection.stored import find_wrong_labels

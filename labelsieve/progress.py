@@ -32,6 +32,10 @@ class NoteKind(Enum):
     ALL_PREDICTED = (
         "every label was predicted; if the model was trained on these samples, its predictions are not out-of-sample"
     )
+    NO_EMBEDDING_MODEL = (
+        "a pretrained model finds more wrong labels: pip install 'labelsieve[embed]', then labelsieve data fetch model "
+        "{name}"
+    )
     FEATURES = "{name}: the features are {columns}"
     SELECTION_NOT_MIRRORED = "classes differ by left and right: the selection does not mirror pictures"
     TRAINING_NOT_MIRRORED = (

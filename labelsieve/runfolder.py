@@ -64,6 +64,8 @@ SETTING_TYPES: dict[str, Any] = {
     "group_column": TEXT,
     "ignore_columns": list | tuple | str | None,
     "size": int | list | None,
+    "embed": TEXT,
+    "embed_revision": TEXT,
 }
 DATA_TYPES: dict[str, Any] = {"source": TEXT, "name": TEXT, "kind": TEXT, "fingerprint": TEXT, "skipped": int | None}
 
@@ -98,8 +100,9 @@ class RunFolder:
     def check_own(self) -> None:
         """A new run needs a folder of its own: existing files may be the user's, or even the source."""
         if not self.exists():
-            staged = visible_names(self.path / STAGED)  # left by a command that was stopped while decoding
-            own = (LOCK, STAGED) if all(name.startswith("pictures-") for name in staged) else (LOCK,)
+            staged = visible_names(self.path / STAGED)  # left by a command that was stopped here
+            ours = all(name.startswith(("pictures-", "embeddings-")) for name in staged)
+            own = (LOCK, STAGED) if ours else (LOCK,)
             check_free(self.path, "--out", missing="run.json", own=own)
 
     def exists(self) -> bool:

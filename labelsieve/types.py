@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -65,9 +65,14 @@ class LabelledData:
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what is odd about it
     groups: IntArray | None = None  # one code a sample; those with the same are never on both sides of a split
+    embedding: Any = None  # rows of numbers that a pretrained model computed from the samples
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def features(self) -> LabelledData:
+        """Return the data as a model reads it: its embeddings as a table, or the samples themselves."""
+        return self if self.embedding is None else replace(self, x=self.embedding, kind="table", embedding=None)
 
 
 @dataclass(frozen=True)

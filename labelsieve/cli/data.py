@@ -11,7 +11,7 @@ from cyclopts import App
 
 from labelsieve.cli.common import Common, Flag, Flat, check_target, table
 from labelsieve.csv_files import csv_line, parse_names, write_csv
-from labelsieve.errors import Problems
+from labelsieve.errors import InputError, Problems
 from labelsieve.workflow.settings import SourceSettings
 
 data = App(
@@ -114,17 +114,34 @@ def _list_classes(
 
 
 @data.command
-def fetch(name: str, /, *, to: Path, common: Common = Common()) -> None:
-    """Download a data set and check its checksums. Apart from hf:NAME sources, no other command uses the network.
+def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, common: Common = Common()) -> None:
+    """Download a data set or a pretrained model. Apart from hf:NAME sources, no other command uses the network.
 
     Parameters
     ----------
     name
-        cifar10 or cifar100.
+        cifar10, cifar100, or model.
+    model
+        After model: the Hugging Face name of a model for --embed, or auto for the default models.
     to
-        Folder to write.
+        Folder to write. Default for models: the Hugging Face cache.
     """
     from labelsieve.data.cifar_fetch import fetch as download
+    from labelsieve.models.embed import AUTO, DEFAULT_MODELS, fetch_model
+
+    if name == "model":
+        if model is None:
+            raise InputError("data fetch model: give the name of a model, or auto")
+        names = list(DEFAULT_MODELS.values()) if model == AUTO else [model]
+        if to is not None and len(names) > 1:
+            raise InputError("--to: the default models are in the Hugging Face cache; omit it, or name one model")
+        folders = {each: fetch_model(each, to) for each in names}
+        for each, folder in folders.items():
+            common.say(f"{each} is in {folder}; use it as --embed {shlex.quote(each if to is None else str(folder))}")
+        common.answer({"name": model, "folders": folders})
+        return
+    if model is not None or to is None:
+        raise InputError(f"data fetch {name}: give --to FOLDER, and no other name")
 
     folder = download(to, name, say=common.progress().note)
     common.say(f"{name} is in {folder}; use it as {shlex.quote(f'{name}:{folder}')}")

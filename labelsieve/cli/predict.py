@@ -29,6 +29,8 @@ class PredictOptions:
     network
         package.module:Name of your own network, if the model was trained with one. Code is only imported if you
         name it.
+    embed
+        Pretrained model of the run, if it is in another place or if it is package.module:function.
     score
         Compare the predictions with the labels of SOURCE.
     force
@@ -39,6 +41,7 @@ class PredictOptions:
     all_classes: Flag = False
     device: str = "auto"
     network: str | None = None
+    embed: str | None = None
     score: Flag = False
     force: Flag = False
 
@@ -68,7 +71,7 @@ def predict(
     problems.stop_if_any()
     found = predict_source(
         run, source, settings, progress=common.progress(), network=options.network, device=options.device,
-        score=options.score,
+        score=options.score, embed=options.embed,
     )  # fmt: skip
     rows = iter(found.rows(all_classes=options.all_classes))
     write_csv(options.to, next(rows), rows)

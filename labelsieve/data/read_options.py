@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from labelsieve.data.columns import Encoding
+    from labelsieve.data.decode import ShorterSide
     from labelsieve.data.labels import LabelFile
     from labelsieve.data.pictures import Size
 
@@ -39,7 +40,7 @@ class ReadOptions:
     root
         The folder that relative paths in a table start from. Default: the folder of the table.
     size
-        Side of the decoded images in pixels.
+        Side of the decoded images in pixels. A `ShorterSide` keeps their aspect ratio.
     cache_dir
         Decoded images are stored in this folder and reused.
     encoding
@@ -62,7 +63,7 @@ class ReadOptions:
     labelled: bool = True
     allow_one_class: bool = False
     root: Path | None = None
-    size: Size = None
+    size: Size | ShorterSide = None
     cache_dir: Path | None = None
     encoding: Encoding | None = None
     refuse_mixed: bool = True
@@ -76,7 +77,9 @@ class ReadOptions:
     @classmethod
     def of_run(cls, settings: Mapping[str, Any], **more: Any) -> ReadOptions:
         """The options that a run was started with, from its settings in `run.json`, and `more` options."""
-        root, ignored = settings.get("root"), settings.get("ignore_columns")
+        from labelsieve.data.embedding_cache import embedded_size
+
+        root, ignored, size = settings.get("root"), settings.get("ignore_columns"), settings.get("size")
         return cls(
             label_column=str(settings.get("label_column") or "label"),
             text_column=settings.get("text_column"),
@@ -86,9 +89,8 @@ class ReadOptions:
             split=settings.get("split"),
             header=tuple(map(str, settings.get("header") or ())),
             root=Path(root) if root else None,
-            size=settings.get("size"),
             refuse_mixed=False,  # the run has made this choice
-            **more,
+            **more | ({"size": embedded_size(size), "cache_dir": None} if settings.get("embed") else {"size": size}),
         )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from labelsieve.errors import InputError
 from labelsieve.scoring import likeliest
-from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Scores, Trainer
+from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Samples, Scores, Trainer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,6 +37,8 @@ EXECUTORS = ("serial", "threads", "processes")
 
 def take(x: Any, index: IntArray) -> Any:
     """Samples of an array, a sparse matrix, a data frame or a plain sequence."""
+    if isinstance(x, Samples):
+        return x.subset(index)
     if hasattr(x, "iloc"):
         return x.iloc[index]
     if hasattr(x, "shape"):

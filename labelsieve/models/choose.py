@@ -19,6 +19,7 @@ import numpy as np
 
 from labelsieve.checks import imported
 from labelsieve.data.columns import TableX
+from labelsieve.data.embedding_cache import EmbeddedX
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 
@@ -91,6 +92,7 @@ class Reason(Enum):
     FEW_PICTURES = "there are few pictures and no GPU"
     SMALL_PICTURES_ON_GPU = "the pictures are small and there is a GPU"
     PICTURE_SIZE = "it fits the size of the pictures"
+    EMBEDDED = "the samples are embeddings of a pretrained model"
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class SampleInfo:
     columns: int | None = None  # of a table, before categories become several numbers
     in_memory: bool = True
     sparse: bool = False
+    embedded: bool = False  # the rows are embeddings of a pretrained model
 
     @classmethod
     def of(cls, data: LabelledData, *, crop: int | None = None) -> SampleInfo:
@@ -110,7 +113,8 @@ class SampleInfo:
         if data.kind == "text":
             return cls("text", len(data))
         if data.kind == "table":
-            return cls("table", len(data), (data.x.shape[1],), columns_of(data.x))
+            embedded = isinstance(data.x, EmbeddedX)
+            return cls("table", len(data), (data.x.shape[1],), columns_of(data.x), embedded=embedded)
         from labelsieve.data.pictures import CROP
         from labelsieve.data.read_pictures import picture_shape
 
@@ -357,6 +361,8 @@ def own_network_needed(samples: SampleInfo, option: str) -> str:
 def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> tuple[str, Reason]:
     if samples.kind == "text":
         return TEXT, Reason.TEXT
+    if samples.embedded:
+        return "logistic", Reason.EMBEDDED
     if samples.sparse:
         return "logistic", Reason.SPARSE
     if samples.kind == "table":

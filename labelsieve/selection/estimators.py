@@ -14,6 +14,7 @@ from labelsieve.checks import whole
 from labelsieve.data.duplicates import copies_among
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
+from labelsieve.execute.embed_samples import embed
 from labelsieve.execute.sklearn_trainer import check_executor
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
 from labelsieve.selection.finalize import JudgedSelection
@@ -64,6 +65,8 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         Loss of networks: cross-entropy, or generalised cross-entropy, which learns doubtful labels later.
     repeats : int, default=1
         Number of random splits per iteration, whose predictions are averaged. Time grows in proportion.
+    embed : str, callable or None, default=None
+        Pretrained model that turns X, a list of texts or pictures, into rows of numbers first; see `labelsieve.embed`.
 
     Attributes
     ----------
@@ -131,6 +134,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     device: str = "auto"
     loss: str = "ce"
     repeats: int = 1
+    embed: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> INCV:
         """Select the clean labels of `y`.
@@ -192,6 +196,7 @@ class NCV(BaseEstimator):  # type: ignore[misc]
     device: str = "auto"
     loss: str = "ce"
     repeats: int = 1
+    embed: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> NCV:
         """Select the clean labels of `y`; the parameters are those of `INCV.fit`."""
@@ -221,12 +226,14 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     check_loss(selector.loss)
     if selector.epochs is not None:
         whole("epochs", selector.epochs, least=1, otherwise=", or None")
+    if selector.embed is not None:
+        X = embed(X, selector.embed, device=selector.device)
     X = check_samples(selector, X, y)
     if groups is not None and selector.protocol == "paper":
         raise InputError("groups: the paper's protocol has no groups; choose protocol auto")
     classes, codes = encode_labels(y)
     seed = draw_seed(selector.random_state)
-    samples = describe_samples(X)
+    samples = replace(describe_samples(X), embedded=selector.embed is not None)
     request = SelectorRequest(
         selector.estimator, device_type(selector.device, samples), selector.loss, selector.epochs, selector.protocol,
         option="estimator",

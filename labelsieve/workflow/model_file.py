@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,16 @@ KINDS: dict[Kind, str] = {"pictures": "pictures", "table": "rows of numbers", "t
 
 
 @dataclass(frozen=True)
+class EmbeddedSamples:
+    """The pretrained model that turns samples into the rows that a network reads."""
+
+    name: str
+    revision: str
+    kind: Kind  # of the samples
+    side: int | None = None  # shorter side of the pictures
+
+
+@dataclass(frozen=True)
 class SampleReader:
     """How a network reads samples: learned from the training samples, used for new ones.
 
@@ -44,10 +54,15 @@ class SampleReader:
     shape: tuple[int, ...]  # of one sample as the network reads it, channels first
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     encoding: Encoding | None = None  # of the columns of a table
+    embedded: EmbeddedSamples | None = None  # if the network reads embeddings
 
     @classmethod
     def learn(cls, data: LabelledData) -> SampleReader:
         """Learn the statistics of the training samples."""
+        if data.embedding is not None:
+            model, side = data.embedding.model, data.x.side if isinstance(data.x, PictureSequence) else None
+            embedded = EmbeddedSamples(model.name, model.revision, data.kind, side)
+            return replace(cls.learn(data.features()), encoding=encoding_of(data.x), embedded=embedded)
         if data.kind == "pictures":
             shape = SampleInfo.of(data).shape
             if picture_shape(data.x) is None:
@@ -207,6 +222,7 @@ def save(path: Path, model: Model) -> None:
         "shape": list(reader.shape),
         "networks": len(model.states),
         "encoding": reader.encoding.to_json() if reader.encoding is not None else None,
+        "embedded": asdict(reader.embedded) if reader.embedded is not None else None,
     }
     with atomic_file(path) as file:
         # Not `save_file`, whose files other users cannot read.
@@ -241,7 +257,8 @@ def load(path: Path, *, network: str | None = None) -> Model:
             else:
                 states[int(owner.removeprefix("network"))][rest] = tensor
         encoding = Encoding.from_json(about["encoding"]) if about["encoding"] is not None else None
-        reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding)
+        embedded = EmbeddedSamples(**about["embedded"]) if about.get("embedded") else None
+        reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding, embedded)
         return Model(about["model"], tuple(about["classes"]), reader, states, about["method"])
     except InputError:
         raise
@@ -259,6 +276,10 @@ def _check(about: Any) -> None:
     classes = isinstance(about["classes"], list) and all(isinstance(name, str | int) for name in about["classes"])
     if not (whole and sides and names and classes and about["classes"] and len(about["model"]) <= 200):
         raise ValueError("its description is not that of a model")
+    embedded = about.get("embedded") or {"name": "", "revision": "", "kind": "text", "side": None}
+    texts = (embedded["name"], embedded["revision"], embedded["kind"])
+    if not all(isinstance(text, str) for text in texts) or not isinstance(embedded["side"], int | None):
+        raise ValueError("its embedding is not described")
     if not all(type(side) is int and 1 <= side <= 10_000_000 for side in shape):
         raise ValueError(f"shape {shape}")
     for column in about["encoding"] or ():

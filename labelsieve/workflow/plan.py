@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from labelsieve.data.embedding_cache import EmbeddedX, encode_batches
 from labelsieve.data.pictures import EncodedPictures, PictureFiles
 from labelsieve.data.read_pictures import DEVICE_SHARE, plan_pictures
 from labelsieve.data.resources import usable_cores
@@ -30,6 +31,7 @@ from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.errors import InputError
 from labelsieve.models.choose import CLASSIFIERS, EDGES, ModelChoice, ModelKind, SampleInfo
+from labelsieve.models.embed import load_encoder
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Job, LabelledData, some_of
 from labelsieve.workflow.model_file import SampleReader, network_for
@@ -41,6 +43,7 @@ from labelsieve.workflow.train import TrainingSizes
 HOST_BYTES = 420
 SELECTION_BATCH_SIZE = 128  # of the networks that select
 TIMED_SAMPLES = 2_000  # on which a classifier is timed
+EMBEDDED_PICTURES = 256  # of a plan: a few seconds on a CPU
 # The time of these classifiers grows with the square of the samples.
 QUADRATIC = ("svm", EDGES, "nearest", "neighbours")
 
@@ -132,7 +135,19 @@ def selection_passes(settings: INCVSettings) -> int:
     return 1 + 2 * (settings.n_iterations - 1) + 2 * (settings.protocol == "auto")
 
 
-def plan_run(data: LabelledData, settings: RunSettings, request: PlanRequest) -> dict[str, Any]:
+def embed_some(data: LabelledData, model: str, device: str) -> tuple[LabelledData, float]:
+    """Embed some of the samples; return them, and the number that are embedded per second."""
+    encoder = load_encoder(model, data.kind, str(choose_device(device)))
+    some = take_evenly(data, EMBEDDED_PICTURES if data.kind == "pictures" else TIMED_SAMPLES)
+    next(encode_batches(encoder, take_evenly(data, 1)))  # the first batch is slower
+    began = time.perf_counter()
+    rows = np.concatenate(list(encode_batches(encoder, some)))
+    return replace(some, embedding=EmbeddedX(rows, encoder.model)), len(some) / (time.perf_counter() - began)
+
+
+def plan_run(
+    data: LabelledData, settings: RunSettings, request: PlanRequest, *, embedded_per_second: float | None = None
+) -> dict[str, Any]:
     """Measure the models that a run would use, and estimate what the run takes.
 
     "selection_seconds" is None if the selection could not be measured.
@@ -163,6 +178,9 @@ def plan_run(data: LabelledData, settings: RunSettings, request: PlanRequest) ->
         selection = None if selection is None else 2 * passes * incv.repeats * selection
         others = {name: seconds[name] for name in ("decode once", "robust training")}
         found["seconds"] = ({} if selection is None else {"selection": selection}) | others
+        found |= total(found["seconds"])
+    if embedded_per_second is not None:
+        found["seconds"] = {"embed once": n / embedded_per_second} | found["seconds"]
         found |= total(found["seconds"])
     return found | {"selector": choice.name, "selection_seconds": selection, "samples": n, "wanted": asdict(workload)}
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labelsieve.errors import MissingColumnError
+from labelsieve.data.embedding_cache import embedded_size
+from labelsieve.errors import InputError, MissingColumnError
+from labelsieve.execute.embed_samples import embed_data
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import FloatArray, LabelledData
 from labelsieve.workflow.read import read_samples
@@ -55,22 +58,40 @@ class Predictions:
 
 def predict_source(
     run: Path, source: str, settings: SourceSettings, *, progress: Progress, network: str | None = None,
-    device: str = "auto", score: bool = False,
+    device: str = "auto", score: bool = False, embed: str | None = None,
 ) -> Predictions:  # fmt: skip
-    """Predict the samples of a source; `score` compares the predictions with the labels of the source."""
+    """Predict the samples of a source; `score` compares the predictions with the labels of the source.
+
+    `embed` is the pretrained model, if it is elsewhere than in the run or if it is a function, which is only imported
+    if it is named here.
+    """
     from labelsieve.runfolder import RunFolder
     from labelsieve.workflow import model_file
 
     folder = RunFolder.existing(run)
     model = model_file.load(folder / "model.safetensors", network=network)
+    embedded = model.reader.embedded
+    if embedded is None and embed is not None:
+        raise InputError(f"--embed {embed}: the network of {run} does not read embeddings; omit it")
+    if embedded is not None and embed is None and ":" in embedded.name:
+        raise InputError(f"{run} needs the code of {embedded.name!r}; if you trust it, give --embed {embedded.name}")
     data = _read_as_in_run(source, settings, folder.record().get("settings", {}), model, progress, score)
-    probabilities = model.probabilities(data, device=device)
+    with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
+        features = data
+        if embedded is not None:
+            found = embed_data(data, embed or embedded.name, Path(scratch), device, progress, share=False)
+            if found.embedding.model.revision != embedded.revision:
+                raise InputError(
+                    f"--embed {embed or embedded.name} changed since the network of {run} was trained; train again"
+                )
+            features = found.features()
+        probabilities = model.probabilities(features, device=device)
     classes = tuple(map(str, model.classes))
-    found = Predictions(data, classes, probabilities, notes=data.notes)
+    predictions = Predictions(data, classes, probabilities, notes=data.notes)
     if not score:
-        return found
+        return predictions
     labels = [str(data.classes[code]) for code in data.y.tolist()]
-    return replace(found, accuracy=compare(labels, found.predicted, classes))
+    return replace(predictions, accuracy=compare(labels, predictions.predicted, classes))
 
 
 def _read_as_in_run(
@@ -78,10 +99,13 @@ def _read_as_in_run(
 ) -> LabelledData:
     """Read a source as the run read its own. If the run's column of ids is missing, ids are row numbers."""
     reader = model.reader
+    size: Any = reader.shape[1:] if reader.kind == "pictures" else None
+    if reader.embedded is not None and reader.embedded.kind == "pictures":
+        size = embedded_size(reader.embedded.side)
     options: dict[str, Any] = {
         "labelled": score,
         "allow_one_class": score,
-        "size": reader.shape[1:] if reader.kind == "pictures" else None,
+        "size": size,
         "encoding": _with_text_column(reader.encoding, settings.text_column),
         "progress": progress,
     }

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labelsieve.data.embedding_cache import EmbeddingModel, embedded_size
 from labelsieve.errors import InputError
+from labelsieve.models.embed import AUTO
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import LabelledData
-from labelsieve.workflow.settings import SourceSettings, absolute
+from labelsieve.workflow.settings import SelectSettings, SourceSettings, absolute
 
 if TYPE_CHECKING:
     from labelsieve.progress import Progress
@@ -52,6 +55,32 @@ def read_samples(
     return data
 
 
+def read_to_embed(
+    source: str, settings: SelectSettings, progress: Progress, *, recorded: Mapping[str, Any], cache_dir: Path,
+    **more: Any,
+) -> tuple[LabelledData, str | None]:  # fmt: skip
+    """Read a source, and choose the pretrained model that --embed asks for, None for none.
+
+    `recorded` are the settings of a run that exists. Photos to embed are decoded on demand, in a larger size.
+    """
+    from labelsieve.execute.embed_samples import automatic_model, photo_model_is_local
+
+    name = settings.embed_name
+    if name == AUTO and recorded:
+        name = recorded.get("embed")  # a run that exists has made this choice, or is of a version without it
+    automatic = name == AUTO
+    in_memory = {"size": settings.size, "cache_dir": cache_dir}
+    on_demand = {"size": embedded_size(settings.size), "cache_dir": None}
+    photos = name is not None and (not automatic or photo_model_is_local())
+    data = read_samples(source, settings, progress=progress, **more, **(on_demand if photos else in_memory))
+    check_size(data, settings.size)
+    if automatic:
+        name = automatic_model(data, progress)
+        if name is None and photos and data.kind == "pictures":
+            data = read_samples(source, settings, progress=progress, **more, **in_memory)
+    return data, name
+
+
 def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | None = None) -> LabelledData:
     """Read the samples of an existing run again; raise InputError if they changed since."""
     from labelsieve.data.labels import read_label_file
@@ -72,6 +101,11 @@ def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | No
         if fingerprint(data) != about["fingerprint"]:
             raise InputError(f"{about['source']} changed since {run.path} was started; start another run")
         keep_cache()
+    if settings.get("embed"):
+        from labelsieve.execute.embed_samples import read_embedding
+
+        model = EmbeddingModel(settings["embed"], settings.get("embed_revision") or "")
+        data = read_embedding(data, model, cache_dir)
     return data
 
 

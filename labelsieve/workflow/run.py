@@ -14,19 +14,18 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelsieve.errors import InputError, Problems
 from labelsieve.progress import Progress
 from labelsieve.workflow.read import (
-    check_size,
     default_out,
     join_processes,
     one_process_first,
     read_run_samples,
-    read_samples,
+    read_to_embed,
 )
 from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, TrainSettings
 
@@ -114,8 +113,8 @@ def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunRes
         The run folder. None is "runs/" and the name of the source.
     **options
         The options of `labelsieve run`, with underscores for hyphens. Reading: root, label_column, text_column,
-        id_column, ignore_columns, group_column, labels, size. Selection: selection, iterations, epochs, model, loss,
-        repeats, predictions, remove_ratio, executor, protocol, pattern, workers. Training: method, set, network,
+        id_column, ignore_columns, group_column, labels, size. Selection: selection, iterations, epochs, model, embed,
+        loss, repeats, predictions, remove_ratio, executor, protocol, pattern, workers. Training: method, set, network,
         train_epochs, batch_size, augment. Both: device, seed.
 
     Returns
@@ -225,7 +224,7 @@ def plan_source(
 
     from labelsieve.engine.device import choose_device
     from labelsieve.runfolder import RunFolder
-    from labelsieve.workflow.plan import plan_run
+    from labelsieve.workflow.plan import embed_some, plan_run
     from labelsieve.workflow.select import read_stored_predictions
     from labelsieve.workflow.train import check_augment, check_method
 
@@ -236,15 +235,16 @@ def plan_source(
     problems.stop_if_any()
     assert folder is not None
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
-        data = read_samples(
-            source, settings, labels=labels, size=settings.size, cache_dir=Path(scratch), progress=progress
-        )
-        check_size(data, settings.size)
-        check_augment(data, settings.augment)
+        data, model = read_to_embed(source, settings, progress, recorded={}, cache_dir=Path(scratch), labels=labels)
+        rate, planned = None, request
+        if model is not None:
+            planned = replace(request, samples=request.samples or len(data))
+            data, rate = embed_some(data, model, settings.device)
+        check_augment(data.features(), settings.augment)
         if settings.predictions is not None:
             read_stored_predictions(settings.predictions, data)
         check_method(data, settings, choose_device(settings.device), paper=settings.protocol == "paper")
-        plan = plan_run(data, settings, request)
+        plan = plan_run(data.features(), settings, planned, embedded_per_second=rate)
     volume = next(parent for parent in (folder.path, *folder.path.absolute().parents) if parent.exists())
     return {
         "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
@@ -287,14 +287,15 @@ def read_for_run(
     folder: RunFolder, source: str, settings: SelectSettings, labels: LabelFile | None, progress: Progress
 ) -> LabelledData:
     """Read the samples; their decoded pictures are cached in the run folder."""
+    from labelsieve.execute.embed_samples import embed_data
     from labelsieve.runfolder import STAGED
 
     with one_process_first():
         # A run that exists has made the choice between texts and columns, or is of a version without it.
         refuse_mixed = folder.state("select") is None
-        data = read_samples(
-            source, settings, labels=labels, size=settings.size, cache_dir=folder / STAGED, refuse_mixed=refuse_mixed,
-            progress=progress,
+        recorded = {} if refuse_mixed else folder.record()["stages"]["select"]["settings"]
+        data, model = read_to_embed(
+            source, settings, progress, recorded=recorded, cache_dir=folder / STAGED, labels=labels,
+            refuse_mixed=refuse_mixed,
         )  # fmt: skip
-    check_size(data, settings.size)
-    return data
+        return data if model is None else embed_data(data, model, folder / STAGED, settings.device, progress)

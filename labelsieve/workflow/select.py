@@ -9,6 +9,7 @@ import time
 import zipfile
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ def choose_model(settings: SelectSettings, data: LabelledData, *, samples: int |
         return ModelChoice(STORED, ModelKind.STORED)
     info = SampleInfo.of(data)
     if samples is not None:
-        info = SampleInfo(info.kind, samples, info.shape, info.columns, info.in_memory, info.sparse)
+        info = replace(info, count=samples)
     request = SelectorRequest(
         settings.model, device_type(settings.device, info), settings.loss, settings.epochs, settings.protocol
     )
@@ -59,7 +60,8 @@ def select_labels(
     from labelsieve.selection.incv import drive_together, incv_steps
     from labelsieve.selection.stored import stored_settings
 
-    choice = choose_model(settings, data)
+    features = data.features()
+    choice = choose_model(settings, features)
     stored = read_stored_predictions(settings.predictions, data) if settings.predictions is not None else None
     recorded = settings.recorded_with(choice, data)
     if stored is not None:
@@ -82,7 +84,7 @@ def select_labels(
         incv, trainer = stored_settings(settings.incv_settings()), stored
     else:
         incv = settings_for(settings.incv_settings(), choice)
-        trainer = RunTrainer(run, _build(run, choice, data, settings, incv, progress), choice, incv, progress)
+        trainer = RunTrainer(run, _build(run, choice, features, settings, incv, progress), choice, incv, progress)
     steps = incv_steps(
         data.y, data.classes, settings=incv, seed=settings.seed, name=recorded["method"], groups=data.groups
     )

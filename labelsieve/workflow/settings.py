@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from labelsieve.csv_files import parse_names
 from labelsieve.errors import InputError, Problems
 from labelsieve.models.choose import NETWORKS, ModelChoice, check_name
+from labelsieve.models.embed import AUTO, NO_EMBEDDING
 
 if TYPE_CHECKING:
     from labelsieve.engine.method import Method
@@ -114,6 +115,10 @@ class SelectSettings(SourceSettings):
         trees, edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp, small-cnn,
         resnet20 to resnet110, preact-resnet18, inception-resnet-v2. Your own: package.module:Name. auto chooses
         by the samples and the device.
+    embed
+        Pretrained model that turns pictures or texts into rows of numbers, which select and train: a folder, a
+        Hugging Face name (see `labelsieve data fetch model`), package.module:function, auto (a small model, if it is
+        on this machine) or none.
     loss
         Loss of networks that select: ce (cross-entropy) or gce (generalised cross-entropy).
     repeats
@@ -135,7 +140,8 @@ class SelectSettings(SourceSettings):
     pattern
         Noise pattern, if you know it: auto, symmetric or pair.
     size
-        Resize pictures to squares with this side in pixels. Default: chosen by the source.
+        Resize pictures to squares with this side in pixels. Default: chosen by the source. With --embed: the shorter
+        side of the pictures that the model gets, 256 by default.
     workers
         Number of processes for scikit-learn classifiers.
     seed
@@ -148,6 +154,7 @@ class SelectSettings(SourceSettings):
     iterations: int = 4
     epochs: int | None = None
     model: str = "auto"
+    embed: str = "auto"
     loss: str = "ce"
     repeats: int = 1
     predictions: Path | None = None
@@ -189,7 +196,17 @@ class SelectSettings(SourceSettings):
             problems.check(self.group_column is None, "--group-column: --protocol paper has no groups; leave it out")
             problems.check(self.repeats == 1, "--repeats: --protocol paper has one split per iteration; leave it out")
         if self.predictions is not None:
-            unused = ("model", "epochs", "loss", "repeats", "remove_ratio", "executor", "protocol", "iterations")
+            unused = (
+                "model",
+                "embed",
+                "epochs",
+                "loss",
+                "repeats",
+                "remove_ratio",
+                "executor",
+                "protocol",
+                "iterations",
+            )
             given = [option(name) for name in unused if getattr(self, name) != getattr(SelectSettings, name)]
             problems.check(not given, f"--predictions: nothing is trained or removed; leave out {', '.join(given)}")
 
@@ -206,9 +223,18 @@ class SelectSettings(SourceSettings):
         )
         return settings if self.selection == "incv" else ncv_settings(settings)
 
+    @property
+    def embed_name(self) -> str | None:
+        """The model of --embed, a folder with its absolute path; None for "none" and if predictions are given."""
+        if self.embed == NO_EMBEDDING or self.predictions is not None:
+            return None
+        return absolute(self.embed) if Path(self.embed).is_dir() else self.embed
+
     def recorded(self) -> dict[str, Any]:
         """Return the entries of run.json that are known before the source is read."""
-        named = {} if self.model == "auto" or self.predictions is not None else {"model": self.model}
+        named: dict[str, Any] = {} if self.model == "auto" or self.predictions is not None else {"model": self.model}
+        if self.embed != AUTO:
+            named["embed"] = self.embed_name
         paths = {"labels": self.labels, "root": self.root, "predictions": self.predictions}
         return named | {
             "method": self.selection if self.predictions is None else "ncv", "iterations": self.iterations,
@@ -226,7 +252,10 @@ class SelectSettings(SourceSettings):
 
         encoding = encoding_of(data.x)
         text = encoding.text if encoding is not None else None
+        model = None if data.embedding is None else data.embedding.model
         return self.recorded() | {
+            "embed": None if model is None else model.name,
+            "embed_revision": None if model is None else model.revision,
             "model": choice.name,
             "epochs": choice.epochs(self.epochs) if choice.is_network else None,
             "loss": self.loss if choice.is_network else None,

@@ -87,9 +87,10 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     from labelsieve.engine.device import choose_device
     from labelsieve.methods.custom_method import format_settings
 
+    reader = SampleReader.learn(data)
+    data = data.features()
     check_augment(data, settings.augment)
     device = choose_device(settings.device)
-    reader = SampleReader.learn(data)
     choice, factory = network_for(settings.network, reader, len(data.classes), device.type)
     selected_with = run.record().get("stages", {}).get("select", {}).get("settings", {})
     paper = selected_with.get("protocol") == "paper"
@@ -156,6 +157,7 @@ def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) ->
     from labelsieve.engine.device import choose_device
     from labelsieve.models.choose import SampleInfo
 
+    data = data.features()
     check_augment(data, settings.augment)
     device = choose_device(settings.device)
     if run.state("train") == "done":

@@ -1,0 +1,228 @@
+"""Embeddings: rows of numbers that a pretrained model computes from pictures or texts, kept on disk.
+
+    RUN/staged/embeddings-KEY.npy     one float32 row per sample, in input order
+
+The key is a hash of the samples, the model and its revision. Rows are appended batch by batch, so the length of the
+file says how many are done: a killed process loses the batch in flight. The file is memory-mapped, never loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.data.decode import ShorterSide
+from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, decoded
+from labelsieve.errors import InputError
+from labelsieve.files import sync_folder
+from labelsieve.progress import Progress
+from labelsieve.types import IntArray, LabelledData, Samples
+
+Rows = NDArray[np.float32]
+EMBEDDED_SIDE = 256  # shorter side of the pictures that a model gets; most models read 224 pixels or fewer
+PREFIX = "embeddings-"
+ROWS_AT_ONCE = 65_536  # rows that are hashed or checked in one piece
+
+
+@dataclass(frozen=True)
+class EmbeddingModel:
+    """What identifies an embedding: the name of the model as the user gave it, and a hash of its content."""
+
+    name: str
+    revision: str
+
+
+class Encoder(ABC):
+    """A pretrained model that turns samples into rows of numbers."""
+
+    model: EmbeddingModel
+    batch_size: int = 64
+
+    @abstractmethod
+    def encode(self, samples: Sequence[Any]) -> Rows:
+        """Return one row per sample; samples are PIL pictures or strings."""
+
+
+class EmbeddedX(Samples):
+    """Rows of an embedding that stay on disk: `subset` copies nothing, `x[rows]` and numpy read what they need."""
+
+    ndim = 2
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, rows: Rows, model: EmbeddingModel, index: IntArray | None = None) -> None:
+        self.rows, self.model, self.index = rows, model, index
+
+    def __len__(self) -> int:
+        return len(self.rows) if self.index is None else len(self.index)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), self.rows.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * len(self) * int(self.rows.shape[1])
+
+    def subset(self, index: IntArray) -> EmbeddedX:
+        return EmbeddedX(
+            self.rows, self.model, np.arange(len(self))[index] if self.index is None else self.index[index]
+        )
+
+    def __getitem__(self, i: int | slice | IntArray) -> Rows:
+        return np.asarray(self.rows[i if self.index is None else self.index[i]])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or np.float32, copy=bool(copy))
+
+
+def embedded_size(size: Any) -> ShorterSide:
+    """Return the size of pictures that are read to be embedded; `size` is the value of --size."""
+    return ShorterSide(size if isinstance(size, int) else EMBEDDED_SIDE)
+
+
+def cache_path(folder: Path, data: LabelledData, model: EmbeddingModel) -> Path:
+    """Return the file of the embeddings of these samples by this model."""
+    digest = hashlib.sha256(f"1 {model.name} {model.revision} {len(data)} {data.kind}".encode())
+    for id in data.ids.tolist():
+        digest.update(f"{id}\n".encode())
+    x = data.x
+    if isinstance(x, PictureSequence):
+        digest.update(f"{x.resize} {x.version() if isinstance(x, EncodedPictures) else ''}".encode())
+        digest.update(x.stamps().tobytes() if isinstance(x, PictureFiles) else b"")
+    elif data.kind == "text":
+        for text in x:
+            digest.update(f"{text}\0".encode("utf-8", "surrogatepass"))
+    else:
+        for start in range(0, len(x), ROWS_AT_ONCE):
+            digest.update(np.ascontiguousarray(x[start : start + ROWS_AT_ONCE]).tobytes())
+    return folder / f"{PREFIX}{digest.hexdigest()[:16]}.npy"
+
+
+def load_embeddings(path: Path, data: LabelledData, model: EmbeddingModel) -> EmbeddedX | None:
+    """Map the embeddings of the samples; None if they are missing or incomplete."""
+    try:
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    fits = rows.ndim == 2 and rows.dtype == np.float32 and len(rows) == len(data)
+    return EmbeddedX(rows, model) if fits else None
+
+
+def embed_to_disk(folder: Path, data: LabelledData, encoder: Encoder, progress: Progress, *, share: bool) -> EmbeddedX:
+    """Return the embeddings of the samples; rows that are on disk are not computed again.
+
+    With `share` the file of a run beside this one is used too: it is linked, or copied if links are not supported.
+    """
+    path, model = cache_path(folder, data, encoder.model), encoder.model
+    found = load_embeddings(path, data, model)
+    if found is None and share and not path.exists():
+        runs = folder.absolute().parent.parent
+        others = (other for other in runs.glob(f"*/{folder.name}/{path.name}") if not other.is_symlink())
+        complete = next((other for other in others if load_embeddings(other, data, model) is not None), None)
+        if complete is not None:
+            _link(complete, path)
+            found = load_embeddings(path, data, model)
+    if found is None:
+        _append_rows(path, data, encoder, progress)
+        found = load_embeddings(path, data, model)
+        assert found is not None
+    return found
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        shutil.copyfile(source, partial)
+        partial.replace(target)
+
+
+def _append_rows(path: Path, data: LabelledData, encoder: Encoder, progress: Progress) -> None:
+    """Compute the rows that the file does not have yet, and append them batch by batch."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done, columns = _rows_done(path, len(data))
+    unit = "pictures" if data.kind == "pictures" else "texts"
+    with (
+        path.open("r+b" if done else "wb") as file,
+        progress.stage(f"embedding with {encoder.model.name}", len(data), unit=unit) as stage,
+    ):
+        file.seek(0, os.SEEK_END)
+        stage.resume(done)
+        for rows in encode_batches(encoder, data, start=done):
+            if not done:
+                columns = rows.shape[1]
+                _write_header(file, (len(data), columns))
+            elif rows.shape[1] != columns:
+                raise InputError(f"--embed {encoder.model.name}: rows of {columns} and of {rows.shape[1]} numbers")
+            file.write(rows.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+            done += len(rows)
+            stage.advance(len(rows))
+    sync_folder(path.parent)
+
+
+def encode_batches(encoder: Encoder, data: LabelledData, *, start: int = 0) -> Iterator[Rows]:
+    """Encode the samples from `start` on, batch by batch; pictures are decoded while the model computes."""
+    samples = _as_samples(data, start)
+    while batch := list(islice(samples, encoder.batch_size)):
+        rows = np.ascontiguousarray(encoder.encode(batch), dtype=np.float32)
+        if rows.ndim != 2 or len(rows) != len(batch):
+            shape = list(rows.shape)
+            raise InputError(f"--embed {encoder.model.name}: {len(batch)} samples gave an array of shape {shape}")
+        if not np.isfinite(rows).all():
+            raise InputError(f"--embed {encoder.model.name}: the embeddings are NaN or infinite")
+        yield rows
+    if isinstance(data.x, PictureSequence):
+        data.x.warn_unreadable(data.x.unreadable)
+
+
+def _as_samples(data: LabelledData, start: int) -> Iterator[Any]:
+    """Yield PIL pictures or strings."""
+    if data.kind == "text":
+        yield from map(str, data.x[start:])
+        return
+    from PIL import Image
+
+    x = data.x
+    if isinstance(x, EncodedPictures):
+        remaining = x.subset(np.arange(start, len(x)))
+        for pixels in decoded(remaining):
+            yield Image.fromarray(pixels)
+        x.unreadable.update({start + i: reason for i, reason in remaining.unreadable.items()})
+        return
+    for i in range(start, len(x)):
+        pixels = np.asarray(x[i])
+        yield Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).convert("RGB")
+
+
+def _rows_done(path: Path, count: int) -> tuple[int, int]:
+    """Return the number of complete rows in a file and their length, and cut the rest off."""
+    try:
+        with path.open("r+b") as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            if len(shape) == 2 and shape[0] == count and dtype == np.float32:
+                begin, width = file.tell(), 4 * shape[1]
+                done = (path.stat().st_size - begin) // width
+                file.truncate(begin + done * width)
+                return done, shape[1]
+    except (OSError, ValueError):
+        pass
+    return 0, 0
+
+
+def _write_header(file: BinaryIO, shape: tuple[int, int]) -> None:
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})

@@ -1,0 +1,109 @@
+"""Embed the samples of a run, or samples in memory, with a pretrained model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelsieve.data.embedding_cache import EmbeddingModel, cache_path, embed_to_disk, encode_batches, load_embeddings
+from labelsieve.data.pictures import EncodedPictures
+from labelsieve.data.read_pictures import LARGEST_SIDE, measure, picture_shape
+from labelsieve.errors import InputError
+from labelsieve.models.embed import AUTO, DEFAULT_MODELS, default_model, is_local, load_encoder
+from labelsieve.progress import Note, NoteKind, Progress
+from labelsieve.types import Kind, LabelledData
+
+SAMPLED_SIZES = 100  # pictures whose size decides whether they are photos
+
+
+def embed_data(
+    data: LabelledData, name: str, folder: Path, device: str, progress: Progress, *, share: bool = True
+) -> LabelledData:
+    """Return the data with its embeddings, which are kept in `folder`."""
+    encoder = load_encoder(name, data.kind, _device(device))
+    return replace(data, embedding=embed_to_disk(folder, data, encoder, progress, share=share))
+
+
+def read_embedding(data: LabelledData, model: EmbeddingModel, folder: Path) -> LabelledData:
+    """Return the data of a run with the embeddings that the run computed; no model is loaded."""
+    found = load_embeddings(cache_path(folder, data, model), data, model)
+    if found is None:
+        raise InputError(
+            f"{folder} has no embeddings of these samples by {model.name}; run `labelsieve select` again with the "
+            "same options"
+        )
+    return replace(data, embedding=found)
+
+
+def automatic_model(data: LabelledData, progress: Progress) -> str | None:
+    """Return the default model if the samples are texts or photos and its files are on this machine."""
+    if data.kind == "table" or (data.kind == "pictures" and not _are_photos(data.x)):
+        return None
+    name = default_model(data.kind)
+    if is_local(name):
+        return name
+    progress.note(Note.of(NoteKind.NO_EMBEDDING_MODEL, name=name), passing=True)
+    return None
+
+
+def photo_model_is_local() -> bool:
+    """Whether photos will be embedded by default, so that they must be read in a larger size."""
+    return is_local(DEFAULT_MODELS["pictures"])
+
+
+def _are_photos(x: Any) -> bool:
+    """Whether pictures are larger than those that small networks read."""
+    if isinstance(x, EncodedPictures) and x.size is None:
+        some = x.subset(np.unique(np.linspace(0, len(x) - 1, SAMPLED_SIZES).astype(np.int64)))
+        sizes, _ = measure(some, Progress(silent=True))
+        return bool(np.median(sizes.max(axis=1)) > LARGEST_SIDE)
+    shape = picture_shape(x)
+    return shape is None or max(shape[:2]) >= LARGEST_SIDE  # larger ones were shrunk to this
+
+
+def embed(samples: Any, model: Any, *, device: str = "auto") -> NDArray[np.float32]:
+    """Compute embeddings of pictures or texts with a pretrained model.
+
+    Parameters
+    ----------
+    samples : list of str, list of PIL pictures, or uint8 array of shape (n, height, width, channels)
+        Texts or pictures.
+    model : str or callable
+        A folder with a model, a Hugging Face name that is on this machine (`labelsieve data fetch model NAME`),
+        "auto", "package.module:function", or a function from a list of samples to an array.
+    device : str, default="auto"
+        Device of the model: "auto", "cpu", "cuda", "cuda:1" or "mps".
+
+    Returns
+    -------
+    ndarray of float32, shape (n_samples, n_features)
+        One row per sample.
+
+    Examples
+    --------
+    >>> import labelsieve
+    >>> labelsieve.embed(["a", "abc"], lambda texts: [[len(text)] for text in texts])
+    array([[1.],
+           [3.]], dtype=float32)
+    """
+    listed = samples if isinstance(samples, np.ndarray) and samples.ndim > 1 else list(samples)
+    kind: Kind = "text" if len(listed) and isinstance(listed[0], str) else "pictures"
+    name = default_model(kind) if isinstance(model, str) and model == AUTO else model
+    encoder = load_encoder(name, kind, _device(device), option="model")
+    if isinstance(listed, np.ndarray) and listed.ndim == 3:
+        listed = listed[..., None]
+    if kind == "pictures" and isinstance(listed, list):
+        listed = [np.asarray(picture.convert("RGB")) for picture in listed]
+    data = LabelledData(listed, np.zeros(len(listed), dtype=np.int64), (), np.empty(0, dtype=str), kind)
+    rows = list(encode_batches(encoder, data))
+    return np.concatenate(rows) if rows else np.zeros((0, 0), dtype=np.float32)
+
+
+def _device(device: str) -> str:
+    from labelsieve.engine.device import choose_device
+
+    return str(choose_device(device))

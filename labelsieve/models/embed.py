@@ -1,0 +1,272 @@
+"""Pretrained models for pictures and texts: a name becomes an encoder.
+
+A name is a folder, a Hugging Face name whose files are on this machine, or package.module:function, a function from a
+list of samples to an array. A folder is read without running code: weights come from safetensors, and a model that
+brings its own code is refused. Nothing is downloaded except by `fetch_model`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from labelsieve.checks import imported
+from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
+from labelsieve.errors import InputError
+from labelsieve.types import Kind
+
+AUTO, NO_EMBEDDING = "auto", "none"
+# Small models with permissive licences (both Apache-2.0); the one for texts reads 50 languages.
+DEFAULT_MODELS: dict[str, str] = {
+    "pictures": "facebook/dinov2-small",
+    "text": "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+}
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+OTHER_SETTINGS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "scaler.pt")  # never weights
+DESCRIPTIONS = (".json", ".txt", ".model", ".safetensors")  # files that decide what a model computes
+TEXTS_AT_ONCE, STATIC_TEXTS_AT_ONCE, PICTURES_AT_ONCE = 128, 4096, 64
+INSTALL = "pip install 'labelsieve[embed]'"
+
+
+class FunctionEncoder(Encoder):
+    """The user's own function; its revision is a hash of the file that defines it."""
+
+    def __init__(self, name: str, function: Callable[[list[Any]], Any]) -> None:
+        self.function = function
+        try:
+            file = inspect.getfile(inspect.unwrap(function))
+        except TypeError:  # an object that is called, or a function of a compiled module
+            file = ""
+        self.model = EmbeddingModel(name, _digest([Path(file)]) if Path(file).is_file() else "")
+
+    def encode(self, samples: Sequence[Any]) -> Rows:
+        return _as_rows(self.function(list(samples)))
+
+
+class StaticEncoder(Encoder):
+    """A model2vec model: the mean of one vector per token."""
+
+    batch_size = STATIC_TEXTS_AT_ONCE
+
+    def __init__(self, folder: Path, model: EmbeddingModel) -> None:
+        from model2vec import StaticModel
+
+        self.model, self.network = model, StaticModel.from_pretrained(folder)
+
+    def encode(self, samples: Sequence[Any]) -> Rows:
+        return _as_rows(self.network.encode(list(samples), use_multiprocessing=False))
+
+
+class SentenceEncoder(Encoder):
+    """A sentence-transformers model, or a transformer whose tokens are averaged."""
+
+    batch_size = TEXTS_AT_ONCE
+
+    def __init__(self, folder: Path, model: EmbeddingModel, device: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self.model = model
+        self.network = SentenceTransformer(
+            str(folder), device=device, trust_remote_code=False, local_files_only=True,
+            model_kwargs={"use_safetensors": True},
+        )  # fmt: skip
+
+    def encode(self, samples: Sequence[Any]) -> Rows:
+        return _as_rows(self.network.encode(list(samples), batch_size=self.batch_size, show_progress_bar=False))
+
+
+@runtime_checkable
+class PicturesAndTexts(Protocol):
+    """A model with one half for pictures and one for texts, such as CLIP."""
+
+    def get_image_features(self, **inputs: Any) -> Any:
+        """Return the output of the half for pictures."""
+
+
+class PictureEncoder(Encoder):
+    """A vision transformer or another network for pictures, such as DINOv2, SigLIP or the picture half of CLIP."""
+
+    batch_size = PICTURES_AT_ONCE
+
+    def __init__(self, folder: Path, model: EmbeddingModel, device: str) -> None:
+        from transformers import AutoImageProcessor, AutoModel
+
+        self.model, self.device = model, device
+        options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+        self.processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **options)
+        self.network = AutoModel.from_pretrained(folder, use_safetensors=True, **options).eval().to(device)
+
+    def encode(self, samples: Sequence[Any]) -> Rows:
+        import torch
+
+        inputs = self.processor(images=list(samples), return_tensors="pt").to(self.device)
+        with torch.inference_mode():
+            if isinstance(self.network, PicturesAndTexts):
+                found = self.network.get_image_features(**inputs)
+                found = found if isinstance(found, torch.Tensor) else found.pooler_output
+            else:
+                output = self.network(**inputs)
+                pooled = output.get("pooler_output")
+                found = output.last_hidden_state[:, 0] if pooled is None else pooled
+        return _as_rows(found.flatten(1).float().cpu())
+
+
+def load_encoder(name: Any, kind: Kind, device: str = "cpu", *, option: str = "--embed") -> Encoder:
+    """Return the encoder of a name, or of the user's own function; `kind` is that of the samples."""
+    if kind == "table":
+        raise InputError(f"{option} is for pictures and texts, but these samples are rows of numbers; omit it")
+    if not isinstance(name, str) and callable(name):
+        return FunctionEncoder(f"{name.__module__}:{name.__qualname__}", name)
+    if _is_function(name):
+        return FunctionEncoder(name, imported(name, what=option))
+    folder = find_model(name, option=option)
+    weights = check_model(folder, f"{option} {name}")
+    model = EmbeddingModel(name, _digest(sorted(f for f in folder.rglob("*") if f.suffix in DESCRIPTIONS)))
+    pictures = (folder / "preprocessor_config.json").is_file()
+    if pictures != (kind == "pictures"):
+        reads, samples = ("pictures", "texts") if pictures else ("texts", "pictures")
+        raise InputError(f"{option} {name} reads {reads}, but these samples are {samples}")
+    with _loading(f"{option} {name}"):
+        if pictures:
+            return PictureEncoder(folder, model, device)
+        if "embeddings" in weights:
+            return StaticEncoder(folder, model)
+        return SentenceEncoder(folder, model, device)
+
+
+def default_model(kind: str) -> str:
+    """Return the model that --embed auto uses for samples of this kind."""
+    return DEFAULT_MODELS[kind]
+
+
+def is_local(name: str) -> bool:
+    """Whether the files of a model are on this machine."""
+    try:
+        find_model(name)
+    except InputError:
+        return False
+    return True
+
+
+def find_model(name: str, *, option: str = "--embed") -> Path:
+    """Return the folder of a model; a Hugging Face name must have been fetched before."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise InputError(f"{option} {name} is not a folder; for Hugging Face names: {INSTALL}") from None
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except Exception:  # the hub raises errors of many types for names that are wrong or missing
+        raise InputError(
+            f"{option} {name} is neither a folder nor a model on this machine; download it with "
+            f"`labelsieve data fetch model {name}`"
+        ) from None
+
+
+def fetch_model(name: str, to: Path | None = None) -> Path:
+    """Download a model, without files that contain code; `to` is a folder instead of the Hugging Face cache."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise InputError(f"fetching models needs more packages: {INSTALL}") from None
+    patterns = [f"*{suffix}" for suffix in DESCRIPTIONS]
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=patterns, local_dir=to))
+    except Exception as problem:
+        reason = " ".join(str(problem).split())[:200]
+        raise InputError(f"{name} cannot be downloaded ({type(problem).__name__}: {reason})") from None
+    check_model(folder, name)
+    return folder
+
+
+def check_model(folder: Path, where: str) -> list[str]:
+    """Return the names of the weights. Raise InputError for code, pickles, and damaged or missing weights."""
+    from safetensors import SafetensorError, safe_open
+
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    for file in (file for file in files if file.suffix == ".json"):
+        if _names_code(file):
+            raise InputError(f"{where} needs its own code ({file.name}), which labelsieve does not run")
+    safe = [file for file in files if file.suffix == ".safetensors"]
+    for file in files:
+        if (
+            file.suffix in PICKLES
+            and file.name not in OTHER_SETTINGS
+            and not any(s.parent == file.parent for s in safe)
+        ):
+            raise InputError(
+                f"{where}: {file.name} is a pickle, which can run code; convert the weights to safetensors"
+            )
+    if not safe:
+        raise InputError(f"{where} has no weights (*.safetensors)")
+    names: list[str] = []
+    for file in safe:
+        try:
+            with safe_open(file, framework="np") as tensors:
+                names += tensors.keys()
+        except (SafetensorError, OSError) as problem:
+            raise InputError(f"{where}: {file.name} is damaged ({problem}); download it again") from None
+    return names
+
+
+def _is_function(name: str) -> bool:
+    module, colon, _ = name.partition(":")
+    return bool(colon) and len(module) > 1 and not Path(name).is_dir()  # C:\models is a folder
+
+
+def _names_code(file: Path) -> bool:
+    """Whether a description asks for code that is not part of a library."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    if isinstance(content, dict):
+        return bool(content.get("auto_map"))
+    if isinstance(content, list):  # modules.json
+        types = (entry.get("type") for entry in content if isinstance(entry, dict))
+        return any(isinstance(type, str) and not type.startswith("sentence_transformers.") for type in types)
+    return False
+
+
+def _digest(files: Sequence[Path]) -> str:
+    """Hash names and contents of files."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def _as_rows(values: Any) -> Rows:
+    return np.asarray(values, dtype=np.float32)
+
+
+@contextmanager
+def _loading(where: str) -> Iterator[None]:
+    """Turn every failure to load a model into one line."""
+    import logging
+
+    try:
+        import transformers
+
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+    except ImportError:
+        raise InputError(f"{where}: models need more packages: {INSTALL}") from None
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    try:
+        yield
+    except ImportError as problem:
+        raise InputError(f"{where}: {problem}; {INSTALL}") from None
+    except Exception as problem:  # libraries raise errors of many types for files that do not fit together
+        reason = " ".join(str(problem).split())[:200]
+        raise InputError(f"{where} cannot be loaded ({type(problem).__name__}: {reason})") from None

@@ -1,0 +1,162 @@
+"""Embeddings on disk: appended batch by batch, resumed after a kill, shared by runs beside each other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, Encoder, cache_path, embed_to_disk
+from labelsieve.data.text import texts
+from labelsieve.errors import InputError
+from labelsieve.progress import Progress
+from labelsieve.types import LabelledData
+
+
+class Lengths(Encoder):
+    """Two numbers per text; counts the texts that it gets, and fails after some of them."""
+
+    batch_size = 4
+
+    def __init__(self, revision="1", fails_after=None, columns=2):
+        self.model = EmbeddingModel("lengths", revision)
+        self.fails_after, self.columns, self.seen = fails_after, columns, 0
+
+    def encode(self, samples):
+        self.seen += len(samples)
+        if self.fails_after is not None and self.seen > self.fails_after:
+            raise RuntimeError("stopped")
+        return np.array([[len(text)] * self.columns for text in samples])
+
+
+def data_of(count=22, first="a"):
+    names = [first * (i + 1) for i in range(count)]
+    return LabelledData(
+        texts(names), np.zeros(count, dtype=np.int64), ("c",), np.array(list(map(str, range(count)))), "text"
+    )
+
+
+def embedded(folder, encoder, data=None, share=True):
+    return embed_to_disk(folder, data or data_of(), encoder, Progress(silent=True), share=share)
+
+
+def test_rows_are_memory_mapped_and_a_subset_copies_nothing(tmp_path):
+    found = embedded(tmp_path / "run" / "staged", Lengths())
+    assert found.shape == (22, 2) and isinstance(found.rows, np.memmap)
+    assert np.asarray(found)[:, 0].tolist() == list(range(1, 23))
+    some = found.subset(np.array([3, 5, 7])).subset(np.array([0, 2]))
+    assert isinstance(some, EmbeddedX) and isinstance(some.rows, np.memmap)
+    assert some[1].tolist() == [8, 8] and np.asarray(some, dtype=np.float64).dtype == np.float64
+
+
+def test_a_stopped_embedding_continues_after_its_last_batch(tmp_path):
+    with pytest.raises(RuntimeError):
+        embedded(tmp_path, Lengths(fails_after=12))
+    path = cache_path(tmp_path, data_of(), EmbeddingModel("lengths", "1"))
+    path.write_bytes(path.read_bytes() + b"\0\0\0")  # a part of a row, as a kill may leave it
+    again = Lengths()
+    found = embedded(tmp_path, again)
+    assert again.seen == 22 - 12
+    assert np.asarray(found)[:, 1].tolist() == list(range(1, 23))
+    assert np.load(path).shape == (22, 2)
+    finished = Lengths()
+    embedded(tmp_path, finished)
+    assert finished.seen == 0
+
+
+def test_other_samples_and_other_revisions_have_other_files(tmp_path):
+    model = EmbeddingModel("lengths", "1")
+    paths = {
+        cache_path(tmp_path, data_of(), model),
+        cache_path(tmp_path, data_of(first="b"), model),
+        cache_path(tmp_path, data_of(21), model),
+        cache_path(tmp_path, data_of(), EmbeddingModel("lengths", "2")),
+        cache_path(tmp_path, data_of(), EmbeddingModel("other", "1")),
+    }
+    assert len(paths) == 5
+
+
+def test_a_run_beside_another_one_shares_its_embeddings(tmp_path):
+    embedded(tmp_path / "one" / "staged", Lengths())
+    second, third = Lengths(), Lengths()
+    found = embedded(tmp_path / "two" / "staged", second)
+    assert second.seen == 0 and found.shape == (22, 2)
+    embedded(tmp_path / "three" / "staged", third, share=False)
+    assert third.seen == 22
+
+
+def test_rows_that_do_not_fit_are_refused(tmp_path):
+    class Few(Lengths):
+        def encode(self, samples):
+            return np.zeros((1, 2))
+
+    class Changing(Lengths):
+        def encode(self, samples):
+            self.seen += 1
+            return np.zeros((len(samples), 1 + self.seen))
+
+    class Missing(Lengths):
+        def encode(self, samples):
+            return np.full((len(samples), 2), np.nan)
+
+    for i, encoder in enumerate((Few(), Changing(), Missing())):
+        with pytest.raises(InputError, match="lengths"):
+            embedded(tmp_path / str(i), encoder)
+
+
+SLOW = """
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import numpy as np
+from test_embedding_cache import Lengths, data_of, embedded
+
+class Slow(Lengths):
+    def encode(self, samples):
+        with open({log!r}, "a") as log:
+            log.write("".join(f"{{len(text)}}\\n" for text in samples))
+        time.sleep(0.01)
+        return super().encode(samples)
+
+embedded(Path({folder!r}), Slow(), data_of({count}))
+"""
+
+
+def kill_while_embedding(folder, kills, count):
+    """Start the embedding, kill it when some more batches are done, and do so again; return the log of all samples."""
+    log = folder / "log"
+    script = SLOW.format(tests=str(Path(__file__).parent), log=str(log), folder=str(folder / "staged"), count=count)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    for kill in range(kills):
+        before = log.stat().st_size if log.exists() else 0
+        process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+        while process.poll() is None and (not log.exists() or log.stat().st_size < before + 20 * (1 + kill % 3)):
+            time.sleep(0.001)
+        assert process.poll() is None, "it finished before it was killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == 0
+    return [int(line) for line in log.read_text().splitlines()]
+
+
+def check_kills(folder, kills, count):
+    seen = kill_while_embedding(folder, kills, count)
+    assert set(seen) == set(range(1, count + 1))
+    assert len(seen) - count <= kills * Lengths.batch_size  # only the batch in flight is computed twice
+    found = embedded(folder / "staged", Lengths(fails_after=0), data_of(count))
+    assert np.asarray(found)[:, 0].tolist() == list(range(1, count + 1))
+
+
+def test_three_kills_lose_only_the_batch_in_flight(tmp_path):
+    check_kills(tmp_path, 3, 400)
+
+
+@pytest.mark.slow
+def test_twenty_kills_lose_only_the_batch_in_flight(tmp_path):
+    check_kills(tmp_path, 20, 2000)

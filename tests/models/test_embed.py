@@ -1,0 +1,158 @@
+"""Names of pretrained models: folders without code and pickles, functions, and clear refusals of everything else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import labelsieve
+from labelsieve.errors import InputError
+from labelsieve.models.embed import check_model, fetch_model, find_model, is_local, load_encoder
+
+WORDS = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "the", "card", "is", "lost", "where", "money"]
+SENTENCES = ["the card is lost", "where is the money"]
+
+
+@pytest.fixture(scope="module")
+def static_model(tmp_path_factory):
+    model2vec = pytest.importorskip("model2vec")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("models") / "static"
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 6)).astype(np.float32)
+    model2vec.StaticModel(vectors, tokenizer).save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dinov2(tmp_path_factory):
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("models") / "dinov2"
+    config = transformers.Dinov2Config(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
+    )
+    transformers.Dinov2Model(config).save_pretrained(folder)
+    described = {
+        "image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 32}, "do_resize": True,
+        "do_center_crop": True, "crop_size": {"height": 28, "width": 28}, "do_normalize": True,
+        "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_rescale": True,
+    }  # fmt: skip
+    (folder / "preprocessor_config.json").write_text(json.dumps(described))
+    return folder
+
+
+def test_a_static_model_reads_texts(static_model):
+    rows = labelsieve.embed(SENTENCES, str(static_model), device="cpu")
+    assert rows.shape == (2, 6) and rows.dtype == np.float32
+    assert not np.allclose(rows[0], rows[1])
+
+
+def test_a_transformer_reads_texts(bert):
+    rows = labelsieve.embed(SENTENCES, str(bert), device="cpu")
+    assert rows.shape == (2, 16) and np.isfinite(rows).all()
+
+
+def test_a_vision_transformer_reads_pictures(dinov2):
+    pictures = [Image.new("RGB", (40, 30), colour) for colour in ("red", "green", "blue")]
+    rows = labelsieve.embed(pictures, str(dinov2), device="cpu")
+    assert rows.shape == (3, 16)
+    arrays = np.stack([np.asarray(picture) for picture in pictures])
+    assert np.allclose(labelsieve.embed(arrays, str(dinov2), device="cpu"), rows, atol=1e-5)
+
+
+def test_a_model_for_other_samples_is_refused(static_model, dinov2):
+    with pytest.raises(InputError, match="pictures"):
+        load_encoder(str(static_model), "pictures")
+    with pytest.raises(InputError, match="texts"):
+        load_encoder(str(dinov2), "text")
+    with pytest.raises(InputError, match="rows of numbers"):
+        load_encoder(str(static_model), "table")
+
+
+def test_the_revision_changes_with_the_weights(static_model, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(static_model, copy)
+    first, second = load_encoder(str(static_model), "text").model, load_encoder(str(copy), "text").model
+    assert first.revision == second.revision
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(copy / "model.safetensors")
+    save_file({name: array + 1 for name, array in weights.items()}, copy / "model.safetensors")
+    assert load_encoder(str(copy), "text").model.revision != first.revision
+
+
+@pytest.fixture
+def broken(static_model, tmp_path):
+    copy = tmp_path / "model"
+    shutil.copytree(static_model, copy)
+    return copy
+
+
+@pytest.mark.parametrize("content", [{"auto_map": {"AutoModel": "x.Y"}}, [{"idx": 0, "type": "x.Y"}]])
+def test_a_model_with_its_own_code_is_refused(broken, content):
+    (broken / "modules.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"code \(modules.json\)"):
+        load_encoder(str(broken), "text")
+
+
+def test_a_pickle_is_refused(broken):
+    (broken / "model.safetensors").rename(broken / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model.bin is a pickle"):
+        load_encoder(str(broken), "text")
+
+
+def test_a_truncated_file_is_refused(broken):
+    path = broken / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(InputError, match=r"model.safetensors is damaged"):
+        check_model(broken, "here")
+
+
+def test_a_folder_without_weights_and_one_that_does_not_fit_are_refused(broken):
+    (broken / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_encoder(str(broken), "text")
+    (broken / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="no weights"):
+        check_model(broken, "here")
+
+
+def test_a_model_that_is_not_here_is_named_with_the_command_that_fetches_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert not is_local("someone/missing-model")
+    with pytest.raises(InputError, match="labelsieve data fetch model someone/missing-model"):
+        find_model("someone/missing-model")
+
+
+def test_without_a_network_nothing_is_fetched(monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="cannot be downloaded") as problem:
+        fetch_model("someone/missing-model", tmp_path / "model")
+    assert "\n" not in str(problem.value)
+
+
+def test_a_function_is_an_encoder():
+    rows = labelsieve.embed(["a", "abc"], lambda texts: [[len(text), 1] for text in texts])
+    assert rows.tolist() == [[1, 1], [3, 1]]
+    with pytest.raises(InputError, match="missing_module:f"):
+        load_encoder("missing_module:f", "text")
