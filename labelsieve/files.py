@@ -74,6 +74,25 @@ def copy_file(source: Path, target: Path) -> None:
         shutil.copyfileobj(original, copy)
 
 
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a regular file to read it and to append to it; a new one if it does not exist. Links are not followed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW | NO_BLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SpecialFileError(f"{path} is not a regular file")
+    return os.fdopen(descriptor, "r+b")
+
+
+def share_file(source: Path, target: Path) -> None:
+    """Give a file that does not change a second name, or copy it if the file system has no links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        copy_file(source, target)
+
+
 def visible_names(folder: Path) -> list[str]:
     """Names in a folder, without hidden files (.DS_Store, .gitkeep); empty if the folder does not exist."""
     if not folder.is_dir():

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from labelsieve.data.decode import ShorterSide
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, decoded
 from labelsieve.errors import InputError
-from labelsieve.files import sync_folder
+from labelsieve.files import open_to_append, regular_file, share_file, sync_folder
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Samples
 
@@ -111,7 +111,7 @@ def cache_path(folder: Path, data: LabelledData, model: EmbeddingModel) -> Path:
 def load_embeddings(path: Path, data: LabelledData, model: EmbeddingModel) -> EmbeddedX | None:
     """Map the embeddings of the samples; None if they are missing or incomplete."""
     try:
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        rows = np.load(regular_file(path), mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError):
         return None
     fits = rows.ndim == 2 and rows.dtype == np.float32 and len(rows) == len(data)
@@ -130,7 +130,7 @@ def embed_to_disk(folder: Path, data: LabelledData, encoder: Encoder, progress: 
         others = (other for other in runs.glob(f"*/{folder.name}/{path.name}") if not other.is_symlink())
         complete = next((other for other in others if load_embeddings(other, data, model) is not None), None)
         if complete is not None:
-            _link(complete, path)
+            share_file(complete, path)
             found = load_embeddings(path, data, model)
     if found is None:
         _append_rows(path, data, encoder, progress)
@@ -139,26 +139,14 @@ def embed_to_disk(folder: Path, data: LabelledData, encoder: Encoder, progress: 
     return found
 
 
-def _link(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        shutil.copyfile(source, partial)
-        partial.replace(target)
-
-
 def _append_rows(path: Path, data: LabelledData, encoder: Encoder, progress: Progress) -> None:
     """Compute the rows that the file does not have yet, and append them batch by batch."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    done, columns = _rows_done(path, len(data))
     unit = "pictures" if data.kind == "pictures" else "texts"
     with (
-        path.open("r+b" if done else "wb") as file,
+        open_to_append(path) as file,
         progress.stage(f"embedding with {encoder.model.name}", len(data), unit=unit) as stage,
     ):
-        file.seek(0, os.SEEK_END)
+        done, columns = _keep_complete_rows(file, len(data))
         stage.resume(done)
         for rows in encode_batches(encoder, data, start=done):
             if not done:
@@ -208,20 +196,19 @@ def _as_samples(data: LabelledData, start: int) -> Iterator[Any]:
         yield Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).convert("RGB")
 
 
-def _rows_done(path: Path, count: int) -> tuple[int, int]:
-    """Return the number of complete rows in a file and their length, and cut the rest off."""
-    try:
-        with path.open("r+b") as file:
-            np.lib.format.read_magic(file)
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            if len(shape) == 2 and shape[0] == count and dtype == np.float32:
-                begin, width = file.tell(), 4 * shape[1]
-                done = (path.stat().st_size - begin) // width
-                file.truncate(begin + done * width)
-                return done, shape[1]
-    except (OSError, ValueError):
-        pass
-    return 0, 0
+def _keep_complete_rows(file: BinaryIO, count: int) -> tuple[int, int]:
+    """Return the number of complete rows in a file and their length; cut the rest off and go to the end."""
+    done, columns, end = 0, 0, 0
+    with suppress(ValueError):  # no header yet
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if len(shape) == 2 and shape[0] == count and dtype == np.float32:
+            columns, begin = int(shape[1]), file.tell()
+            done = (os.fstat(file.fileno()).st_size - begin) // (4 * columns)
+            end = begin + 4 * columns * done if done else 0
+    file.truncate(end)
+    file.seek(end)
+    return done, columns
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, int]) -> None:

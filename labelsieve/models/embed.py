@@ -20,6 +20,7 @@ import numpy as np
 from labelsieve.checks import imported
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
 from labelsieve.errors import InputError
+from labelsieve.files import open_file, read_text, regular_file
 from labelsieve.types import Kind
 
 AUTO, NO_EMBEDDING = "auto", "none"
@@ -211,7 +212,7 @@ def check_model(folder: Path, where: str) -> list[str]:
     names: list[str] = []
     for file in safe:
         try:
-            with safe_open(file, framework="np") as tensors:
+            with safe_open(regular_file(file), framework="np") as tensors:
                 names += tensors.keys()
         except (SafetensorError, OSError) as problem:
             raise InputError(f"{where}: {file.name} is damaged ({problem}); download it again") from None
@@ -226,7 +227,7 @@ def _is_function(name: str) -> bool:
 def _names_code(file: Path) -> bool:
     """Whether a description asks for code that is not part of a library."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_text(file))
     except (OSError, ValueError):
         return False
     if isinstance(content, dict):
@@ -241,7 +242,7 @@ def _digest(files: Sequence[Path]) -> str:
     """Hash names and contents of files."""
     digest = hashlib.sha256()
     for path in files:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
 

@@ -142,7 +142,8 @@ def embed_some(data: LabelledData, model: str, device: str) -> tuple[LabelledDat
     next(encode_batches(encoder, take_evenly(data, 1)))  # the first batch is slower
     began = time.perf_counter()
     rows = np.concatenate(list(encode_batches(encoder, some)))
-    return replace(some, embedding=EmbeddedX(rows, encoder.model)), len(some) / (time.perf_counter() - began)
+    embedded = replace(some, embedding=EmbeddedX(rows, encoder.model))
+    return embedded.features(), len(some) / (time.perf_counter() - began)
 
 
 def plan_run(

@@ -236,15 +236,15 @@ def plan_source(
     assert folder is not None
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data, model = read_to_embed(source, settings, progress, recorded={}, cache_dir=Path(scratch), labels=labels)
-        rate, planned = None, request
+        planned, rate, features = request, None, data
         if model is not None:
             planned = replace(request, samples=request.samples or len(data))
-            data, rate = embed_some(data, model, settings.device)
-        check_augment(data.features(), settings.augment)
+            features, rate = embed_some(data, model, settings.device)
+        check_augment(features, settings.augment)
         if settings.predictions is not None:
             read_stored_predictions(settings.predictions, data)
         check_method(data, settings, choose_device(settings.device), paper=settings.protocol == "paper")
-        plan = plan_run(data.features(), settings, planned, embedded_per_second=rate)
+        plan = plan_run(features, settings, planned, embedded_per_second=rate)
     volume = next(parent for parent in (folder.path, *folder.path.absolute().parents) if parent.exists())
     return {
         "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
