@@ -43,7 +43,7 @@ chromium:
 	else echo "make test: Chromium is not installed and apt-get needs root; tests marked 'browser' are skipped"; fi
 
 test: $(VENV)/all chromium
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow$$(test -x /usr/bin/chromium || command -v chromium >/dev/null || echo ' and not browser')"
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow$$(test -x /usr/bin/chromium || command -v chromium >/dev/null || echo ' and not browser')"
 
 test-slow: $(VENV)/all chromium
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m slow

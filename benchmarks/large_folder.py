@@ -33,7 +33,6 @@ import numpy as np
 HERE = Path(__file__).parent
 SIDE, WRONG, QUALITY = 64, 0.1, 80
 PART = 6_000  # photos that are also selected from with everything in memory
-BATCH = 128
 PARTS = 8  # in which the folder is written; each decodes its photos once
 # With this limit every set of pictures counts as too large for memory.
 STAGED = "import labelsieve.data.read_pictures as r; r.MEMORY_LIMIT = 0; "
@@ -126,62 +125,24 @@ def resident(pid: int) -> int:
         return 0
 
 
-def step_seconds(root: Path, work: Path) -> dict[str, float]:
-    """Return the seconds of one training step of small-cnn, from memory and from staged pictures."""
-    import torch
-
-    from labelsieve.data import read_pictures
-    from labelsieve.data.source import ReadOptions, load_source
-    from labelsieve.engine.picture_stores import picture_store
-    from labelsieve.engine.store import stage_pictures
-    from labelsieve.models.small import SmallCNN
-
-    torch.set_num_threads(1)
-    limit = read_pictures.MEMORY_LIMIT
-    read_pictures.MEMORY_LIMIT = 0
-    data = load_source(str(root), ReadOptions(cache_dir=work / "staged-part"))
-    read_pictures.MEMORY_LIMIT = limit
-    stores = {"memory": stage_pictures(np.asarray(data.x)), "staged": picture_store(data.x, hold=False)}
-    network = SmallCNN(len(data.classes))
-    rng = np.random.default_rng(0)
-    taken: dict[str, list[float]] = {name: [] for name in stores}
-    for _ in range(12):
-        index = torch.from_numpy(rng.integers(0, len(data), (1, BATCH)))
-        code = torch.zeros_like(index)
-        for name, store in stores.items():
-            store.expect([index], [code])
-            began = time.perf_counter()
-            torch.autograd.backward(network(store.batch(index, code)).square().mean())
-            taken[name].append(time.perf_counter() - began)
-    return {name: float(np.median(values[2:])) for name, values in taken.items()}
-
-
 def same_rows(one: Path, other: Path) -> bool:
     return (one / "labels.csv").read_bytes() == (other / "labels.csv").read_bytes()
 
 
 def page(found: dict[str, Any]) -> str:
-    """Write the page; measurements that were not made are left out."""
+    """Return the text of the page."""
     names = {"large": (found["count"], "staged on disk"), "memory": (PART, "memory"), "disk": (PART, "staged on disk")}
     rows = [
         f"| {pictures:,} | {place} | {found[name]['bytes'] / 1e9:.2f} GB | {found[name]['seconds'] / 60:.1f} min |"
         for name, (pictures, place) in names.items()
-        if name in found
     ]
     summary, count, size = found["summary"], found["count"], SIDE * SIDE * 3
     facts = [
         f"""- Of the {count:,} labels {summary["selected"]:,} are selected, with a label precision of
   {summary["precision"]:.3f} (all labels: {summary["clean"]:.3f}) and a label recall of {summary["recall"]:.3f}."""
     ]
-    for name, model in (("same", "edges"), ("same_network", "small-cnn, 1 epoch")):
-        if name in found:
-            equal = "the same labels.csv, byte for byte," if found[name] else "DIFFERENT files labels.csv"
-            facts.append(f"- The {PART:,} photos give {equal} from memory and from disk ({model}).")
-    if "steps" in found:
-        memory, disk = (1e3 * found["steps"][name] for name in ("memory", "staged"))
-        facts.append(
-            f"- A training step of small-cnn ({BATCH} pictures): {memory:.1f} ms from memory, {disk:.1f} ms from disk."
-        )
+    equal = "the same labels.csv, byte for byte," if found["same"] else "DIFFERENT files labels.csv"
+    facts.append(f"- The {PART:,} photos give {equal} from memory and from disk.")
     facts_text = "\n".join(facts)
     return f"""# A large folder of photos
 
@@ -226,21 +187,16 @@ def main() -> None:
         make_folder(options.photos, root, options.count)
     if not part.exists():
         part_of(root, part, PART)
-    for name in ("memory", "disk", "memory-network", "disk-network", "large"):
+    for name in ("memory", "disk", "large"):
         shutil.rmtree(work / name, ignore_errors=True)
     select = ["select", "--model", "edges", "--method", "ncv", "--device", "cpu", "--out"]
-    network = ["select", "--model", "small-cnn", "--epochs", "1", "--method", "ncv", "--device", "cpu", "--out"]
     found: dict[str, Any] = {
         "count": options.count,
         "classes": len(list(root.iterdir())),
         "memory": run([*select, str(work / "memory"), str(part)]),
         "disk": run([*select, str(work / "disk"), str(part)], staged=True),
-        "steps": step_seconds(part, work),
     }
     found["same"] = same_rows(work / "memory", work / "disk")
-    run([*network, str(work / "memory-network"), str(part)])
-    run([*network, str(work / "disk-network"), str(part)], staged=True)
-    found["same_network"] = same_rows(work / "memory-network", work / "disk-network")
     found["large"] = run([*select, str(work / "large"), str(root)])
     found["summary"] = measured(work / "large", work / "true.csv")
     text = page(found)

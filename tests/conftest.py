@@ -1,4 +1,4 @@
-"""What tests of several rooms share."""
+"""Fixtures of several test folders, and the order of the test files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,26 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
          "--disable-sync", "--no-first-run"]  # fmt: skip
 
 
+# Files that take longest. They run first, so that no worker is left with one of them at the end.
+LONG_FILES = (
+    "test_estimators.py",
+    "test_tutorials.py",
+    "test_robust_classifier.py",
+    "test_browser.py",
+    "test_parallel.py",
+    "test_elsewhere.py",
+    "test_faults.py",
+    "test_picture_stores.py",
+    "test_run_command.py",
+    "test_select.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    order = {name: at for at, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 @pytest.fixture(scope="session")
 def browser():
     if not Path(CHROMIUM).exists():
@@ -29,11 +49,11 @@ def browser():
 
 @pytest.fixture(scope="session")
 def alone_with_ray():
-    """A script of Ray's in a process of its own: Ray keeps threads, and writes into HOME. Gives the script's folder."""
+    """Run a script that uses Ray in its own process: Ray keeps threads and writes to HOME. Yields its folder."""
 
     @contextmanager
     def ran(script):
-        # Ray's sockets lie below this folder, and their names must stay short.
+        # Ray's sockets are in this folder, and their names must stay short.
         with tempfile.TemporaryDirectory(prefix="ls") as home:
             folder = Path(home) / "run"
             folder.mkdir()

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, again and again: the end is the undisturbed run's, bit for bit."""
+"""A training that is killed at random moments ends with the same bits as an undisturbed one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPT = textwrap.dedent(
     def training(name):
         plans = [Plan(f"p{i}", labels, np.arange(i * 50, 450 + i * 50), seed=i, noise_ratio=0.3) for i in range(2)]
         results = train(VectorStore(x, torch.device("cpu")), network, CoTeaching(), plans, batch_size=64,
-                        schedule=Schedule(150, ((0, 1e-3), (75, 1e-4)), fresh_state=True), checkpoint=folder / name)
+                        schedule=Schedule(60, ((0, 1e-3), (30, 1e-4)), fresh_state=True), checkpoint=folder / name)
         digest = [float(t.double().sum()) for r in results for s in r.states for t in s.values()]
         (folder / f"{name}.txt").write_text(repr(digest))
 
@@ -59,14 +59,14 @@ SCRIPT = textwrap.dedent(
 )
 
 
-def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
+def test_kills_at_random_moments_change_nothing(tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), "20"],
+        [sys.executable, "-c", SCRIPT, str(tmp_path), "10"],
         capture_output=True,
         text=True,
         env=environment,
         timeout=400,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) == 20, done.stdout  # it did not end before the last kill
+    assert int(done.stdout.split()[-1]) == 10, done.stdout  # it did not end before the last kill

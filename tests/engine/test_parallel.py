@@ -171,17 +171,24 @@ def work(tmp_path_factory) -> Path:
     (run / "checkpoints/select").mkdir(parents=True)
     (run / "run.json").write_text('{"format": 1}')
     (run / "checkpoints/select/1.npz").write_bytes(b"scores")
-    run_work(folder, "1:everything", "2:everything", "4:everything", "3:disagree", "2:files", "2:drawing")
+    run_work(folder, "1:everything", "2:everything", "3:disagree", "2:files", "2:drawing")
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)])
+def size(request, work) -> int:
+    """The number of processes; the trainings of two processes are part of `work`."""
+    if request.param != 2:
+        run_work(work, f"{request.param}:everything")
+    return request.param
+
+
+@pytest.fixture
 def trained(work) -> dict[str, dict[str, np.ndarray]]:
     return {path.stem: dict(np.load(path)) for path in work.glob("*.npz")}
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_processes_learn_what_one_learns_from_the_same_batches(trained, size):
+def test_processes_learn_what_one_learns_from_the_same_batches(size, trained):
     alone, together = trained["1-0"], trained[f"{size}-0"]
     assert len(alone) > 100 and alone.keys() == together.keys()
     for name, value in alone.items():
@@ -191,8 +198,7 @@ def test_processes_learn_what_one_learns_from_the_same_batches(trained, size):
             np.testing.assert_allclose(together[name], value, atol=2e-4, rtol=2e-3, err_msg=name)
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_the_processes_networks_are_equal_to_the_last_bit(trained, size):
+def test_the_processes_networks_are_equal_to_the_last_bit(size, trained):
     for rank in range(1, size):
         for name, value in trained[f"{size}-0"].items():
             assert np.array_equal(value, trained[f"{size}-{rank}"][name]), name

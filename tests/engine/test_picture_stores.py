@@ -89,7 +89,7 @@ def test_batches_are_what_the_definition_says(pictures: PictureFiles) -> None:
 def test_any_number_of_workers_gives_the_same_batches(pictures: PictureFiles, staged: StagedPictures) -> None:
     index, code = epoch(36)
     reference = run(CropStream(pictures, crop=CROP, workers=0), index, code)
-    for source, workers in ((pictures, 1), (pictures, 3), (staged, 0), (staged, 3)):
+    for source, workers in ((pictures, 2), (staged, 0), (staged, 2)):
         with CropStream(source, crop=CROP, workers=workers) as store:
             assert same(run(store, index, code), reference), (type(source).__name__, workers)
             assert len(store.unreadable) == 1
@@ -102,7 +102,7 @@ def test_an_epoch_stopped_in_its_middle_goes_on_in_order(pictures: PictureFiles)
         store.expect(iter(index), iter(code))
         seen = [store.batch(index[step], code[step]) for step in range(2)]  # stopped, with batches under way
         again, codes_again = epoch(36, seed=5)  # a new process makes the order anew from the seed ...
-    with CropStream(pictures, crop=CROP, workers=1) as other:
+    with CropStream(pictures, crop=CROP, workers=0) as other:
         rest = run(other, again[2:], codes_again[2:])  # ... and asks for what is left of it
         assert same(seen + rest, whole)
         # The negative control: without the saved position the order is not the same.
@@ -183,7 +183,7 @@ def test_without_augmentation_there_is_one_code_the_middle(
 def test_a_killed_worker_does_not_stop_the_epoch(pictures: PictureFiles, wait: float) -> None:
     index, code = epoch(36)
     reference = run(CropStream(pictures, crop=CROP, workers=0), index, code)
-    with CropStream(pictures, crop=CROP, workers=2) as store:
+    with CropStream(pictures, crop=CROP, workers=1) as store:
         store.expect(index, code)
         found = [store.batch(index[0], code[0])]
         for pid in list(store._executor._processes):  # type: ignore[union-attr]

@@ -411,9 +411,10 @@ def test_network_factory_selects_and_a_network_is_refused():
     def network():
         return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 
-    ncv = NCV(network, random_state=0, epochs=15, device="cpu").fit(x, given)
-    assert metrics.label_precision(ncv.selected_, given, true) > 0.95
-    assert metrics.label_recall(ncv.selected_, given, true) > 0.65
+    # With 15 epochs of 7 steps the network has not learned the digits yet, and recall is 0.69 to 0.75.
+    ncv = NCV(network, random_state=0, epochs=30, device="cpu").fit(x, given)
+    assert metrics.label_precision(ncv.selected_, given, true) > 0.98
+    assert metrics.label_recall(ncv.selected_, given, true) > 0.85
     assert ncv.noise_ratio_ == pytest.approx(np.mean(given != true), abs=0.08)
     with pytest.raises(InputError, match="estimator: a network"):
         NCV(network()).fit(x, given)

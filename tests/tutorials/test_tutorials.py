@@ -10,10 +10,13 @@ import shlex
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from labelsieve.cli.app import run
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
@@ -36,12 +39,13 @@ def in_console(line: str) -> str:
     assert name == "labelsieve"
     if arguments[0] == "review":
         return serve_once(arguments)
-    done = subprocess.run(
-        [sys.executable, "-m", "labelsieve", *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=240
-    )
-    assert done.returncode == 0, f"{line}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done.stdout
+    output, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(error), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code = run(arguments)
+    assert code == 0, f"{line}\n{error.getvalue()}"
+    assert "Traceback" not in error.getvalue()
+    return output.getvalue()
 
 
 def serve_once(arguments: list[str]) -> str:
