@@ -14,12 +14,12 @@ from labelsieve.data.pictures import PictureSequence
 from labelsieve.types import FloatArray
 
 DIRECTIONS = 9  # bins of 20 degrees (Dalal and Triggs)
-GRIDS, COLOUR_GRID = (8, 4), 4  # cells per side
+GRIDS, COLOUR_GRID = (8, 4), 4  # cells per side: a few hundred pictures are enough (benchmarks/few-pictures.md)
 MAX_SIDE = 64  # pixels: larger pictures are averaged down to less than twice that
 MAX_STRENGTH = 0.2  # of one direction, so that a single line does not hide the rest (Dalal and Triggs)
 AT_ONCE = 256  # pictures in memory as numbers
 # Above this number of pictures their rows are projected on the first principal components: 0.5 kB per picture instead
-# of 8.5 kB, with nearly the same accuracy (benchmarks/large-folder.md).
+# of 8.5 kB, with the same accuracy: benchmarks/edges-classifiers.md.
 FULL_ROWS, COMPONENTS = 5_000, 128
 
 

@@ -41,8 +41,8 @@ SELECTORS = (FAST, *CLASSIFIERS, *NETWORKS)
 WIDE_TABLE_COLUMNS = 100
 # The training time of a kernel machine grows with the square of the samples; above this it takes more than seconds.
 KERNEL_SAMPLES = 5_000
-# An approximation of the kernel with this many components takes time in proportion to the samples, and is nearly as
-# accurate: benchmarks/large-folder.md.
+# An approximation of the kernel with this many components takes time in proportion to the samples, and is as accurate:
+# benchmarks/edges-classifiers.md.
 KERNEL_COMPONENTS = 500
 # Larger leaves for more samples bound the memory of a forest: benchmarks/growth.md.
 SAMPLES_PER_LEAF_SAMPLE = 20_000
