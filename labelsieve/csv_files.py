@@ -27,6 +27,9 @@ SEPARATORS = (",", "\t", ";", "|")  # in this order: the first one in the header
 DECLARATION = re.compile('"?sep=(?P<delimiter>[^"])"?', re.IGNORECASE)  # a first line that Excel writes and reads
 UTF16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 PYTHON_NAMES = {"utf-8": "utf-8-sig", "cp1252": "cp1252"}  # encodings that skip a byte order mark
+BLOCK_BYTES = 2**20  # of a file that pyarrow parses at once; its default
+MAX_BLOCK_BYTES = 2**31  # pyarrow's limit
+RECODED_GROWTH = 3  # pyarrow parses UTF-8, in which a byte of another encoding takes at most 3 bytes
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 
 csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is shorter than texts that occur
@@ -190,18 +193,31 @@ def read_arrow(
     import pyarrow.csv as pc
 
     encoding = "utf8" if style.encoding == "utf-8" else PYTHON_NAMES.get(style.encoding, "utf-16")
-    try:
+
+    def read(block: int) -> Any:
         with open_file(path) as file:
             return pc.read_csv(
                 file,
                 read_options=pc.ReadOptions(
-                    encoding=encoding, skip_rows=1 if style.declaration else 0, column_names=list(header) or None
+                    encoding=encoding,
+                    skip_rows=1 if style.declaration else 0,
+                    column_names=list(header) or None,
+                    block_size=block,
                 ),
                 parse_options=pc.ParseOptions(delimiter=style.delimiter, newlines_in_values=True),
                 convert_options=pc.ConvertOptions(
                     column_types=types, include_columns=columns, strings_can_be_null=False
                 ),
             )  # fmt: skip
+
+    try:
+        try:
+            return read(BLOCK_BYTES)
+        except pa.ArrowInvalid:
+            whole = path.stat().st_size * (1 if encoding == "utf8" else RECODED_GROWTH)
+            if not BLOCK_BYTES < whole < MAX_BLOCK_BYTES:
+                raise
+            return read(whole)  # a row must fit into a block
     except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as error:
         raise InputError(_explain(path, style, error)) from None
 

@@ -32,6 +32,7 @@ NO_TRUE = -2  # code of a sample whose true label is not in the file
 
 def encode(labels: Sequence[Any] | NDArray[Any], *, where: str = "labels") -> tuple[IntArray, tuple[Any, ...]]:
     """Codes and sorted class names. Texts that are all integers become integers, so that 10 comes after 9."""
+    refuse_final_nul(labels if isinstance(labels, list) else (), f"{where}: the label")
     values = np.asarray(labels)
     if values.ndim != 1:
         raise InputError(f"{where}: expected one label per sample, got shape {values.shape}")
@@ -51,6 +52,13 @@ def encode(labels: Sequence[Any] | NDArray[Any], *, where: str = "labels") -> tu
         rank[order] = np.arange(len(order))
         return rank[codes], tuple(int(classes[i]) for i in order)
     return codes.astype(np.int64), tuple(classes)
+
+
+def refuse_final_nul(texts: Iterable[Any], what: str) -> None:
+    """Arrays of numpy lose a NUL at the end of a text, so that different texts would become one."""
+    for text in texts:
+        if isinstance(text, str) and text.endswith("\0"):
+            raise InputError(f"{what} {text!r} ends with a NUL character: remove it")
 
 
 def decoded(values: NDArray[Any], *, where: str) -> NDArray[np.str_]:
@@ -137,6 +145,7 @@ def is_empty(value: Any) -> bool:
 def unique_ids(ids: Iterable[Any], *, where: str, place: Place = by_row) -> NDArray[np.str_]:
     """Ids as text. Raises InputError if an id occurs twice."""
     texts = id_texts(ids)
+    refuse_final_nul(texts, f"{where}: the id")
     if len(set(texts)) == len(texts):
         return np.array(texts, dtype=np.str_) if texts else np.array([], dtype="<U1")
     first: dict[str, int] = {}

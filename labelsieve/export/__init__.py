@@ -127,7 +127,7 @@ def export(
         labels = columns.label if what == "suspects" else outcome.label
         samples = open_samples(folder, columns, state)
         depth = 0 if source is None or not source.is_dir() else 2 if has_splits(source) else 1
-        files = FolderExport(samples, columns, rows, labels, depth, settings.link)
+        files = FolderExport(samples, columns, rows, labels, depth, settings.link, settings.raw)
         files.status = outcome.status if what == "cleaned" else None
         files.write(target, force=settings.force)
         notes += _about_skipped(folder) if what == "cleaned" else []

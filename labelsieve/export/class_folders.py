@@ -17,7 +17,7 @@ from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from labelsieve.csv_files import write_csv
+from labelsieve.csv_files import make_harmless, write_csv
 from labelsieve.data.decode import upright
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
@@ -83,6 +83,7 @@ class FolderExport:
     labels: Any  # class code of every sample of the run
     depth: int  # of the class folder in ids that are paths: 2 below a split, else 1; 0 if ids are not paths
     link: bool
+    raw: bool = False  # whether formulas stay as they are in the lists beside the folder
     status: Any = None  # text per sample of the run, "" for most; None: nothing to list
     renamed_files: int = 0
     renamed_classes: dict[str, str] = field(default_factory=dict)  # class name: folder name
@@ -164,7 +165,7 @@ class FolderExport:
         if os.path.lexists(path) and not force and rows:
             raise InputError(f"{path} exists: give another --to, or --force to replace it")
         if rows:
-            write_csv(path, names, rows)
+            write_csv(path, names, (map(str if self.raw else make_harmless, row) for row in rows))
         elif force and path.is_file() and read_bytes(path).startswith(",".join(names).encode()):
             path.unlink()  # of the folder that this one replaces
 

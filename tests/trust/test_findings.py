@@ -1,0 +1,241 @@
+"""Attacks that succeeded once, repeated with the command line as they were found.
+
+They use commands and files only, so that they run on older versions too.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelsieve.__main__ import main
+
+Run = Callable[..., tuple[int, str]]
+QUICK = "--model nearest --iterations 1"
+FORMULA = "=cmd|' /C calc'!A0"
+
+
+@pytest.fixture
+def labelsieve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in an empty folder; returns its exit code and its output."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(line: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["labelsieve", *line.split()])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = "".join(capsys.readouterr())
+        assert "Traceback" not in said
+        return int(ended.value.code or 0), said
+
+    return run
+
+
+def table(path: str, extra: Callable[[int], str] = str, *, header: str = "id", n: int = 60) -> None:
+    rng = np.random.default_rng(0)
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(["x", "z", "label", header])
+        writer.writerows([f"{rng.normal() + i % 2 * 4:.3f}", i % 5, "ab"[i % 2], extra(i)] for i in range(n))
+
+
+def pictures(folder: str, n: int = 6, *, bright: bool = False) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(len(folder))
+    for i in range(n):
+        pixels = rng.integers(0, 100, (8, 8, 3)) + 150 * bright
+        Image.fromarray(pixels.astype(np.uint8)).save(Path(folder) / f"{i}.png")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("cell", [f"hi\r{FORMULA}", f"hi\n{FORMULA}", f"t;{FORMULA}", f"t\t{FORMULA}"])
+def test_1_a_line_break_or_separator_before_a_formula(labelsieve: Run, cell: str) -> None:
+    import pandas
+
+    table("t.csv", lambda i: cell, header="note", n=200)
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    assert labelsieve("export run --what cleaned --to out.csv")[0] == 0
+    rows = pandas.read_csv("out.csv", dtype=str, keep_default_na=False)
+    assert len(rows) == 200 and set(rows["label"]) == {"a", "b"}
+    text = Path("out.csv").read_bytes().decode()
+    assert not [part for part in re.split("[\r\n;\t,]", text) if part.strip('"').startswith("=")]
+
+
+@pytest.mark.filterwarnings("default")
+def test_1_a_carriage_return_in_an_id_and_in_a_name(labelsieve: Run) -> None:
+    table("t.csv", lambda i: f"s\r{i}")
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    pictures("set/a\rb")
+    pictures("set/c", bright=True)
+    Path("set/c/0.png").rename("set/c/\r0.png")
+    assert labelsieve(f"select set --out other {QUICK}")[0] == 0
+    for run, to in (("run", "out.csv"), ("other", "out")):
+        assert labelsieve(f"report {run}")[0] == 0
+        assert labelsieve(f"export {run} --what cleaned --to {to}")[0] == 0
+    assert len(list(Path("out").rglob("*.png"))) == 12
+
+
+@pytest.mark.filterwarnings("default")
+def test_2_export_does_not_replace_originals(labelsieve: Run) -> None:
+    pictures("batch1/a", 4)
+    pictures("batch2/a", 4)
+    pictures("batch2/b", 4, bright=True)
+    names = [str(path) for path in sorted(Path().rglob("*.png"))]
+    Path("list.csv").write_text("path,label\n" + "".join(f"{name},{Path(name).parent.name}\n" for name in names))
+    before = {name: Path(name).read_bytes() for name in names}
+    assert labelsieve(f"select list.csv --out run {QUICK}")[0] == 0
+    dropped = [f"{name},drop,,2026-01-01T00:00:00.000Z\n" for name in names if name.startswith("batch1")]
+    Path("run/decisions.csv").write_text("id,decision,label,time\n" + "".join(dropped))
+    code, said = labelsieve("export run --what cleaned --to batch1 --force")
+    assert code == 2 and "batch1" in said
+    assert {name: Path(name).read_bytes() for name in names} == before
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.mknod(path, 0o140644)], ids=["pipe", "socket"])
+def test_3_special_files_do_not_stop_a_run(labelsieve: Run, make: Callable[[str], None]) -> None:
+    pictures("set/a")
+    pictures("set/b", bright=True)
+    make("set/a/9.png")
+    line = [sys.executable, "-m", "labelsieve", "select", "set", "--out", "run", *QUICK.split()]
+    with subprocess.Popen(line, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
+        try:
+            assert child.wait(100) == 0
+        finally:
+            child.kill()
+    assert "9.png" in Path("run/skipped.csv").read_text()
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("place", ["set/a/loop", "set/loop", "set/a/loop.png"])
+def test_4_a_loop_of_links(labelsieve: Run, place: str) -> None:
+    pictures("set/a")
+    pictures("set/b", bright=True)
+    Path(place).symlink_to(Path(place).name)
+    assert labelsieve(f"select set --out run {QUICK}")[0] == 0
+    assert labelsieve("export run --what cleaned --to out")[0] == 0
+    assert len(list(Path("out").rglob("*.png"))) == 12
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("names", [("CAT", "cat"), ("Caf\u00e9", unicodedata.normalize("NFD", "Caf\u00e9"))])
+def test_5_class_folders_that_collide_are_listed(labelsieve: Run, names: tuple[str, str]) -> None:
+    for i, name in enumerate(names):
+        pictures(f"set/{name}", bright=bool(i))
+    assert labelsieve(f"select set --out run {QUICK}")[0] == 0
+    code, said = labelsieve("export run --what cleaned --to out")
+    assert code == 0
+    with Path("out-classes.csv").open(encoding="utf-8", newline="") as file:
+        mapped = dict(list(csv.reader(file))[1:])
+    for name in names:
+        folder = Path("out", mapped.get(name, name))
+        assert len(list(folder.iterdir())) == 6
+    assert "out-classes.csv" in said
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("folder", ["checkpoints", "checkpoints/train"])
+def test_6_nothing_is_written_through_a_linked_folder(labelsieve: Run, folder: str) -> None:
+    table("t.csv")
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    Path("elsewhere").mkdir()
+    link = Path("run", folder)
+    link.parent.mkdir(exist_ok=True)
+    if link.is_dir():
+        link.rename("before")
+    link.symlink_to(Path("elsewhere").absolute())
+    code, said = labelsieve("train run --train-epochs 1 --device cpu --network mlp")
+    assert list(Path("elsewhere").iterdir()) == []
+    assert code == 2 and folder in said
+
+
+@pytest.mark.filterwarnings("default")
+def test_7_restarts_of_a_review_add_nothing(labelsieve: Run) -> None:
+    """A decision, and a kill; every second time in the middle of a line."""
+    table("t.csv")
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    path = Path("run/decisions.csv")
+    for i in range(4):
+        if i % 2:
+            with path.open("ab") as file:
+                file.write(b"5,dr")
+        _decide("run", i)
+    lines = path.read_text().split("\n")
+    assert lines[-1] == "" and all(lines[:-1]) and len(lines) == 6, lines
+    assert not list(Path("run").glob(".*.partial"))
+
+
+def _decide(run: str, row: int) -> None:
+    """Start a review, decide one sample, and kill the server."""
+    from urllib.request import Request, urlopen
+
+    line = [sys.executable, "-m", "labelsieve", "review", run, "--port", "0", "--json"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = json.loads(server.stdout.readline())["address"]
+            base, _, token = address.partition("?token=")
+            body = {"row": row, "decision": "keep", "version": 0, "label": None, "window": "w"}
+            headers = {"Content-Type": "application/json", "X-Labelsieve-Token": token, "Origin": base.rstrip("/")}
+            request = Request(f"{base}api/decide?token={token}", json.dumps(body).encode(), headers)
+            assert urlopen(request).status == 200
+        finally:
+            server.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("group", "name"), [("settings", "root"), ("settings", "label_column"), ("data", "source")])
+def test_8_a_setting_of_another_type_is_one_line(labelsieve: Run, group: str, name: str) -> None:
+    table("t.csv")
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    record = json.loads(Path("run/run.json").read_text())
+    record[group][name] = ["x"]
+    Path("run/run.json").write_text(json.dumps(record))
+    for command in ("report run", "export run --what cleaned --to out.csv", "train run --train-epochs 1"):
+        code, said = labelsieve(command)
+        assert code == 2 and said.count("\n") == 1 and f"{group}.{name}" in said, said
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e300])
+def test_8_values_that_are_too_large_are_one_line(labelsieve: Run, value: float) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    x[5, 1] = value
+    np.savez("t.npz", x=x, y=np.arange(60) % 2)
+    code, said = labelsieve(f"select t.npz --out run {QUICK}")
+    assert code == 2 and said.count("\n") == 1 and "row 6" in said, said
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("size", [3_000_000, pytest.param(200_000_000, marks=pytest.mark.slow)])
+def test_8_a_long_cell_is_read(labelsieve: Run, size: int) -> None:
+    with Path("t.csv").open("w") as file:
+        file.write("text,label\n")
+        for i in range(40):
+            file.write(f"{('good fine nice', 'bad poor ugly')[i % 2]} {i},{'ab'[i % 2]}\n")
+        file.write(f"{'a' * size},a\n")
+    code, said = labelsieve("select t.csv --out run --model tfidf --iterations 1")
+    assert code == 0, said
+    assert json.loads(Path("run/summary.json").read_text())["samples"] == 41
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("column", ["id", "label"])
+def test_texts_that_end_with_nul_are_not_mixed_up(labelsieve: Run, column: str) -> None:
+    table("t.csv", lambda i: f"s{i}" + "\0" * (i % 2 if column == "id" else 0))
+    if column == "label":
+        Path("t.csv").write_bytes(Path("t.csv").read_bytes().replace(b'"a"', b'"b\0"'))
+    code, said = labelsieve(f"select t.csv --out run {QUICK}")
+    assert code == 2 and "NUL" in said

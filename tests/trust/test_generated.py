@@ -1,0 +1,18 @@
+"""A few generated attacks; `make trust` runs 100,000 strings, 2,000 trees and 2,000 tables."""
+
+from __future__ import annotations
+
+import pytest
+import trust_generated as generated
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    generated.warm_up()
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("family", "count"), [("strings", 1), ("trees", 8), ("tables", 12)])
+def test_nothing_is_lost_and_nothing_hangs(family: str, count: int) -> None:
+    tally = generated.attacks(family, range(count), generated.Tally())
+    assert tally.problems == {} and tally.attacks == count
