@@ -187,7 +187,8 @@ def _decide(run: str, row: int) -> None:
             assert server.stdout is not None
             address = json.loads(server.stdout.readline())["address"]
             base, _, token = address.partition("?token=")
-            body = {"row": row, "decision": "keep", "version": 0, "label": None, "window": "w"}
+            sample = {"row": row, "version": 0}
+            body = {**sample, "samples": [sample], "decision": "keep", "label": None, "window": "w"}
             headers = {"Content-Type": "application/json", "X-Labelsieve-Token": token, "Origin": base.rstrip("/")}
             request = Request(f"{base}api/decide?token={token}", json.dumps(body).encode(), headers)
             assert urlopen(request).status == 200
