@@ -122,8 +122,17 @@ def problems(data: Path | None, folder: Path) -> Iterator[Problem]:
         yield Problem(name, str(source), {}, ids, y_train, x, x_test, y_test, table_classifier)
     if data is None:
         return
+    with zipfile.ZipFile(data / "photos" / "clothing.zip") as archive:
+        archive.extractall(folder / "clothing")
+    parts = {part: load_source(str(folder / "clothing" / part), ReadOptions(size=64)) for part in ("train", "test")}
+    named = {part: [found.classes[code] for code in found.y] for part, found in parts.items()}
+    features = {part: edge_features(found.x) for part, found in parts.items()}
+    yield Problem(
+        "clothing photos", str(folder / "clothing" / "train"), {"model": "edges"}, parts["train"].ids.tolist(),
+        named["train"], features["train"], features["test"], named["test"], table_classifier,
+    )  # fmt: skip
     texts = {part: list(read_records(data / "texts" / f"banking77-{part}.csv")) for part in ("train", "test")}
-    for name, train, test in (("banking77", "train", "test"), ("banking77, test file", "test", "train")):
+    for name, train, test in (("banking77, test file", "test", "train"), ("banking77", "train", "test")):
         source = folder / f"{train}.csv"
         rows = ([f"r{i}", row["text"], row["category"]] for i, row in enumerate(texts[train]))
         write_csv(source, ["id", "text", "label"], rows)
@@ -134,15 +143,6 @@ def problems(data: Path | None, folder: Path) -> Iterator[Problem]:
             name, str(source), {}, ids, list(labels), np.array(said, object), np.array(said_test, object),
             list(labels_test), text_classifier,
         )  # fmt: skip
-    with zipfile.ZipFile(data / "photos" / "clothing.zip") as archive:
-        archive.extractall(folder / "clothing")
-    parts = {part: load_source(str(folder / "clothing" / part), ReadOptions(size=64)) for part in ("train", "test")}
-    named = {part: [found.classes[code] for code in found.y] for part, found in parts.items()}
-    features = {part: edge_features(found.x) for part, found in parts.items()}
-    yield Problem(
-        "clothing photos", str(folder / "clothing" / "train"), {"model": "edges"}, parts["train"].ids.tolist(),
-        named["train"], features["train"], features["test"], named["test"], table_classifier,
-    )  # fmt: skip
 
 
 def table_classifier() -> Any:

@@ -11,21 +11,23 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labelsieve.report.html import Markup, el, join, percent, shorten
+from labelsieve.report.html import Markup, el, join, percent, shorten_names
 from labelsieve.types import FloatArray
 
 LINE_STYLES = 8  # colours and dashes in the style sheet
 MAX_POINTS = 400  # per line
 NAME_SIZE = 12.5  # font size of class names
+MAX_NAME = 44  # letters beside a bar
+AXIS_TITLE = 150  # pixels that a vertical title needs
 
 
 def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, description: str, ident: str) -> Markup:
     """A transition matrix. Rows are true classes, columns given labels; the diagonal holds the correct labels."""
     n = len(names)
     cell = 58 if n <= 6 else 44 if n <= 12 else 32 if n <= 20 else 25
-    letters = 20 if n <= 20 else 16
+    letters = 28 if n <= 20 else 22
     size = 12.5 if n <= 12 else 10.5 if n <= 20 else 8.5
-    shown = [shorten(name, letters) for name in names]
+    shown = shorten_names(names, letters)
     widest = max(map(_text_width, shown), default=0.0)
     left = 28 + int(widest) + 8
     slant = int(widest / math.sqrt(2)) + 10
@@ -56,8 +58,9 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
                 )  # fmt: skip
             parts.append(el("g", el("title", label), box, number))
     parts.append(_axis(left + n * cell / 2, 16, "given label"))
-    parts.append(_axis(14, top + n * cell / 2, "true class (estimated)", turned=True))
-    width, height = left + n * cell + slant, top + n * cell + 6
+    width, height = left + n * cell + slant, max(top + n * cell + 6, AXIS_TITLE)
+    middle = min(max(top + n * cell / 2, AXIS_TITLE / 2), height - AXIS_TITLE / 2)
+    parts.append(_axis(14, middle, "true class (estimated)", turned=True))
     return _svg(parts, width, height, title=title, description=description, ident=ident, cls="heat")
 
 
@@ -65,10 +68,10 @@ def stacked_bars(
     names: Sequence[str], parts_of: Sequence[Sequence[int]], kinds: Sequence[str], *, title: str, ident: str
 ) -> Markup:
     """One horizontal bar per class, its parts in the order of `kinds` (style classes)."""
-    row, width = 26, 720
-    shown = [shorten(name, 22) for name in names]
+    row = 26
+    shown = shorten_names(names, MAX_NAME)
     left = 16 + int(max(map(_text_width, shown), default=0.0))
-    right = 64
+    right, width = 64, max(720, left + 400)
     most = max((sum(parts) for parts in parts_of), default=1) or 1
     drawn: list[Markup] = []
     for i, (name, parts) in enumerate(zip(names, parts_of, strict=True)):

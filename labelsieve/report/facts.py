@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.decisions import decided_ids
+from labelsieve.decisions import DecisionLog
 from labelsieve.labels_csv import LabelColumns, pair_counts
+from labelsieve.report.spot_check import CheckedNoise, SpotCheck
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
 from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, WhyUnknown
@@ -33,7 +34,7 @@ class Facts:
     columns: LabelColumns
     suspects: IntArray  # rows by descending suspicion
     pairs: dict[tuple[int, int], int]  # number of suspects per given and suggested label
-    decided: frozenset[str]  # ids of all samples with a decision
+    log: DecisionLog
     suggested_probability: FloatArray | None  # of every suspect; None: suspicion is a rank, not a probability
 
     @property
@@ -49,7 +50,14 @@ class Facts:
 
     @property
     def decided_suspects(self) -> int:
-        return len(self.decided.intersection(self.columns.ids.take(self.suspects).to_pylist())) if self.decided else 0
+        return int(np.count_nonzero(self.log.decided[self.suspects]))
+
+    @property
+    def checked_noise(self) -> CheckedNoise | None:
+        """Share of wrong labels by decisions on random samples."""
+        if self.suggested_probability is None:
+            return None
+        return SpotCheck(self.columns, self.suggested_probability).noise(self.log)
 
     @property
     def selected(self) -> int:
@@ -136,7 +144,7 @@ def read_facts(run: RunFolder) -> Facts:
         columns=columns,
         suspects=suspects,
         pairs=pair_counts(columns, suspects),
-        decided=frozenset(decided_ids(run / DECISIONS)),
+        log=DecisionLog(run / DECISIONS, columns),
         suggested_probability=suggested_probabilities(run, columns),
     )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -41,6 +44,26 @@ def el(name: str, /, *children: object, **attributes: object) -> Markup:
     if name in VOID:
         return Markup(opening)
     return Markup(f"{opening}{join(children)}</{name}>")
+
+
+def breakable(name: str) -> Markup:
+    """A name that breaks after its separators, not in the middle of a word."""
+    return join(re.split(r"(?<=[_\-/.])", name), Markup("<wbr>"))
+
+
+def shorten_middle(name: str, limit: int) -> str:
+    """Cut the middle of a long name: names of classes often differ in their last letters."""
+    keep = limit - 1
+    return name if len(name) <= limit else f"{name[: keep - keep // 3]}\u2026{name[-(keep // 3) :]}"
+
+
+def shorten_names(names: Sequence[str], limit: int) -> list[str]:
+    """Short forms of names that stay different: if needed, without the letters that all names begin with."""
+    shown = [shorten_middle(name, limit) for name in names]
+    if len(set(shown)) == len(set(names)):
+        return shown
+    start = len(os.path.commonprefix(list(names)))  # noqa: RUF071 - letters, not folders
+    return [shorten(f"\u2026{name[start:]}", limit) for name in names]
 
 
 def shorten(value: str, limit: int) -> str:

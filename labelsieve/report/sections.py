@@ -13,12 +13,14 @@ import numpy as np
 
 from labelsieve.csv_files import csv_line
 from labelsieve.data.source import TABLES, is_path
+from labelsieve.decisions import Choice
 from labelsieve.labels_csv import most_confused
 from labelsieve.report.charts import heat_map, stacked_bars, swatch
 from labelsieve.report.facts import WHY_UNKNOWN, Facts, number
-from labelsieve.report.html import Markup, count, el, percent, plural, shorten
+from labelsieve.report.html import Markup, breakable, count, el, percent, plural, shorten, shorten_middle
 from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
 from labelsieve.report.source_state import SourceState
+from labelsieve.report.spot_check import DEFAULT_CONFIDENCE
 from labelsieve.types import FloatArray, WhyUnknown
 
 MAX_CLASSES = 25  # classes of the matrix: more names cannot be read
@@ -27,6 +29,7 @@ MAX_SUSPECTS = 200  # default of --suspects
 THUMBNAIL_SIDE = 220  # pixels: twice the width of a card, for sharp displays
 MAX_PICTURE_BYTES = 6_000_000  # of all pictures together: the page stays below 10 MB
 MAX_TEXT, MAX_CELLS = 600, 24  # characters of a text and cells of a row that a card shows
+CONFIDENCES = (0.5, 0.7, 0.9, 0.95)  # probabilities for which the report counts the suggestions
 MAX_WIDE_MATRIX = 12  # classes up to which a table fits beside the matrix
 CLEAN_RATIO = 0.005  # noise ratios below it are reported as clean
 VERDICT_MEANINGS = {
@@ -137,6 +140,11 @@ def figures(facts: Facts) -> Markup:
         details.append(WHY_UNKNOWN[facts.why_unknown])
     elif noise is not None and number(noise.low) is not None and number(noise.high) is not None:
         details.append(f"95\u202f% interval: {percent(noise.low)} to {percent(noise.high)}")
+    if (checked := facts.checked_noise) is not None:
+        text = f"{percent(checked.ratio)} ({percent(checked.low)} to {percent(checked.high)})"
+        text += f" by {plural(checked.decided, 'random decision')}"
+        text += f", {percent(checked.unchecked)} of the samples without a check" if checked.unchecked else ""
+        details.append(text)
     if (truth := number(summary.get("measured_noise_ratio"))) is not None:
         details.append(f"measured {percent(truth, 1)}")
     shown: list[tuple[str, str, str]] = [
@@ -183,6 +191,8 @@ def what_next(facts: Facts) -> Markup:
     text = f"Only labels that you decided on change; the other suspects are marked. {text}"
     command = f"labelsieve export {run} --what cleaned --to cleaned.csv"
     steps.append(_step("Export the corrected labels.", command, text))
+    if (offer := accept_many(facts, run)) is not None:
+        steps.append(offer)
     if ((facts.record.get("stages") or {}).get("train") or {}).get("state") == "done":
         command = f"labelsieve predict {run} NEW --to predictions.csv"
         text = "NEW is a folder or a file like the source. It needs no labels."
@@ -193,6 +203,25 @@ def what_next(facts: Facts) -> Markup:
     text = "A second selection finds wrong labels that the first one missed because of others."
     steps.append(_step("Select again with the corrected labels.", command, text))
     return section("next", CONTENTS["next"], el("ol", *steps, cls="next"))
+
+
+def accept_many(facts: Facts, run: str) -> Markup | None:
+    """How many labels change if all suggestions above a probability are applied, and how many changes are right."""
+    if facts.suggested_probability is None or facts.why_unknown:
+        return None
+    rows = facts.suspects[facts.log.state[facts.suspects] == Choice.UNDECIDED]
+    probability = facts.suggested_probability[rows]
+    counts = [(p, probability[probability >= p]) for p in CONFIDENCES]
+    cells: list[list[object]] = [
+        [f"at least {percent(p)}", count(len(found)), f"about {found.sum():,.0f}"] for p, found in counts if len(found)
+    ]
+    if not cells:
+        return None
+    heads = [("probability of the suggestion", False), ("labels that change", True), ("expected to be right", True)]
+    command = f"labelsieve export {run} --apply suggested --min-confidence {DEFAULT_CONFIDENCE}"
+    text = "First judge a random sample of 20 of them on the review page (key a): it says how far these numbers hold."
+    inner = table(heads, cells, caption="Undecided suspects")
+    return el("li", el("strong", "Or apply all probable suggestions. "), el("code", command), f" {text}", inner)
 
 
 def _step(title: str, command: str, text: str) -> Markup:
@@ -252,7 +281,8 @@ def confusion(facts: Facts) -> Markup:
     if pairs:
         given = np.bincount(facts.columns.label[facts.columns.label >= 0], minlength=len(names))
         rows: list[list[object]] = [
-            [names[i], names[j], count(n), percent(n / max(int(given[i]), 1), 1)] for n, (i, j) in pairs[:MAX_PAIRS]
+            [breakable(names[i]), breakable(names[j]), count(n), percent(n / max(int(given[i]), 1), 1)]
+            for n, (i, j) in pairs[:MAX_PAIRS]
         ]
         heads = [("given label", False), ("suggested label", False), ("suspects", True), ("of this label", True)]
         caption = "Pairs of labels with the most suspects"
@@ -289,7 +319,7 @@ def verdicts(facts: Facts) -> Markup:
     title = "Verdicts by given label"
     chart = stacked_bars(names, parts, tuple(VERDICT_CODES), title=title, ident="bars")
     rows: list[list[object]] = [
-        [name, *(count(n) for n in numbers), percent(1 - numbers[0] / max(sum(numbers), 1), 1)]
+        [breakable(name), *(count(n) for n in numbers), percent(1 - numbers[0] / max(sum(numbers), 1), 1)]
         for name, numbers in zip(names, parts, strict=True)
     ]
     heads = [("given label", False), *((name, True) for name in VERDICT_CODES), ("not selected", True)]
@@ -325,7 +355,7 @@ def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
     if facts.suggested_probability is None:
         text += "Suspicion is a rank between 0 and 1, not a probability."
     else:
-        text += "Percentages are estimated probabilities: of a wrong given label, and of a correct suggestion."
+        text += "Percentages are estimated probabilities."
     style = "suspects" if samples.kind == "pictures" else "suspects wide"
     return section("suspects", title, el("p", text), el("ol", *cards, cls=style))
 
@@ -333,13 +363,14 @@ def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
 def _card(facts: Facts, row: int, sample: Sample) -> Markup:
     columns = facts.columns
     given, suggested = (columns.name(int(codes[row])) or "?" for codes in (columns.label, columns.suggested))
-    labels = el("del", shorten(given, 60), cls="was"), " \u2192 ", el("strong", shorten(suggested, 60), cls="now")
+    was, now = (breakable(shorten_middle(name, 60)) for name in (given, suggested))
+    labels = el("del", was, cls="was"), " \u2192 ", el("strong", now, cls="now")
     suspicion, numbers = float(columns.suspicion[row]), "suspicion unknown"
     if suspicion == suspicion:
         ranked = facts.suggested_probability is None
-        numbers = f"suspicion {suspicion:.2f}" if ranked else f"wrong: {percent(suspicion)}"
+        numbers = f"suspicion {suspicion:.2f}" if ranked else f"given label {percent(suspicion)} likely wrong"
     probability = math.nan if facts.suggested_probability is None else facts.suggested_probability[row]
-    numbers += f", right: {percent(probability)}" if probability == probability else ""
+    numbers += f", suggestion {percent(probability)} likely right" if probability == probability else ""
     id = el("p", f"id {shorten(columns.id(row), 120)}", cls="id")
     about = el("div", el("p", *labels), el("p", numbers, cls="quiet"), id, cls="about")
     said_above = isinstance(sample, Missing) and sample.all_samples
@@ -378,7 +409,8 @@ def settings(facts: Facts) -> Markup:
     flat |= {f"version of {name}": version for name, version in (record.get("versions") or {}).items()}
     flat |= {f"stage {name}": stage.get("state") for name, stage in (record.get("stages") or {}).items()}
     flat.pop("stage report", None)  # still running while it writes this page
-    rows: list[list[object]] = [[key, shorten(str(value), 300)] for key, value in flat.items() if value is not None]
+    texts = {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in flat.items()}
+    rows: list[list[object]] = [[key, shorten(texts[key], 300)] for key, value in flat.items() if value is not None]
     inner = table([("setting", False), ("value", False)], rows, caption="All settings of this run")
     return section("settings", CONTENTS["settings"], inner)
 

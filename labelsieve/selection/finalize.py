@@ -88,15 +88,18 @@ def write_suggestions(path: Path, data: LabelledData, selection: JudgedSelection
     rows = np.flatnonzero(selection.doubted(data.y))
     if np.isnan(selection.suggested_probability).all():
         return
+    suspicion = [f"{value:.6g}" for value in selection.suspicion[rows]]
+    # Ranked as written, so that equal values keep the order of labels.csv and of the report.
+    order = np.argsort(-np.array(suspicion, dtype=float), kind="stable")
     cells = (
         (
             data.ids[i],
             str(data.classes[data.y[i]]),
-            f"{selection.suspicion[i]:.6g}",
+            suspicion[place],
             str(data.classes[selection.predicted[i]]),
             f"{selection.suggested_probability[i]:.6g}",
         )
-        for i in rows[np.argsort(-selection.suspicion[rows], kind="stable")].tolist()
+        for place, i in zip(order.tolist(), rows[order].tolist(), strict=True)
     )
     write_csv(path, SUGGESTION_COLUMNS, cells)
 

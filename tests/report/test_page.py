@@ -13,6 +13,7 @@ from labelsieve.report.facts import read_facts
 from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
 from labelsieve.report.sections import select_again
+from labelsieve.report.spot_check import Group, SpotCheck
 from labelsieve.runfolder import RunFolder
 
 SECTIONS = ("next", "mistakes", "verdicts", "suspects", "curves", "theory", "settings")
@@ -81,7 +82,7 @@ def test_decisions_count_in_what_to_do_next(runs, tmp_path):
     run = runs.text(tmp_path)
     facts = read_facts(run)
     for row in facts.suspects[:3].tolist():
-        run.append_decision(facts.columns.id(row), "keep", "praise")
+        run.append_decision(facts.columns.id(row), "drop")
     run.append_decision(facts.columns.id(int(facts.suspects[0])), "undo")
     html = write_report(run).read_text(encoding="utf-8")
     assert f"{len(facts.suspects) - 2} suspects left, 2 decided." in html
@@ -96,7 +97,7 @@ def test_decisions_on_other_samples_decide_no_suspect(runs, tmp_path):
         run.append_decision(id, "drop")
     facts = read_facts(run)
     html = write_report(run).read_text(encoding="utf-8")
-    assert facts.decided_suspects == 0 and facts.decided
+    assert facts.decided_suspects == 0 and facts.log.decided.any()
     assert f"{suspects} suspects left." in html and "All suspects are decided" not in html
 
 
@@ -313,10 +314,27 @@ def test_probabilities_are_shown_where_the_run_has_them(runs, tmp_path):
     run = runs.table(tmp_path)
     suspects = read_facts(run).suspects
     before = write_report(run).read_text(encoding="utf-8")
-    assert "not a probability" in before and "right: 88" not in before
+    assert "not a probability" in before and "--min-confidence" not in before
     columns = read_facts(run).columns
     lines = [f"{columns.id(int(row))},x,0.5,y,0.875" for row in suspects]
     (run / "suggestions.csv").write_text("id,label,suspicion,suggested,probability\n" + "\n".join(lines) + "\n")
     after = write_report(run).read_text(encoding="utf-8")
-    assert after.count("right: 88\u202f%") == after.count('<li class="suspect">') > 0
-    assert f"wrong: {percent(float(columns.suspicion[suspects[0]]))}" in after
+    assert after.count("88\u202f% likely right") == after.count('<li class="suspect">') > 0
+    assert f"{percent(float(columns.suspicion[suspects[0]]))} likely wrong" in after
+    assert "--min-confidence" in after and f'<td class="n">about {0.875 * len(suspects):.0f}</td>' in after
+
+
+def test_random_decisions_give_their_own_noise_ratio(runs, tmp_path):
+    run = runs.table(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.95)
+    facts = read_facts(run)
+    assert facts.checked_noise is None
+    check = SpotCheck(facts.columns, facts.suggested_probability)
+    for row in check.rows(Group.SUGGESTED, 0.9).tolist():
+        run.append_decision(facts.columns.id(row), "drop")
+    for row in check.rows(Group.REST, 0.9)[:10].tolist():
+        run.append_decision(facts.columns.id(row), "keep")
+    found = read_facts(run).checked_noise
+    assert found.ratio == pytest.approx(len(facts.suspects) / 60) and found.unchecked == 0
+    assert found.low < found.ratio < found.high and found.decided == len(facts.suspects) + 10
+    assert "random decisions" in write_report(run).read_text(encoding="utf-8")
