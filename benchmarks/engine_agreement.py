@@ -1,12 +1,12 @@
-"""What the engine's networks learn: CIFAR-10, clean labels, ResNet-32, test accuracy after the last epoch.
+"""Accuracy of networks that the engine trains: CIFAR-10, clean labels, ResNet-32, test accuracy after the last epoch.
 
-    python3 benchmarks/engine_agreement.py DIR --out agreement.json                       30 epochs, fast beside plain
-    python3 benchmarks/engine_agreement.py DIR --recipe sgd --epochs 200 --out sgd.json   as the ResNet paper trains
-    python3 benchmarks/engine_agreement.py DIR --recipe adam --epochs 200 --out adam.json the noisy-label paper's Adam
+    python3 benchmarks/engine_agreement.py DIR --out agreement.json                       30 epochs, fast and plain
+    python3 benchmarks/engine_agreement.py DIR --recipe sgd --epochs 200 --out sgd.json   as in the ResNet paper
+    python3 benchmarks/engine_agreement.py DIR --recipe adam --epochs 200 --out adam.json as in the noisy-label paper
 
-DIR holds CIFAR-10. `fast` is all the device has (on a GPU: our kernels, bf16, captured steps), `plain` has all of that
-off (eager, float32, cuDNN); each runs in a process of its own from the same seeds. With `--checkpoint FOLDER` a run
-that was stopped goes on from its last finished epoch. Test labels are read after the training and nowhere else. Needs
+DIR contains CIFAR-10. `fast` uses all features of the engine (on a GPU: its kernels, bf16, captured steps), `plain` uses
+none of them (eager, float32, cuDNN). Each runs in its own process with the same seeds. With `--checkpoint FOLDER` a run
+that was stopped resumes after its last finished epoch. Test labels are only read after the training. Needs
 torch and numpy, with `--checkpoint` safetensors too. `--small` trains a small network on made pictures, to try it out.
 
 The ResNet paper's CIFAR-10 recipe: SGD 0.1, momentum 0.9, weight decay 1e-4 on everything, a tenth at half and three
@@ -37,7 +37,7 @@ def main() -> None:
     options.add_argument("data", type=Path, nargs="?")
     options.add_argument("--recipe", choices=list(RECIPES), default="incv")
     options.add_argument("--epochs", type=int, default=30)
-    options.add_argument("--seeds", type=int, default=4, help="networks, one a seed")
+    options.add_argument("--seeds", type=int, default=4, help="number of networks, one per seed")
     options.add_argument("--first-seed", type=int, default=0)
     options.add_argument("--path", choices=["fast", "plain", "both"], help="default: both for incv, else fast")
     options.add_argument("--checkpoint", type=Path)

@@ -1,9 +1,9 @@
-"""The kernels on whole ResNets: right, repeatable, how fast, and with which blocks; needs a GPU.
+"""The kernels on whole ResNets: errors, repeatability, speed and block sizes. Needs a GPU.
 
     python3 benchmarks/fused.py [--parts check,ops,sweep,step,profile] [--modes layers,fused] [--networks 1,2,8,16,32]
     python3 benchmarks/fused.py --preactivation --parts check,step --modes fused [--networks 4,16,24]
 
-Modes: fused (as it is without switches), layers (LABELSIEVE_FUSED=0: a kernel a layer), plain (LABELSIEVE_KERNELS=0).
+Modes: fused (the default), layers (LABELSIEVE_FUSED=0: one kernel per layer), plain (LABELSIEVE_KERNELS=0).
 About ten minutes for all parts, most of it compiling: one for check, one for ops, six for sweep, one for each mode.
 
 check    errors of features, gradients and running statistics against float64, fused and by layers

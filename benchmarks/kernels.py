@@ -1,11 +1,11 @@
-"""The layers' kernels on a GPU, each by itself: right, then fast. Needs torch, triton and numpy; about a minute.
+"""Errors and speed of the layers' kernels on a GPU, one by one. Needs torch, triton and numpy; about a minute.
 
     python3 benchmarks/kernels.py [--parts check,ops] [--networks 2,8,16,32] [--batch 128]
 
 check    relative error of every op against float64
-ops      microseconds and GB/s (bytes that must move over time) by op and stage, beside cuDNN
+ops      microseconds and GB/s (bytes that must move over time) by op and stage, compared with cuDNN
 
-benchmarks/fused.py measures the whole network, and what block sizes are best.
+benchmarks/fused.py measures the whole network and finds the best block sizes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def median_us(graph: torch.cuda.CUDAGraph, calls: int, repeats: int = 7) -> floa
 
 
 def timed(op: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]], calls: int = 12) -> float:
-    """Microseconds a call, the inputs taken in turn so that the cache does not hold them."""
+    """Return the microseconds per call; the inputs alternate, so that the cache does not hold them."""
 
     def work() -> None:
         for i in range(calls):

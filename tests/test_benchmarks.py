@@ -44,6 +44,7 @@ def test_growth_measures_a_valid_selection(tmp_path: Path, kind: str) -> None:
     assert found["label_precision"] > 0.97 and 0.8 < found["label_recall"] <= 1
 
 
+@pytest.mark.slow  # of a benchmark
 def test_eager_network_equals_the_network_of_the_engine() -> None:
     inception = script("benchmarks/inception.py")
     torch.manual_seed(0)
@@ -116,6 +117,7 @@ def test_speed_of_the_fast_network(capsys: pytest.CaptureFixture[str], monkeypat
     assert lines[1].startswith("1 networks: ") and lines[2].startswith("2 networks: ")
 
 
+@pytest.mark.slow  # of a benchmark
 def test_speed_of_inception(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     inception = script("benchmarks/inception.py")
     asked = "--profile --seconds 0.01 --batch 2 --crop 75 --samples 2 --device cpu"

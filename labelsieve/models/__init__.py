@@ -1,1 +1,1 @@
-"""Architectures, one a file; layers.py holds the layers that carry n networks at once."""
+"""Architectures, one per file; layers.py has the layers that hold n networks at once."""

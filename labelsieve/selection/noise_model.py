@@ -361,7 +361,7 @@ def describe(
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 
 
-# ---------------------------------------------------------------- what follows from the estimate
+# ---------------------------------------------------------------- results of the estimate
 
 
 def with_mean_posterior(estimate: NoiseEstimate, wrong: FloatArray) -> NoiseEstimate:

@@ -23,7 +23,8 @@ def accuracies(tmp_path: Path, *options: str) -> dict:
     return json.loads(out.read_text())
 
 
-def test_fast_and_plain_accuracies_stand_beside_their_spread(tmp_path):
+@pytest.mark.slow  # of a benchmark
+def test_fast_and_plain_accuracies_are_compared_with_their_spread(tmp_path):
     found = accuracies(tmp_path, "--epochs", "4")
     assert found["fast"]["path"] == "fast" and found["plain"]["path"] == "plain"
     assert found["fast"]["accuracy"] == found["plain"]["accuracy"]  # on a CPU both are the same float32 steps
@@ -33,6 +34,7 @@ def test_fast_and_plain_accuracies_stand_beside_their_spread(tmp_path):
     assert found["fast"]["mean"] > 0.3  # ten classes: it learned
 
 
+@pytest.mark.slow  # of a benchmark
 def test_a_recipe_that_was_done_is_read_from_its_checkpoint(tmp_path):
     options = ("--recipe", "sgd", "--epochs", "2", "--checkpoint", str(tmp_path / "saved"))
     first = accuracies(tmp_path, *options)
@@ -64,7 +66,9 @@ def test_a_measurement_says_on_stderr_how_far_it_is_and_its_numbers_on_stdout(mo
     assert found.err == "" and len(json.loads(found.out)["rows"]) == 3
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_a_stopped_measurement_does_not_say_that_it_is_kept(number, code):
     command = [sys.executable, "-m", "labelsieve", "bench", "engine", "--device", "cpu"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

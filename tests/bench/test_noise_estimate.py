@@ -119,6 +119,7 @@ def test_settings_have_their_noise_ratio():
         assert np.array_equal(given, script.given_labels(data, pattern, 0.4, 0))
 
 
+@pytest.mark.slow  # of a benchmark
 def test_a_measurement_stores_its_predictions(tmp_path):
     data = synthetic(classes=4, samples=240, mistakes=0)
     settings = (("symmetric", 0.0), ("symmetric", 0.3))
@@ -167,6 +168,7 @@ def test_ranks_count_the_settings_with_a_higher_auroc():
     assert "1 of 2 settings, not at symmetric-0.2 by 0.0100" in both
 
 
+@pytest.mark.slow  # of a benchmark
 def test_the_script_runs_small(tmp_path):
     script.main(["--small", "--epochs", "2", "--out", str(tmp_path), "--work", str(tmp_path / "work")])
     assert json.loads((tmp_path / "noise-estimate.json").read_text())["rows"][-1]["setting"] == "instance-0.4"

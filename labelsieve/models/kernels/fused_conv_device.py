@@ -1,11 +1,11 @@
 # mypy: ignore-errors
 # Triton's device language is not Python to a type checker.
-"""The 3x3 convolution for activations [networks, images, height, width, channels], one network after the other.
+"""The 3x3 convolution for activations [networks, images, height, width, channels].
 
-A network's picture row is one run of memory, so that every load is whole cache lines, and all strides are constants.
-What follows a convolution is done while its output is still in registers: the shortcut (pre-activation) and the sums of
-the batch normalisation behind it (forward), or the shortcut's gradient (original form), the relu and the sums of the
-batch normalisation before it (backward).
+A picture row of a network is contiguous, so that every load reads whole cache lines, and all strides are constants. The
+operations after a convolution run while its output is still in registers. Forward: the shortcut (pre-activation) and the
+sums of the next batch normalisation. Backward: the gradient of the shortcut (original form), the relu and the sums of
+the previous batch normalisation.
 """
 
 import triton
@@ -95,12 +95,12 @@ def conv_network(
     y_ok = (image_ok & (column_out % S_OUT == 0))[:, None] & n_ok[None, :]
     y_at = (image * (HO * WO) + column_out // S_OUT)[:, None] * COUT + channel[None, :]
     y_from = (net.to(tl.int64) * images + first_image) * (HO * WO * COUT)
-    if SKIP == 2 and MODE == 1:  # the shortcut lies on the finer side and goes to the middle channels
+    if SKIP == 2 and MODE == 1:  # the shortcut has the finer resolution and is added to the middle channels
         s_channel = channel - (COUT - SC) // 2
         s_ok = image_ok[:, None] & ((s_channel >= 0) & (s_channel < SC))[None, :]
         s_at = (image * (4 * HO * WO) + column_out * 2)[:, None] * SC + s_channel[None, :]
         s_from = (net.to(tl.int64) * images + first_image) * (4 * HO * WO * SC)
-    if SKIP == 2 and MODE == 3:  # the shortcut's gradient lies on the coarser side, in the middle channels
+    if SKIP == 2 and MODE == 3:  # the shortcut's gradient has the coarser resolution; its middle channels are used
         s_ok = (image_ok & (column_out % 2 == 0))[:, None] & n_ok[None, :]
         s_at = (image * (HO * WO // 4) + column_out // 2)[:, None] * SC + (channel + (SC - COUT) // 2)[None, :]
         s_from = (net.to(tl.int64) * images + first_image) * (HO * WO // 4 * SC)

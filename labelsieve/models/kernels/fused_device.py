@@ -68,7 +68,7 @@ def weight_grad_network(
 ):  # fmt: skip
     """part[split, net, (kx, in), (ky, out)] = sum over the split's pixels of x[q + kx - 1] * g[q - (ky - 1) rows].
 
-    Of several layers of one shape, their x, g and part one after the other; x_layer: elements between theirs.
+    Several layers of one shape: their x, g and part are consecutive; x_layer: elements from one x to the next.
     """
     tiles_b: tl.constexpr = (3 * NP + BB - 1) // BB
     tiles_a: tl.constexpr = (3 * CP + BA - 1) // BA

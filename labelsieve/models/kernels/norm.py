@@ -3,7 +3,7 @@
     forward    pooling and sums (reads x)  ->  table  ->  norm, residual, activation (reads the pooled, writes y)
     backward   sums (reads g and the pooled)  ->  slopes  ->  gradient (reads g, the pooled and x, writes dx)
 
-The activation's argument and the pooling's choice are computed again on the way back, not kept.
+The backward pass computes the argument of the activation and the choice of the pooling again instead of storing them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the kernels compute, in plain torch, for any device, dtype and shape. The CPU and the tests use it."""
+"""The operations of the kernels in plain torch, for any device, dtype and shape. The CPU and the tests use them."""
 
 from __future__ import annotations
 

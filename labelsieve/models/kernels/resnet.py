@@ -1,7 +1,7 @@
 """The features of n stacked ResNets (He et al. 2016a, 2016b) as one function with its own gradient, with few kernels.
 
-Activations are [n, images, height, width, channels]: the pixels of a network are contiguous. The backward pass hands
-on gradients that have been through the relu, with the sums that the next batch norm needs:
+Activations are [n, images, height, width, channels]: the pixels of a network are contiguous. The backward pass
+passes gradients behind the relu from layer to layer, with the sums that the next batch norm needs:
 
     forward    conv (+ sums)  ->  coefficients  ->  scale, shift, shortcut, relu
     backward   coefficients  ->  gradient of the normalisation  ->  conv (+ shortcut, relu, sums), weight gradient
