@@ -4,7 +4,7 @@
     python3 benchmarks/engine_agreement.py DIR --recipe sgd --epochs 200 --out sgd.json   as in the ResNet paper
     python3 benchmarks/engine_agreement.py DIR --recipe adam --epochs 200 --out adam.json as in the noisy-label paper
 
-DIR contains CIFAR-10. `fast` uses all features of the engine (on a GPU: its kernels, bf16, captured steps), `plain` uses
+DIR contains CIFAR-10. `fast` uses all features of the engine (on a GPU: kernels, bf16, captured steps), `plain` uses
 none of them (eager, float32, cuDNN). Each runs in its own process with the same seeds. With `--checkpoint FOLDER` a run
 that was stopped resumes after its last finished epoch. Test labels are only read after the training. Needs
 torch and numpy, with `--checkpoint` safetensors too. `--small` trains a small network on made pictures, to try it out.

@@ -1,4 +1,4 @@
-"""The fast network's training (models/fast_cnn.py) on noise: pictures per second of 1, 2 and 4 networks, and its kernels.
+"""The fast network's training (models/fast_cnn.py) on noise: pictures per second of 1, 2 and 4 networks; kernels.
 
     python benchmarks/fast_network.py [--networks 1 2 4] [--seconds 2] [--batch 512] [--widths 64 256 256] [--top 20]
 

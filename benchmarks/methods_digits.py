@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def measure(seeds: int) -> tuple[dict[str, dict[str, Any]], dict[str, list[tuple[float, ...]]], dict[str, float]]:
-    """Test accuracy of the last epoch by row and noise, one value per seed; what INCV selected; what `standard` fits."""
+    """Test accuracy of the last epoch by row and noise, one per seed; selection of INCV; fit of `standard`."""
     from sklearn.datasets import load_digits
 
     x, true = load_digits(return_X_y=True)

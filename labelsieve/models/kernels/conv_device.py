@@ -3,7 +3,7 @@
 """The 3x3 convolution of n stacked networks as three device kernels.
 
 Memory: activations [images, height, width, n * channels]; weights bf16 [n * out, 3, 3, in] (a channels-last weight).
-The basic operation is a row product: for one image row, the columns (kx, channel) of its neighbourhood times the weights
+The main operation is a row product: for one image row, the columns (kx, channel) of its neighbourhood times the weights
 of one kernel row. A program slides down the image and multiplies each input row, read once, with all three kernel rows.
 """
 

@@ -3,7 +3,7 @@
 """The 3x3 convolution for activations [networks, images, height, width, channels].
 
 A picture row of a network is contiguous, so that every load reads whole cache lines, and all strides are constants. The
-operations after a convolution run while its output is still in registers. Forward: the shortcut (pre-activation) and the
+operations after a convolution run while its output is in registers. Forward: the shortcut (pre-activation) and the
 sums of the next batch normalisation. Backward: the gradient of the shortcut (original form), the relu and the sums of
 the previous batch normalisation.
 """
