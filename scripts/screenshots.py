@@ -104,6 +104,13 @@ def main() -> None:
                     page.wait_for_selector("body[data-ready]")
                     page.wait_for_timeout(500)
                     save(page.screenshot(), f"review-{tutorial}.png")
+                    for key, selector, name in (("a", "#bulk", "accept"), ("g", ".tile", "grid")):
+                        if tutorial == "pictures":
+                            page.keyboard.press(key)
+                            page.wait_for_selector(selector)
+                            page.wait_for_timeout(500)
+                            save(page.screenshot(), f"review-{name}.png")
+                            page.keyboard.press("Escape")
         browser.close()
 
 

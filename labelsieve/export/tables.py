@@ -18,7 +18,7 @@ from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer
 from labelsieve.labels_csv import LabelColumns, index_in
-from labelsieve.report.facts import suggested_probabilities
+from labelsieve.report.facts import no_class, suggested_probabilities
 from labelsieve.report.source_table import SourceTable
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.types import VERDICTS, FloatArray, IntArray
@@ -170,6 +170,7 @@ def suspects(result: RunResult, rows: IntArray, *, typed: bool) -> Any:
             "suggested": _names(columns, columns.suggested[rows]),
             "suspicion": _numbers(columns.suspicion[rows]),
             "suggested_probability": pa.nulls(len(rows), pa.float64()) if right is None else _numbers(right[rows]),
+            "no_class": pa.array(no_class(columns, right)[rows]),
             "probability": _numbers(columns.probability[rows]),
             "loss": _numbers(columns.loss[rows]),
             "verdict": pa.array([VERDICTS[code] for code in columns.verdict[rows]], pa.string()),
@@ -189,7 +190,7 @@ def _beside(own: Any, found: Any, id_column: str) -> Any:
     names = [name.strip() for name in own.column_names]
     if id_column.strip() not in names and "path" not in names:
         own = own.add_column(0, "id", found.column("id"))
-    for name in ("suspicion", "suggested", "suggested_probability", "verdict", "decision", "decided"):
+    for name in ("suspicion", "suggested", "suggested_probability", "no_class", "verdict", "decision", "decided"):
         free = name if name not in own.column_names else f"labelsieve_{name}"
         if free not in own.column_names:
             own = own.append_column(free, found.column(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from labelsieve.decisions import DecisionLog
 from labelsieve.labels_csv import LabelColumns, pair_counts
 from labelsieve.report.spot_check import CheckedNoise, SpotCheck
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
-from labelsieve.types import SELECTED, FloatArray, IntArray, NoiseEstimate, WhyUnknown
+from labelsieve.selection.finalize import SUGGESTIONS, fits_no_class, read_suggestions
+from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, NoiseEstimate, WhyUnknown
 
 # A report explains why there are more suspects than wrong labels if both limits are exceeded.
 MANY_SUSPECTS_FACTOR, MANY_SUSPECTS_SHARE = 1.5, 0.02
@@ -58,6 +59,10 @@ class Facts:
         if self.suggested_probability is None:
             return None
         return SpotCheck(self.columns, self.suggested_probability).noise(self.log)
+
+    @cached_property
+    def no_class(self) -> BoolArray:
+        return no_class(self.columns, self.suggested_probability)
 
     @property
     def selected(self) -> int:
@@ -130,6 +135,13 @@ def suggested_probabilities(run: RunFolder, columns: LabelColumns) -> FloatArray
     rows = columns.find(list(by_id))
     found[rows[rows >= 0]] = np.array(list(by_id.values()))[rows >= 0]
     return found
+
+
+def no_class(columns: LabelColumns, suggested_probability: FloatArray | None) -> BoolArray:
+    """Suspects that may belong to none of the classes."""
+    if suggested_probability is None:
+        return np.zeros(len(columns), dtype=bool)
+    return columns.suspect() & fits_no_class(columns.suspicion, suggested_probability)
 
 
 def read_facts(run: RunFolder) -> Facts:

@@ -371,6 +371,7 @@ def _card(facts: Facts, row: int, sample: Sample) -> Markup:
         numbers = f"suspicion {suspicion:.2f}" if ranked else f"given label {percent(suspicion)} likely wrong"
     probability = math.nan if facts.suggested_probability is None else facts.suggested_probability[row]
     numbers += f", suggestion {percent(probability)} likely right" if probability == probability else ""
+    numbers += ", may fit no class" if facts.no_class[row] else ""
     id = el("p", f"id {shorten(columns.id(row), 120)}", cls="id")
     about = el("div", el("p", *labels), el("p", numbers, cls="quiet"), id, cls="about")
     said_above = isinstance(sample, Missing) and sample.all_samples

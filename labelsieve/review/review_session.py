@@ -14,7 +14,7 @@ import numpy as np
 from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, most_confused, pair_counts
-from labelsieve.report.facts import WHY_UNKNOWN, not_assessed, suggested_probabilities, why_unknown
+from labelsieve.report.facts import WHY_UNKNOWN, no_class, not_assessed, suggested_probabilities, why_unknown
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.report.spot_check import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Group, SpotCheck
 from labelsieve.review.neighbours import Duplicates, Neighbours
@@ -28,7 +28,7 @@ MAX_CELLS, MAX_CELL = 200, 2000  # cells of a row and characters of a cell that 
 LARGE_SIDE, SMALL_SIDE = 1000, 160  # pixels of the picture and of its neighbours
 MAX_QUEUES = 16  # filtered and sorted lists of samples that stay in memory
 DUPLICATES_WAIT = 2.0  # seconds until the page has to ask again
-SHOW = ("suspects", "conflicts", "all", *VERDICTS)
+SHOW = ("suspects", "no_class", "conflicts", "all", *VERDICTS)
 SORT = ("suspicion", "pair")
 WARNINGS = {
     WhyUnknown.WEAK: "many suspects and suggestions are wrong",
@@ -57,11 +57,13 @@ class Filter:
         if not all(0 <= share <= 1 for share in (self.low, self.high, self.confidence)):
             raise ValueError("suspicion and confidence must be between 0 and 1")
 
-    def mask(self, columns: LabelColumns, conflict: BoolArray) -> BoolArray:
+    def mask(self, columns: LabelColumns, conflict: BoolArray, no_class: BoolArray) -> BoolArray:
         if self.show == "suspects":
             mask = columns.suspect()
         elif self.show == "conflicts":
             mask = conflict
+        elif self.show == "no_class":
+            mask = no_class
         elif self.show == "all":
             mask = np.ones(len(columns), dtype=bool)
         else:
@@ -83,8 +85,10 @@ class Queues:
     conflicts follows the decisions.
     """
 
-    def __init__(self, columns: LabelColumns, log: DecisionLog, spot_check: SpotCheck | None) -> None:
-        self.columns, self.log, self.spot_check = columns, log, spot_check
+    def __init__(
+        self, columns: LabelColumns, log: DecisionLog, spot_check: SpotCheck | None, no_class: BoolArray
+    ) -> None:
+        self.columns, self.log, self.spot_check, self.no_class = columns, log, spot_check, no_class
         self._kept: OrderedDict[Filter, IntArray] = OrderedDict()
         self._lock = threading.Lock()  # requests run in threads
 
@@ -105,7 +109,8 @@ class Queues:
             if self.spot_check is None:
                 raise InputError("this run has no probabilities to check")
             return self.spot_check.rows(wanted.check, wanted.confidence)[:SAMPLE_SIZE]
-        rows = self.columns.ranked(np.flatnonzero(wanted.mask(self.columns, self.log.state == Choice.CONFLICT)))
+        mask = wanted.mask(self.columns, self.log.state == Choice.CONFLICT, self.no_class)
+        rows = self.columns.ranked(np.flatnonzero(mask))
         if wanted.sort == "pair":
             rows = rows[np.lexsort((self.columns.suggested[rows], self.columns.label[rows]))]
         return rows
@@ -132,8 +137,9 @@ class ReviewSession:
             raise InputError(f"{run.path} has no samples to review")
         self.log = DecisionLog(run / DECISIONS, self.columns)
         probability = self.suggested_probability = suggested_probabilities(run, self.columns)
+        self.no_class = no_class(self.columns, probability)
         self.spot_check = None if probability is None else SpotCheck(self.columns, probability)
-        self.queues = Queues(self.columns, self.log, self.spot_check)
+        self.queues = Queues(self.columns, self.log, self.spot_check, self.no_class)
         self.samples = open_samples(run, self.columns)
         self.duplicates = Duplicates(self.columns, self.samples)
         self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates)
@@ -192,6 +198,7 @@ class ReviewSession:
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
             "likely": _number(math.nan if self.suggested_probability is None else self.suggested_probability[row]),
+            "no_class": bool(self.no_class[row]),
             "judged": int(columns.label[row]) not in self.not_assessed,
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),

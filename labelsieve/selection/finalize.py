@@ -38,8 +38,12 @@ class JudgedSelection(Selection):
 
     def no_class(self, given: IntArray) -> BoolArray:
         """Labels that are likely wrong without a likely replacement: the sample may belong to none of the classes."""
-        unlikely = self.suggested_probability < LEAST_SUGGESTED_SHARE * self.suspicion
-        return np.asarray(self.doubted(given) & (self.suspicion > 0.5) & unlikely)
+        return self.doubted(given) & fits_no_class(self.suspicion, self.suggested_probability)
+
+
+def fits_no_class(suspicion: FloatArray, suggested_probability: FloatArray) -> BoolArray:
+    """Whether labels are likely wrong and the suggestion is not likely either; False if a probability is nan."""
+    return np.asarray((suspicion > 0.5) & (suggested_probability < LEAST_SUGGESTED_SHARE * suspicion))
 
 
 def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -> float:

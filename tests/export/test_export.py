@@ -415,7 +415,15 @@ def test_suspects_of_a_table_are_its_own_rows(tmp_path):
     export(run, what="suspects", to=tmp_path / "s.csv")
     found, expected = rows_of(tmp_path / "s.csv"), suspects_of(run)
     assert list(found[0])[:4] == ["id", "label", "text", "lang"]
-    assert list(found[0])[4:] == ["suspicion", "suggested", "suggested_probability", "verdict", "decision", "decided"]
+    assert list(found[0])[4:] == [
+        "suspicion",
+        "suggested",
+        "suggested_probability",
+        "no_class",
+        "verdict",
+        "decision",
+        "decided",
+    ]
     for row, known in zip(found, expected, strict=True):
         assert {name: row[name] for name in original[known.id]} == original[known.id]
         assert row["suggested"] == known.suggested

@@ -276,6 +276,13 @@ def test_decisions_of_two_people_are_kept_apart(client, run):
     assert again.undo("new", "ben")["rows"][0]["row"] == second
 
 
+def test_samples_that_may_fit_no_class_are_listed(runs, tmp_path):
+    run = runs.text(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.2 if place == 0 else 0.95)
+    found = ReviewSession(run).items(Filter("no_class"), 0, 9)["items"]
+    assert [item["id"] for item in found] == [runs.suspects_of(run)[0].id] and found[0]["no_class"]
+
+
 def test_several_samples_are_decided_at_once_or_not_at_all(client, run):
     rows = [item["row"] for item in client.get("/api/items?count=6").json()["items"]]
     samples = [{"row": row, "version": 0} for row in rows]

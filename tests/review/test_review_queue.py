@@ -18,7 +18,7 @@ def columns(runs, tmp_path):
 
 @pytest.fixture
 def queues(columns, tmp_path):
-    return Queues(columns, DecisionLog(tmp_path / "decisions.csv", columns), None)
+    return Queues(columns, DecisionLog(tmp_path / "decisions.csv", columns), None, np.zeros(len(columns), dtype=bool))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_queue_is_what_passes_ranked(columns, queues, wanted):
         if fits and wanted.low <= columns.suspicion[i] <= wanted.high:
             expected.append((-columns.suspicion[i], i))
     assert queues.rows(wanted).tolist() == [i for _, i in sorted(expected)]
-    assert wanted.mask(columns, np.zeros(len(columns), dtype=bool)).sum() == len(expected)
+    assert wanted.mask(columns, np.zeros(len(columns), dtype=bool), queues.no_class).sum() == len(expected)
 
 
 @pytest.mark.parametrize("bad", [{"show": "guilty"}, {"low": -1}, {"high": 2.0}, {"low": float("nan")}, {"sort": "x"}])
