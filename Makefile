@@ -62,7 +62,7 @@ bench: $(VENV)/all
 	$(BIN)/labelsieve bench select
 	$(BIN)/labelsieve bench io
 
-# Long tests of kills, failed writes, hostile files and fuzzing. Writes docs/trust.md. Takes about an hour.
+# Long tests of kills, failed writes, hostile files, generated attacks and fuzzing. Writes docs/trust.md. Takes hours.
 trust: $(VENV)/all
 	$(ONE_THREAD) $(BIN)/python scripts/trust.py
 

@@ -2,6 +2,8 @@
 
     python scripts/trust.py                     all tests: 210 kills, 10,000 inputs per parser (15 minutes)
     python scripts/trust.py --only fuzz         some tests; the others keep their last numbers
+    python scripts/trust.py --only generated --resume --seconds 600
+                                                continue the generated attacks of this commit for 10 minutes
     python scripts/trust.py --only none         write the page again
     python scripts/trust.py --fuzz              only the parsers, without writing the page (`make fuzz`)
 
@@ -32,7 +34,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.enviro
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-PARTS = ("kills", "writes", "stops", "hostile", "fuzz", "audit")
+PARTS = ("kills", "writes", "stops", "hostile", "generated", "fuzz", "audit")
+CHUNK = 20  # generated attacks between two writes of the record
 
 
 def say(line: str) -> None:
@@ -138,6 +141,41 @@ def fuzz(inputs: int, names: list[str] | None = None) -> dict[str, Any]:
     return found
 
 
+def generated(record: dict[str, Any], wanted: dict[str, int], *, resume: bool, seconds: float) -> dict[str, Any]:
+    """Generated strings, trees and tables. The record is written after every chunk, so that `resume` continues it."""
+    import trust_generated
+
+    before = record.get("generated", {}) if resume else {}
+    found = {name: trust_generated.Tally(**before.get(name, {})) for name in wanted}
+    end = time.monotonic() + seconds
+    trust_generated.warm_up()
+    while time.monotonic() < end:
+        left = {name: tally for name, tally in found.items() if tally.items < wanted[name]}
+        if not left:
+            break
+        for name, tally in left.items():
+            chunk = 1 if name == "strings" else CHUNK
+            trust_generated.attacks(name, range(tally.next_seed, tally.next_seed + chunk), tally)
+            say(f"{name}: {tally.items:,} of {wanted[name]:,}, {len(tally.problems)} problems")
+        record["generated"] = {name: asdict(tally) for name, tally in found.items()}
+        write_record(record, "generated")
+    for tally in found.values():
+        for name, problem in tally.problems.items():
+            say(f"{name}: {problem}")
+    return {name: asdict(tally) for name, tally in found.items()}
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def write_record(record: dict[str, Any], part: str) -> None:
+    record.setdefault("commits", {})[part] = commit()
+    record["machine"] = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+
 def audit() -> dict[str, Any]:
     """Run pip-audit on the constraints."""
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(ROOT / "constraints.txt"), "--no-deps",
@@ -161,6 +199,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=210)
     parser.add_argument("--writes", type=int, default=120)
     parser.add_argument("--stops", type=int, default=40)
+    parser.add_argument("--strings", type=int, default=100_000)
+    parser.add_argument("--trees", type=int, default=2_000)
+    parser.add_argument("--tables", type=int, default=2_000)
+    parser.add_argument("--resume", action="store_true", help="continue the generated attacks of the record")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end the generated attacks after this time")
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--parsers", default="", help="parsers to fuzz; the others keep their numbers")
     parser.add_argument("--fuzz", action="store_true", help="only the parsers; do not write the page")
@@ -173,19 +216,25 @@ def main() -> int:
         "writes": lambda: writes(args.writes),
         "stops": lambda: stops(args.stops),
         "hostile": hostile,
+        "generated": lambda: generated(
+            record,
+            {"strings": args.strings, "trees": args.trees, "tables": args.tables},
+            resume=args.resume,
+            seconds=args.seconds,
+        ),
         "fuzz": lambda: {**record.get("fuzz", {}), **fuzz(args.inputs, list(filter(None, args.parsers.split(","))))},
         "audit": audit,
     }
     for part in args.only.split(","):
         if part != "none":
             record[part] = work[part]()
-            record["machine"] = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-            RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+            write_record(record, part)
     from trust_page import page
 
     PAGE.write_text(page(record))
     say(f"{PAGE.relative_to(ROOT)} written")
-    broken = [name for name, tally in record.get("fuzz", {}).items() if tally["problems"]]
+    tallies = (*record.get("fuzz", {}).values(), *record.get("generated", {}).values())
+    broken = any(tally["problems"] for tally in tallies)
     return 1 if broken else 0
 
 
