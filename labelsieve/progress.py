@@ -59,6 +59,25 @@ class NoteKind(Enum):
     )
     FIRST_SHEET = "{path}: the first sheet, {sheet!r}, is read; other sheets: {others}"
     COLUMNS_NUMBERED = "{path}: columns whose name is empty or occurs twice are called {names}"
+    TEXTS_AND_OTHERS = (
+        "the texts in {texts} are used together with the other columns; use only texts with --text-column NAME"
+    )
+    CONTRADICTIONS = (
+        "{count:,} samples occur more than once with different labels, e.g. {pair}: {wrong:,} labels ({percent:.1f} %) "
+        "or more disagree with those of equal samples, which no classifier can resolve"
+    )
+    LEAK = (
+        "column {column} alone predicts {percent:.1f} % of the labels. If it was derived from the labels, the noise "
+        "estimate means nothing: leave it out with --ignore-columns {column}"
+    )
+    NUMERIC_LABELS = (
+        "the labels are {count} numbers from {low} to {high}: each of them is a class, and a label next to the right "
+        "one counts as wrong. For measured values, use ranges as labels"
+    )
+    OUTCOMES = (
+        "the labels look like outcomes, not like annotations: equal cases can end differently, so that a suspect can "
+        "be an unusual case instead of a wrong label. Check suspects before you change them"
+    )
     SPLITS = "splits read: {used}; not read: {unused}; --split NAME,... or --split all chooses"
     IDS_ARE_ROW_NUMBERS = "the ids of {source} are row numbers, starting at 0"
     IDS_CHANGED = "{source} has no column {column!r}, which has the ids in the run; its ids are {ids}"

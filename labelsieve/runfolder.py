@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from labelsieve.csv_files import read_csv, write_csv
+from labelsieve.data.columns import TableX
 from labelsieve.data.read_pictures import picture_shape
 from labelsieve.decisions import Decision, append_decision, decided_ids, read_decisions
 from labelsieve.errors import InputError
@@ -309,6 +310,9 @@ def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
         digest.update("\n".join(data.ids[start : start + 100_000].tolist()).encode())
     digest.update(np.ascontiguousarray(data.y, dtype="<i8").tobytes())
     whole = data.x
+    if isinstance(whole, TableX) and whole.encoding.texts:  # features of texts are not the same on all machines
+        digest.update(repr(whole.texts).encode())
+        whole = whole.numbers
     if data.kind == "table" or (isinstance(whole, Samples) and _is_small_array(whole)):
         whole = np.asarray(whole)
     if isinstance(whole, np.ndarray) and whole.nbytes <= MAX_FINGERPRINT_BYTES:

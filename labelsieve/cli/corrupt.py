@@ -51,8 +51,7 @@ def corrupt(
     check_known(problems, "pattern", pattern, (*PATTERNS, INSTANCE))
     check_target(problems, "--out", out, source=source, force=force, example="labels.csv")
     transition = problems.attempt(read_matrix, matrix)
-    reads_samples = pattern == INSTANCE and matrix is None
-    data = problems.attempt(read_samples, source, settings, refuse_mixed=reads_samples, progress=common.progress())
+    data = problems.attempt(read_samples, source, settings, progress=common.progress())
     problems.stop_if_any()
     assert data is not None
     noisy = corrupt_labels(data, pattern, ratio, common.seed, transition=transition)

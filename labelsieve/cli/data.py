@@ -62,9 +62,7 @@ def classes(
     if to is not None:
         check_target(problems, "--to", to, source=source, force=force, example="labels.csv")
     wanted = problems.attempt(parse_renames, merge or "") or {}
-    samples = problems.attempt(
-        read_samples, source, settings, refuse_mixed=False, note_spelling=False, progress=Progress(silent=True)
-    )
+    samples = problems.attempt(read_samples, source, settings, note_spelling=False, progress=Progress(silent=True))
     problems.stop_if_any()
     assert samples is not None
     dropped = parse_names(leave_out or "", "--leave-out")

@@ -1,13 +1,13 @@
-"""A table of numbers, dates and categories with gaps as a float32 matrix without gaps.
+"""A table of numbers, dates, categories and texts with gaps as a float32 matrix without gaps.
 
 A number keeps its column; gaps get the median, and a second column of 0 and 1 marks them. A category becomes one column
-per value; a gap is a value of its own. Ids are left out. Labels are not used. An `Encoding` is plain JSON and reads the
-next table in the same way.
+per value; a gap is a value of its own. The texts of a row are joined and become the last columns (`TextFeatures`). Ids
+are left out. Labels are not used. An `Encoding` reads the next table in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.cells import PATTERNS, Form, Numbers, decorated_number, is_text, read_numbers
+from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
+from labelsieve.progress import Note
 from labelsieve.types import Samples
 
 MAX_LEVELS = 50  # columns per category; with more, tables of ids and names would outgrow memory
@@ -27,11 +29,11 @@ FLOAT32_INTEGERS = 2.0**24  # larger integers are rounded in float32
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 COLUMN_FORMS = ("", "text", *PATTERNS)
 
-Notify = Callable[[str], None]
+Notify = Callable[["str | Note"], None]
 Place = Callable[[int], str]  # where the user finds a row, such as "line 3"
 
 
-def ignore_note(text: str) -> None:
+def ignore_note(text: str | Note) -> None:
     """Discard a note."""
 
 
@@ -76,18 +78,25 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the columns of a table were read."""
+    """How the columns of a table were read. `to_json` writes all but `features`."""
 
     columns: tuple[Column, ...] = field(default=())
+    features: TextFeatures | None = field(default=None, compare=False)  # of texts beside other columns
 
     @property
-    def width(self) -> int:
+    def number_width(self) -> int:
+        """Number of columns of the matrix before those of the texts."""
         return sum(column.width for column in self.columns)
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns of texts."""
+        return [column.name for column in self.columns if column.form == "text"]
 
     @property
     def text(self) -> str | None:
         """The column of texts, if the samples are texts."""
-        return next((column.name for column in self.columns if column.form == "text"), None)
+        return self.columns[0].name if len(self.columns) == 1 and self.texts else None
 
     @property
     def commas(self) -> tuple[str, ...]:
@@ -120,6 +129,7 @@ class TableX(Samples):
     """The encoded matrix, for models, and the table as the user wrote it, for people."""
 
     ndim = 2
+    notes: tuple[str, ...] = ()  # on how a data frame was read
 
     def __init__(self, matrix: NDArray[np.float32], encoding: Encoding, table: Any) -> None:
         self.matrix, self.encoding, self.table = matrix, encoding, table
@@ -144,23 +154,68 @@ class TableX(Samples):
     def subset(self, rows: Any) -> TableX:
         return TableX(self.matrix[rows], self.encoding, self.table.take(rows))
 
+    @property
+    def numbers(self) -> NDArray[np.float32]:
+        """The matrix without the features of texts."""
+        return self.matrix[:, : self.encoding.number_width]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of each row, joined."""
+        return _joined_texts(self.table, self.encoding.texts)
+
     def row(self, i: int) -> dict[str, Any]:
         """One sample as the user wrote it."""
         return {name: self.table.column(name)[i].as_py() for name in self.table.column_names}
+
+
+class TextX(np.ndarray[Any, np.dtype[np.object_]]):
+    """Texts that remember the name of their column, if it is not `text`, so that new texts are read from it."""
+
+    encoding: Encoding | None = None
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.encoding = other.encoding if isinstance(other, TextX) else None
+
+
+def texts(values: Iterable[Any], *, column: str = "text") -> NDArray[np.object_]:
+    """An array of texts. A missing text is empty."""
+    listed = ["" if value is None else str(value) for value in values]
+    out = np.empty(len(listed), dtype=object)
+    out[:] = listed
+    if column == "text":
+        return out
+    named = out.view(TextX)
+    named.encoding = Encoding((Column(column, "category", form="text"),))
+    return named
+
+
+def encoding_of(x: Any) -> Encoding | None:
+    """How the samples were read from the columns of a table; None for other samples."""
+    return x.encoding if isinstance(x, TableX | TextX) else None
 
 
 # ---------------------------------------------------------------- learning an encoding
 
 
 def learn_encoding(
-    table: Any, *, where: str, commas: bool = False, note: Notify = ignore_note, place: Place = by_row
+    table: Any,
+    *,
+    where: str,
+    texts: Sequence[str] = (),
+    commas: bool = False,
+    note: Notify = ignore_note,
+    place: Place = by_row,
 ) -> Encoding:
     """Find out what the feature columns of a pyarrow table are.
 
-    `commas`: commas before three digits are decimal commas.
+    `texts` are columns of texts. `commas`: commas before three digits are decimal commas.
     """
     columns, ids = [], []
     for name in table.column_names:
+        if name in texts:
+            columns.append(Column(name, "category", form="text"))
+            continue
         values = table.column(name)
         numbers = read_numbers(values, commas=commas)
         if numbers is not None:
@@ -183,7 +238,8 @@ def learn_encoding(
         )
     for name in ids:
         note(f"column {quote_name(name)} is left out because its values are ids")
-    encoding = Encoding(tuple(columns))
+    features = TextFeatures.learn(_joined_texts(table, texts)) if texts else None
+    encoding = Encoding(tuple(columns), features)
     if encoding.commas:
         note(f"decimal commas in {join_names(list(map(quote_name, encoding.commas)))}")
     many = [quote_name(column.name) for column in columns if column.others]
@@ -247,6 +303,7 @@ def encode_table(
     encoding: Encoding | None = None,
     *,
     where: str,
+    texts: Sequence[str] = (),
     commas: bool = False,
     note: Notify = ignore_note,
     place: Place = by_row,
@@ -254,11 +311,11 @@ def encode_table(
     """A pyarrow table of feature columns as `TableX`, read as `encoding` says or as `learn_encoding` finds."""
     new_values = note if encoding is not None else ignore_note
     if encoding is None:
-        encoding = learn_encoding(table, where=where, commas=commas, note=note, place=place)
+        encoding = learn_encoding(table, where=where, texts=texts, commas=commas, note=note, place=place)
     missing = [quote_name(column.name) for column in encoding.columns if column.name not in table.column_names]
     if missing:
         raise InputError(f"{where} lacks columns that the model was trained with: {', '.join(missing)}")
-    matrix = np.zeros((table.num_rows, encoding.width), dtype=np.float32)
+    matrix = np.zeros((table.num_rows, encoding.number_width), dtype=np.float32)
     at = 0
     for column in encoding.columns:
         out, values = matrix[:, at : at + column.width], table.column(column.name)
@@ -267,9 +324,11 @@ def encode_table(
             if len(numbers.invalid_rows):
                 note(_about_invalid(column.name, numbers, place))
             _fill_numbers(out, column, _check_range(numbers.values - column.origin, column.name, where, place))
-        else:
+        elif column.form != "text":
             _fill_levels(out, column, values, new_values)
         at += column.width
+    if encoding.features is not None:
+        matrix = np.hstack([matrix, encoding.features.rows(_joined_texts(table, encoding.texts))])
     return TableX(matrix, encoding, table.select([column.name for column in encoding.columns]))
 
 
@@ -338,6 +397,10 @@ def _fill_levels(out: NDArray[np.float32], column: Column, values: Any, note: No
     at = np.array([position.get(text, other) for text in texts], dtype=np.int64)
     known = np.flatnonzero(at >= 0)
     out[known, at[known]] = 1
+
+
+def _joined_texts(table: Any, names: Sequence[str]) -> list[str]:
+    return list(map("\n".join, zip(*(_texts(table.column(name)) for name in names), strict=True)))
 
 
 def _texts(values: Any) -> list[str]:

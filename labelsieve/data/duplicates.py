@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.frames import frame_table, is_frame
 from labelsieve.files import open_file
 from labelsieve.types import IntArray, Kind, LabelledData
 
@@ -99,9 +99,11 @@ def repeated(data: LabelledData, same: DuplicateFiles) -> Groups:
     return sorted(group for group in same.groups if len(group) > 1)  # samples may have been left out since
 
 
-def conflicting(data: LabelledData, same: DuplicateFiles) -> Groups:
-    """Return the groups with more than one label."""
-    return [group for group in repeated(data, same) if len(set(data.y[group].tolist())) > 1]
+def has_independent_labels(data: LabelledData, groups: Groups) -> bool:
+    """Return whether many groups of equal samples have several labels: then each sample was labelled on its own."""
+    few = [group for group in groups if len(group) <= MOST_COPIES]
+    several = sum(len(set(data.y[group].tolist())) > 1 for group in few)
+    return several > INDEPENDENT_SHARE * len(few)
 
 
 def copied(data: LabelledData, same: DuplicateFiles) -> IntArray | None:
@@ -112,8 +114,7 @@ def copied(data: LabelledData, same: DuplicateFiles) -> IntArray | None:
     not count as copies.
     """
     groups = [group for group in repeated(data, same) if len(group) <= MOST_COPIES]
-    several = sum(len(set(data.y[group].tolist())) > 1 for group in groups)
-    if not groups or several > INDEPENDENT_SHARE * len(groups):
+    if not groups or has_independent_labels(data, groups):
         return None
     codes = np.arange(len(data))
     for group in groups:
@@ -137,18 +138,6 @@ def about_copies(codes: IntArray | None) -> str | None:
     count = int((codes != np.arange(len(codes))).sum())
     samples = "1 sample is a copy of another" if count == 1 else f"{count:,} samples are copies of others"
     return f"{samples}: copies stay on one side of every split, so that none confirms the label of another"
-
-
-def about_conflicts(data: LabelledData, same: DuplicateFiles) -> str | None:
-    """Return a note on them, None if there are none."""
-    groups = conflicting(data, same)
-    if not groups:
-        return None
-    first = groups[0][0]
-    other = next(i for i in groups[0] if data.y[i] != data.y[first])
-    count = sum(len(group) for group in groups)
-    names = f"{data.ids[first]} ({data.classes[data.y[first]]}) and {data.ids[other]} ({data.classes[data.y[other]]})"
-    return f"{count:,} samples occur more than once with different labels, e.g. {names}"
 
 
 def _equal(keys: IntArray) -> Groups:
@@ -182,10 +171,9 @@ def _row_keys(x: Any) -> IntArray:
     from labelsieve.data.cells import distinct_values
     from labelsieve.data.columns import TableX
 
-    if isinstance(x, TableX):
-        columns: Iterable[Any] = (distinct_values(x.table.column(name))[0] for name in x.table.column_names)
-    elif is_data_frame(x):
-        columns = (x.iloc[:, i].factorize()[0] for i in range(x.shape[1]))
+    if isinstance(x, TableX) or is_frame(x):
+        table = x.table if isinstance(x, TableX) else frame_table(x)
+        columns: Iterable[Any] = (distinct_values(column)[0] for column in table.columns)
     elif issparse(x):
         return _sparse_keys(x)
     else:
@@ -195,12 +183,6 @@ def _row_keys(x: Any) -> IntArray:
     for column in columns:
         keys = _mixed(keys, column.astype(np.uint64))
     return keys.astype(np.int64)
-
-
-def is_data_frame(x: Any) -> bool:
-    """Return whether x is a pandas data frame, without importing pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(x, pandas.DataFrame)
 
 
 def _mixed(keys: NDArray[np.uint64], column: NDArray[np.uint64]) -> NDArray[np.uint64]:

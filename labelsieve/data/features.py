@@ -1,18 +1,16 @@
-"""What the samples of a table are: the texts of one column, or the features in all columns.
+"""What the samples of a table are: the texts of one column, or all columns, with the texts among them.
 
-The user names the column of texts, or a rule finds it.
+The user names the column of texts, or a rule finds columns of texts.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.csv_files import csv_line
 from labelsieve.data.cells import has_decimal_commas, is_text, read_numbers
 from labelsieve.data.columns import (
     Encoding,
@@ -24,9 +22,11 @@ from labelsieve.data.columns import (
     is_id,
     join_names,
     quote_name,
+    texts,
 )
-from labelsieve.data.text import UNSPACED, texts
+from labelsieve.data.text import UNSPACED
 from labelsieve.errors import InputError
+from labelsieve.progress import Note, NoteKind
 from labelsieve.types import Kind
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def read_features(
     `commas`: commas before three digits are decimal commas. They also are if another column has clear decimal commas.
     """
     text_column, encoding = options.text_column, options.encoding
+    found: list[str] = []
     if options.ignore_columns:
         table = _without_ignored(table, options.ignore_columns, encoding, where)
     names = table.column_names
@@ -62,9 +63,16 @@ def read_features(
             raise InputError(f"{where} has no column {text_column!r}: its columns are {_listed(names)}")
     else:
         commas = commas or any(has_decimal_commas(column) for column in table.columns)
-        text_column, table = _find_texts(table, options, where, commas, note)
+        found = _find_texts(table, commas, note)
+        alone = len(found) == 1 and all(name in found or is_id(table.column(name), commas) for name in names)
+        text_column = found[0] if found and (alone or found == ["text"]) else None
     if text_column is None:
-        return encode_table(table, encoding, where=where, commas=commas, note=note, place=place), "table"
+        if encoding is None and found:
+            note(Note.of(NoteKind.TEXTS_AND_OTHERS, texts=join_names(list(map(quote_name, found)))))
+        x = encode_table(table, encoding, where=where, texts=found, commas=commas, note=note, place=place)
+        return x, "table"
+    if found and text_column != "text":
+        note(f"column {quote_name(text_column)} is read as text; use --text-column for another one")
     if encoding is None and len(names) > 1:
         others = join_names([quote_name(name) for name in names if name != text_column])
         note(f"the texts of column {quote_name(text_column)} are used, and not {others}")
@@ -84,58 +92,24 @@ def _without_ignored(table: Any, ignored: Sequence[str], encoding: Encoding | No
     return table.drop_columns(list(ignored))
 
 
-def _find_texts(
-    table: Any, options: ReadOptions, where: str, commas: bool, note: Notify
-) -> tuple[str | None, Any]:  # fmt: skip
-    """The column of texts, or None and the table of features."""
+def _find_texts(table: Any, commas: bool, note: Notify) -> list[str]:
+    """The columns of texts. Short texts are a category unless they are the only feature."""
     names = table.column_names
     if "text" in names:
-        return "text", table
+        return ["text"]
     found = [name for name in names if _looks_like_text(table.column(name), TEXT_WORDS)]
-    if not found:
-        return _find_short_texts(table, commas, note), table
-    others = [name for name in names if name not in found]
-    if any(_is_informative(table.column(name), commas) for name in others):
-        if options.refuse_mixed:
-            features = [name for name in others if not is_id(table.column(name), commas)]
-            raise InputError(f"{where}: {_choice(found, features, options.ignore_columns)}")
-        for name in map(quote_name, found):
-            note(f"column {name} has texts and is left out; use only the texts with --text-column {name}")
-        return None, table.drop_columns(found)
-    if len(found) > 1:
-        raise InputError(f"{where}: columns {_listed(found)} have texts; choose one with {_text_options(found)}")
-    note(f"column {quote_name(found[0])} is read as text; use --text-column for another one")
-    return found[0], table
-
-
-def _find_short_texts(table: Any, commas: bool, note: Notify) -> str | None:
-    """The column of short texts if it is the only feature. Next to other features it is a category."""
-    names = table.column_names
+    if found:
+        return found
     short = [
         name
         for name in names
         if _looks_like_text(table.column(name), NAME_WORDS) and read_numbers(table.column(name), commas=commas) is None
     ]
-    others = [name for name in names if name not in short and not is_id(table.column(name), commas)]
-    if len(short) == 1 and not others:
-        note(f"column {quote_name(short[0])} is read as text; use --text-column for another one")
-        return str(short[0])
+    if len(short) == 1 and all(name in short or is_id(table.column(name), commas) for name in names):
+        return short
     for name in map(quote_name, short):
         note(f"column {name} is read as a category; if it has texts, use --text-column {name}")
-    return None
-
-
-def _text_options(found: Sequence[str]) -> str:
-    return " or ".join(f"--text-column {shlex.quote(name)}" for name in found)
-
-
-def _choice(found: Sequence[str], features: Sequence[str], ignored: Sequence[str]) -> str:
-    """The error for texts next to other features, with the option for each choice."""
-    left_out = shlex.quote(csv_line([*ignored, *found]))
-    return (
-        f"there are texts ({_listed(found)}) and other features ({join_names(list(map(quote_name, features)))}); use "
-        f"only the texts with {_text_options(found)}, or only the other features with --ignore-columns {left_out}"
-    )
+    return []
 
 
 def _looks_like_text(values: Any, least_words: int) -> bool:
@@ -157,15 +131,6 @@ def _word_counts(filled: Any) -> NDArray[np.float64]:
     words = pc.list_value_length(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(filled)))
     letters = pc.count_substring_regex(filled, f"[{UNSPACED}]")
     return np.maximum(np.asarray(words, dtype=np.float64), np.asarray(letters, dtype=np.float64) / 2)
-
-
-def _is_informative(values: Any, commas: bool) -> bool:
-    """Numbers that may depend on the class: decimals, or integers that repeat. Others may count rows or days."""
-    numbers = read_numbers(values, commas=commas)
-    if numbers is None or numbers.is_date:
-        return False
-    known = numbers.values[~np.isnan(numbers.values)]
-    return bool((known != np.floor(known)).any()) or len(np.unique(known)) < len(known)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -45,9 +45,6 @@ class ReadOptions:
         Decoded images are stored in this folder and reused.
     encoding
         How the columns of an earlier table were read. This table is read in the same way.
-    refuse_mixed
-        Raise an error if a table has text columns and other features, so that the user chooses between them.
-        If false, the text columns are dropped with a note.
     note_spelling
         Add a note if class names look like different spellings of one class.
     """
@@ -66,7 +63,6 @@ class ReadOptions:
     size: Size | ShorterSide = None
     cache_dir: Path | None = None
     encoding: Encoding | None = None
-    refuse_mixed: bool = True
     note_spelling: bool = True
 
     @property
@@ -89,7 +85,6 @@ class ReadOptions:
             split=settings.get("split"),
             header=tuple(map(str, settings.get("header") or ())),
             root=Path(root) if root else None,
-            refuse_mixed=False,  # the run has made this choice
             **more | ({"size": embedded_size(size), "cache_dir": None} if settings.get("embed") else {"size": size}),
         )
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.data.duplicates import DuplicateFiles, about_conflicts, about_copies, copied
+from labelsieve.data.duplicates import DuplicateFiles, about_copies, copied, repeated
+from labelsieve.data.label_kinds import label_notes
 from labelsieve.data.labels import about_stripped, lacking, with_labels
 from labelsieve.data.parts import check_no_split
 from labelsieve.data.read_options import ReadOptions as ReadOptions
@@ -78,8 +79,10 @@ def load_source(
         data = replace(data, groups=copied(data, same) if groups is None else groups.codes(data))
         spelling = about_spelling(class_counts(data), source, options) if options.note_spelling else None
         together = about_copies(data.groups) if groups is None else groups.about(data)
-        for note in filter(None, (spelling, about_conflicts(data, same), together)):
-            recorder.note(note)
+        kinds = label_notes(data, repeated(data, same), options.label_column)
+        for note in (spelling, *kinds, together):
+            if note is not None:
+                recorder.note(note)
     return replace(data, notes=tuple(map(str, recorder.notes)))
 
 

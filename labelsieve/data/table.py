@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import Encoding, Notify, ignore_note, quote_name
+from labelsieve.data.columns import Notify, ignore_note, quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
@@ -79,7 +79,8 @@ def _without_spaces(options: ReadOptions) -> ReadOptions:
     """Options with the names of columns as they are in a `TableFile`."""
     text, encoding = options.text_column, options.encoding
     if encoding is not None:
-        encoding = Encoding(tuple(replace(column, name=column.name.strip()) for column in encoding.columns))
+        columns = tuple(replace(column, name=column.name.strip()) for column in encoding.columns)
+        encoding = replace(encoding, columns=columns)
         text = encoding.text or text
     return replace(
         options, label_column=options.label_column.strip(), id_column=options.id_column.strip(),

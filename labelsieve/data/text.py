@@ -1,4 +1,4 @@
-"""Texts as samples, the words that are counted in them, and texts as rows of numbers for a network.
+"""The words that are counted in texts, and texts as rows of numbers.
 
 Words and pairs of words are counted. In scripts without spaces between words, such as Chinese, one to three letters in
 a row are counted.
@@ -7,15 +7,13 @@ a row are counted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-
-from labelsieve.data.columns import Column, Encoding, TableX
 
 HASHES = 2**14  # columns that words are hashed to
 UNSPACED_HASHES = 2**15  # runs of letters are more numerous than words
@@ -30,32 +28,6 @@ UNSPACED = (
 _RUNS = re.compile(f"(?P<letters>[{UNSPACED}]+)|(?:(?![{UNSPACED}])\\w){{2,}}")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 DIRECTIONS = 128  # numbers per text that a network reads
-
-
-class TextX(np.ndarray[Any, np.dtype[np.object_]]):
-    """Texts that remember the name of their column, if it is not `text`, so that new texts are read from it."""
-
-    encoding: Encoding | None = None
-
-    def __array_finalize__(self, other: Any) -> None:
-        self.encoding = other.encoding if isinstance(other, TextX) else None
-
-
-def texts(values: Iterable[Any], *, column: str = "text") -> NDArray[np.object_]:
-    """An array of texts. A missing text is empty."""
-    listed = ["" if value is None else str(value) for value in values]
-    out = np.empty(len(listed), dtype=object)
-    out[:] = listed
-    if column == "text":
-        return out
-    named = out.view(TextX)
-    named.encoding = Encoding((Column(column, "category", form="text"),))
-    return named
-
-
-def encoding_of(x: Any) -> Encoding | None:
-    """How the samples were read from the columns of a table; None for other samples."""
-    return x.encoding if isinstance(x, TableX | TextX) else None
 
 
 def is_unspaced(text: str) -> bool:

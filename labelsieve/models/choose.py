@@ -88,6 +88,7 @@ class Reason(Enum):
     TEXT = "the samples are texts"
     TABLE = "the samples are rows of a table"
     WIDE_TABLE = "the table has many columns"
+    MIXED_TABLE = "the table has texts and other columns"
     SPARSE = "the rows are sparse"
     FEW_PICTURES = "there are few pictures and no GPU"
     SMALL_PICTURES_ON_GPU = "the pictures are small and there is a GPU"
@@ -106,6 +107,7 @@ class SampleInfo:
     in_memory: bool = True
     sparse: bool = False
     embedded: bool = False  # the rows are embeddings of a pretrained model
+    numbers: int | None = None  # columns of the rows before those of texts, if a table has both
 
     @classmethod
     def of(cls, data: LabelledData, *, crop: int | None = None) -> SampleInfo:
@@ -113,8 +115,9 @@ class SampleInfo:
         if data.kind == "text":
             return cls("text", len(data))
         if data.kind == "table":
-            embedded = isinstance(data.x, EmbeddedX)
-            return cls("table", len(data), (data.x.shape[1],), columns_of(data.x), embedded=embedded)
+            embedded, numbers = isinstance(data.x, EmbeddedX), numbers_of(data.x)
+            shape = (data.x.shape[1],)
+            return cls("table", len(data), shape, columns_of(data.x), embedded=embedded, numbers=numbers)
         from labelsieve.data.pictures import CROP
         from labelsieve.data.read_pictures import picture_shape
 
@@ -183,6 +186,11 @@ def columns_of(x: Any) -> int | None:
     return int(shape[1]) if len(shape) == 2 else None
 
 
+def numbers_of(x: Any) -> int | None:
+    """Count the columns of numbers before those of texts; None if a table has no texts."""
+    return x.encoding.number_width if isinstance(x, TableX) and x.encoding.texts else None
+
+
 def check_name(name: str, *, option: str, known: tuple[str, ...] = SELECTORS) -> None:
     """Raise InputError if no model has this name; whether it reads the samples is checked when they are known."""
     if name != "auto" and name not in known and ":" not in name:
@@ -209,7 +217,7 @@ def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest)
     if name == FAST:
         return ModelChoice(FAST, ModelKind.FAST, reason, side=side)
     if name in CLASSIFIERS:
-        classifier = named_classifier(name, samples.count, sparse=samples.sparse)
+        classifier = named_classifier(name, samples.count, sparse=samples.sparse, numbers=samples.numbers)
         choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, classifier)
     else:
         factory = create_network(name, samples.shape, classes, option=option)
@@ -290,16 +298,19 @@ def _picture_network(name: str, option: str) -> Factory:
     raise InputError(f"{option}: {name!r} is not known; choose one of auto, {', '.join(NETWORKS)}")
 
 
-def named_classifier(name: str, samples: int = 0, *, sparse: bool = False) -> Any:
+def named_classifier(name: str, samples: int = 0, *, sparse: bool = False, numbers: int | None = None) -> Any:
     """Return the unfitted classifier of a name for this number of samples.
 
     On the tables of benchmarks/table-classifiers.md a random forest selects and ranks best. Features of networks are
     wide arrays, for which a support vector machine is better.
     """
+    from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
     scaler = MaxAbsScaler() if sparse else StandardScaler()  # subtracting the mean would fill sparse rows
+    if numbers is not None:  # features of texts have one scale; most of those that vary little are noise
+        scaler = ColumnTransformer([("numbers", scaler, slice(0, numbers))], remainder="passthrough")
     leaf = samples // SAMPLES_PER_LEAF_SAMPLE
     if name in ("nearest", "neighbours"):
         from sklearn.neighbors import KNeighborsClassifier
@@ -365,6 +376,8 @@ def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> tuple[
         return "logistic", Reason.EMBEDDED
     if samples.sparse:
         return "logistic", Reason.SPARSE
+    if samples.numbers is not None:  # benchmarks/table-reading.md
+        return "logistic", Reason.MIXED_TABLE
     if samples.kind == "table":
         if (samples.columns or samples.shape[0]) <= WIDE_TABLE_COLUMNS:
             return "forest", Reason.TABLE

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from labelsieve.checks import whole
+from labelsieve.data.columns import TableX
 from labelsieve.data.duplicates import copies_among
+from labelsieve.data.label_kinds import equal_samples, label_notes
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed
@@ -252,6 +254,7 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     selector.predicted_ = classes[selection.predicted]
     selector.probability_, selector.loss_ = selection.probability, selection.loss
     selector.history_ = list(selection.history)
+    selector.notes_ += [*(X.notes if isinstance(X, TableX) else ()), *map(str, label_notes(data, equal_samples(data)))]
 
 
 def warn_about_rare_classes(selection: JudgedSelection, classes: NDArray[Any], *, stacklevel: int) -> None:

@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.checks import is_missing
+from labelsieve.data.columns import Encoding, TableX
+from labelsieve.data.features import read_features
+from labelsieve.data.frames import check_names, frame_table, is_frame, is_pandas
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
-from labelsieve.models.choose import Classifier, Copyable, SampleInfo, own_network_needed
+from labelsieve.models.choose import Classifier, Copyable, SampleInfo, columns_of, numbers_of, own_network_needed
 from labelsieve.types import IntArray
 
 MAX_NAMED_CLASSES = 5  # in a warning about many classes
@@ -139,11 +143,16 @@ def describe_samples(x: Any) -> SampleInfo:
         return SampleInfo("pictures", shape[0], (channels, height, width))
     if len(shape) > 2:
         return SampleInfo("arrays", shape[0], tuple(shape[1:]))
-    return SampleInfo("table", shape[0], tuple(shape[1:]), shape[1], sparse=isinstance(x, Sparse))
+    return SampleInfo(
+        "table", shape[0], tuple(shape[1:]), columns_of(x), sparse=isinstance(x, Sparse), numbers=numbers_of(x)
+    )
 
 
 def check_samples(estimator: Any, X: Any, y: Any) -> Any:
-    """Return X as the trainer indexes it; set n_features_in_ and the names of the columns if X is a table."""
+    """Return X as the trainer indexes it; set n_features_in_ and the names of the columns if X is a table.
+
+    The user's own classifier gets a data frame as it is; the models of labelsieve read it like a table file.
+    """
     from sklearn.utils.validation import validate_data
 
     inner = estimator.estimator
@@ -155,8 +164,12 @@ def check_samples(estimator: Any, X: Any, y: Any) -> Any:
         forget_columns(estimator)
         return X
     if is_frame(X):
-        check_frame(X, allow_nan=allows_nan(inner), inner=inner)
-        validate_data(estimator, X=X, skip_check_array=True)
+        check_names(X)
+        validate_data(estimator, X=X, skip_check_array=True)  # stores the names of the columns
+        if reads_arrays(inner):
+            return read_frame(X)
+        if is_pandas(X):
+            check_frame(X, allow_nan=allows_nan(inner), encodes=encodes_gaps(inner))
         return X
     if reads_arrays(inner) and dimensions(X) > 2:
         forget_columns(estimator)
@@ -224,48 +237,36 @@ def forget_columns(estimator: Any) -> None:
         vars(estimator).pop(name, None)
 
 
-def is_frame(X: Any) -> bool:
-    return isinstance(X, Frame) and X.ndim == 2
+def read_frame(frame: Any, encoding: Encoding | None = None) -> Any:
+    """Read a data frame as the command line reads a table: numbers, dates, categories and texts, with gaps."""
+    table = frame_table(frame)
+    if table.num_rows < 2 and encoding is None:
+        raise InputError(f"X: there are {table.num_rows} samples; at least two are needed")
+    notes: list[str] = []
+    x, _ = read_features(
+        table, ReadOptions(encoding=encoding), where="X", note=lambda note: notes.append(str(note)), place=by_sample
+    )
+    if isinstance(x, TableX):
+        x.notes = tuple(notes)
+    return x
 
 
-def check_frame(frame: Any, *, allow_nan: bool, inner: Any = None) -> None:
-    """Refuse infinity, gaps that the classifier cannot read, and columns without numbers.
+def by_sample(row: int) -> str:
+    return f"sample {row}"
 
-    The user's own classifier may read columns of any kind.
-    """
-    if len(frame.columns) == 1 and is_text(frame[frame.columns[0]]):
-        raise InputError(f"X: a table of one column of texts; give the column itself, X[{frame.columns[0]!r}]")
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise InputError(f"X: several columns are called {twice!r}; rename all but one")
+
+def check_frame(frame: Any, *, allow_nan: bool, encodes: bool) -> None:
+    """Refuse infinity, and gaps that the user's own classifier cannot read."""
     for at, name in enumerate(frame.columns):
         column = frame.iloc[:, at]
         kind = column.dtype.kind
         gaps = np.asarray(column.isna())
-        if gaps.any() and not allow_nan and (kind in "biufc" or not encodes_gaps(inner)):
+        if gaps.any() and not allow_nan and (kind in "biufc" or not encodes):
             raise InputError(
                 f"X: column {name!r} has missing values in {int(gaps.sum()):,} samples, the first is sample "
                 f"{int(gaps.argmax())}; {FILL}"
             )
-        values = column[~gaps]
-        if kind not in "biuf" and reads_arrays(inner):
-            check_numbers(values, name, np.flatnonzero(~gaps))
-        if kind == "f" and np.isinf(values.to_numpy(dtype=np.float64)).any():
-            raise InputError(f"X: column {name!r} contains infinity; fill these values or drop the samples")
-
-
-def check_numbers(values: Any, name: Any, rows: IntArray) -> None:
-    """Check a column of objects: every value must be a number. `rows` are the samples that have a value."""
-    if (kind := values.dtype.kind) in "mMc":
-        what = {"m": "durations", "M": "dates", "c": "complex numbers"}[kind]
-        raise InputError(f"X: column {name!r} holds {what}; turn them into plain numbers first, or drop the column")
-    for row, value in zip(rows.tolist(), values, strict=True):
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            first = f"the first is {value!r:.60} in sample {row}"
-            raise InputError(f"X: column {name!r} holds texts, {first}; {ENCODE}, or drop the column") from None
-        if np.isinf(number):
+        if kind == "f" and np.isinf(column[~gaps].to_numpy(dtype=np.float64)).any():
             raise InputError(f"X: column {name!r} contains infinity; fill these values or drop the samples")
 
 

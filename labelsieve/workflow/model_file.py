@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.columns import Encoding
+from labelsieve.data.columns import Encoding, encoding_of
 from labelsieve.data.pictures import PictureSequence
 from labelsieve.data.read_pictures import picture_shape
-from labelsieve.data.text import encoding_of
+from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_file, regular_file
 from labelsieve.models.choose import ModelChoice, SampleInfo, choose_network
@@ -74,16 +74,22 @@ class SampleReader:
         from labelsieve.engine.store import row_statistics
 
         arrays: dict[str, NDArray[Any]] = {}
+        encoding = encoding_of(data.x)
+        features = encoding.features if encoding is not None else None
         if data.kind == "text":
-            from labelsieve.data.text import TextFeatures
-
             features = TextFeatures.learn(data.x)
-            arrays |= {"idf": features.idf, "components": features.components}
             rows = features.rows(data.x)
         else:
             rows = np.asarray(data.x, dtype=np.float32)
-        arrays["centre"], arrays["spread"] = row_statistics(rows, texts=data.kind == "text")
-        return cls(data.kind, tuple(rows.shape[1:]), arrays, encoding_of(data.x))
+        if features is not None:
+            arrays |= {"idf": features.idf, "components": features.components}
+        if features is not None and encoding is not None and data.kind == "table":  # numbers, then texts
+            at = encoding.number_width
+            parts = row_statistics(rows[:, :at]), row_statistics(rows[:, at:], texts=True)
+            arrays["centre"], arrays["spread"] = map(np.concatenate, zip(*parts, strict=True))
+        else:
+            arrays["centre"], arrays["spread"] = row_statistics(rows, texts=data.kind == "text")
+        return cls(data.kind, tuple(rows.shape[1:]), arrays, encoding)
 
     @property
     def info(self) -> SampleInfo:
@@ -104,8 +110,6 @@ class SampleReader:
         from labelsieve.engine import VectorStore
 
         if self.kind == "text":
-            from labelsieve.data.text import TextFeatures
-
             rows = TextFeatures(self.arrays["idf"], self.arrays["components"]).rows(data.x)
         else:
             rows = np.asarray(data.x, dtype=np.float32)
@@ -257,6 +261,8 @@ def load(path: Path, *, network: str | None = None) -> Model:
             else:
                 states[int(owner.removeprefix("network"))][rest] = tensor
         encoding = Encoding.from_json(about["encoding"]) if about["encoding"] is not None else None
+        if encoding is not None and about["kind"] == "table" and "idf" in arrays:
+            encoding = replace(encoding, features=TextFeatures(arrays["idf"], arrays["components"]))
         embedded = EmbeddedSamples(**about["embedded"]) if about.get("embedded") else None
         reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding, embedded)
         return Model(about["model"], tuple(about["classes"]), reader, states, about["method"])

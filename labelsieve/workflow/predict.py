@@ -139,7 +139,7 @@ def _ids_are_row_numbers(data: LabelledData) -> bool:
 
 def _with_text_column(encoding: Encoding | None, text_column: str | None) -> Encoding | None:
     """Return how the run read its columns, with another name for the column of texts if one is given."""
-    if encoding is None or text_column is None:
+    if encoding is None or encoding.text is None or text_column is None:
         return encoding
     columns = (replace(column, name=text_column) if column.form == "text" else column for column in encoding.columns)
     return replace(encoding, columns=tuple(columns))

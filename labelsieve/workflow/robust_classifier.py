@@ -16,7 +16,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import nn
 
 from labelsieve.checks import between, is_number, whole
+from labelsieve.data.columns import TableX
 from labelsieve.data.duplicates import copies_among
+from labelsieve.data.frames import check_names, is_frame
 from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
 from labelsieve.engine.bundle import check_factory
@@ -34,15 +36,14 @@ from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.inputs import (
     Sparse,
-    check_frame,
     check_lengths,
     check_words,
     describe_samples,
     dimensions,
     encode_labels,
     explain_refusal,
-    is_frame,
     is_text,
+    read_frame,
     with_channel,
     without_torch,
 )
@@ -260,9 +261,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_text(X):
             check_words(X, own=False)
             X = np.array(X, dtype=object)
+        elif is_frame(X):
+            check_names(X)
+            validate_data(self, X, reset=fitting, skip_check_array=True)
+            X = read_frame(X, None if fitting else self._reader.encoding)
+            kind = "table" if isinstance(X, TableX) else "text"
         else:
-            if is_frame(X):
-                check_frame(X, allow_nan=False)
             many_axes = dimensions(X) > 2
             X = with_channel(X) if many_axes else X
             options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if many_axes else {"dtype": np.float64}

@@ -291,11 +291,8 @@ def read_for_run(
     from labelsieve.runfolder import STAGED
 
     with one_process_first():
-        # A run that exists has made the choice between texts and columns, or is of a version without it.
-        refuse_mixed = folder.state("select") is None
-        recorded = {} if refuse_mixed else folder.record()["stages"]["select"]["settings"]
+        recorded = {} if folder.state("select") is None else folder.record()["stages"]["select"]["settings"]
         data, model = read_to_embed(
-            source, settings, progress, recorded=recorded, cache_dir=folder / STAGED, labels=labels,
-            refuse_mixed=refuse_mixed,
-        )  # fmt: skip
+            source, settings, progress, recorded=recorded, cache_dir=folder / STAGED, labels=labels
+        )
         return data if model is None else embed_data(data, model, folder / STAGED, settings.device, progress)

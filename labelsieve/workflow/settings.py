@@ -248,7 +248,7 @@ class SelectSettings(SourceSettings):
 
     def recorded_with(self, choice: ModelChoice, data: LabelledData) -> dict[str, Any]:
         """Return the entries of run.json that a resumed selection must have in common with this one."""
-        from labelsieve.data.text import encoding_of
+        from labelsieve.data.columns import encoding_of
 
         encoding = encoding_of(data.x)
         text = encoding.text if encoding is not None else None

@@ -51,10 +51,8 @@ def test_a_picture_in_two_class_folders(folder: Path, tmp_path: Path) -> None:
     shutil.copy(folder / "circle" / "1.png", folder / "circle" / "9.png")
     assert said(folder) == ""  # twice, but with one label
     shutil.copy(folder / "circle" / "2.png", folder / "square" / "7.png")
-    note = (
-        "2 samples occur more than once with different labels, e.g. circle/2.png (circle) and square/7.png (square)\n"
-    )
-    assert said(folder) == note
+    note = said(folder)
+    assert note.startswith("2 samples") and "circle/2.png (circle) and square/7.png (square)" in note
     (tmp_path / "t.csv").write_text("path,label\ncircle/1.png,x\ncircle/9.png,y\nsquare/0.png,x\n")
     assert "2 samples" in said(tmp_path / "t.csv", root=folder)
 
@@ -84,7 +82,7 @@ def test_rows_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id,a,b,label\np,1,u,x\nq,2,,y\nr,1,u,y\ns,2,v,x\nt,,u,x\n")
     # A gap is filled with the median, 1.5, and still is no 1.5.
-    assert said(path) == "2 samples occur more than once with different labels, e.g. p (x) and r (y)\n"
+    assert "p (x) and r (y)" in said(path) and "20.0 %" in said(path)
     path.write_text("a,label\n1,x\n2,x\n3,y\n,y\n2,x\n")
     assert said(path) == ""
 
@@ -92,7 +90,7 @@ def test_rows_as_they_were_written(tmp_path: Path) -> None:
 def test_texts_and_arrays(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\nhello,x\n,x\n,y\nhello,y\nbye,x\nhello,x\n")
-    assert said(path) == "3 samples occur more than once with different labels, e.g. 0 (x) and 3 (y)\n"
+    assert said(path).startswith("3 samples") and "0 (x) and 3 (y)" in said(path)
     np.savez(tmp_path / "r.npz", x=np.array([[0, 1], [1, 0], [0, 1.0]]), y=np.array([0, 0, 1]))
     assert "e.g. 0 (0) and 2 (1)" in said(tmp_path / "r.npz")
     x = np.zeros((3, 4, 4, 3), np.uint8)

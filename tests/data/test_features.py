@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import pickle
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -68,29 +67,17 @@ def test_the_user_names_the_column(tmp_path: Path) -> None:
         load(tmp_path / "t.csv", columns, text_column="words")
 
 
-def test_texts_next_to_numbers_need_a_choice(tmp_path: Path) -> None:
+def test_texts_next_to_numbers_are_both_used(tmp_path: Path) -> None:
     ages, ids = [str(i % 9) for i in range(60)], [f"T{i}" for i in range(60)]
-    columns = {"key": ids, "age": ages, "full address": texts(), "label": labels()}
-    with pytest.raises(InputError, match=r"\(age\).*--text-column 'full address'.*--ignore-columns 'full address'"):
-        load(tmp_path / "t.csv", columns)
+    columns = {"key": ids, "age": ages, "full address": texts(), "title": texts(), "label": labels()}
+    data, said = load(tmp_path / "t.csv", columns)
+    assert data.kind == "table" and data.x.encoding.texts == ["full address", "title"]
+    assert data.x.numbers.shape == (60, 1) and data.x.shape[1] > 20 and "'full address', title" in said
+    assert data.x.texts[0] == f"{texts()[0]}\n{texts()[0]}"
+    again, _ = load(tmp_path / "n.csv", columns, labelled=False, encoding=data.x.encoding)
+    assert np.array_equal(again.x.matrix, data.x.matrix)
     assert load(tmp_path / "t.csv", columns, text_column="full address")[0].kind == "text"
-    assert load(tmp_path / "t.csv", columns, ignore_columns=["full address"])[0].x.shape == (60, 1)
-    data, said = load(tmp_path / "t.csv", columns, refuse_mixed=False)
-    assert data.kind == "table" and data.x.shape == (60, 1)
-    assert "column 'full address'" in said and "--text-column 'full address'" in said
-
-
-def test_the_error_keeps_the_ignored_columns(tmp_path: Path) -> None:
-    columns = {"nr, old": ["1", "1"] * 30, "a": ["1.5", "2"] * 30, "who": ["p", "q"] * 30, "label": labels()}
-    columns |= {"title": texts(), "note": [text + "!" for text in texts()]}
-    with pytest.raises(InputError) as refused:
-        load(tmp_path / "t.csv", columns, ignore_columns=["nr, old"], group_column="who")
-    message = str(refused.value)
-    assert "--text-column title or --text-column note" in message and "(a)" in message
-    ignored = next(csv.reader(shlex.split(message.partition("--ignore-columns ")[2])))
-    assert set(ignored) == {"nr, old", "who", "title", "note"}
-    data, _ = load(tmp_path / "t.csv", columns, ignore_columns=ignored, group_column="who")
-    assert data.x.shape == (60, 1) and data.groups is not None
+    assert load(tmp_path / "t.csv", columns, ignore_columns=["full address", "title"])[0].x.shape == (60, 1)
 
 
 def test_remarks_and_ids_need_no_choice(tmp_path: Path) -> None:
@@ -99,10 +86,9 @@ def test_remarks_and_ids_need_no_choice(tmp_path: Path) -> None:
         assert load(tmp_path / "t.csv", {"a": cells, **numbers})[0].kind == "table"
 
 
-def test_two_columns_of_texts_need_a_choice(tmp_path: Path) -> None:
+def test_two_columns_of_texts_are_both_used(tmp_path: Path) -> None:
     columns = {"subject": texts(), "body": [text + "!" for text in texts()], "label": labels()}
-    with pytest.raises(InputError, match=r"subject, body.*--text-column subject"):
-        load(tmp_path / "t.csv", columns)
+    assert load(tmp_path / "t.csv", columns)[0].x.encoding.texts == ["subject", "body"]
 
 
 @pytest.mark.parametrize(
@@ -187,9 +173,7 @@ def test_hugging_face_texts_beside_numbers(tmp_path: Path) -> None:
 
     rows = {"price": [1.5, 2.5] * 30, "title": texts(), "label": labels()}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
-    with pytest.raises(InputError, match=r"title.*price"):
-        load_source(f"hf:{tmp_path / 'saved'}")
-    assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(refuse_mixed=False)).kind == "table"
+    assert load_source(f"hf:{tmp_path / 'saved'}").x.encoding.texts == ["title"]
     assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(text_column="title")).kind == "text"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
-from labelsieve import INCV, NCV
+from labelsieve import INCV, NCV, RobustClassifier
+from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 from labelsieve.models.choose import named_classifier
 from labelsieve.selection.estimators import RareClassWarning
-from labelsieve.selection.inputs import encode_labels, rare_classes_warning
+from labelsieve.selection.inputs import encode_labels, rare_classes_warning, read_frame
 
 LABELS = np.arange(80) % 2
 
@@ -151,10 +154,10 @@ def gaps(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", "Int64", "object"])
-@pytest.mark.parametrize("estimator", [None, "svm", "mlp", LogisticRegression()], ids=str)
-def test_no_column_may_have_gaps(kind: str, estimator: Any):
+def test_gaps_in_columns(kind: str):
     with pytest.raises(InputError, match=r"X: column 'e' .* 1 samples, the first is sample 7; fi"):
-        INCV(estimator).fit(frame(e=gaps(kind)), load_iris().target)
+        INCV(LogisticRegression()).fit(frame(e=gaps(kind)), load_iris().target)
+    assert NCV("logistic", random_state=0).fit(frame(e=gaps(kind)), load_iris().target).selected_.mean() > 0.85
 
 
 def test_gaps_that_are_filled_or_encoded():
@@ -172,22 +175,50 @@ def test_gaps_that_are_filled_or_encoded():
         NCV(filled).fit(frame(e=np.where(np.arange(150) == 3, np.inf, 1.0)), load_iris().target)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (np.array([1, 2, "x"] * 50, dtype=object), "column 'e' holds texts.* 'x' in sample 2"),
-        (
-            ["red", "blue", "red"] * 50,
-            "column 'e' holds texts.* 'red' in sample 0",
-        ),
-        (np.arange("2020-01-01", "2020-05-30", dtype="datetime64[D]"), "column 'e' holds dates"),
-        (np.array([1, 2, float("inf")] * 50, dtype=object), "column 'e' contains infinity"),
-    ],
-)
-def test_columns_that_are_no_numbers(values: Any, message: str):
-    for estimator in (None, "logistic", "mlp"):
-        with pytest.raises(InputError, match=message):
-            INCV(estimator).fit(frame(e=values), load_iris().target)
+def mixed_columns() -> dict[str, list[Any]]:
+    """Columns of all types: numbers, texts, categories, dates and several types, all with missing values."""
+    days = [datetime.date(2024, 1, 1 + i % 28) for i in range(150)]
+    columns: dict[str, list[Any]] = {
+        "width": load_iris().data[:, 3].tolist(),
+        "remark": [f"remark number {i} is about {'red' if i < 50 else 'blue'} ones" for i in range(150)],
+        "colour": ["red", "blue", "green"] * 50,
+        "day": days,
+    }
+    for at, values in enumerate(columns.values()):
+        values[at + 5] = None
+    return columns
+
+
+def check_mixed(x: Any) -> None:
+    found = NCV(random_state=0).fit(x, load_iris().target)
+    assert found.selected_.mean() > 0.8 and found.n_features_in_ == 4
+    read = read_frame(x)
+    assert [column.name for column in read.encoding.columns] == ["width", "remark", "colour", "day"]
+    assert read.encoding.texts == ["remark"]
+    assert [column.form for column in read.encoding.columns if column.kind == "number"] == ["", "date"]
+
+
+def test_data_frames_are_read_like_table_files(tmp_path: Path):
+    pandas = pytest.importorskip("pandas")
+    x = pandas.DataFrame(mixed_columns())
+    check_mixed(x)
+    x.assign(label=load_iris().target).to_csv(tmp_path / "t.csv", index=False)
+    from_file = load_source(str(tmp_path / "t.csv")).x
+    assert np.allclose(read_frame(x).numbers, from_file.numbers) and read_frame(x).texts == from_file.texts
+    with pytest.raises(InputError, match="'e' has inf"):
+        NCV().fit(frame(e=[1, 2, float("inf")] * 50), load_iris().target)
+    several = frame(e=np.array([1, 2, "x"] * 50, dtype=object))
+    assert NCV("logistic", random_state=0).fit(several, load_iris().target).selected_.mean() > 0.85
+    classifier = RobustClassifier(method="standard", epochs=3, random_state=0).fit(x, load_iris().target)
+    assert np.allclose(classifier.predict_proba(x[:10]), classifier.predict_proba(x)[:10])
+
+
+def test_data_frames_of_polars():
+    polars = pytest.importorskip("polars")
+    check_mixed(polars.DataFrame(mixed_columns()))
+    own = polars.DataFrame({"a": load_iris().data[:, 2], "b": load_iris().data[:, 3]})
+    found = NCV(LogisticRegression(), random_state=0).fit(own, load_iris().target)
+    assert found.selected_.mean() > 0.9
 
 
 def test_columns_of_numbers_however_they_are_kept():
