@@ -176,7 +176,7 @@ def test_many_columns_with_commas_are_one_note(tmp_path: Path) -> None:
 
 def test_numbers_with_commas_next_to_texts(tmp_path: Path) -> None:
     rows = ["size;remark;label", *(f"{i},5;this is the remark number {i};{'xy'[i % 2]}" for i in range(60))]
-    encoding = load(tmp_path / "t.csv", rows).x.encoding
+    encoding = load(tmp_path / "t.csv", rows)[0].x.encoding
     assert encoding.commas == ("size",) and encoding.texts == ["remark"]
 
 
