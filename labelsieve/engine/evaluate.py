@@ -166,6 +166,22 @@ def agreement(
     return float((total.argmax(1).numpy() == labels[chosen]).mean())
 
 
+def out_of_sample_scores(
+    store: Store, factory: Factory, states: Sequence[NetworkState], labels: IntArray, network: IntArray
+) -> Scores:
+    """The scores of every sample by one of the networks: `network` [samples] says by which."""
+    factory = materialize(factory, store.shape)
+    parts, places = [], []
+    with preserve_rng(store.device):
+        Generators(store.device).seed(0)
+        for k, state in enumerate(states):
+            rows = np.flatnonzero(network == k)
+            bundle = Bundle(factory, [state], Schedule.incv_50(1), store.device)
+            parts += held_out_scores(bundle, store, [0], [(rows, labels[rows])])
+            places.append(rows)
+    return Scores.joined(parts).take(np.argsort(np.concatenate(places)))
+
+
 def has_learnt(share: float, labels: IntArray, *, precision: float | None) -> bool:
     """Whether a network that agrees with this share of its training labels has learnt anything.
 

@@ -155,6 +155,10 @@ class Method:
         """The tensors of one training, without the leading axis t."""
         return {}
 
+    def out_of_sample(self, plan: Plan) -> IntArray | None:
+        """For each sample the network that did not learn from its label, whose prediction can judge it; or None."""
+        return None
+
     def before_epoch(self, view: TrainingView) -> None:
         """Look at the training, write into `view.state`."""
 

@@ -2,6 +2,7 @@
 
 labelsieve reproduce accuracy --data DIR    table 1; ResNet-32, 200 epochs; incv-coteaching starts from `selection`
     --methods automatic                     the default of `labelsieve run`, for comparison
+labelsieve reproduce finish --data DIR      not in the paper: incv-posterior with ResNet-32 and PreAct-ResNet-18
 labelsieve reproduce curves --data DIR      figure 6, from the same records
 labelsieve reproduce webvision --data DIR   table 2; first 50 classes of the Google subset, Inception-ResNet-v2 at
                                             227 x 227, SGD, 120 epochs, after INCV's 2 x 50 epochs
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from labelsieve.experiments import paper, render
-from labelsieve.experiments.cells import KNOWN_METHODS, accuracy_cells
+from labelsieve.experiments.cells import FINISH, KNOWN_METHODS, accuracy_cells, finish_cells
 from labelsieve.experiments.paper import AUTOMATIC, METHODS, SMOKE_NOTE, WEBVISION, Scale
 from labelsieve.experiments.records import Record
 from labelsieve.experiments.render import Item, markdown, summarise, value_with_spread
@@ -151,7 +152,42 @@ def _webvision_text(found: list[Record], scale: Scale) -> str:
     return f"{SMOKE_NOTE} {text}" if scale.name == "smoke" else text
 
 
+# ---------------------------------------------------------------- not in the paper: incv-posterior
+
+# Accuracy in % that each network should reach at least, in the order of `Scale.finish_noises`.
+FINISH_GOALS = {"resnet32": (92.0, 90.0, 75.0, 91.0, 91.0), "preact-resnet18": (95.5, 94.5, 90.0, 94.5, 94.5)}
+
+
+def finish_table(found: list[Record], scale: Scale) -> str:
+    rows, notes = [], render.Footnotes()
+    for network in scale.finish_networks:
+        groups = render.by_cell([record for record in found if record["cell"]["network"] == network])
+        for place, noise in enumerate(scale.finish_noises):
+            group = groups.get((paper.POSTERIOR, noise.key), [])
+            if not group:
+                continue
+            goal = FINISH_GOALS[network][place] if network in FINISH_GOALS else None
+            accuracy = value_with_spread(summarise(group, itemgetter("test_accuracy")), 2, 100) + notes.mark(group)
+            row = [network, noise.title, accuracy, "-" if goal is None else f"{goal:.1f}", str(len(group))]
+            for when in ("before", "after"):
+                judged = [record for record in group if when in record["results"]]
+                for key in ("auroc", "calibration_error"):
+                    values = summarise(judged, lambda r, w=when, k=key: r[w][k]) if judged else None  # type: ignore[misc]
+                    row.append("-" if values is None else value_with_spread(values, 3))
+            rows.append([*row, f"{np.mean([record['seconds'] for record in group]) / 60:.1f}"])
+    if not rows:
+        return render.NO_RECORDS
+    header = ["network", "noise", "accuracy", "goal", "seeds", "AUROC before", "ECE before", "AUROC after", "ECE after"]
+    return (
+        f"{markdown([*header, 'minutes'], rows)}\n{notes.lines()}\n"
+        "Accuracy of the last epoch on the clean test set, in %, mean of both networks; mean ± standard deviation over "
+        "seeds. AUROC and calibration error (ECE) of the suspicion of the labels, before and after the training. "
+        "Nothing about the noise is known, and no test label is used. Minutes of the training, without the selection."
+    )
+
+
 ITEMS = (
+    Item("finish", "Not in the paper: accuracy and judgement of incv-posterior", FINISH, finish_cells, finish_table),
     Item("accuracy", "Table 1: test accuracy of every method", "accuracy", accuracy_cells, accuracy_table),
     Item("curves", "Figure 6: test accuracy by epoch", "accuracy", accuracy_cells, curves_table, curves_figure),
     Item(

@@ -10,7 +10,7 @@ from typing import Any
 
 from labelsieve.errors import InputError, Problems
 from labelsieve.experiments import ReproduceOptions
-from labelsieve.experiments.paper import AS_GIVEN, AUTOMATIC, METHODS, SCALES, WEBVISION, Noise, Scale
+from labelsieve.experiments.paper import AS_GIVEN, AUTOMATIC, METHODS, POSTERIOR, SCALES, WEBVISION, Noise, Scale
 from labelsieve.methods.custom_method import read_setting
 
 # Kinds of cells; each kind has its own folder of records. `confusion` is drawn from the theory cells, `curves` from the
@@ -18,10 +18,12 @@ from labelsieve.methods.custom_method import read_setting
 # paper reports weight decay for every training; the ResNet-110 of its released code has none. Both are run.
 WITHOUT_DECAY = "theory-without-decay"
 THEORY_KINDS = ("theory", WITHOUT_DECAY)
-SELECTION_KINDS = ("selection", AUTOMATIC, "errors", "webvision-selection")
+FINISH, FINISH_SELECTION = "finish", "finish-selection"
+FAST_KINDS = (AUTOMATIC, FINISH_SELECTION)  # selections by the fast network, which know nothing about the noise
+SELECTION_KINDS = ("selection", *FAST_KINDS, "errors", "webvision-selection")
 # The epochs of these methods have another length, so they do not share a lockstep with the others.
 SEPARATE_LOCKSTEP = ("incv-coteaching", AUTOMATIC)
-TWO_NETWORKS = (*SEPARATE_LOCKSTEP, "coteaching", "decoupling")
+TWO_NETWORKS = (*SEPARATE_LOCKSTEP, POSTERIOR, "coteaching", "decoupling")
 KNOWN_METHODS = (*METHODS, AUTOMATIC)
 SETTING_FORM = "METHOD.SETTING=VALUE, e.g. f-correction.estimate_epochs=50"
 
@@ -50,6 +52,8 @@ class Cell:
     def name(self) -> str:
         """File name of the record: readable, and different for different settings."""
         parts = [self.method, self.noise.key, f"seed{self.seed}"]
+        if self.kind == FINISH:
+            parts.insert(1, self.network)
         if self.epochs != self.full_epochs:
             parts.append(f"e{self.epochs}")
         if self.iterations != self.full_iterations:
@@ -171,6 +175,27 @@ def accuracy_cells(scale: Scale, request: SweepRequest, *, kind: str = "accuracy
     return [*selections.values(), *trainings]
 
 
+def finish_cells(scale: Scale, request: SweepRequest) -> list[Cell]:
+    """POSTERIOR with every network of the protocol, and the selections that it starts from."""
+    selections: dict[str, Cell] = {}
+    trainings = []
+    for seed in request.seeds:
+        for noise in request.choose(scale.finish_noises):
+            source = _selection_cell(FINISH_SELECTION, noise, seed, scale, request)
+            selections[source.id] = source
+            trainings += [
+                _cell(
+                    FINISH, noise, POSTERIOR, seed, scale,
+                    network=network, epochs=request.epochs or scale.finish_epochs, full_epochs=scale.finish_epochs,
+                    batch_size=scale.finish_batch_size, settings=request.settings_of(POSTERIOR),
+                    iterations=source.iterations, full_iterations=source.full_iterations,
+                    selection_epochs=source.epochs, full_selection_epochs=source.full_epochs,
+                )
+                for network in scale.finish_networks
+            ]  # fmt: skip
+    return [*selections.values(), *trainings]
+
+
 def selections_for(cell: Cell) -> list[Cell]:
     """Return the selections a training can start from: the full one, or one that ended at the same iteration."""
     kind, scale = _selection_kind(cell.kind, cell.method), cell.protocol
@@ -205,7 +230,7 @@ def _cell(kind: str, noise: Noise, method: str, seed: int, scale: Scale, **chang
 
 
 def _selection_cell(kind: str, noise: Noise, seed: int, scale: Scale, request: SweepRequest) -> Cell:
-    fast = kind == AUTOMATIC
+    fast = kind in FAST_KINDS
     epochs = scale.fast_epochs if fast else scale.selection_epochs
     return _cell(
         kind,
@@ -223,12 +248,12 @@ def _selection_cell(kind: str, noise: Noise, seed: int, scale: Scale, request: S
 
 
 def _needs_selection(kind: str, method: str) -> bool:
-    return method in SEPARATE_LOCKSTEP or (kind == "webvision" and method == "coteaching")
+    return method in (*SEPARATE_LOCKSTEP, POSTERIOR) or (kind == "webvision" and method == "coteaching")
 
 
 def _selection_kind(kind: str, method: str) -> str:
-    if method == AUTOMATIC:
-        return AUTOMATIC
+    if method in (AUTOMATIC, POSTERIOR):
+        return AUTOMATIC if method == AUTOMATIC else FINISH_SELECTION
     return "webvision-selection" if kind == "webvision" else "selection"
 
 
@@ -283,7 +308,7 @@ def parse_method_setting(text: str) -> tuple[str, str, Any]:
     """Read `f-correction.estimate_epochs=50`."""
     name, value = read_setting(text, form=SETTING_FORM)
     method, _, key = name.rpartition(".")
-    if method not in KNOWN_METHODS or not key:
+    if method not in (*KNOWN_METHODS, POSTERIOR) or not key:
         raise InputError(f"cannot read --set {text!r}: write {SETTING_FORM}")
     return method, key, value
 

@@ -22,7 +22,7 @@ from labelsieve.engine import PictureStore, Store, stage_pictures
 from labelsieve.errors import InputError
 from labelsieve.experiments import records
 from labelsieve.experiments.cells import Cell
-from labelsieve.experiments.paper import Scale
+from labelsieve.experiments.paper import PEOPLE, Scale
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -81,6 +81,7 @@ class PictureArrays(ExperimentData):
     _test_labels: IntArray = field(repr=False)
     class_names: tuple[str, ...]
     name: str
+    people: IntArray | None = None  # labels of PEOPLE
 
     def test_labels(self) -> IntArray:
         return self._test_labels
@@ -89,6 +90,10 @@ class PictureArrays(ExperimentData):
         return records.digest(self.pictures, self.test_pictures)
 
     def given(self, cell: Cell) -> IntArray:
+        if cell.noise == PEOPLE:
+            if self.people is None:
+                raise InputError(f"{cell.id} needs people's labels: copy CIFAR-10_human.pt of CIFAR-10N to --data")
+            return self.people.copy()
         if cell.noise.pattern == "none" or cell.noise.ratio == 0:
             return self.true.copy()
         rng = np.random.default_rng([cell.seed, CORRUPTION])
@@ -112,12 +117,13 @@ class PictureArrays(ExperimentData):
 
 
 def open_cifar10(folder: Path | str | None) -> PictureArrays:
-    from labelsieve.data.cifar import CIFAR10_CLASSES, arrays
+    from labelsieve.data.cifar import CIFAR10_CLASSES, HUMAN, arrays, human_labels
 
     if folder is None:
         raise InputError("give --data DIR, a folder with CIFAR-10; `labelsieve data fetch cifar10 --to DIR` creates it")
     x, y, x_test, y_test = arrays(folder)
-    return PictureArrays(x, y, x_test, y_test, CIFAR10_CLASSES, "cifar10")
+    people = human_labels(folder, PEOPLE.pattern) if (Path(folder) / HUMAN).is_file() else None
+    return PictureArrays(x, y, x_test, y_test, CIFAR10_CLASSES, "cifar10", people)
 
 
 def synthetic(

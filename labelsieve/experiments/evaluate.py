@@ -84,6 +84,23 @@ def selection_results(true: IntArray | None, given: IntArray, selection: Selecti
     return {"by_iteration": by_iteration}
 
 
+def judgement_results(true: IntArray, given: IntArray, selection: Selection) -> dict[str, float]:
+    """How well the suspicion ranks the wrong labels, its calibration error, and the estimated noise ratio."""
+    suspicion, wrong = np.nan_to_num(selection.suspicion, nan=0.5), given != true
+    return {
+        "auroc": metrics.auroc(wrong, suspicion),
+        "calibration_error": calibration_error(wrong, suspicion),
+        "noise_ratio": selection.noise_ratio,
+    }
+
+
+def calibration_error(wrong: NDArray[np.bool_], suspicion: FloatArray, bins: int = 15) -> float:
+    """Expected calibration error: the mean difference between suspicion and the share of wrong labels, by bins."""
+    place = np.minimum((suspicion * bins).astype(int), bins - 1)
+    sums = (np.bincount(place, weights=values, minlength=bins) for values in (suspicion, wrong.astype(float)))
+    return float(np.abs(np.subtract(*sums)).sum() / len(wrong))
+
+
 def suspects_results(
     true: IntArray | None, given: IntArray, suspicion: FloatArray, worst: IntArray
 ) -> dict[str, float]:

@@ -13,10 +13,13 @@ CONVENTIONS = {
     "symmetric": "a label is wrong with probability eps; wrong labels are uniform over the other classes",
     "pair": "class i becomes (i + 1) mod c with probability eps; the paper's asymmetric noise",
     "none": "the labels that come with the data",
+    "random2": "labels that people gave to the training pictures of CIFAR-10: random_label2 of CIFAR-10N",
 }
 METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
 # Not in the paper: the default of `labelsieve run`, INCV with the fast network and algorithm 3 after it.
 AUTOMATIC = "automatic"
+# Nor is this: a training that learns from every sample, after a selection as in AUTOMATIC.
+POSTERIOR = "incv-posterior"
 
 
 @dataclass(frozen=True)
@@ -28,19 +31,21 @@ class Noise:
 
     @property
     def key(self) -> str:
-        return "none" if self.pattern == "none" else f"{self.pattern}-{self.ratio:.1f}"
+        return self.pattern if self.pattern in ("none", "random2") else f"{self.pattern}-{self.ratio:.1f}"
 
     @property
     def title(self) -> str:
-        names = {"symmetric": "Sym.", "pair": "Asym. (pair)", "none": "as given"}
-        return names[self.pattern] + ("" if self.pattern == "none" else f" {self.ratio:.1f}")
+        names = {"symmetric": "Sym.", "pair": "Asym. (pair)", "none": "as given", "random2": "people's random2"}
+        return names[self.pattern] + ("" if self.key == self.pattern else f" {self.ratio:.1f}")
 
     def transition(self, classes: int) -> Matrix:
         return matrix("symmetric" if self.pattern == "none" else self.pattern, classes, self.ratio)
 
     @classmethod
     def parse(cls, text: str) -> Noise:
-        """Read `symmetric-0.5`, `sym-0.5` or `pair-0.4`."""
+        """Read `symmetric-0.5`, `sym-0.5`, `pair-0.4` or `random2`."""
+        if text.strip() == "random2":
+            return PEOPLE
         pattern, _, ratio = text.strip().rpartition("-")
         pattern = {"sym": "symmetric", "asym": "pair", "asymmetric": "pair"}.get(pattern, pattern)
         try:
@@ -54,6 +59,7 @@ class Noise:
 
 SMOKE_NOTE = "Smoke run on generated pictures: these numbers test the code and are not results."
 AS_GIVEN = Noise("none", 0.0)
+PEOPLE = Noise("random2", 0.0)
 TABLE_NOISES = (Noise("symmetric", 0.2), Noise("symmetric", 0.5), Noise("symmetric", 0.8), Noise("pair", 0.4))
 # Without noise both patterns are the same training: it is listed once and drawn in both rows of figure 2.
 FIGURE_2_NOISES = (
@@ -80,6 +86,10 @@ class Scale:
     fast_network: str = "fast"  # the selector of AUTOMATIC
     fast_epochs: int = 10
     fast_batch_size: int = 512
+    finish_networks: tuple[str, ...] = ("resnet32", "preact-resnet18")  # of POSTERIOR
+    finish_noises: tuple[Noise, ...] = (*TABLE_NOISES, PEOPLE)
+    finish_epochs: int = 100
+    finish_batch_size: int = 256
     suspects: int = 40  # labels shown in figure 5 and supplement C
     side: int = 0  # WebVision: shorter side of the pictures, and side of the window cut out of them
     crop: int = 0
@@ -117,6 +127,10 @@ SMOKE = Scale(
     ),
     fast_network="fast-small",
     fast_batch_size=16,
+    finish_networks=("small",),
+    finish_noises=TABLE_NOISES,
+    finish_epochs=4,
+    finish_batch_size=16,
     suspects=16,
 )
 # A smoke run has few steps: the paper's weight decay would change nothing, and D2L starts to act after ten epochs.

@@ -12,9 +12,9 @@ import numpy as np
 from labelsieve.engine import Schedule
 from labelsieve.execute.network_trainer import EngineTrainer, FastTrainer
 from labelsieve.experiments import evaluate
-from labelsieve.experiments.cells import Cell
+from labelsieve.experiments.cells import FAST_KINDS, FINISH_SELECTION, Cell
 from labelsieve.experiments.datasets import PictureArrays, WebVisionFiles
-from labelsieve.experiments.paper import AUTOMATIC, WEBVISION_REMOVE_RATIO
+from labelsieve.experiments.paper import WEBVISION_REMOVE_RATIO
 from labelsieve.experiments.train_cells import (
     Arrays,
     ExperimentContext,
@@ -36,7 +36,7 @@ SMOKE_WIDTHS = (24, 32)  # of the fast network at smoke scale: seconds on a CPU
 
 def incv_settings(cell: Cell) -> INCVSettings:
     """Return the authors' protocol, which knows the noise pattern, or the defaults for AUTOMATIC."""
-    if cell.kind == AUTOMATIC:
+    if cell.kind in FAST_KINDS:
         return INCVSettings(n_iterations=cell.iterations).for_fast_network()
     pattern = "symmetric" if cell.noise.pattern == "none" else cell.noise.pattern
     settings: dict[str, Any] = {"protocol": "paper", "pattern": pattern, "n_iterations": cell.iterations}
@@ -93,7 +93,7 @@ def build_trainer(first: Cell, context: ExperimentContext, folder: Path) -> Engi
         "stop": context.must_stop,
         "capture": context.capture,
     }
-    if first.kind == AUTOMATIC:
+    if first.kind in FAST_KINDS:
         assert isinstance(data, PictureArrays)
         widths = SMOKE_WIDTHS if first.network == "fast-small" else WIDTHS
         return FastTrainer(data.pictures, epochs=first.epochs, widths=widths, device=context.device, **options)
@@ -120,6 +120,9 @@ def _evaluate(cell: Cell, context: ExperimentContext, given: IntArray, selection
         "history": list(selection.history),
         "notes": list(selection.notes),
     }
+    if cell.kind == FINISH_SELECTION and data.true is not None:
+        results["transition_matrix"] = selection.transition_matrix.tolist()
+        results |= evaluate.judgement_results(data.true, given, selection)
     if cell.kind in ("errors", "webvision-selection"):
         ranked = np.argsort(-np.nan_to_num(selection.suspicion, nan=-1.0), kind="stable")
         worst = ranked[(selection.predicted != given)[ranked]][: cell.protocol.suspects]

@@ -18,11 +18,11 @@ from labelsieve import metrics, stopping
 from labelsieve.engine import Plan, Schedule, Store, Trained, train
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.evaluate import outputs
+from labelsieve.engine.evaluate import out_of_sample_scores, outputs
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
-from labelsieve.experiments.cells import THEORY_KINDS, WITHOUT_DECAY, Cell, selections_for
+from labelsieve.experiments.cells import FINISH, THEORY_KINDS, WITHOUT_DECAY, Cell, selections_for
 from labelsieve.experiments.datasets import ExperimentData, PictureArrays, WebVisionFiles
 from labelsieve.experiments.paper import (
     AUTOMATIC,
@@ -32,9 +32,10 @@ from labelsieve.experiments.paper import (
     WEBVISION_WARMUP,
 )
 from labelsieve.files import read_text, write_text
-from labelsieve.methods import create
+from labelsieve.methods import METHODS, create
 from labelsieve.models.choose import create_network
 from labelsieve.progress import Progress
+from labelsieve.selection.finalize import Verdicts, judge_again
 from labelsieve.types import CANDIDATE, SELECTED, IntArray
 
 Arrays = dict[str, NDArray[Any]]
@@ -133,6 +134,8 @@ def build_method(cell: Cell) -> Method:
 def build_schedule(cell: Cell) -> Schedule:
     if cell.kind == "webvision":
         return Schedule.webvision_120(cell.epochs)
+    if (recipe := METHODS[cell.method].recipe if cell.kind == FINISH else None) is not None:
+        return recipe.schedule(cell.epochs, cell.batch_size)
     schedule = Schedule.paper_200(cell.epochs)
     if cell.scale == "smoke" and cell.kind in THEORY_KINDS:
         schedule = replace(schedule, weight_decay=SMOKE_WEIGHT_DECAY)
@@ -156,12 +159,18 @@ def build_plan(cell: Cell, context: ExperimentContext) -> Plan:
     return Plan(cell.id, given, everything, cell.seed, noise_ratio=known_ratio)
 
 
-def _plan_from_selection(cell: Cell, context: ExperimentContext, given: IntArray) -> Plan:
+def selection_record(cell: Cell, context: ExperimentContext) -> records.Record:
+    """Return the record of the selection that a training starts from."""
     sources = [source.id for source in selections_for(cell)]
     loaded = (records.load(context.results, id) for id in sources)
     record = next((record for record in loaded if record is not None), None)
     if record is None:
         raise InputError(f"{cell.id} starts from {sources[0]}, which is not finished: run it first")
+    return record
+
+
+def _plan_from_selection(cell: Cell, context: ExperimentContext, given: IntArray) -> Plan:
+    record = selection_record(cell, context)
     if record["hashes"]["train_labels"] != records.digest(given):
         raise InputError(f"{record['id']} used other labels than {cell.id}: remove its record and run it again")
     if cell.method == "coteaching":
@@ -177,6 +186,7 @@ def _plan_from_selection(cell: Cell, context: ExperimentContext, given: IntArray
         cell.seed,
         candidates=np.flatnonzero(verdict == CANDIDATE),
         noise_ratio=1 - record["results"]["expected_precision"],
+        transition=np.array(record["results"]["transition_matrix"]) if cell.kind == FINISH else None,
     )
 
 
@@ -218,6 +228,8 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
     for cell, method, result, share in zip(cells, methods, trained, shares, strict=True):
         plan = result.plan
         arrays, results = _evaluate(cell, context, result, schedule)
+        if cell.kind == FINISH:
+            results |= _judgements(cell, context, result, method.out_of_sample(plan))
         record = {
             "method": {
                 "name": cell.method,
@@ -265,6 +277,20 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     arrays["predicted_held_out"] = predicted.astype(np.uint8)
     results |= evaluate.theory_results(data, cell, result.plan.labels, result.plan.score, predicted)
     return arrays, results | evaluate.confusion_results(data, cell, watched[-1, 0])
+
+
+def _judgements(cell: Cell, context: ExperimentContext, result: Trained, network: IntArray | None) -> Results:
+    """The judgements of the labels before and after the training; only before if no network is out of sample."""
+    record, labels = selection_record(cell, context), result.plan.labels
+    keys = ("auroc", "calibration_error", "noise_ratio")
+    found: Results = {"before": {key: record["results"][key] for key in keys}}
+    if network is None or context.data.true is None:
+        return found
+    factory = create_network(cell.network, context.store.shape, context.data.classes)
+    scores = out_of_sample_scores(context.store, factory, result.states, labels, network)
+    stored = records.load_arrays(context.results, record)
+    judged = judge_again(scores, labels, context.data.classes, Verdicts(stored["verdict"], stored["iteration"]))
+    return found | {"after": evaluate.judgement_results(context.data.true, labels, judged)}
 
 
 def ranked_classes(

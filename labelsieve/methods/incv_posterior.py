@@ -189,6 +189,9 @@ class INCVPosterior(Method):
             "target_weight": torch.ones(self.networks),
         }
 
+    def out_of_sample(self, plan: Plan) -> IntArray | None:
+        return 1 - labelled_half(plan) if self.networks == 2 else None
+
     def before_epoch(self, view: TrainingView) -> None:
         if view.epoch <= self.warmup_epochs():
             return

@@ -7,16 +7,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelsieve import theory
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.errors import InputError
-from labelsieve.selection.posterior import calibrate
+from labelsieve.selection.noise_model import fit_noise_model, with_mean_posterior
+from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
-from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, LabelledData, Selection
+from labelsieve.types import (
+    CANDIDATE,
+    REMOVED,
+    SELECTED,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    LabelledData,
+    Scores,
+    Selection,
+)
 
 # A label that is likely wrong gets no suggestion if the predicted class has less than this share of the wrong cases:
 # the sample may belong to none of the classes (the Roman numerals of benchmarks/real-noise.md).
@@ -84,6 +97,54 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
         history=state.history,
         notes=state.notes,
         suggested_probability=suggested if known else np.full(len(suspicion), np.nan),
+    )
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The part of a selection that a second judgement builds on."""
+
+    verdict: NDArray[np.int8]
+    iteration: NDArray[np.int16]
+    history: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def judge_again(
+    scores: Scores, given: IntArray, classes: int, before: Verdicts, groups: IntArray | None = None
+) -> JudgedSelection:
+    """The judgement of out-of-sample scores of networks that a robust method trained after a selection.
+
+    The noise model is fitted again. A label is selected if it is the predicted one; others that were removed stay so.
+    `iteration` counts the robust training as one more.
+    """
+    distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
+    model = fit_noise_model(scores, given, classes, distinct=distinct)
+    posterior = posterior_of(scores, given, model)
+    estimate = with_mean_posterior(model.estimate, posterior.wrong)
+    suspicion = calibrate(posterior.order, posterior.wrong)
+    selected = scores.predicted == given
+    verdict = np.where(selected, SELECTED, np.where(before.verdict == REMOVED, REMOVED, CANDIDATE)).astype(np.int8)
+    last = int(before.iteration.max(initial=0)) + 1
+    iteration = np.where(verdict == before.verdict, before.iteration, np.where(verdict == CANDIDATE, 0, last))
+    precision = float(1 - suspicion[selected].mean()) if selected.any() else 0.0
+    clean = (1 - estimate.ratio) * len(given)
+    first, *others = before.history or ({},)
+    return JudgedSelection(
+        verdict=verdict,
+        iteration=iteration.astype(np.int16),
+        predicted=scores.predicted,
+        probability=scores.probability,
+        confidence=scores.confidence,
+        loss=scores.loss,
+        suspicion=suspicion,
+        noise_ratio=estimate.ratio,
+        transition_matrix=estimate.transition,
+        expected_precision=precision,
+        expected_recall=min(1.0, precision * int(selected.sum()) / clean) if clean > 0 else 0.0,
+        history=({**first, "estimate": estimate.record()}, *others),
+        notes=before.notes,
+        suggested_probability=np.where(selected, 1 - suspicion, suspicion * posterior.predicted_right),
     )
 
 

@@ -138,7 +138,8 @@ def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunRes
 
 def run_source(source: str, out: Path | None, settings: RunSettings, progress: Progress) -> RunResult:
     """Run every stage: read, select, train, report."""
-    from labelsieve.workflow.select import select_labels
+    from labelsieve.data.labels import true_codes
+    from labelsieve.workflow.select import measure_again, select_labels
     from labelsieve.workflow.train import check_training, train_network
 
     began = time.monotonic()
@@ -147,6 +148,8 @@ def run_source(source: str, out: Path | None, settings: RunSettings, progress: P
         check_training(folder, data, settings)
         selected, choice = select_labels(folder, source, data, settings, labels, progress)
         trained = train_network(folder, data, settings, progress)
+        if labels is not None and "before_finish" in folder.read_summary():  # the labels were judged again
+            measure_again(folder, data, true_codes(data, labels))
         report_run(folder)
         summary = folder.read_summary()
     stages = {"select": selected, "train": trained}

@@ -20,6 +20,7 @@ from labelsieve.progress import Note, NoteKind, format_bytes, format_duration
 from labelsieve.types import FloatArray, IntArray, LabelledData, Trainer
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import Model, SampleReader, network_for
+from labelsieve.workflow.second_judgement import judge_labels, selection_files
 from labelsieve.workflow.settings import RunSettings, TrainSettings, absolute, option
 
 if TYPE_CHECKING:
@@ -144,6 +145,10 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
             run.append_history({"stage": "train", **entry})
         model = Model(choice.name, data.classes, reader, result.states, settings.method)
         model_file.save(run / "model.safetensors", model)
+        if (network := method.out_of_sample(plan)) is not None:
+            from labelsieve.engine.evaluate import out_of_sample_scores
+
+            judge_labels(run, data, out_of_sample_scores(store, factory, result.states, data.y, network))
         run.finish("train", seconds=round(time.monotonic() - began, 3))
         if data.kind == "pictures" and (note := weak_network_note(run, data, store, factory, model, augment)):
             progress.note(note)
@@ -203,7 +208,7 @@ def paper_warmup(
 
     if settings.method != "incv-coteaching" or not (run / "labels.csv").is_file():
         return {}
-    ratio = float(run.read_summary()["noise_ratio"] or 0.0)
+    ratio = float(selection_files(run).read_summary()["noise_ratio"] or 0.0)
     pattern = "pair" if selected_with.get("pattern") in ASYMMETRIC else "symmetric"
     return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=ratio)}
 
@@ -220,7 +225,7 @@ def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, m
                 f"{run.path} has no selection, which --method {settings.method} needs; run `labelsieve select` first"
             )
         return Plan(settings.method, data.y, everything, settings.seed)
-    summary = run.read_summary()
+    summary = selection_files(run).read_summary()
     if needs not in ("selection", "transition"):
         ratio = min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
         return Plan(settings.method, data.y, everything, settings.seed, noise_ratio=ratio)
@@ -247,7 +252,7 @@ def training_sets_of(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntA
     """Return the selected samples and the candidates of labels.csv (S and C of algorithm 3)."""
     from labelsieve.methods.incv_coteaching import training_sets
 
-    rows = list(run.read_labels())
+    rows = list(selection_files(run).read_labels())
     if [row.id for row in rows] != data.ids.tolist():
         raise InputError(f"{run.path}/labels.csv has other samples than the source has now; select again")
     verdict = np.array([row.verdict for row in rows])
@@ -259,7 +264,7 @@ def describe_training_set(run: RunFolder, data: LabelledData, plan: Plan) -> str
     samples = f"{len(plan.train):,} samples"
     if plan.candidates is None:
         return samples
-    verdict = np.array([row.verdict for row in run.read_labels()])
+    verdict = np.array([row.verdict for row in selection_files(run).read_labels()])
     added = plan.train[verdict[plan.train] != "selected"]
     if not len(added):
         return samples
@@ -298,7 +303,7 @@ def trusted_samples(run: RunFolder, data: LabelledData) -> tuple[IntArray, float
     """Return the selected samples and their expected precision; all samples if there is no selection."""
     if not (run / "labels.csv").is_file():
         return np.arange(len(data)), None
-    return training_sets_of(run, data)[0], run.read_summary()["label_precision"] or None
+    return training_sets_of(run, data)[0], selection_files(run).read_summary()["label_precision"] or None
 
 
 def weak_network_note(
@@ -349,10 +354,12 @@ def copy_selection(run: RunFolder, out: RunFolder) -> None:
     with out.lock():
         # Written first, so that a stopped copy is known as one.
         out.update(data=record.get("data"), branch=absolute(run.path))
+        source = selection_files(run)
         for name in SELECTION_FILES:
-            if (run / name).is_file():
+            path = source / name if (source / name).is_file() else run / name  # skipped.csv has one place only
+            if path.is_file():
                 with atomic_path(out / name) as partial_path:
-                    copy_file(run / name, partial_path)
+                    copy_file(path, partial_path)
         out.rewind_history(lambda _: False)
         for entry in run.read_history():
             if entry.get("stage") == "select":

@@ -1,0 +1,43 @@
+"""`labelsieve reproduce finish` at smoke scale: records, judgements before and after, and the table."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labelsieve.errors import InputError
+from labelsieve.experiments import ReproduceOptions
+from labelsieve.experiments.cells import SweepRequest, finish_cells
+from labelsieve.experiments.paper import PAPER, PEOPLE, Noise
+from labelsieve.experiments.runner import reproduce
+
+
+def test_cells():
+    cells = finish_cells(PAPER, SweepRequest(seeds=(0, 1, 2)))
+    trainings = [cell for cell in cells if cell.kind == "finish"]
+    assert len(trainings) == 2 * 5 * 3 and len(cells) - len(trainings) == 5 * 3
+    assert len({cell.id for cell in cells}) == len(cells)
+    assert Noise.parse("random2") == PEOPLE and PEOPLE in {cell.noise for cell in trainings}
+    assert {(cell.epochs, cell.batch_size) for cell in trainings} == {(100, 256)}
+
+
+def test_a_smoke_run(tmp_path):
+    options = ReproduceOptions(
+        scale="smoke", settings="symmetric-0.2", results=tmp_path, device="cpu", selection_epochs=2, iterations=1,
+    )  # fmt: skip
+    found = reproduce("finish", options, say=lambda line: None)
+    assert found["finished"] == found["cells"] == 2
+    (path,) = (tmp_path / "finish").glob("*.json")
+    results = json.loads(path.read_text())["results"]
+    for when in ("before", "after"):
+        assert 0 <= results[when]["auroc"] <= 1 and 0 <= results[when]["calibration_error"] <= 1
+    assert "small" in (tmp_path / "tables" / "finish.md").read_text()
+    started = path.stat().st_mtime_ns
+    assert reproduce("finish", options, say=lambda line: None)["left"] == []
+    assert path.stat().st_mtime_ns == started
+
+
+def test_peoples_labels_must_be_there(tmp_path):
+    with pytest.raises(InputError):
+        reproduce("finish", ReproduceOptions(scale="smoke", settings="random2", results=tmp_path, device="cpu"))

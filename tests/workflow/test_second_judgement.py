@@ -1,0 +1,70 @@
+"""incv-posterior judges the labels again: final files, the files before, resuming, and training another method."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import labelsieve
+from labelsieve.progress import Progress
+from labelsieve.workflow.run import train_run
+from labelsieve.workflow.settings import TrainSettings
+
+OPTIONS = {
+    "model": "logistic", "iterations": 1, "method": "incv-posterior", "train_epochs": 20, "network": "mlp",
+    "device": "cpu",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three clouds of rows, a fifth of the labels wrong, and the true labels in a file."""
+    folder = tmp_path_factory.mktemp("second")
+    rng = np.random.default_rng(0)
+    true = np.arange(300) % 3
+    x = 2.5 * rng.normal(size=(3, 6))[true] + rng.normal(size=(300, 6))
+    given = np.where(rng.random(300) < 0.2, (true + 1) % 3, true)
+    names = np.array(["a", "b", "c"])
+    with (folder / "data.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "label", *(f"x{i}" for i in range(6))])
+        writer.writerows([i, names[given[i]], *x[i]] for i in range(300))
+    with (folder / "labels.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "label", "true"])
+        writer.writerows([i, names[given[i]], names[true[i]]] for i in range(300))
+    return folder
+
+
+def test_a_run_judges_its_labels_again(folder):
+    out = folder / "run"
+    options = OPTIONS | {"labels": folder / "labels.csv", "out": out}
+    result = labelsieve.run(str(folder / "data.csv"), **options)
+    summary, before = (json.loads((part / "summary.json").read_text()) for part in (out, out / "before"))
+    assert result.stages == {"select": "new", "train": "new"}
+    assert summary["before_finish"]["noise_ratio"] == before["noise_ratio"]
+    assert summary["before_finish"]["measured_auroc"] == before["measured_auroc"]
+    assert summary["measured_auroc"] > 0.9
+    assert abs(summary["noise_ratio"] - summary["measured_noise_ratio"]) < 0.1
+    final, first = ((part / "labels.csv").read_text().splitlines() for part in (out, out / "before"))
+    assert len(final) == len(first) == 301 and final != first
+    assert summary["counts"]["selected"] == sum(line.split(",")[5] == "selected" for line in final)
+    assert (out / "suggestions.csv").is_file()
+
+    again = labelsieve.run(str(folder / "data.csv"), **options)  # a finished run is left as it is
+    assert again.stages == {"select": "done", "train": "done"}
+    assert (out / "labels.csv").read_text().splitlines() == final
+
+    other = TrainSettings(method="standard", train_epochs=1, network="mlp", device="cpu")
+    train_run(out, folder / "other", other, Progress(silent=True))
+    assert (folder / "other" / "labels.csv").read_text().splitlines() == first  # the judgement of the selection
+
+
+def test_one_network_uses_all_labels_and_judges_none(folder):
+    out = folder / "one"
+    labelsieve.run(str(folder / "data.csv"), out=out, **OPTIONS | {"set": ("networks=1",), "train_epochs": 2})
+    assert not (out / "before").exists()
+    assert "before_finish" not in json.loads((out / "summary.json").read_text())
