@@ -6,6 +6,7 @@ import csv
 import http.client
 import importlib.util
 import json
+import random
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+import trust_generated as generated
 
 EVIL = (
     '"><img src=x onerror="document.title=\'ran\'">',
@@ -68,8 +70,15 @@ def evil_pictures(folder: Path):
     return runs.pictures(folder, n=24, classes=(*names, "d"))
 
 
+def generated_pictures(folder: Path):
+    """Class names with control characters, separators and Unicode forms, each with an attack at its end."""
+    rng = random.Random(0)
+    names = [generated.file_name(rng)[:40] + EVIL[i % 2].replace("/", "_") for i in range(3)]
+    return runs.pictures(folder, n=24, classes=(*names, "d"))
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("make", [evil_table, evil_pictures])
+@pytest.mark.parametrize("make", [evil_table, evil_pictures, generated_pictures])
 def test_names_stay_text_in_a_real_browser(make, tmp_path: Path, served, browser) -> None:
     run = make(tmp_path)
     address = served(run.path)
