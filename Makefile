@@ -11,7 +11,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZ
 
 help:
 	@echo "make demo    set up, then find wrong labels in the embedded digits (under a minute)"
-	@echo "make test    set up, then the whole test suite"
+	@echo "make test    set up, then the test suite; make test-slow runs the longest tests"
 	@echo "make check   formatter, linter, type checker"
 	@echo "make bench   benchmarks that need no GPU"
 	@echo "make docs    the documentation, warnings as errors"
