@@ -246,3 +246,14 @@ def test_texts_that_end_with_nul_are_not_mixed_up(labelsieve: Run, column: str) 
         Path("t.csv").write_bytes(Path("t.csv").read_bytes().replace(b'"a"', b'"b\0"'))
     code, said = labelsieve(f"select t.csv --out run {QUICK}")
     assert code == 2 and "NUL" in said
+
+
+@pytest.mark.filterwarnings("default")
+def test_9_a_column_with_the_given_label_is_named(labelsieve: Run) -> None:
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 2, 300)
+    given = np.where(rng.random(300) < 0.274, 1 - true, true)
+    rows = [f"{rng.normal() + 3 * t:.3f},{'no' if g else 'yes'},{'ab'[g]}\n" for t, g in zip(true, given, strict=True)]
+    Path("t.csv").write_text("x,answer,label\n" + "".join(rows))
+    code, said = labelsieve("select t.csv --out run --iterations 1")
+    assert code == 0 and [line for line in said.splitlines() if "answer" in line and "features are" not in line]
