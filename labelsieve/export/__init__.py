@@ -191,7 +191,7 @@ def _about_skipped(run: RunFolder) -> list[str]:
 def _about_names(files: FolderExport, target: Path) -> list[str]:
     notes = []
     if files.status is not None:
-        notes.append(f"{status_file(target)} lists them")
+        notes.append(f"{status_file(target)} lists what was not decided")
     if files.renamed_files:
         many = "1 file was" if files.renamed_files == 1 else f"{files.renamed_files:,} files were"
         notes.append(f"{many} renamed, because the name was taken or not safe")

@@ -67,7 +67,7 @@ const Show = (() => {
 
   function neighbours(groups, names, kind) {
     const parts = groups.flatMap((group) => {
-      const head = el("h3", {}, "Nearest selected as ", el("strong", { text: names[group.label] }));
+      const head = el("h3", {}, "Nearest selected as ", el("strong", {}, ...breakable(names[group.label])));
       if (!group.items.length) return [head, el("p", { class: "quiet", text: "none was selected" })];
       return [head, el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...group.items.map((near) => small(near, names)))];
     });
@@ -90,7 +90,7 @@ const Show = (() => {
   function stamp(item, names) {
     const box = $("stamp");
     box.hidden = !item.decision;
-    box.textContent = outcome(item, names);
+    box.replaceChildren(...breakable(outcome(item, names)));
     const others = item.others ?? [];
     $("others").hidden = !others.length;
     $("others").textContent = (item.conflict ? "Reviewers disagree. " : "")
@@ -106,7 +106,7 @@ const Show = (() => {
     const labels = el("span", { class: "pair" }, el("span", { class: "was" }, ...breakable(names[item.given] ?? "unknown")), " → ",
       el("span", { class: "now" }, ...breakable(item.suggested >= 0 ? names[item.suggested] : "no other")));
     const votes = [...(item.decision ? [{ ...item, reviewer: null }] : []), ...(item.others ?? [])];
-    const marks = votes.map((vote) => el("span", { class: "mark", text: `${vote.reviewer ? `${vote.reviewer}: ` : ""}${outcome(vote, names)}` }));
+    const marks = votes.map((vote) => el("span", { class: "mark" }, ...breakable(`${vote.reviewer ? `${vote.reviewer}: ` : ""}${outcome(vote, names)}`)));
     const number = el("span", { class: "quiet", text: item.no_class ? "may fit no class" : item.suspicion === null ? "" : `suspicion ${item.suspicion.toFixed(2)}` });
     return el("button", { type: "button", class: `tile${item.conflict ? " conflict" : ""}`, "aria-pressed": "false", "data-row": String(item.row), title: item.id, onclick }, inside, labels, number, ...marks);
   }
@@ -124,7 +124,7 @@ const Show = (() => {
   }
 
   // A long name breaks after its separators: <wbr> allows it, and is not part of the text.
-  const breakable = (name) => String(name).split(/(?<=[_\-/.])/).flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part]));
+  const breakable = (name) => String(name).split(/(?<=[_\-/]|\.(?!\d))/).flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part]));
 
   function label(id, name, missing) {
     const box = $(id);
@@ -149,7 +149,7 @@ const Show = (() => {
     $("sample").replaceChildren(large(item));
     label("given-label", names[item.given], "unknown");
     label("suggested-label", item.suggested >= 0 ? names[item.suggested] : null, "no other");
-    $("numbers").replaceChildren(...numbers(item, names, judged).map((text) => el("span", { text })));
+    $("numbers").replaceChildren(...numbers(item, names, judged).map((text) => el("span", {}, ...breakable(text))));
     $("sample-id").textContent = item.id;
     $("same").hidden = true;
     stamp(item, names);
