@@ -24,7 +24,7 @@ from sklearn.model_selection import cross_val_predict
 
 from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
 from labelsieve.experiments.render import markdown
-from labelsieve.selection import noise_model, posterior, stored
+from labelsieve.selection import noise_model, stored
 from labelsieve.types import Trust
 
 HERE = Path(__file__).parent
@@ -278,7 +278,6 @@ ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     ),
     "noise share by the floor alone": ((noise_model, "OVERCONFIDENCE", 0.0),),
     "noise share 1/2 whatever the floor": ((noise_model, "FLOOR_WEIGHT", 0.0),),
-    "no even spread of confusions": ((posterior, "EVEN_SPREAD", 0.0),),
 }
 
 

@@ -149,6 +149,19 @@ def test_scripts_write_their_page(name: str, tmp_path: Path, monkeypatch: pytest
     assert page.startswith("# ") and "| " in page and "None" not in page
 
 
+def test_page_of_own_trainings_and_its_stored_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = script("benchmarks/own_training.py")
+    only = ["--only", "wine, logistic regression, symmetric 0.2"]
+    folders = ["--work", str(tmp_path / "work"), "--out", str(tmp_path)]
+    for again in ([], ["--again"]):
+        monkeypatch.setattr(sys, "argv", ["own_training", "--tables", *folders, *only, *again])
+        module.main()
+    (row,) = json.loads((tmp_path / "own-training.json").read_text()).values()
+    assert row["training_seconds"] == 0 and row["low"] <= row["ratio"] <= row["high"]  # measured from stored answers
+    assert "| wine, logistic regression, symmetric 0.2 |" in (tmp_path / "own-training.md").read_text()
+
+
 def test_page_of_real_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module = script("benchmarks/real_noise.py")

@@ -63,6 +63,14 @@ def seeded(estimator: Any, seed: int) -> Any:
     return copy.set_params(**dict.fromkeys(names, seed % 2**32)) if names else copy
 
 
+def limit_neighbours(model: Any, samples: int) -> None:
+    """Lower every `n_neighbors`, also of nested steps, to the number of training samples."""
+    numbers = {name: value for name, value in model.get_params().items() if name.split("__")[-1] == "n_neighbors"}
+    many = [name for name, value in numbers.items() if isinstance(value, int) and value > samples]
+    if many:
+        model.set_params(**dict.fromkeys(many, samples))
+
+
 def decisions(model: Any, x: Any, known: IntArray) -> FloatArray | None:
     """The decision function, if there is no `predict_proba` and it has one column per class."""
     if hasattr(model, "predict_proba") or not hasattr(model, "decision_function"):
@@ -114,6 +122,7 @@ def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntAr
     if len(present) < 2:
         return OneClass(), present
     model = seeded(estimator, seed)
+    limit_neighbours(model, len(labels))
     model.fit(x, labels)
     # A classifier with only fit and predict returns the labels of its training samples.
     return model, np.asarray(getattr(model, "classes_", present), dtype=np.int64)

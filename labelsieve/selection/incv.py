@@ -191,7 +191,8 @@ def measured(
             best = averaged((best, again), labels, classes)
         if len(answers) > selected_on:
             first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
-            opinions = TwoOpinions(first, second, labels).if_comparable(held_out, classes)
+            pair = TwoOpinions(first, second, labels)
+            opinions = pair if pair.is_comparable(held_out, classes) else None
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
     model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, distinct=distinct)
     if opinions is None:

@@ -19,7 +19,6 @@ from labelsieve.selection.noise_model import NoiseModel, bins_of, class_factors,
 from labelsieve.selection.splits import SMALLEST, top_classes_of
 from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
 
-EVEN_SPREAD = 0.2  # of each row's confusions: few counted labels cannot show that a confusion never happens
 LEVELS, LEVEL_SAMPLES = 60, 8  # bins of the order in which the posterior is averaged: at most, samples per bin
 RANK_SHARE = 1e-3  # of suspicion that is the rank itself, so that no two levels tie
 BLOCK_ROWS = 1 << 13  # samples at a time: they stay in the processor's cache
@@ -76,10 +75,9 @@ def _posterior(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
 def confusions(transition: FloatArray) -> FloatArray:
     """P(y | z, y wrong), rows sum to 1."""
     classes = len(transition)
-    apart = (1 - np.eye(classes)) / max(classes - 1, 1)
     off = transition * (1 - np.eye(classes))
-    shape = off / np.maximum(off.sum(axis=1, keepdims=True), SMALLEST)
-    return np.asarray((1 - EVEN_SPREAD) * shape + EVEN_SPREAD * apart)
+    total = off.sum(axis=1, keepdims=True)
+    return np.where(total > 0, off / np.maximum(total, SMALLEST), (1 - np.eye(classes)) / max(classes - 1, 1))
 
 
 def calibrate(order: FloatArray, wrong: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -206,3 +207,11 @@ def test_linear_algebra_has_one_thread_while_it_trains_and_its_own_number_afterw
         trainer.train_and_score([Job("one", y, half, half + 1, seed=0)])
         assert CountsThreads.seen == [1]
         assert all(pool["num_threads"] == 2 for pool in threadpool_info() if pool["user_api"] == "blas")
+
+
+def test_more_neighbours_than_training_samples_are_reduced():
+    x, y = load_iris(return_X_y=True)
+    rows = np.r_[0:3, 50:53, 100:103]
+    neighbours = make_pipeline(StandardScaler(), KNeighborsClassifier(10))
+    (scores,) = SklearnTrainer(x, neighbours, 3).train_and_score([job(y, rows, [10, 60])])
+    assert np.allclose(scores.confidence, 1 / 3) and neighbours[-1].n_neighbors == 10
