@@ -232,12 +232,13 @@ def test_a_large_file_is_not_read_into_memory(path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".xlsx", ".xls", ".ods", ".XLSX"])
-def test_spreadsheets_are_refused(tmp_path: Path, suffix: str) -> None:
+def test_damaged_spreadsheets_and_spreadsheets_of_labels_are_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t{suffix}"
     path.write_bytes(b"PK\x03\x04")
-    for read in (load_source, read_label_file):
-        with pytest.raises(InputError, match="save it as CSV"):
-            read(str(path))
+    with pytest.raises(InputError, match="spreadsheet"):
+        load_source(str(path))
+    with pytest.raises(InputError, match="save it as CSV"):
+        read_label_file(str(path))
 
 
 @pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;"])

@@ -154,10 +154,9 @@ def test_samples_that_are_not_read():
     frame = pandas.DataFrame(x, columns=["a", "b"])
     model = quick(method="standard").fit(frame, y)
     whole = pandas.array([None, *[1] * 39], dtype="Int64")
-    for column, message in ((["x"] * 40, "column 'b' holds texts"), (whole, "column 'b' has missing values in 1")):
-        for ask in (lambda frame: quick().fit(frame, y), model.predict):
-            with pytest.raises(InputError, match=message):
-                ask(frame.assign(b=column))
+    assert len(model.predict(frame.assign(b=whole))) == 40  # a gap gets the median
+    with pytest.raises(InputError, match="column 'b' has text"):
+        model.predict(frame.assign(b=["x"] * 40))
 
 
 class Curious(Method):
