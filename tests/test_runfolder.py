@@ -274,7 +274,7 @@ def test_a_full_disk_at_the_first_decision_costs_no_decision(tmp_path: Path, lef
     run.append_decision("a", "keep", "cat")
     run.append_decision("b", "drop")
     assert [made.id for made in run.read_decisions()] == ["a", "b"]
-    assert (run / "decisions.csv").read_text().startswith("id,decision,label,time\na,keep,cat,")
+    assert (run / "decisions.csv").read_text().startswith("id,decision,label,reviewer,time\na,keep,cat,")
 
 
 def test_decisions_without_a_header_are_all_read(tmp_path: Path) -> None:
