@@ -33,7 +33,8 @@ from labelsieve.progress import Progress
 ITEMS: dict[str, Item] = {
     item.name: item for item in (*theory_figures.ITEMS, *selection_figures.ITEMS, *accuracy_tables.ITEMS)
 }
-ON_CIFAR10 = tuple(name for name, item in ITEMS.items() if item.scales is SCALES and item.kind != FINISH)
+PAPER_ITEMS = {name: item for name, item in ITEMS.items() if item.kind != FINISH}
+ON_CIFAR10 = tuple(name for name, item in PAPER_ITEMS.items() if item.scales is SCALES)
 ALL = "all"  # every item of the paper on CIFAR-10
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DEFAULT_RESULTS = {"paper": Path("results"), "smoke": Path("runs/reproduce-smoke")}

@@ -16,7 +16,7 @@ from labelsieve.experiments import ReproduceOptions, cells, records, runner, tra
 from labelsieve.experiments.cells import THEORY_KINDS, SweepRequest, accuracy_cells, theory_cells
 from labelsieve.experiments.datasets import synthetic
 from labelsieve.experiments.paper import METHODS, PAPER, SMOKE, SMOKE_NOTE, SMOKE_WEIGHT_DECAY, Noise
-from labelsieve.experiments.runner import ITEMS, ON_CIFAR10
+from labelsieve.experiments.runner import ITEMS, ON_CIFAR10, PAPER_ITEMS
 from labelsieve.models.choose import create_network
 from labelsieve.types import SELECTED
 
@@ -239,7 +239,7 @@ def test_the_page_is_written_from_the_records(smoke: Path, tmp_path: Path, page_
     arguments = ["--page", str(page), "--remarks", str(remarks)]
     page_script.main(["--scale", "smoke", "--results", str(smoke), *arguments])
     text = page.read_text()
-    for item in ITEMS.values():
+    for item in PAPER_ITEMS.values():
         assert item.title in text
     assert "On accuracy." in text and text.rstrip().endswith("On differences.")
     total = sum(record["seconds"] for record in records.walk(smoke)) / 60
