@@ -219,7 +219,8 @@ def test_every_setting_is_on_record(
         "method": "incv", "iterations": 1, "epochs": epochs, "loss": loss, "model": model, "repeats": 1, "seed": 0,
         "remove_ratio": "auto", "protocol": "auto", "pattern": "auto", "size": None, "label_column": "label",
         "text_column": None, "id_column": "id", "labels": None, "root": None, "predictions": None,
-        "ignore_columns": None, "group_column": None,
+        "ignore_columns": None, "group_column": None, "split": None, "header": None, "embed": None,
+        "embed_revision": None,
     }  # fmt: skip
     assert stage["where"] == {"device": "cpu", "executor": "local", "workers": 1}
     # Where it runs is not what a run is known by.
