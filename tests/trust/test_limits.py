@@ -147,24 +147,6 @@ def test_a_disk_that_is_full_after_half_of_a_large_export(here: Path) -> None:
     assert child.wait() == 0 and Path("full.csv").stat().st_size > 100_000_000
 
 
-def million_columns() -> str:
-    rng = np.random.default_rng(0)
-    with Path("t.csv").open("w") as file:
-        file.write(",".join(f"c{i}" for i in range(1_000_000)) + ",label\n")
-        for i in range(8):
-            digits = rng.integers(0, 10, 1_000_000).astype("U1")
-            file.write(",".join(digits.tolist()) + f",{'ab'[i % 2]}\n")
-    return "t.csv"
-
-
-def large_npz() -> str:
-    rng = np.random.default_rng(0)
-    y = np.arange(800) % 2
-    np.savez("t.npz", x=(rng.normal(size=(800, 100_000)) + y[:, None]).astype(np.float32), y=y)
-    assert Path("t.npz").stat().st_size > 320_000_000
-    return "t.npz"
-
-
 def thousand_classes() -> str:
     rng = np.random.default_rng(0)
     y = np.arange(5000) % 1000
@@ -174,7 +156,7 @@ def thousand_classes() -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [million_columns, large_npz, thousand_classes])
+@pytest.mark.parametrize("make", [thousand_classes])
 def test_very_large_inputs(here: Path, make: Callable[[], str], tmp_path: Path) -> None:
     """They are read, or refused with one line; report and export of the result work."""
     os.chdir(tmp_path)
@@ -185,7 +167,7 @@ def test_very_large_inputs(here: Path, make: Callable[[], str], tmp_path: Path) 
         if code == 2:
             assert child.stderr.splitlines()[-1].startswith("labelsieve: "), child.stderr
             return
-        assert json.loads(Path("run/summary.json").read_text())["samples"] in (8, 800, 5000)
+        assert json.loads(Path("run/summary.json").read_text())["samples"] == 5000
         for line in ("report run", "export run --what suspects --to s.csv"):
             child = chaos.fork(line)
             assert child.wait() == 0, child.stderr

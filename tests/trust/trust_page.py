@@ -189,10 +189,9 @@ def _limits() -> list[list[str]]:
             ADVISORIES["none"],
         ],
         [
-            "disk full in the middle of an export of 100 MB; a cell of 200 MB; 1,000,000 columns; an `.npz` of 320 MB; 1,000 "
-            "classes of 5 samples",
+            "disk full in the middle of an export of 100 MB; a cell of 200 MB; 1,000 classes of 5 samples",
             "`make test-slow`",
-            "read, or refused with a one-line message; no half-written file",
+            "no half-written file; both inputs are read",
             ADVISORIES["none"],
         ],
     ]
