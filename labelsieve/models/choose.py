@@ -46,6 +46,9 @@ KERNEL_SAMPLES = 5_000
 KERNEL_COMPONENTS = 500
 # Larger leaves for more samples bound the memory of a forest: benchmarks/growth.md.
 SAMPLES_PER_LEAF_SAMPLE = 20_000
+# Inverse regularisation of logistic regression on embeddings is this over the columns; with 1, the classifier repeats
+# wrong labels: benchmarks/embeddings.md.
+EMBEDDED_STRENGTH = 10.0
 # Oriented gradients need this many pixels per side: benchmarks/few-pictures.md.
 EDGES_MIN_SIDE = 16
 # The fast network selects better than a ResNet-32 on pictures of these sizes, given enough steps in ten epochs:
@@ -217,7 +220,10 @@ def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest)
     if name == FAST:
         return ModelChoice(FAST, ModelKind.FAST, reason, side=side)
     if name in CLASSIFIERS:
-        classifier = named_classifier(name, samples.count, sparse=samples.sparse, numbers=samples.numbers)
+        embedded = samples.shape[0] if samples.embedded else 0
+        classifier = named_classifier(
+            name, samples.count, sparse=samples.sparse, numbers=samples.numbers, embedded_columns=embedded
+        )
         choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, classifier)
     else:
         factory = create_network(name, samples.shape, classes, option=option)
@@ -298,8 +304,10 @@ def _picture_network(name: str, option: str) -> Factory:
     raise InputError(f"{option}: {name!r} is not known; choose one of auto, {', '.join(NETWORKS)}")
 
 
-def named_classifier(name: str, samples: int = 0, *, sparse: bool = False, numbers: int | None = None) -> Any:
-    """Return the unfitted classifier of a name for this number of samples.
+def named_classifier(
+    name: str, samples: int = 0, *, sparse: bool = False, numbers: int | None = None, embedded_columns: int = 0
+) -> Any:
+    """Return the unfitted classifier of a name for this number of samples, or for embeddings of this many columns.
 
     On the tables of benchmarks/table-classifiers.md a random forest selects and ranks best. Features of networks are
     wide arrays, for which a support vector machine is better.
@@ -339,7 +347,8 @@ def named_classifier(name: str, samples: int = 0, *, sparse: bool = False, numbe
     from sklearn.linear_model import LogisticRegression
 
     if name == "logistic":
-        return make_pipeline(scaler, LogisticRegression(max_iter=1000))
+        strength = EMBEDDED_STRENGTH / embedded_columns if embedded_columns else 1.0
+        return make_pipeline(scaler, LogisticRegression(C=strength, max_iter=1000))
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     from labelsieve.data.text import tokens

@@ -71,7 +71,7 @@ def read_to_embed(
     automatic = name == AUTO
     in_memory = {"size": settings.size, "cache_dir": cache_dir}
     on_demand = {"size": embedded_size(settings.size), "cache_dir": None}
-    photos = name is not None and (not automatic or photo_model_is_local())
+    photos = name is not None and (not automatic or (settings.size is None and photo_model_is_local()))
     data = read_samples(source, settings, progress=progress, **more, **(on_demand if photos else in_memory))
     check_size(data, settings.size)
     if automatic:

