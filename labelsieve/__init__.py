@@ -1,7 +1,8 @@
 """Find wrong labels in your data, and train networks that do not learn them.
 
     import labelsieve
-    from labelsieve import INCV, NCV, RobustClassifier, find_wrong_labels, select_clean, label_suspicion
+    from labelsieve import INCV, NCV, CleanClassifier, RobustClassifier
+    from labelsieve import find_wrong_labels, select_clean, label_suspicion
     from labelsieve import theory, noise, metrics
 
     labelsieve.run("photos/")
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "CleanClassifier": "labelsieve.selection.estimators",
     "INCV": "labelsieve.selection.estimators",
     "NCV": "labelsieve.selection.estimators",
     "RobustClassifier": "labelsieve.workflow.robust_classifier",
@@ -32,6 +34,7 @@ _MODULES = ("metrics", "noise", "theory")
 __all__ = [
     "INCV",
     "NCV",
+    "CleanClassifier",
     "InputError",
     "RobustClassifier",
     "__version__",
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from labelsieve.errors import InputError
     from labelsieve.execute.embed_samples import embed
     from labelsieve.scoring import label_suspicion, select_clean
-    from labelsieve.selection.estimators import INCV, NCV
+    from labelsieve.selection.estimators import INCV, NCV, CleanClassifier
     from labelsieve.selection.stored import find_wrong_labels
     from labelsieve.workflow.robust_classifier import RobustClassifier
     from labelsieve.workflow.run import run

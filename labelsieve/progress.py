@@ -44,6 +44,7 @@ class NoteKind(Enum):
     )
     TRAINING_STARTED = "training {network} with {method}: {epochs} epochs, {samples}, {device}"
     TRAINING_RESUMED = "resuming the training of {network} with {method}: {epochs} epochs, {samples}, {device}"
+    CLASSIFIER_STARTED = "training the classifier {model} on {samples:,} samples"
     WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (
         "one training takes about {each}, the selection up to {count} of them. To be faster but less exact: {ways}, "
@@ -233,6 +234,15 @@ class BarStage(Stage):
         self.bar.update(self.task, numbers="  ".join(_shown(self.numbers)))
 
 
+def in_notebook() -> bool:
+    """Whether this is a cell of a notebook, which shows a bar without a terminal."""
+    if "IPython" not in sys.modules:
+        return False
+    from rich.console import Console
+
+    return Console().is_jupyter
+
+
 class Progress:
     """Prints stages and notes; `silent` prints nothing."""
 
@@ -253,7 +263,7 @@ class Progress:
     def stage(self, name: str, total: int | None = None, *, unit: str = "") -> Iterator[Stage]:
         if self.silent:
             yield Stage()
-        elif self.stream.isatty():
+        elif self.stream.isatty() or in_notebook():
             pace = Pace(total)
             with _bar(self.stream) as bar:
                 outer, self.bar = self.bar, bar
@@ -296,6 +306,30 @@ class Progress:
                 hinted, shown = True, epoch
 
             yield on_epoch
+
+    @contextmanager
+    def trainings(self, trainer: Any, samples: int) -> Iterator[None]:
+        """Show how far the trainings of a selection are; `samples` is the maximum number that they train on.
+
+        Networks show their epochs instead.
+        """
+        if trainer.epochs:
+            yield
+            return
+        with self.stage("selection", samples, unit="samples") as stage:
+            done = 0
+
+            def on_trained(job: Any, *, loaded: bool = False) -> None:
+                nonlocal done
+                done += len(job.train)
+                if loaded:
+                    stage.resume(done)
+                else:
+                    stage.advance(len(job.train))
+
+            trainer.on_trained = on_trained
+            yield
+            stage.advance(max(0, samples - done))  # a selection may stop before the maximum
 
 
 class RecordingProgress(Progress):

@@ -141,6 +141,7 @@ class Trainer(ABC):
     epochs: int = 0  # of each training; 0 if the models have none
     on_gpu: bool = False  # the trainings run on a GPU
     on_epoch: Callable[[dict[str, Any]], None] | None = None  # receives the state of the trainings after each epoch
+    on_trained: Callable[..., None] | None = None  # receives each job when it is done, if the models have no epochs
     on_history: Callable[[list[dict[str, Any]]], None] | None = None  # receives the history lines of finished trainings
 
     @abstractmethod

@@ -57,7 +57,7 @@ def rows(at: Speed) -> list[tuple[Workload, dict[str, Any]]]:
         at.trained, at.scored, DECODED * CORES, sample_bytes=PICTURE_BYTES, parameters=PARAMETERS, working_bytes=0,
         host_bytes=HOST_BYTES + 4 * NAME + NAME + 57,
     )  # fmt: skip
-    wanted = [Workload(n, iterations=2, selection_epochs=s, training_epochs=t) for n, s, t in SETTINGS]
+    wanted = [Workload(n, selection_passes=2, selection_epochs=s, training_epochs=t) for n, s, t in SETTINGS]
     return [(one, estimate(one, measured, free=10**11)) for one in wanted]
 
 

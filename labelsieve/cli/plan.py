@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from labelsieve.cli.common import Flat, Output, table
+from labelsieve.cli.common import Flat, Output, counted, table
 from labelsieve.progress import format_bytes, format_duration
 from labelsieve.workflow.settings import PlanRequest, RunSettings
 
@@ -50,28 +50,31 @@ def describe_plan(found: dict[str, Any]) -> list[str]:
     """Return the lines that describe a plan."""
     measured, workload = found["measured"], found["wanted"]
     gpus = workload["gpus"]
-    least = "" if measured["working_bytes"] else "at least "  # the peak of a step is only measured on GPUs
-    unmeasured = f" (without the selection with {found['selector']})" if found["selection_seconds"] is None else ""
+    network = workload["selection_passes"] > 0 or measured["trained"] > 0
     rows = [[name, format_duration(value)] for name, value in found["seconds"].items() if value]
     if found["seconds_without_cache"]:
         rows.append(["decoding, if pictures are not cached", format_duration(found["seconds_without_cache"])])
     rows += [
         ["total", format_duration(found["total_seconds"])],
-        ["memory, device", least + format_bytes(found["device_bytes"])],
-        ["memory, host", format_bytes(found["host_bytes"])],
-        ["disk, decoded pictures", format_bytes(found["disk_bytes"]["staged pictures"])],
-        ["disk, checkpoints", format_bytes(found["disk_bytes"]["checkpoints"])],
+        ["memory", format_bytes(found["host_bytes"])],
+        # On a CPU the networks are in the memory of the process.
+        *([["memory, device", format_bytes(found["device_bytes"])]] if measured["working_bytes"] else []),
+        *([[f"disk, {name}", format_bytes(size)] for name, size in found["disk_bytes"].items() if size]),
     ]
+    if network:
+        training = f"training of {found['model']}, {counted(workload['training_epochs'], 'epoch')}: {_speeds(measured)}"
+    else:
+        training = f"training of {found['model']}: {format_duration(found['seconds']['training'])}"
     return [
-        f"samples of {_shape(found['shape'])}, measured on {measured['samples']:,} ({found['device']}):",
+        f"measured on {counted(measured['samples'], 'sample')} ({found['device']}):",
         f"selection with {found['selector']}: {_selection_speed(found)}",
-        f"robust training of {found['model']}, {workload['training_epochs']} epochs: {_speeds(measured)}",
+        training,
         *([f"{_speed(measured['read'])} pictures decoded per second"] if measured["read"] else []),
         "",
-        f"{workload['samples']:,} samples, {gpus} device{'s' if gpus > 1 else ''}, at most:",
+        f"{counted(workload['samples'], 'sample')}, {counted(gpus, 'device')}, about:",
         *table(rows),
         *([f"Training reads the pictures from {PLACES[found['pictures']]}."] if found["pictures"] else []),
-        f"Samples: {found['data']}. Slowest stage: {found['bottleneck']}{unmeasured}.",
+        f"Slowest stage: {found['bottleneck']}.",
     ]
 
 
@@ -83,16 +86,11 @@ PLACES = {
 }
 
 
-def _shape(shape: list[int] | tuple[int, ...]) -> str:
-    """Return "14 numbers" or "3 x 32 x 32"."""
-    return f"{shape[0]} numbers" if len(shape) == 1 else " x ".join(map(str, shape))
-
-
 def _selection_speed(found: dict[str, Any]) -> str:
     if found["measured_selecting"]:
-        return f"{found['wanted']['selection_epochs']} epochs: {_speeds(found['measured_selecting'])}"
-    seconds = found["selection_seconds"]
-    return "not measured" if seconds is None else f"{format_duration(seconds)}, from one of its trainings"
+        epochs = counted(found["wanted"]["selection_epochs"], "epoch")
+        return f"{epochs}: {_speeds(found['measured_selecting'])}"
+    return format_duration(found["selection_seconds"])
 
 
 def _speeds(measured: dict[str, Any]) -> str:

@@ -56,6 +56,7 @@ def run(
             "stages": result.stages,
             "model": result.model_path,
             "report": result.report_path,
+            "seconds": round(result.seconds, 3),
             **result.summary,
         }
     )

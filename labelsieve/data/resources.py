@@ -27,6 +27,16 @@ def worker_processes(workers: int) -> Executor:
     return cast("Executor", ProcessPoolExecutor(workers))
 
 
+def peak_memory() -> int:
+    """Return the most bytes of memory that this process has used so far; 0 if the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
 def available_memory() -> int:
     """Return the bytes of memory that can be allocated without swapping, within the limit of a container."""
     return min(_system_memory(), _container_memory())

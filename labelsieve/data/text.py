@@ -102,3 +102,11 @@ def _weighted(counts: Any, idf: NDArray[np.float32]) -> Any:
     weighted = counts.copy()
     weighted.data = (1 + np.log(weighted.data)) * idf[weighted.indices]
     return normalize(weighted)
+
+
+def weighted_words(values: Sequence[str], words: Sequence[str], idf: NDArray[np.float32]) -> Any:
+    """Return sparse rows with the weight of each of `words` in each text, as `TfidfVectorizer(sublinear_tf=True)`."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counts = CountVectorizer(analyzer=tokens, vocabulary=words).transform(list(values))
+    return _weighted(counts.astype(np.float32), idf)

@@ -11,7 +11,6 @@ so that the result does not depend on the number of workers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
 from labelsieve.scoring import likeliest
 from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Samples, Scores, Trainer
@@ -193,19 +193,20 @@ def check_executor(executor: Any) -> None:
     )
 
 
-def run_all(task: Callable[[Item], Result], items: Sequence[Item], executor: Any = None) -> list[Result]:
-    """`[task(item) for item in items]`, run by the executor."""
+def run_all(task: Callable[[Item], Result], items: Sequence[Item], executor: Any = None) -> Iterator[Result]:
+    """Yield `task(item)` for each item, run by the executor."""
     check_executor(executor)
     if executor is None or executor == "serial" or len(items) < 2 or executor == 1:
-        return [task(item) for item in items]
+        return map(task, items)
     if isinstance(executor, HasMap):
-        return list(executor.map(task, items))
+        return iter(executor.map(task, items))
 
     from joblib import Parallel, delayed
 
-    workers = executor if isinstance(executor, int) else (os.cpu_count() or 1)
-    parallel = Parallel(n_jobs=min(workers, len(items)), prefer="threads" if executor == "threads" else "processes")
-    return list(parallel(delayed(task)(item) for item in items))
+    workers = min(executor if isinstance(executor, int) else usable_cores(), len(items))
+    prefer = "threads" if executor == "threads" else "processes"
+    parallel = Parallel(n_jobs=workers, prefer=prefer, return_as="generator")
+    return iter(parallel(delayed(task)(item) for item in items))
 
 
 @dataclass
@@ -222,4 +223,10 @@ class SklearnTrainer(Trainer):
 
         # The matrices are small: threads of the linear algebra library wait for each other longer than they compute.
         with threadpool_limits(1, user_api="blas"):
-            return run_all(partial(train_and_score_one, self.x, self.estimator, self.classes), jobs, self.executor)
+            found = run_all(partial(train_and_score_one, self.x, self.estimator, self.classes), jobs, self.executor)
+            answers = []
+            for job, scores in zip(jobs, found, strict=True):
+                answers.append(scores)
+                if self.on_trained is not None:
+                    self.on_trained(job)
+            return answers

@@ -1,4 +1,4 @@
-"""NCV and INCV as scikit-learn estimators: select the samples whose labels are right."""
+"""NCV, INCV and CleanClassifier as scikit-learn estimators: select the samples whose labels are right, and predict."""
 
 from __future__ import annotations
 
@@ -8,36 +8,116 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from labelsieve.checks import whole
-from labelsieve.data.columns import TableX
+from labelsieve.data.columns import TableX, encoding_of
 from labelsieve.data.duplicates import copies_among
 from labelsieve.data.label_kinds import equal_samples, label_notes
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed
-from labelsieve.execute.sklearn_trainer import check_executor
+from labelsieve.execute.sklearn_trainer import check_executor, take
+from labelsieve.frames import SHOWN_SUSPECTS, Suspect, installed_frame, sample_html, suspects_html
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
+from labelsieve.progress import Progress
 from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
+    Frame,
+    Sparse,
     check_samples,
     describe_samples,
     encode_labels,
     group_codes,
     rare_classes_warning,
 )
-from labelsieve.selection.settings import INCVSettings, ncv_settings
-from labelsieve.types import IntArray, Kind, LabelledData
+from labelsieve.selection.refit import Refit
+from labelsieve.selection.settings import INCVSettings, ncv_settings, selection_passes
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, LabelledData
 
 
 class RareClassWarning(UserWarning):
     """A class has too few samples to be in both halves; its labels could not be checked and stay candidates."""
 
 
+class Selector(BaseEstimator):  # type: ignore[misc]
+    """What the fitted selection estimators have in common: predictions, the data frame and the view in a notebook."""
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of each class for new samples, in the order of `classes_`.
+
+        The classifier that selected is trained once more, on the labels that are more likely right than wrong.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities.
+        """
+        check_is_fitted(self, "selected_")
+        if self._refit is None:
+            raise InputError("estimator: a network selected, which is not kept; use RobustClassifier to predict")
+        if self.embed is not None:
+            X = embed(X, self.embed, device=self.device)
+        X = check_samples(self, X, fitting=False)
+        kind: Kind = "table" if (found := describe_samples(X).kind) == "arrays" else found
+        data = LabelledData(X, np.empty(0, dtype=np.int64), (), np.empty(0, dtype=str), kind)
+        refit: Refit = self._refit
+        return refit.predict_proba(self._choice.rows(data), len(self.classes_))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class of new samples.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The predicted classes.
+        """
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[likeliest])
+
+    def to_frame(self) -> Any:
+        """Return one row per sample: label, predicted, probability, loss, verdict, iteration, suspicion, suggested.
+
+        Returns
+        -------
+        DataFrame
+            A data frame of pandas if it is installed, else of polars, else an arrow table.
+        """
+        check_is_fitted(self, "selected_")
+        verdict = np.array(VERDICTS)[np.select([self.selected_, self.removed_], [SELECTED, REMOVED], CANDIDATE)]
+        names = ("predicted", "probability", "loss", "iteration", "suspicion", "suggested")
+        columns = {"label": self.labels_, "verdict": verdict} | {name: getattr(self, f"{name}_") for name in names}
+        return installed_frame(columns)
+
+    def _repr_html_(self) -> str:
+        """Return the most suspicious labels as HTML; before `fit`, the parameters."""
+        if "selected_" not in vars(self):
+            return str(super()._html_repr())
+        title = f"{type(self).__name__}: {int(self.selected_.sum()):,} of {len(self.labels_):,} labels selected"
+        return suspects_html(title, self._suspects)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def __sklearn_tags__(self) -> Any:
+        return selector_tags(super().__sklearn_tags__(), self.estimator)
+
+
 @dataclass(repr=False, eq=False)
-class INCV(BaseEstimator):  # type: ignore[misc]
+class INCV(Selector):
     """Iterative noisy cross-validation: select the samples whose labels are right.
 
     Parameters
@@ -69,9 +149,13 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         Number of random splits per iteration, whose predictions are averaged. Time grows in proportion.
     embed : str, callable or None, default=None
         Pretrained model that turns X, a list of texts or pictures, into rows of numbers first; see `labelsieve.embed`.
+    verbose : bool, default=False
+        Show a progress bar with the remaining time.
 
     Attributes
     ----------
+    labels_ : ndarray of shape (n_samples,)
+        The given labels.
     selected_ : ndarray of bool, shape (n_samples,)
         Samples whose label was confirmed.
     candidate_ : ndarray of bool, shape (n_samples,)
@@ -121,6 +205,9 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     False
     >>> sorted(map(int, incv.suspicion_.argsort()[-5:]))
     [0, 1, 2, 3, 4]
+    >>> incv.predict(X[:3]).tolist()  # the classifier that selected, trained on the labels that are probably right
+    [0, 0, 0]
+    >>> frame = incv.to_frame()  # one row per sample
     """
 
     estimator: Any = None
@@ -137,6 +224,7 @@ class INCV(BaseEstimator):  # type: ignore[misc]
     loss: str = "ce"
     repeats: int = 1
     embed: Any = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> INCV:
         """Select the clean labels of `y`.
@@ -167,12 +255,9 @@ class INCV(BaseEstimator):  # type: ignore[misc]
         select_and_store(self, X, y, settings, "incv", groups)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        return selector_tags(super().__sklearn_tags__())
-
 
 @dataclass(repr=False, eq=False)
-class NCV(BaseEstimator):  # type: ignore[misc]
+class NCV(Selector):
     """Noisy cross-validation: one round of INCV that removes nothing.
 
     Parameters and attributes are those of `INCV`, without `n_iterations` and `remove_ratio`.
@@ -199,6 +284,7 @@ class NCV(BaseEstimator):  # type: ignore[misc]
     loss: str = "ce"
     repeats: int = 1
     embed: Any = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> NCV:
         """Select the clean labels of `y`; the parameters are those of `INCV.fit`."""
@@ -211,8 +297,27 @@ class NCV(BaseEstimator):  # type: ignore[misc]
         select_and_store(self, X, y, ncv_settings(settings), "ncv", groups)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        return selector_tags(super().__sklearn_tags__())
+
+@dataclass(repr=False, eq=False)
+class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
+    """A classifier for data with wrong labels: select with INCV, train on the labels that are probably right, predict.
+
+    Parameters and attributes are those of `INCV`. `estimator` is any scikit-learn classifier, the name of a classifier
+    such as "forest" or "tfidf", or None, which chooses by the samples. Networks are not supported: use
+    `RobustClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from labelsieve import CleanClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> noisy = y.copy()
+    >>> noisy[::8] = 2  # wrong labels
+    >>> model = CleanClassifier(GaussianNB(), random_state=0).fit(X, noisy)
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    """
 
 
 def settings_for(settings: INCVSettings, choice: ModelChoice) -> INCVSettings:
@@ -228,9 +333,11 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     check_loss(selector.loss)
     if selector.epochs is not None:
         whole("epochs", selector.epochs, least=1, otherwise=", or None")
+    original = X
     if selector.embed is not None:
         X = embed(X, selector.embed, device=selector.device)
     X = check_samples(selector, X, y)
+    shown = X if selector.embed is None else original
     if groups is not None and selector.protocol == "paper":
         raise InputError("groups: the paper's protocol has no groups; choose protocol auto")
     classes, codes = encode_labels(y)
@@ -248,13 +355,34 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     trainer = build_trainer(choice, data, options)
     incv = settings_for(settings, choice)
     steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, name=name, groups=together)
-    selection = drive(steps, trainer)
+    total = len(codes) * selection_passes(incv)
+    with Progress(silent=not selector.verbose).trainings(trainer, total):
+        selection = drive(steps, trainer)
     warn_about_rare_classes(selection, classes, stacklevel=4)
     store_selection(selector, selection, classes, codes)
     selector.predicted_ = classes[selection.predicted]
     selector.probability_, selector.loss_ = selection.probability, selection.loss
     selector.history_ = list(selection.history)
     selector.notes_ += [*(X.notes if isinstance(X, TableX) else ()), *map(str, label_notes(data, equal_samples(data)))]
+    selector.labels_ = classes[codes]
+    selector._choice, selector._refit, selector._encoding = choice, None, encoding_of(X)
+    if choice.kind is ModelKind.CLASSIFIER:
+        # With protocol "paper" suspicion is not a probability: the selected samples are trained on.
+        doubt = selection.suspicion if selector.protocol == "auto" else np.where(selection.selected, 0.0, 1.0)
+        selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, doubt, seed)
+    ranked = np.flatnonzero(selection.doubted(codes))
+    ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]
+    selector._suspects = [
+        Suspect(sample_html(sample), selector.labels_[i], selector.suggested_[i], float(selection.suspicion[i]))
+        for i, sample in zip(ranked.tolist(), _samples_of(shown, ranked), strict=True)
+    ]
+
+
+def _samples_of(X: Any, rows: IntArray) -> list[Any]:
+    """Return some samples as texts, pictures or rows of numbers."""
+    if isinstance(X, Sparse):
+        return list(take(X, rows).toarray())
+    return list(np.asarray(take(X, rows))) if isinstance(X, Frame) else [X[i] for i in rows.tolist()]
 
 
 def warn_about_rare_classes(selection: JudgedSelection, classes: NDArray[Any], *, stacklevel: int) -> None:
@@ -278,10 +406,10 @@ def store_selection(estimator: Any, selection: JudgedSelection, classes: NDArray
     estimator.notes_ = list(selection.notes)
 
 
-def selector_tags(tags: Any) -> Any:
-    """Return the scikit-learn tags of an estimator that needs labels and reads sparse rows."""
+def selector_tags(tags: Any, estimator: Any) -> Any:
+    """Return the scikit-learn tags of an estimator that needs labels and reads sparse rows if its classifier does."""
     tags.target_tags.required = True
-    tags.input_tags.sparse = True
+    tags.input_tags.sparse = not isinstance(estimator, BaseEstimator) or get_tags(estimator).input_tags.sparse
     return tags
 
 

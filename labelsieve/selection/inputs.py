@@ -148,10 +148,11 @@ def describe_samples(x: Any) -> SampleInfo:
     )
 
 
-def check_samples(estimator: Any, X: Any, y: Any) -> Any:
+def check_samples(estimator: Any, X: Any, y: Any = None, *, fitting: bool = True) -> Any:
     """Return X as the trainer indexes it; set n_features_in_ and the names of the columns if X is a table.
 
-    The user's own classifier gets a data frame as it is; the models of labelsieve read it like a table file.
+    The user's own classifier gets a data frame as it is; the models of labelsieve read it like a table file. Unless
+    `fitting`, the columns of X must be those of the samples that the estimator was fitted on.
     """
     from sklearn.utils.validation import validate_data
 
@@ -160,23 +161,28 @@ def check_samples(estimator: Any, X: Any, y: Any) -> Any:
     check_no_missing_text(X)
     check_lengths(X, y)
     if is_text(X):
-        check_words(X, own=inner not in (None, "tfidf"))
-        forget_columns(estimator)
+        if fitting:
+            check_words(X, own=inner not in (None, "tfidf"))
+            forget_columns(estimator)
         return X
     if is_frame(X):
         check_names(X)
-        validate_data(estimator, X=X, skip_check_array=True)  # stores the names of the columns
+        validate_data(estimator, X=X, skip_check_array=True, reset=fitting)  # stores the names of the columns
         if reads_arrays(inner):
-            return read_frame(X)
+            return read_frame(X, None if fitting else estimator._encoding)
         if is_pandas(X):
             check_frame(X, allow_nan=allows_nan(inner), encodes=encodes_gaps(inner))
         return X
     if reads_arrays(inner) and dimensions(X) > 2:
-        forget_columns(estimator)
+        if fitting:
+            forget_columns(estimator)
         return check_array(with_channel(X), own=inner is not None)
     finite: Any = "allow-nan" if allows_nan(inner) else True
     try:
-        return validate_data(estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2)
+        return validate_data(
+            estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2 if fitting else 1,
+            reset=fitting,
+        )  # fmt: skip
     except ValueError as problem:
         raise explain_refusal(problem, X) from None
 

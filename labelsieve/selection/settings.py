@@ -99,3 +99,12 @@ def authors_remove_ratio(noise_ratio: float, *, asymmetric: bool = False) -> flo
     if asymmetric:
         return 0.0
     return 2.0 if noise_ratio >= 2 / 3 else noise_ratio / (1 - noise_ratio)
+
+
+def selection_passes(settings: INCVSettings) -> int:
+    """Return the maximum number of times that a selection trains on all samples, per epoch.
+
+    The halves of iteration 1 are one pass. A later iteration trains twice, on the selected samples and one half of the
+    candidates: less than two passes. The noise estimate trains on both halves, and on two parts of each: two passes.
+    """
+    return settings.repeats * (1 + 2 * (settings.n_iterations - 1) + 2 * (settings.protocol == "auto"))

@@ -1,4 +1,4 @@
-"""model.safetensors: the networks of a run, and how they read samples.
+"""model.safetensors: the networks or the classifier of a run, and how they read samples.
 
 The file contains no code. A network of the user's own is stored by its name only, and it is imported only if the user
 names it again.
@@ -42,6 +42,14 @@ class EmbeddedSamples:
     kind: Kind  # of the samples
     side: int | None = None  # shorter side of the pictures
 
+    @classmethod
+    def of(cls, data: LabelledData) -> EmbeddedSamples | None:
+        """Describe the embedding of the samples; None if they have none."""
+        if data.embedding is None:
+            return None
+        side = data.x.side if isinstance(data.x, PictureSequence) else None
+        return cls(data.embedding.model.name, data.embedding.model.revision, data.kind, side)
+
 
 @dataclass(frozen=True)
 class SampleReader:
@@ -59,9 +67,7 @@ class SampleReader:
     @classmethod
     def learn(cls, data: LabelledData) -> SampleReader:
         """Learn the statistics of the training samples."""
-        if data.embedding is not None:
-            model, side = data.embedding.model, data.x.side if isinstance(data.x, PictureSequence) else None
-            embedded = EmbeddedSamples(model.name, model.revision, data.kind, side)
+        if (embedded := EmbeddedSamples.of(data)) is not None:
             return replace(cls.learn(data.features()), encoding=encoding_of(data.x), embedded=embedded)
         if data.kind == "pictures":
             shape = SampleInfo.of(data).shape
@@ -98,10 +104,17 @@ class SampleReader:
             return SampleInfo("pictures", 0, self.shape)
         return SampleInfo("table" if len(self.shape) == 1 else "arrays", 0, self.shape)
 
-    def store(self, data: LabelledData, device: torch.device, *, augment: str = "none") -> Store:
-        """Return the samples as the engine reads them; `augment` is "mirror", "shift" or "none"."""
+    def check_samples(self, data: LabelledData) -> None:
+        """Raise InputError unless these are samples of the same kind and, for rows, of the same length."""
         if data.kind != self.kind:
             raise InputError(f"{data.name} holds {KINDS[data.kind]}, the model was trained on {KINDS[self.kind]}")
+        if self.kind == "table" and (found := np.shape(data.x)[1:]) != self.shape:
+            shapes = f"{list(found)}, the model was trained on shape {list(self.shape)}"
+            raise InputError(f"{data.name} has samples of shape {shapes}")
+
+    def store(self, data: LabelledData, device: torch.device, *, augment: str = "none") -> Store:
+        """Return the samples as the engine reads them; `augment` is "mirror", "shift" or "none"."""
+        self.check_samples(data)
         if self.kind == "pictures":
             store = self._picture_store(data, device, augment=augment != "none")
             if augment == "shift":
@@ -113,9 +126,6 @@ class SampleReader:
             rows = TextFeatures(self.arrays["idf"], self.arrays["components"]).rows(data.x)
         else:
             rows = np.asarray(data.x, dtype=np.float32)
-        if rows.shape[1:] != self.shape:
-            shapes = f"{list(rows.shape[1:])}, the model was trained on shape {list(self.shape)}"
-            raise InputError(f"{data.name} has samples of shape {shapes}")
         return VectorStore((rows - self.arrays["centre"]) / self.arrays["spread"], device)
 
     def _picture_store(self, data: LabelledData, device: torch.device, *, augment: bool) -> Store:
@@ -144,16 +154,21 @@ class SampleReader:
 
 @dataclass(frozen=True)
 class Model:
-    """Trained networks; their predictions are averaged."""
+    """Trained networks, whose predictions are averaged; or a classifier, whose arrays the reader has."""
 
-    name: str  # of the network, as --network takes it
+    name: str  # of the network, as --network takes it, or of the classifier
     classes: tuple[Any, ...]
     reader: SampleReader
-    states: Sequence[dict[str, torch.Tensor]]  # one per network
+    states: Sequence[dict[str, torch.Tensor]]  # one per network; none for a classifier
     method: str = ""
 
     def probabilities(self, data: LabelledData, *, device: str = "auto") -> FloatArray:
         """Return the probability of each class for each sample, [n, classes]."""
+        if not self.states:
+            from labelsieve.models.stored_classifier import predict_arrays
+
+            self.reader.check_samples(data)
+            return predict_arrays(self.reader.arrays, np.asarray(data.x), len(self.classes))
         from labelsieve.engine.bundle import Bundle
         from labelsieve.engine.device import choose_device
         from labelsieve.engine.evaluate import probabilities
@@ -265,6 +280,10 @@ def load(path: Path, *, network: str | None = None) -> Model:
             encoding = replace(encoding, features=TextFeatures(arrays["idf"], arrays["components"]))
         embedded = EmbeddedSamples(**about["embedded"]) if about.get("embedded") else None
         reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding, embedded)
+        if not states:
+            from labelsieve.models.stored_classifier import check_arrays
+
+            check_arrays(arrays, reader.shape[0], len(about["classes"]))
         return Model(about["model"], tuple(about["classes"]), reader, states, about["method"])
     except InputError:
         raise
@@ -275,7 +294,7 @@ def load(path: Path, *, network: str | None = None) -> Model:
 def _check(about: Any) -> None:
     """Raise ValueError unless the description is one that `save` writes."""
     axes = {"pictures": 3, "table": 1, "text": 1}
-    whole = isinstance(about["networks"], int) and 1 <= about["networks"] <= 100
+    whole = isinstance(about["networks"], int) and 0 <= about["networks"] <= 100
     shape = about["shape"]
     sides = isinstance(shape, list) and len(shape) == axes[about["kind"]]
     names = isinstance(about["model"], str) and isinstance(about["method"], str)

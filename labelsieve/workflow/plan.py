@@ -1,10 +1,9 @@
-"""Estimate the time, memory and disk space of a run from a short measurement on this machine.
+"""What a run takes: time, memory and disk space, from a short trial of its models on this machine.
 
-    selection    passes x epochs x samples are trained, and at most as many are scored (see `selection_passes`)
-    training     networks x epochs x samples
-
-A selection removes samples and can stop early, so these are upper limits. Several GPUs are assumed to share the
-work evenly, which data-parallel training only comes close to for large networks.
+selection    networks: passes x epochs x samples are trained and scored (see `selection_passes`)
+             classifiers: pairs of trainings of growing size, as in `selection/incv.py`
+training     networks: networks x epochs x samples; a classifier: one training on all samples
+memory       the peak of this process, which read the samples and tried the models, plus the state of a selection
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import torch
 from labelsieve.data.embedding_cache import EmbeddedX, encode_batches
 from labelsieve.data.pictures import EncodedPictures, PictureFiles
 from labelsieve.data.read_pictures import DEVICE_SHARE, plan_pictures
-from labelsieve.data.resources import usable_cores
+from labelsieve.data.resources import peak_memory, usable_cores
 from labelsieve.data.stage import StagedPictures
 from labelsieve.data.text import TextFeatures
 from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
@@ -30,22 +30,27 @@ from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.errors import InputError
-from labelsieve.models.choose import CLASSIFIERS, EDGES, ModelChoice, ModelKind, SampleInfo
+from labelsieve.execute.build_trainer import TrainerOptions, build_trainer
+from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, named_classifier
 from labelsieve.models.embed import load_encoder
-from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.settings import INCVSettings, selection_passes
 from labelsieve.types import Job, LabelledData, some_of
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
-from labelsieve.workflow.settings import PlanRequest, RunSettings
+from labelsieve.workflow.settings import CLASSIFIER, PlanRequest, RunSettings
 from labelsieve.workflow.train import TrainingSizes
+from labelsieve.workflow.train_classifier import choose_classifier
 
 # Host memory per sample without its id: the peak of a selection in benchmarks/growth.md.
 HOST_BYTES = 420
 SELECTION_BATCH_SIZE = 128  # of the networks that select
-TIMED_SAMPLES = 2_000  # on which a classifier is timed
+TIMED_SAMPLES = (500, 2_000)  # numbers of samples on which a pair of classifiers is trained
 EMBEDDED_PICTURES = 256  # of a plan: a few seconds on a CPU
-# The time of these classifiers grows with the square of the samples.
-QUADRATIC = ("svm", EDGES, "nearest", "neighbours")
+MIN_TRIAL_BATCH = 32  # samples per network in a trial: smaller batches are slower per sample (benchmarks/plans.md)
+MAX_GROWTH = 2.0  # exponent of the time of a classifier: none of labelsieve grows faster than with the square
+# INCV stops when an iteration adds few samples: two to four iterations are usual (benchmarks/plans.md).
+USUAL_ITERATIONS = 3
+REPORT_SECONDS = 1.0  # to write the report (benchmarks/plans.md)
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Workload:
     """The trainings of a run."""
 
     samples: int
-    iterations: int = 4  # passes over all samples per epoch of the selection; 0 if a classifier selects
+    selection_passes: int = 4  # over all samples, per epoch of the selection; 0 if a classifier selects
     selection_epochs: int = 50
     training_epochs: int = 200
     networks: int = 2  # of the robust method
@@ -62,7 +67,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            least = 0 if name == "iterations" else 1
+            least = 0 if name == "selection_passes" else 1
             if value < least:
                 raise InputError(f"{name.replace('_', ' ')} {value}: give at least {least}")
 
@@ -94,7 +99,7 @@ def estimate(workload: Workload, measured: Measured, *, free: int, selecting: Me
     """
     n, gpus = workload.samples, workload.gpus
     selecting = selecting or measured
-    passes = workload.iterations * workload.selection_epochs * n
+    passes = workload.selection_passes * workload.selection_epochs * n
     seconds = {
         "decode once": n / measured.read if measured.read else 0.0,
         "selection, training": passes / selecting.trained / gpus,
@@ -107,9 +112,11 @@ def estimate(workload: Workload, measured: Measured, *, free: int, selecting: Me
     parameters = max(measured.parameters, selecting.parameters)
     working = max(measured.working_bytes, selecting.working_bytes) or 4 * 4 * parameters * networks
     streams = measured.from_disk and (pixels > DEVICE_SHARE * free or pixels + working > free)
-    epochs = workload.iterations * workload.selection_epochs + workload.training_epochs
+    epochs = workload.selection_passes * workload.selection_epochs + workload.training_epochs
     # Two checkpoints of weights and two moments; those of the selection are removed after each round.
-    at_once = max(measured.parameters * networks, selecting.parameters * workload.selecting * (workload.iterations > 0))
+    at_once = max(
+        measured.parameters * networks, selecting.parameters * workload.selecting * (workload.selection_passes > 0)
+    )
     return {
         "seconds": seconds,
         **total(seconds),
@@ -126,19 +133,10 @@ def total(seconds: dict[str, float]) -> dict[str, Any]:
     return {"total_seconds": sum(seconds.values()), "bottleneck": max(seconds, key=lambda name: seconds[name])}
 
 
-def selection_passes(settings: INCVSettings) -> int:
-    """Return the maximum number of times that a selection trains on all samples, per epoch.
-
-    The halves of iteration 1 are one pass. A later iteration trains twice, on the selected samples and one half of the
-    candidates: less than two passes. The noise estimate trains on both halves, and on two parts of each: two passes.
-    """
-    return 1 + 2 * (settings.n_iterations - 1) + 2 * (settings.protocol == "auto")
-
-
 def embed_some(data: LabelledData, model: str, device: str) -> tuple[LabelledData, float]:
     """Embed some of the samples; return them, and the number that are embedded per second."""
     encoder = load_encoder(model, data.kind, str(choose_device(device)))
-    some = take_evenly(data, EMBEDDED_PICTURES if data.kind == "pictures" else TIMED_SAMPLES)
+    some = take_evenly(data, EMBEDDED_PICTURES if data.kind == "pictures" else TIMED_SAMPLES[-1])
     next(encode_batches(encoder, take_evenly(data, 1)))  # the first batch is slower
     began = time.perf_counter()
     rows = np.concatenate(list(encode_batches(encoder, some)))
@@ -149,15 +147,67 @@ def embed_some(data: LabelledData, model: str, device: str) -> tuple[LabelledDat
 def plan_run(
     data: LabelledData, settings: RunSettings, request: PlanRequest, *, embedded_per_second: float | None = None
 ) -> dict[str, Any]:
-    """Measure the models that a run would use, and estimate what the run takes.
+    """Try the models that a run would use, and estimate what the run takes.
 
     "selection_seconds" is None if the selection could not be measured.
     """
-    device = choose_device(settings.device)
     n = request.samples or len(data)
     choice = choose_model(settings, data, samples=n)
     incv = settings.incv_settings()
-    passes = selection_passes(incv)
+    usual = replace(incv, n_iterations=min(incv.n_iterations, USUAL_ITERATIONS))
+    trial = ClassifierTrial.of(data, choice) if choice.kind is ModelKind.CLASSIFIER else None
+    selection = None if trial is None else trial.selection_seconds(n, usual)
+    if choice.kind is ModelKind.STORED:
+        selection = 0.0
+    if settings.method == CLASSIFIER:
+        found = _plan_classifier(data, choice, n, trial)
+    else:
+        found = _plan_network(data, settings, request, choice, selection_passes(usual))
+    seconds = dict(found["seconds"])
+    if choice.kind in (ModelKind.NETWORK, ModelKind.FAST):
+        selection = seconds["selection, training"] + seconds["selection, scoring"]
+    else:
+        seconds = {name: value for name, value in seconds.items() if not name.startswith("selection")}
+        seconds = ({} if selection is None else {"selection": selection}) | seconds
+    seconds["report"] = REPORT_SECONDS
+    if embedded_per_second is not None:
+        seconds = {"embed once": n / embedded_per_second} | seconds
+    per_sample = found["measured"]["host_bytes"] + (n > len(data)) * found["measured"]["sample_bytes"]
+    found["host_bytes"] = peak_memory() + round(n * per_sample)
+    return found | total(seconds) | {
+        "seconds": seconds, "selector": choice.name, "selection_seconds": selection, "samples": n,
+    }  # fmt: skip
+
+
+def with_reading(plan: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Add the seconds that it took to load the libraries and to read the samples."""
+    each = {"reading": seconds} | plan["seconds"]
+    return plan | total(each) | {"seconds": each}
+
+
+def _plan_classifier(data: LabelledData, choice: ModelChoice, n: int, trial: ClassifierTrial | None) -> dict[str, Any]:
+    """Plan the training of a classifier: one training on all samples."""
+    name = choose_classifier(data, choice.name)
+    if trial is None or name != choice.name:
+        other = ModelChoice(name, ModelKind.CLASSIFIER, classifier=named_classifier(name, n))
+        trial = ClassifierTrial.of(data, other)
+    sample_bytes = float(np.asarray(data.x[:100]).nbytes / min(100, len(data)))
+    measured = Measured(0.0, 0.0, None, sample_bytes, 0, 0, HOST_BYTES + data.ids.dtype.itemsize, trial.samples)
+    return {
+        "source": data.name, "model": name, "shape": list(np.shape(data.x)[1:]), "pictures": None,
+        "device": f"cpu, {usable_cores()} cores", "measured": asdict(measured), "measured_selecting": None,
+        "seconds": {"training": trial.seconds(n)}, "seconds_without_cache": None, "device_bytes": 0,
+        "data": "in memory", "disk_bytes": {"staged pictures": 0, "checkpoints": 0},
+        "wanted": asdict(Workload(n, 0, 1, 1, 1)),
+    }  # fmt: skip
+
+
+def _plan_network(
+    data: LabelledData, settings: RunSettings, request: PlanRequest, choice: ModelChoice, passes: int
+) -> dict[str, Any]:
+    """Measure and plan the robust training of a network, and the selection if a network selects."""
+    device = choose_device(settings.device)
+    n = request.samples or len(data)
     rows = _as_numbers(data)
     reader = SampleReader(rows.kind, SampleInfo.of(rows, crop=request.crop).shape)
     network, factory = network_for(settings.network, reader, len(data.classes), device.type)
@@ -165,25 +215,62 @@ def plan_run(
         settings, n, pictures=data.kind == "pictures", device_type=device.type, paper=settings.protocol == "paper"
     )
     method = settings.create_method()
-    by_network = choice.kind is ModelKind.NETWORK
     workload = Workload(
-        n, passes * incv.repeats if by_network else 0, choice.epochs(settings.epochs), method.epochs(sizes.epochs),
-        method.networks, request.gpus, 2 * incv.repeats,
+        n, passes if choice.is_network else 0, choice.epochs(settings.epochs), method.epochs(sizes.epochs),
+        method.networks, request.gpus, 2 * settings.repeats,
     )  # fmt: skip
     found = _measure_and_estimate(rows, workload, choice, (network, factory, sizes.batch_size), device, request)
-    seconds = found["seconds"]
-    if by_network:
-        selection: float | None = seconds["selection, training"] + seconds["selection, scoring"]
-    else:
-        selection = _classifier_seconds(data, choice, n)
-        selection = None if selection is None else 2 * passes * incv.repeats * selection
-        others = {name: seconds[name] for name in ("decode once", "robust training")}
-        found["seconds"] = ({} if selection is None else {"selection": selection}) | others
-        found |= total(found["seconds"])
-    if embedded_per_second is not None:
-        found["seconds"] = {"embed once": n / embedded_per_second} | found["seconds"]
-        found |= total(found["seconds"])
-    return found | {"selector": choice.name, "selection_seconds": selection, "samples": n, "wanted": asdict(workload)}
+    return found | {"wanted": asdict(workload)}
+
+
+@dataclass(frozen=True)
+class ClassifierTrial:
+    """The time of a pair of trainings of a classifier, measured for one or two numbers of samples."""
+
+    samples: int
+    pair: float  # seconds of two trainings on `samples` samples each
+    growth: float  # seconds grow with this power of the samples; nan if it could not be measured
+    features: float  # seconds per sample to compute what the classifier reads
+
+    @classmethod
+    def of(cls, data: LabelledData, choice: ModelChoice) -> ClassifierTrial:
+        """Train on two small parts of the samples, as a selection does."""
+        found: list[tuple[int, float]] = []
+        for count in TIMED_SAMPLES:
+            some = take_evenly(data, 2 * count)
+            if found and len(some) // 2 <= found[-1][0]:
+                break
+            began = time.perf_counter()
+            trainer = build_trainer(choice, some, TrainerOptions())
+            features = (time.perf_counter() - began) / len(some)
+            order = np.random.default_rng(0).permutation(len(some))
+            halves = np.sort(order[: len(some) // 2]), np.sort(order[len(some) // 2 :])
+            jobs = [Job(f"trial {i}", some.y, halves[i], halves[1 - i], seed=i) for i in range(2)]
+            began = time.perf_counter()
+            trainer.train_and_score(jobs)
+            found.append((len(some) // 2, time.perf_counter() - began))
+        growth = float("nan")
+        if len(found) > 1:
+            growth = float(np.log(found[1][1] / found[0][1]) / np.log(found[1][0] / found[0][0]))
+        samples, pair = found[-1]
+        return cls(samples, pair, float(np.clip(growth, 1.0, MAX_GROWTH)), features)
+
+    def pair_seconds(self, samples: float) -> float:
+        """Return the seconds of a pair of trainings on `samples` samples each."""
+        growth = 1.0 if np.isnan(self.growth) else self.growth
+        return float(self.pair * (samples / self.samples) ** growth)
+
+    def seconds(self, samples: float) -> float:
+        """Return the seconds of one training, with the features of its samples."""
+        return self.pair_seconds(samples) / 2 + self.features * samples
+
+    def selection_seconds(self, n: int, settings: INCVSettings) -> float:
+        """Return the seconds of a selection of n samples."""
+        later = settings.n_iterations - 1
+        pairs = self.pair_seconds(n / 2) + later * self.pair_seconds(n)
+        if settings.protocol == "auto":  # the noise estimate
+            pairs += self.pair_seconds(n / 2) + 2 * self.pair_seconds(n / 4)
+        return settings.repeats * pairs + self.features * n
 
 
 def _measure_and_estimate(
@@ -194,7 +281,7 @@ def _measure_and_estimate(
     most = max(batch_size, SELECTION_BATCH_SIZE)
     some = take_evenly(data, 4 * most if device.type == "cpu" else 16 * most)
     store, read, sample_bytes = _small_store(some, device, crop=request.crop)
-    alike = workload.iterations == 0 or (selector.name, SELECTION_BATCH_SIZE) == (choice.name, batch_size)
+    alike = workload.selection_passes == 0 or (selector.name, SELECTION_BATCH_SIZE) == (choice.name, batch_size)
     seconds = request.seconds if alike else request.seconds / 2
     found = measure(some, factory, store, batch_size=batch_size, seconds=seconds)
     selecting = found
@@ -213,7 +300,7 @@ def _measure_and_estimate(
         "shape": list(store.shape),
         "device": card,
         "measured": asdict(found),
-        "measured_selecting": asdict(selecting) if workload.iterations else None,
+        "measured_selecting": asdict(selecting) if workload.selection_passes else None,
         "pictures": _picture_placement(data, workload.samples, device),
     } | estimate(workload, found, selecting=selecting, free=free_memory(device))
 
@@ -234,7 +321,9 @@ def measure(
 
     device = store.device
     # One epoch of the measurement takes about a quarter of the time.
-    count = int(np.clip(seconds / 4 / _seconds_per_sample(factory, store), min(4, len(store)), len(store)))
+    count = int(
+        np.clip(seconds / 4 / _seconds_per_sample(factory, store), min(2 * MIN_TRIAL_BATCH, len(store)), len(store))
+    )
     chosen = np.arange(count)
     plans = [Plan(f"half {i}", data.y, chosen[i::2], seed=i) for i in range(2)]
     if device.type == "cuda":
@@ -254,7 +343,8 @@ def measure(
             store, factory, Standard(), plans, schedule=schedule, batch_size=max(1, min(batch_size, count // 2)),
             progress=mark, stop=enough, capture=not store.streams,
         )  # fmt: skip
-    trained = count * (marks[-1][0] - marks[0][0]) / (marks[-1][1] - marks[0][1])  # the first epoch warms up
+    # The fastest epoch: the first one warms up, and others may wait for other programs.
+    trained = max(count * (now[0] - last[0]) / (now[1] - last[1]) for last, now in pairwise(marks))
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else 0
     bundle = Bundle(factory, [initial_state(factory, 0)], schedule, device)
     rounds = []
@@ -314,24 +404,5 @@ def _as_numbers(data: LabelledData) -> LabelledData:
     """Return texts as the rows that a network reads, as many as a measurement needs."""
     if data.kind != "text":
         return data
-    some = take_evenly(data, TIMED_SAMPLES)
+    some = take_evenly(data, TIMED_SAMPLES[-1])
     return replace(some, x=TextFeatures.learn(some.x).rows(some.x), kind="table")
-
-
-def _classifier_seconds(data: LabelledData, choice: ModelChoice, samples: int) -> float | None:
-    """Time one training of a classifier on half of the samples; None if its growth with the samples is not known."""
-    from labelsieve.execute.sklearn_trainer import SklearnTrainer
-
-    if choice.kind is not ModelKind.CLASSIFIER:
-        return 0.0 if choice.kind is ModelKind.STORED else None
-    some = take_evenly(data, TIMED_SAMPLES)
-    if samples > len(some) and choice.name not in CLASSIFIERS:
-        return None
-    order = np.random.default_rng(0).permutation(len(some))
-    half = len(some) // 2
-    job = Job("trial", some.y, np.sort(order[:half]), np.sort(order[half:]), seed=0)
-    trainer = SklearnTrainer(choice.rows(some), choice.classifier, len(data.classes))
-    began = time.perf_counter()
-    trainer.train_and_score([job])
-    growth = 2 if choice.name in QUADRATIC else 1
-    return float((time.perf_counter() - began) * max(1.0, samples / len(some)) ** growth)

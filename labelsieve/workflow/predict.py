@@ -166,16 +166,9 @@ def read_frame(path: Path) -> Any:
     import pyarrow as pa
 
     from labelsieve.csv_files import read_arrow
+    from labelsieve.frames import installed_frame
 
     text = ("id", "label", "predicted", "verdict", "suggested")
     types = dict.fromkeys(text, pa.string()) | dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())
     table = read_arrow(path, types=types | {"iteration": pa.int64()})
-    try:
-        return table.to_pandas()
-    except ImportError:
-        pass
-    try:
-        import polars
-    except ImportError:
-        return table
-    return polars.from_arrow(table)
+    return installed_frame(table)

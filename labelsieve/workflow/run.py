@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelsieve.errors import InputError, Problems
-from labelsieve.progress import Progress
+from labelsieve.progress import Progress, in_notebook
 from labelsieve.workflow.read import (
     default_out,
     join_processes,
@@ -65,12 +66,22 @@ class RunResult:
         noise = "unknown" if self.noise_ratio is None else f"{100 * self.noise_ratio:.1f} %"
         return f"{self.path}: {self.summary['samples']:,} samples ({counts}); noise {noise}"
 
-    @property
-    def labels(self) -> Any:
-        """labels.csv as a pandas data frame, a polars data frame or an arrow table, whichever is installed."""
+    def to_frame(self) -> Any:
+        """Return labels.csv as a data frame of pandas if it is installed, else of polars, else an arrow table."""
         from labelsieve.workflow.predict import read_frame
 
         return read_frame(self.path / "labels.csv")
+
+    @property
+    def labels(self) -> Any:
+        """The same as `to_frame()`."""
+        return self.to_frame()
+
+    def _repr_html_(self) -> str:
+        """Return the most suspicious labels as HTML, for notebooks."""
+        from labelsieve.report.notebook import run_html
+
+        return run_html(self.path, str(self))
 
     @property
     def noise_ratio(self) -> float | None:
@@ -100,7 +111,7 @@ class RunResult:
 
 
 def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunResult:
-    """Select the clean labels of a source, train a robust network and write a report.
+    """Select the clean labels of a source, train a robust model and write a report.
 
     This is `labelsieve run` as a function. A stopped run resumes when it is called again with the same options.
 
@@ -115,7 +126,8 @@ def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunRes
         The options of `labelsieve run`, with underscores for hyphens. Reading: root, label_column, text_column,
         id_column, ignore_columns, group_column, labels, size. Selection: selection, iterations, epochs, model, embed,
         loss, repeats, predictions, remove_ratio, executor, protocol, pattern, workers. Training: method, set, network,
-        train_epochs, batch_size, augment. Both: device, seed.
+        train_epochs, batch_size, augment. Both: device, seed. `progress=False` hides the progress bar, which is
+        shown on a terminal and in a notebook.
 
     Returns
     -------
@@ -132,22 +144,24 @@ def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunRes
     >>> rows, result.summary["samples"]
     (1797, 1797)
     """
+    shown = options.pop("progress", True) and (sys.stderr.isatty() or in_notebook())
     settings = RunSettings.from_options(options)
-    return run_source(source, Path(out) if out is not None else None, settings, Progress(silent=True))
+    return run_source(source, Path(out) if out is not None else None, settings, Progress(silent=not shown))
 
 
 def run_source(source: str, out: Path | None, settings: RunSettings, progress: Progress) -> RunResult:
     """Run every stage: read, select, train, report."""
     from labelsieve.data.labels import true_codes
     from labelsieve.workflow.select import measure_again, select_labels
-    from labelsieve.workflow.train import check_training, train_network
+    from labelsieve.workflow.train import check_training, train_model
 
     began = time.monotonic()
     with open_run(source, out, settings) as (folder, path, labels):
         data = read_for_run(folder, source, settings, labels, progress)
+        settings = settings.for_samples(data, folder.record(), paper=settings.protocol == "paper")
         check_training(folder, data, settings)
         selected, choice = select_labels(folder, source, data, settings, labels, progress)
-        trained = train_network(folder, data, settings, progress)
+        trained = train_model(folder, data, settings, progress)
         if labels is not None and "before_finish" in folder.read_summary():  # the labels were judged again
             measure_again(folder, data, true_codes(data, labels))
         report_run(folder)
@@ -180,7 +194,7 @@ class TrainResult:
 def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Progress) -> TrainResult:
     """Train a network on the selection of a run; `out` is another run folder for it."""
     from labelsieve.runfolder import STAGED, RunFolder
-    from labelsieve.workflow.train import copy_selection, decisions_note, train_network
+    from labelsieve.workflow.train import copy_selection, decisions_note, train_model
 
     problems = Problems()
     settings.check(problems)
@@ -192,7 +206,7 @@ def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Pr
             copy_selection(RunFolder.existing(run), RunFolder.to_write(out))
     folder = RunFolder.existing(join_processes(path, settings.device))
     trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
-    if trained not in (None, settings.method):
+    if trained not in (None, settings.method) and settings.method != "auto":
         other = shlex.quote(f"{path}-{settings.method.rpartition(':')[2]}")
         raise InputError(f"{path} holds a network of {trained}; give --out {other} to train another one")
     note = decisions_note(RunFolder(run))
@@ -201,7 +215,10 @@ def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Pr
     with folder.lock():
         with one_process_first():
             data = read_run_samples(folder, progress, cache_dir=cache_dir)
-        begun = train_network(folder, data, settings, progress)
+        record = folder.record()
+        paper = record.get("settings", {}).get("protocol") == "paper"
+        settings = settings.for_samples(data, record, paper=paper)
+        begun = train_model(folder, data, settings, progress)
         stage = folder.record()["stages"]["train"]
     return TrainResult(path, begun, stage, [] if note is None else [str(note)])
 
@@ -225,9 +242,10 @@ def plan_source(
     import shutil
     import tempfile
 
+    began = time.monotonic()
     from labelsieve.engine.device import choose_device
     from labelsieve.runfolder import RunFolder
-    from labelsieve.workflow.plan import embed_some, plan_run
+    from labelsieve.workflow.plan import embed_some, plan_run, with_reading
     from labelsieve.workflow.select import read_stored_predictions
     from labelsieve.workflow.train import check_augment, check_method
 
@@ -246,8 +264,10 @@ def plan_source(
         check_augment(features, settings.augment)
         if settings.predictions is not None:
             read_stored_predictions(settings.predictions, data)
-        check_method(data, settings, choose_device(settings.device), paper=settings.protocol == "paper")
-        plan = plan_run(features, settings, planned, embedded_per_second=rate)
+        settings = settings.for_samples(features, folder.record(), paper=settings.protocol == "paper")
+        check_method(features, settings, choose_device(settings.device), paper=settings.protocol == "paper")
+        reading = time.monotonic() - began
+        plan = with_reading(plan_run(features, settings, planned, embedded_per_second=rate), reading)
     volume = next(parent for parent in (folder.path, *folder.path.absolute().parents) if parent.exists())
     return {
         "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),

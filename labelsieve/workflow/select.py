@@ -58,6 +58,7 @@ def select_labels(
     from labelsieve.data.labels import true_codes
     from labelsieve.selection.estimators import settings_for
     from labelsieve.selection.incv import drive_together, incv_steps
+    from labelsieve.selection.settings import selection_passes
     from labelsieve.selection.stored import stored_settings
 
     features = data.features()
@@ -90,7 +91,8 @@ def select_labels(
     )
     with stopping.safe_points():
         try:
-            selection = drive_together([steps], trainer)[0]
+            with progress.trainings(trainer, len(data) * selection_passes(incv)):
+                selection = drive_together([steps], trainer)[0]
         except Exception as problem:
             # The engine stops by itself if it can resume, with its own exception.
             if stopping.requested():
@@ -153,18 +155,23 @@ class RunTrainer(Trainer):
         self.folder, self.checkpoints = run.checkpoints / "select", run.checkpoints / "networks"
         self.trainer, self.choice, self.settings, self.progress = trainer, choice, settings, progress
         trainer.on_history = partial(append_epochs, run)
+        self.epochs = trainer.epochs
         self.hint_given = False
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         if stopping.requested():  # between two requests the selection can stop
             raise stopping.reason()
         answers = [self._load(job) for job in jobs]
+        for job, answer in zip(jobs, answers, strict=True):
+            if answer is not None and self.on_trained is not None:
+                self.on_trained(job, loaded=True)
         missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
             stage = _stage_name(jobs[missing[0]].name)
             self.progress.note(Note.of(NoteKind.TRAININGS, stage=stage, count=len(missing)))
             epochs = self.trainer.epochs
             shown = self.progress.epochs(stage, epochs, hint=self._hint) if epochs else nullcontext()
+            self.trainer.on_trained = self.on_trained
             with shown as self.trainer.on_epoch:
                 found = self.trainer.train_and_score([jobs[i] for i in missing])
             for i, scores in zip(missing, found, strict=True):

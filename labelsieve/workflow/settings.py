@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from labelsieve.types import LabelledData
 
 Settings = TypeVar("Settings", bound="SourceSettings")
+Training = TypeVar("Training", bound="TrainSettings")
 
 SELECTIONS = ("incv", "ncv")
-METHODS = (
+CLASSIFIER = "classifier"  # the method that trains the selector's own kind of classifier instead of a network
+NETWORK_METHODS = (
     "incv-coteaching", "incv-posterior", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard",
 )  # fmt: skip
+METHODS = ("auto", CLASSIFIER, *NETWORK_METHODS)
+DEFAULT_METHOD = "incv-coteaching"  # of networks
+NETWORK_OPTIONS = ("network", "train_epochs", "batch_size", "set", "augment")
 AUGMENT = ("auto", "mirror", "shift", "none")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 LOSSES = ("ce", "gce")
@@ -265,13 +270,15 @@ class SelectSettings(SourceSettings):
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How the robust network is trained.
+    """How the model of a run is trained.
 
     Parameters
     ----------
     method
-        Robust method: incv-coteaching, incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l,
-        standard or package.module:Name.
+        classifier (texts and tables: the kind of classifier that selected, trained on the labels that are more
+        likely right than wrong); for networks: incv-coteaching, incv-posterior, coteaching, decoupling,
+        f-correction, mentornet, d2l, standard or package.module:Name; auto: classifier for texts and tables unless
+        an option of networks is given, else incv-coteaching.
     set
         Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set for more.
     network
@@ -291,7 +298,7 @@ class TrainSettings:
         Random seed. The same seed gives the same result.
     """
 
-    method: str = "incv-coteaching"
+    method: str = "auto"
     set: tuple[str, ...] = ()
     network: str = "auto"
     train_epochs: int | None = None
@@ -308,12 +315,28 @@ class TrainSettings:
         problems.check(known, f"--method {self.method!r} is not known; choose one of {names}")
         if known and (self.set or own):  # only then are the methods imported, which need torch
             problems.attempt(self.create_method)
+        given = self.network_options()
+        problems.check(
+            self.method != CLASSIFIER or not given, f"{', '.join(given)} is for networks; omit --method {CLASSIFIER}"
+        )
         problems.attempt(check_name, self.network, option="--network", known=NETWORKS)
         check_known(problems, "augment", self.augment, AUGMENT)
         check_at_least(problems, "train_epochs", self.train_epochs, 1)
         check_at_least(problems, "batch_size", self.batch_size, 2)
         check_device(problems, self.device)
         check_seed(problems, self.seed)
+
+    def network_options(self) -> list[str]:
+        """Return the options that are set and that only networks have."""
+        return [option(name) for name in NETWORK_OPTIONS if getattr(self, name) != getattr(TrainSettings, name)]
+
+    def for_samples(self: Training, data: LabelledData, record: Mapping[str, Any], *, paper: bool = False) -> Training:
+        """Replace the method auto: by that of `record`, the run.json of a run that was started, or by the samples."""
+        if self.method != "auto":
+            return self
+        before = record.get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
+        simple = data.features().kind != "pictures" and not self.network_options() and not paper
+        return replace(self, method=before or (CLASSIFIER if simple else DEFAULT_METHOD))
 
     def method_settings(self) -> dict[str, Any]:
         """Return the settings of the method that --set names."""
@@ -325,7 +348,8 @@ class TrainSettings:
         """Return the method; --set overrides `defaults`."""
         from labelsieve.methods import create
 
-        return create(self.method, **{**(defaults or {}), **self.method_settings()})
+        method = DEFAULT_METHOD if self.method == "auto" else self.method
+        return create(method, **{**(defaults or {}), **self.method_settings()})
 
     def method_text(self) -> str:
         """Return the method with its settings for a message."""

@@ -21,7 +21,7 @@ from labelsieve.types import FloatArray, IntArray, LabelledData, Trainer
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import Model, SampleReader, network_for
 from labelsieve.workflow.second_judgement import judge_labels, selection_files
-from labelsieve.workflow.settings import RunSettings, TrainSettings, absolute, option
+from labelsieve.workflow.settings import CLASSIFIER, RunSettings, TrainSettings, absolute, option
 
 if TYPE_CHECKING:
     import torch
@@ -80,6 +80,15 @@ class TrainingSizes:
         if self.recipe is not None:
             return self.recipe.schedule(self.epochs, self.batch_size)
         return Schedule.paper_200(self.epochs) if self.paper_schedule else one_drop(self.epochs)
+
+
+def train_model(run: RunFolder, data: LabelledData, settings: TrainSettings, progress: Progress) -> str:
+    """Train the network or the classifier of a run, and write it; return "new", "resumed" or "done"."""
+    if settings.method == CLASSIFIER:
+        from labelsieve.workflow.train_classifier import train_classifier
+
+        return train_classifier(run, data, settings, progress)
+    return train_network(run, data, settings, progress)
 
 
 def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, progress: Progress) -> str:
@@ -168,6 +177,8 @@ def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) ->
     if run.state("train") == "done":
         return
     method = check_method(data, settings, device, paper=settings.protocol == "paper")
+    if method is None:
+        return
     if data.kind == "text" and settings.network == "auto":  # learning the features of texts takes long
         return
     reader = SampleReader.learn(data) if data.kind == "text" else SampleReader(data.kind, SampleInfo.of(data).shape)
@@ -175,13 +186,17 @@ def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) ->
     check_disk(run.path, factory, networks=method.networks)
 
 
-def check_method(data: LabelledData, settings: TrainSettings, device: torch.device, *, paper: bool) -> Method:
-    """Return the method after it checked its settings, as if every sample were selected.
+def check_method(data: LabelledData, settings: TrainSettings, device: torch.device, *, paper: bool) -> Method | None:
+    """Return the method after it checked its settings, as if every sample were selected; None for a classifier.
 
     The user's own method may look at the samples, so it is checked when they are selected.
     """
     from labelsieve.engine import Plan
+    from labelsieve.workflow.train_classifier import choose_classifier
 
+    if settings.method == CLASSIFIER:
+        choose_classifier(data, "auto")
+        return None
     method, everything = settings.create_method(), np.arange(len(data))
     if ":" not in settings.method:
         plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)

@@ -24,11 +24,10 @@ def planned(line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(f"plan digits {QUICK} --gpus 2".split()) == 0
+    assert run(f"plan digits {QUICK}".split()) == 0
     text = capsys.readouterr().out
-    for part in ("1,797 samples, 2 devices", "forest", "mlp", "memory, device", "disk, checkpoints", "total"):
+    for part in ("1,797 samples", "forest", "memory", "total"):
         assert part in text
-    assert "at least" in next(line for line in text.splitlines() if line.startswith("memory, device"))
     found = planned(f"plan digits {QUICK} --samples 1000000000", capsys)
     assert found["wanted"]["samples"] == 1_000_000_000 and found["total_seconds"] > 86_400
 
@@ -42,30 +41,32 @@ def test_plan_and_dry_run_agree(tmp_path: Path, capsys: pytest.CaptureFixture[st
     dry = planned(f"run {tmp_path}/p.npz --device cpu --dry-run --out {tmp_path}/run", capsys)
     assert dry["stages"] == dict.fromkeys(("select", "train", "report"), "not started")
     assert not (tmp_path / "run").exists()
-    for name in ("selector", "model", "wanted", "disk_bytes", "host_bytes", "data"):
+    for name in ("selector", "model", "wanted", "disk_bytes", "data"):
         assert plan[name] == dry["plan"][name]
+    assert plan["host_bytes"] == pytest.approx(dry["plan"]["host_bytes"], rel=0.5)
     assert (plan["selector"], plan["model"], plan["wanted"]["training_epochs"]) == ("edges", "small-cnn", 60)
     line = f"plan {tmp_path}/p.npz --model resnet20 --network resnet20 --epochs 3 --train-epochs 4 {QUICK}"
     found = planned(line, capsys)
     assert found["selector"] == found["model"] == "resnet20"
     workload = found["wanted"]
-    assert (workload["iterations"], workload["selection_epochs"], workload["training_epochs"]) == (9, 3, 4)
+    assert (workload["selection_passes"], workload["selection_epochs"], workload["training_epochs"]) == (7, 3, 4)
 
 
 def test_texts_are_planned_as_a_run_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.csv").write_text("text,label\n" + "good and fine,a\nbad and sad,b\n" * 20)
     found = planned(f"plan {tmp_path}/t.csv {QUICK}", capsys)
-    assert found["selector"] == "tfidf" and found["model"] == "mlp"
+    assert found["selector"] == found["model"] == "tfidf"
     assert found["total_seconds"] > found["selection_seconds"] == found["seconds"]["selection"] > 0
+    found = planned(f"plan {tmp_path}/t.csv {QUICK} --network mlp", capsys)
+    assert found["selector"] == "tfidf" and found["model"] == "mlp"
 
 
-def test_classifiers_of_unknown_growth_are_not_extrapolated() -> None:
+def test_the_growth_of_a_classifier_is_measured() -> None:
     data = load_source("digits")
-    settings = RunSettings(model="sklearn.dummy:DummyClassifier", device="cpu")
-    assert plan_run(data, settings, PlanRequest(seconds=0.2))["selection_seconds"] > 0
-    unknown = plan_run(data, settings, PlanRequest(seconds=0.2, samples=100_000))
-    assert unknown["selection_seconds"] is None
-    assert list(unknown["seconds"]) == ["decode once", "robust training"]
+    settings = RunSettings(model="sklearn.dummy:DummyClassifier", device="cpu", method="classifier")
+    few, many = (plan_run(data, settings, PlanRequest(samples=samples)) for samples in (None, 1_000_000))
+    assert 0 < few["selection_seconds"] < many["selection_seconds"]
+    assert few["model"] == "forest"  # a classifier of the user's own is not stored
 
 
 def test_all_mistakes_at_once(capsys: pytest.CaptureFixture[str]) -> None:

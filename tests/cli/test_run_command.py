@@ -88,6 +88,20 @@ def test_a_table_from_noisy_labels_to_predictions(here: Path, capsys: pytest.Cap
     assert "changed since" in capsys.readouterr().err
 
 
+def test_a_table_trains_the_classifier_that_selected(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv")
+    assert answer(capsys, "run t.csv --out run --iterations 1")["stages"] == {"select": "new", "train": "new"}
+    settings = RunFolder("run").record()["settings"]
+    assert settings["train_method"] == "classifier" and settings["network"] == "forest"
+    true = table(here / "new.csv", n=60, seed=9, labelled=False)
+    answer(capsys, "predict run new.csv --to p.csv")
+    assert np.mean([row["predicted"] == label for row, label in zip(rows_of(here / "p.csv"), true, strict=True)]) > 0.95
+    assert answer(capsys, "run t.csv --out run --iterations 1")["stages"] == {"select": "done", "train": "done"}
+    assert run("train run --network mlp --method classifier".split()) == 2
+    assert "--network" in capsys.readouterr().err
+    assert answer(capsys, "train run --network mlp --train-epochs 2 --method standard --out other")["resumed"] == "new"
+
+
 def test_texts_and_flat_pictures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = {"fruit": "apple pear plum cherry fig".split(), "metal": "iron zinc copper tin lead".split()}
     rng = np.random.default_rng(0)
@@ -96,10 +110,12 @@ def test_texts_and_flat_pictures(here: Path, capsys: pytest.CaptureFixture[str])
         for i in range(80):
             kind = ("fruit", "metal")[i % 2]
             file.write(f"{' '.join(rng.choice(words[kind], 6))},{kind if i % 10 else 'metal'}\n")
-    answer(capsys, "run t.csv --out texts --train-epochs 8")
     (here / "new.csv").write_text("text\nfig plum pear\nzinc and tin\n")
-    answer(capsys, "predict texts new.csv --to p.csv")
-    assert [row["predicted"] for row in rows_of(here / "p.csv")] == ["fruit", "metal"]
+    for network, options in (("mlp", "--train-epochs 8"), ("tfidf", "")):
+        answer(capsys, f"run t.csv --out {network} {options}")
+        assert RunFolder(network).record()["settings"]["network"] == network
+        answer(capsys, f"predict {network} new.csv --to p.csv --force")
+        assert [row["predicted"] for row in rows_of(here / "p.csv")] == ["fruit", "metal"]
 
     for i in range(40):
         kind = ("dark", "light")[i % 2]
@@ -173,7 +189,7 @@ def test_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert sorted(os.listdir(here)) == before
     assert run("run t.csv --out run --dry-run".split()) == 0
     words = capsys.readouterr().out
-    assert "selection with forest" in words and "robust training of mlp, 60 epochs" in words
+    assert "selection with forest" in words and "training of forest" in words
 
 
 def test_dry_run_calls_what_is_left_out_as_the_run_does(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,11 +209,11 @@ def test_dry_run_times_what_the_run_would_use(here: Path, capsys: pytest.Capture
     found = answer(capsys, line)
     assert found["model"] == found["network"] == found["plan"]["selector"] == "small-cnn"
     wanted = found["plan"]["wanted"]
-    assert wanted["iterations"] == (1 + 2 + 2) * 2 and wanted["selection_epochs"] == 7 and wanted["networks"] == 1
+    assert wanted["selection_passes"] == (1 + 2 + 2) * 2 and wanted["selection_epochs"] == 7 and wanted["networks"] == 1
     (here / "t.csv").write_text("text,label\n" + "good and fine,a\nbad and sad,b\n" * 20)
     assert run("run t.csv --out run --dry-run".split()) == 0
     words = capsys.readouterr().out
-    assert "selection with tfidf" in words and "robust training of mlp" in words and "total" in words
+    assert "selection with tfidf" in words and "training of tfidf" in words and "total" in words
 
 
 def test_dry_run_counts_every_epoch_of_the_method(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +221,7 @@ def test_dry_run_counts_every_epoch_of_the_method(here: Path, capsys: pytest.Cap
     line = "run t.csv --out run --model logistic --iterations 1 --train-epochs 4 --method "
     for method, epochs in (("f-correction", 8), ("standard", 4)):  # the first runs its schedule twice
         assert run([*line.split(), method, "--dry-run"]) == 0
-        assert f"robust training of mlp, {epochs} epochs" in capsys.readouterr().out
+        assert f"training of mlp, {epochs} epochs" in capsys.readouterr().out
     found = answer(capsys, f"{line} f-correction --dry-run")["plan"]
     assert found["wanted"]["training_epochs"] == 8 and found["wanted"]["networks"] == 1
     assert found["seconds"]["robust training"] == pytest.approx(8 * 60 / found["measured"]["trained"])

@@ -14,13 +14,13 @@ def square(value):
 
 @pytest.mark.parametrize("executor", [None, "serial", "threads", "processes", 1, 2])
 def test_answers_keep_the_order(executor):
-    assert run_all(square, [3, 1, 2], executor) == [9, 1, 4]
-    assert run_all(square, [], executor) == []
+    assert list(run_all(square, [3, 1, 2], executor)) == [9, 1, 4]
+    assert list(run_all(square, [], executor)) == []
 
 
 def test_any_object_with_map():
     with ThreadPoolExecutor(2) as pool:
-        assert run_all(square, [3, 1, 2], pool) == [9, 1, 4]
+        assert list(run_all(square, [3, 1, 2], pool)) == [9, 1, 4]
 
 
 @pytest.mark.parametrize("executor", ["cloud", 0, -2, 1.5, True, object()])

@@ -1,0 +1,72 @@
+"""CleanClassifier, predictions of INCV, results as data frames and in notebooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from labelsieve import INCV, CleanClassifier, InputError, noise, theory
+from labelsieve.selection.refit import trusted_samples
+
+
+@parametrize_with_checks([CleanClassifier(GaussianNB(), n_iterations=1)])
+def test_check_estimator(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_wrong_labels_are_not_learned() -> None:
+    """A nearest neighbour repeats wrong labels; without the suspects it does not. Ridge has no probabilities."""
+    x, true = load_digits(return_X_y=True)
+    x, true, new, right = x[:900], true[:900], x[900:], true[900:]
+    given = noise.corrupt(true, theory.symmetric(10, 0.3), np.random.default_rng(0))
+    for model, gain in ((KNeighborsClassifier(1), 0.1), (RidgeClassifier(), 0.0)):
+        plain = model.fit(x, given).score(new, right)
+        clean = CleanClassifier(model, n_iterations=1, random_state=0).fit(x, given)
+        assert clean.score(new, right) > plain + gain
+        assert clean.predict_proba(new).shape == (len(new), 10)
+
+
+def test_incv_predicts_texts_and_names_of_classes() -> None:
+    texts = ["lost card please", "my card was lost", "late payment again", "the payment is late"] * 8
+    labels = np.array(["card", "card", "payment", "payment"] * 8)
+    incv = INCV(random_state=0, n_iterations=1).fit(texts, labels)
+    assert incv.predict(["the card", "a payment"]).tolist() == ["card", "payment"]
+    with pytest.raises(InputError, match="RobustClassifier"):
+        INCV("mlp", epochs=1, n_iterations=1, random_state=0).fit(np.eye(40), np.arange(40) % 2).predict(np.eye(40))
+
+
+def test_samples_to_train_on() -> None:
+    labels = np.array([0, 0, 1, 1, 2])
+    suspicion = np.array([0.1, 0.9, 0.5, np.nan, 0.8])
+    assert trusted_samples(suspicion, labels).tolist() == [0, 2, 3, 4]  # the only label of class 2 stays
+
+
+def test_frame_and_notebook() -> None:
+    x, y = load_wine(return_X_y=True)
+    y[:5] = 2
+    incv = INCV(RandomForestClassifier(20, random_state=0), n_iterations=1, random_state=0)
+    assert "RandomForest" in incv._repr_html_()  # the parameters, before fit
+    frame = incv.fit(x, y).to_frame()
+    assert len(frame) == len(y) and {"label", "suspicion", "suggested", "verdict"} <= set(frame.columns)
+    assert (frame["verdict"] == "selected").sum() == incv.selected_.sum()
+    shown = incv._repr_mimebundle_()["text/html"]
+    assert shown.count("<tr>") == 1 + min(10, len(incv._suspects)) and "1.4" in shown
+
+
+def test_pictures_are_shown_as_thumbnails(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = load_digits(return_X_y=True)
+    pictures = np.kron(x[:200].reshape(-1, 8, 8), np.ones((2, 2))).astype(np.uint8)[..., None] * 15
+    given = y[:200].copy()
+    given[:10] = (given[:10] + 1) % 10
+    incv = INCV(random_state=0, n_iterations=1, device="cpu", verbose=True).fit(pictures, given)
+    assert "data:image/png;base64" in incv._repr_html_()
+    assert "samples" in capsys.readouterr().err  # the progress
+    assert (incv.predict(pictures[:10]) == y[:10]).mean() > 0.5
