@@ -53,6 +53,11 @@ def tokens(text: str) -> list[str]:
     return found
 
 
+def single_words(text: str) -> list[str]:
+    """The counted words or runs of letters, without pairs of words."""
+    return [token for token in tokens(text) if " " not in token]
+
+
 @cache
 def _words() -> Callable[[str], list[str]]:
     """Words and pairs of words, as scikit-learn splits them."""

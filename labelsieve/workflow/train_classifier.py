@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelsieve import stopping
-from labelsieve.data.text import encoding_of
+from labelsieve.data.text import encoding_of, single_words
 from labelsieve.errors import InputError
-from labelsieve.models.choose import SampleInfo, SelectorRequest, choose_selector, named_classifier
+from labelsieve.models.choose import TEXT, SampleInfo, SelectorRequest, choose_selector, named_classifier
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
 from labelsieve.selection.refit import Refit, trusted_samples
@@ -42,7 +42,10 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     features = data.features()
     x = np.asarray(features.x)
     with stopping.safe_points():
-        refit = Refit.train(named_classifier(name, used), x, data.y, suspicion, settings.seed)
+        classifier = named_classifier(name, used)
+        if name == TEXT:  # pairs of words help to find wrong labels, not to predict: benchmarks/text-speed.md
+            classifier.set_params(tfidfvectorizer__analyzer=single_words)
+        refit = Refit.train(classifier, x, data.y, suspicion, settings.seed)
         arrays = to_arrays(name, refit.model)
         shape = arrays["idf"].shape if features.kind == "text" else x.shape[1:]
         reader = SampleReader(features.kind, shape, arrays, encoding_of(data.x), EmbeddedSamples.of(data))
