@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SHOWN_SUSPECTS = 10
+SHOWN_SUSPECTS = 10  # fit on one screen
 THUMBNAIL_SIDE = 96  # pixels
 MAX_TEXT = 200  # characters of a sample
 CELL = "text-align:left;padding:2px 12px 2px 0"

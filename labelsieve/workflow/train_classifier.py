@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelsieve import stopping
-from labelsieve.data.text import encoding_of, single_words
+from labelsieve.data.columns import encoding_of
+from labelsieve.data.text import single_words
 from labelsieve.errors import InputError
 from labelsieve.models.choose import TEXT, SampleInfo, SelectorRequest, choose_selector, named_classifier
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
@@ -42,13 +43,16 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     features = data.features()
     x = np.asarray(features.x)
     with stopping.safe_points():
-        classifier = named_classifier(name, used)
+        classifier = named_classifier(name, used, numbers=SampleInfo.of(features).numbers)
         if name == TEXT:  # pairs of words help to find wrong labels, not to predict: benchmarks/text-speed.md
             classifier.set_params(tfidfvectorizer__analyzer=single_words)
         refit = Refit.train(classifier, x, data.y, suspicion, settings.seed)
         arrays = to_arrays(name, refit.model)
         shape = arrays["idf"].shape if features.kind == "text" else x.shape[1:]
-        reader = SampleReader(features.kind, shape, arrays, encoding_of(data.x), EmbeddedSamples.of(data))
+        encoding = encoding_of(data.x)
+        if features.kind == "table" and encoding is not None and encoding.features is not None:  # texts beside numbers
+            arrays |= {"idf": encoding.features.idf, "components": encoding.features.components}
+        reader = SampleReader(features.kind, shape, arrays, encoding, EmbeddedSamples.of(data))
         model_file.save(run / "model.safetensors", Model(name, data.classes, reader, (), CLASSIFIER))
         run.finish("train", seconds=round(time.monotonic() - began, 3))
         if stopping.requested():

@@ -56,3 +56,10 @@ def test_damaged_arrays_are_refused(name: str) -> None:
     if "left" in arrays:  # a loop would never end
         with pytest.raises(ValueError, match="arrays"):
             check_arrays(arrays | {"left": np.where(arrays["left"] >= 0, 0, -1)}, columns, 3)
+
+
+def test_features_of_texts_beside_numbers_are_not_scaled() -> None:
+    x, y = load_wine(return_X_y=True)
+    x[:, 4:] /= x[:, 4:].max(axis=0)
+    model = named_classifier("logistic", len(y), numbers=4).fit(x, y)
+    np.testing.assert_allclose(predict_arrays(to_arrays("logistic", model), x, 3), model.predict_proba(x), atol=1e-4)
