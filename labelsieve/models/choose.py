@@ -353,7 +353,7 @@ def named_classifier(
 
     from labelsieve.data.text import tokens
 
-    # Newton steps in single precision reach the same optimum as the default in an eighth of the processor time:
+    # Newton steps in single precision reach the same optimum as the default in a sixth of the processor time:
     # benchmarks/text-speed.md.
     words = TfidfVectorizer(analyzer=tokens, sublinear_tf=True, dtype=np.float32)
     return make_pipeline(words, LogisticRegression(C=10, solver="newton-cg", max_iter=1000))
