@@ -14,7 +14,7 @@ from labelsieve import stopping
 from labelsieve.data.columns import encoding_of
 from labelsieve.data.text import single_words
 from labelsieve.errors import InputError
-from labelsieve.models.choose import TEXT, SampleInfo, SelectorRequest, choose_selector, named_classifier
+from labelsieve.models.choose import TEXT, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
 from labelsieve.selection.refit import Refit, trusted_samples
@@ -43,7 +43,8 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     features = data.features()
     x = np.asarray(features.x)
     with stopping.safe_points():
-        classifier = named_classifier(name, used, numbers=SampleInfo.of(features).numbers)
+        request = SelectorRequest(name)
+        classifier = choose_selector(SampleInfo.of(features), len(data.classes), request).classifier
         if name == TEXT:  # pairs of words help to find wrong labels, not to predict: benchmarks/text-speed.md
             classifier.set_params(tfidfvectorizer__analyzer=single_words)
         refit = Refit.train(classifier, x, data.y, suspicion, settings.seed)
