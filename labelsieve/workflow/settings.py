@@ -233,7 +233,7 @@ class SelectSettings(SourceSettings):
         """The model of --embed, a folder with its absolute path; None for "none" and if predictions are given."""
         if self.embed == NO_EMBEDDING or self.predictions is not None:
             return None
-        return absolute(self.embed) if Path(self.embed).is_dir() else self.embed
+        return absolute(self.embed) if self.embed != AUTO and Path(self.embed).is_dir() else self.embed
 
     def recorded(self) -> dict[str, Any]:
         """Return the entries of run.json that are known before the source is read."""
