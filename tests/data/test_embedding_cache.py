@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labelsieve.data.columns import texts
 from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, Encoder, cache_path, embed_to_disk
-from labelsieve.data.text import texts
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
