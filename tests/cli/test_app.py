@@ -200,7 +200,8 @@ def test_what_cannot_be_written_is_called_as_it_was_asked_for(
     assert run(["select", source, "--model", "nearest", "--iterations", "1", "--out", out]) == 0
     capsys.readouterr()
     assert run(["export", out, "--to", str(target)]) == 1
-    assert one_line(capsys).strip() == f"labelsieve: cannot write {target}: File name too long; give another --to"
+    message = capsys.readouterr().err
+    assert f"cannot write {target}: File name too long" in message and "--to" in message and message.count("\n") == 1
 
 
 def test_a_folder_that_is_only_read_is_told_from_a_file_that_cannot_be(
