@@ -65,6 +65,7 @@ class LabelledData:
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what is odd about it
     groups: IntArray | None = None  # one code a sample; those with the same are never on both sides of a split
+    leaks: bool = False  # whether one column tells the given labels by itself
     embedding: Any = None  # rows of numbers that a pretrained model computed from the samples
 
     def __len__(self) -> int:
@@ -214,6 +215,7 @@ class WhyUnknown(StrEnum):
 
     RANDOM = "random"  # predictions agree with the labels no more often than by chance
     WEAK = "weak"  # the classifier is too weak to separate wrong labels from its own errors
+    LEAK = "leak"  # a column repeats the given labels, wrong ones included, so every classifier agrees with them
 
 
 @dataclass(frozen=True)

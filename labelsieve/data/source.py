@@ -24,7 +24,7 @@ from labelsieve.data.spelling import about_spelling, class_counts
 from labelsieve.data.table import NOT_FEATURES, GroupColumn
 from labelsieve.data.table_file import TABLES as TABLES
 from labelsieve.errors import InputError
-from labelsieve.progress import Progress, RecordingProgress
+from labelsieve.progress import NoteKind, Progress, RecordingProgress
 from labelsieve.types import LabelledData
 
 BUILT_IN = ("digits",)
@@ -83,6 +83,7 @@ def load_source(
         for note in (spelling, *kinds, together):
             if note is not None:
                 recorder.note(note)
+        data = replace(data, leaks=any(note.kind is NoteKind.LEAK for note in kinds))
     return replace(data, notes=tuple(map(str, recorder.notes)))
 
 

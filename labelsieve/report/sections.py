@@ -76,6 +76,8 @@ def headline(facts: Facts) -> str:
         return "These labels cannot be distinguished from random ones."
     if facts.why_unknown is WhyUnknown.WEAK:
         return "The classifier is too weak to estimate how many labels are wrong."
+    if facts.why_unknown is WhyUnknown.LEAK:
+        return "One column tells the labels by itself, so the share of wrong labels is unknown."
     if ratio is None:
         return f"{plural(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
     if ratio < CLEAN_RATIO:

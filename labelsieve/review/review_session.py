@@ -32,6 +32,7 @@ SHOW = ("suspects", "no_class", "conflicts", "all", *VERDICTS)
 SORT = ("suspicion", "pair")
 WARNINGS = {
     WhyUnknown.WEAK: "many suspects and suggestions are wrong",
+    WhyUnknown.LEAK: "wrong labels that this column repeats are not found",
     WhyUnknown.RANDOM: "suspects and suggestions are little better than guesses",
 }
 

@@ -22,7 +22,7 @@ from labelsieve.execute.embed_samples import embed
 from labelsieve.execute.sklearn_trainer import check_executor, take
 from labelsieve.frames import SHOWN_SUSPECTS, Suspect, installed_frame, sample_html, suspects_html
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
-from labelsieve.progress import Progress
+from labelsieve.progress import NoteKind, Progress
 from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
@@ -320,11 +320,11 @@ class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     """
 
 
-def settings_for(settings: INCVSettings, choice: ModelChoice) -> INCVSettings:
-    """Adapt the settings of a selection to the model that selects."""
+def settings_for(settings: INCVSettings, choice: ModelChoice, *, leaks: bool) -> INCVSettings:
+    """Adapt the settings of a selection to the model that selects, and to samples that repeat their labels."""
     if choice.kind is ModelKind.FAST:
         settings = settings.for_fast_network()
-    return replace(settings, networks=choice.is_network)
+    return replace(settings, networks=choice.is_network, leaks=leaks)
 
 
 def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSettings, name: str, groups: Any) -> None:
@@ -353,7 +353,8 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     data = LabelledData(X, codes, tuple(classes.tolist()), np.empty(0, dtype=str), kind, groups=together)
     options = TrainerOptions(selector.epochs, selector.loss, selector.device, selector.executor, selector.protocol)
     trainer = build_trainer(choice, data, options)
-    incv = settings_for(settings, choice)
+    notes = label_notes(data, equal_samples(data))
+    incv = settings_for(settings, choice, leaks=any(note.kind is NoteKind.LEAK for note in notes))
     steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, name=name, groups=together)
     total = len(codes) * selection_passes(incv)
     with Progress(silent=not selector.verbose).trainings(trainer, total):
@@ -363,7 +364,7 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     selector.predicted_ = classes[selection.predicted]
     selector.probability_, selector.loss_ = selection.probability, selection.loss
     selector.history_ = list(selection.history)
-    selector.notes_ += [*(X.notes if isinstance(X, TableX) else ()), *map(str, label_notes(data, equal_samples(data)))]
+    selector.notes_ += [*(X.notes if isinstance(X, TableX) else ()), *map(str, notes)]
     selector.labels_ = classes[codes]
     selector._choice, selector._refit, selector._encoding = choice, None, encoding_of(X)
     if choice.kind is ModelKind.CLASSIFIER:

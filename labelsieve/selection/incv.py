@@ -31,6 +31,7 @@ from labelsieve.selection.noise_model import (
     denoise,
     fit_noise_model,
     is_comparable,
+    unknown_by_leak,
     with_mean_posterior,
 )
 from labelsieve.selection.posterior import posterior_of
@@ -195,7 +196,9 @@ def measured(
             opinions = pair if pair.is_comparable(held_out, classes) else None
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
     model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, distinct=distinct)
-    if opinions is None:
+    if problem.settings.leaks:
+        model = replace(model, estimate=unknown_by_leak(model.estimate))
+    elif opinions is None:
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)
     state = with_noise(state, model, problem)

@@ -368,6 +368,12 @@ def describe(
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 
 
+def unknown_by_leak(estimate: NoiseEstimate) -> NoiseEstimate:
+    """The estimate of samples that repeat their given labels: whatever the noise is, predictions agree with them."""
+    text = f"{Trust.UNKNOWN}: one column tells the labels by itself, so predictions would repeat wrong labels as well"
+    return replace(estimate, trust=Trust.UNKNOWN, why_unknown=WhyUnknown.LEAK, explanation=text)
+
+
 # ---------------------------------------------------------------- results of the estimate
 
 

@@ -42,6 +42,9 @@ class INCVSettings:
     stored: bool = False
     """Whether the scores are stored predictions (stored.py). Then no further training can measure the noise."""
 
+    leaks: bool = False
+    """Whether a column of the samples repeats the given labels. Then predictions say nothing about the noise."""
+
     def __post_init__(self) -> None:
         r = self.remove_ratio
         whole("n_iterations", self.n_iterations, least=1)

@@ -40,9 +40,9 @@ def test_a_copy_of_wrong_labels_is_a_leak() -> None:
     noisy = np.where(rng.random(len(y)) < 0.3, rng.integers(0, 3, len(y)), y)
     assert NoteKind.LEAK in of_arrays(np.column_stack([x, noisy]), noisy)
     assert NoteKind.LEAK not in of_arrays(np.column_stack([x, y]), noisy)  # the true class is no leak
-    assert any(
-        "column 14" in note for note in NCV("logistic", random_state=0).fit(np.column_stack([x, noisy]), noisy).notes_
-    )
+    leaking = NCV("logistic", random_state=0).fit(np.column_stack([x, noisy]), noisy)
+    assert any("column 14" in note for note in leaking.notes_)
+    assert leaking.history_[0]["estimate"]["why_unknown"] == "leak"
 
 
 def test_kinds_of_tables(tmp_path: Path) -> None:

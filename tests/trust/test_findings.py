@@ -257,3 +257,6 @@ def test_9_a_column_with_the_given_label_is_named(labelsieve: Run) -> None:
     Path("t.csv").write_text("x,answer,label\n" + "".join(rows))
     code, said = labelsieve("select t.csv --out run --iterations 1")
     assert code == 0 and [line for line in said.splitlines() if "answer" in line and "features are" not in line]
+    noise = json.loads(Path("run/summary.json").read_text())["iterations"][0]["estimate"]
+    assert noise["trust"] == "unknown" and noise["why_unknown"] == "leak"
+    assert labelsieve("report run")[0] == 0
