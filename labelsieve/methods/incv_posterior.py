@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelsieve.checks import between
+from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Needs, Plan, Recipe, State, TrainingView, Views, in_batches, tell
 from labelsieve.engine.method import mixed as mix_targets
 from labelsieve.engine.schedule import Schedule
@@ -113,15 +113,17 @@ class INCVPosterior(Method):
     _epochs: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.networks not in (1, 2):
-            raise InputError(f"incv-posterior: networks is {self.networks!r}: choose 1 or 2")
+        whole("incv-posterior: networks", self.networks, least=1)
+        between("incv-posterior: networks", self.networks, 1, 2)
         between("incv-posterior: temperature", self.temperature, 0, 1, ends="(]")
         for name in ("momentum", "teacher_decay"):
             between(f"incv-posterior: {name}", getattr(self, name), 0, 1, ends="[)")
-        if self.forward_weight != "auto":
+        if not (isinstance(self.forward_weight, str) and self.forward_weight == "auto"):
             between("incv-posterior: forward_weight", self.forward_weight, 0, 1, otherwise=", or 'auto'")
-        if self.strong not in (True, False, "auto"):
-            raise InputError(f"incv-posterior: strong is {self.strong!r}: choose true, false or 'auto'")
+        if not isinstance(self.strong, bool | np.bool_ | str) or (
+            isinstance(self.strong, str) and self.strong != "auto"
+        ):
+            raise InputError("incv-posterior: strong: choose true, false or 'auto'")
         between("incv-posterior: warmup", self.warmup, 0, 1)
         between("incv-posterior: mixup", self.mixup, 0, 100)
 

@@ -116,7 +116,11 @@ def test_refused_plans(plan, changes):
         INCVPosterior().check(replace(plan, **changes), 20)
 
 
-@pytest.mark.parametrize("settings", [{"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"networks": 0}, {"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}]
+    + [{"strong": value} for value in (1, "yes", None, np.ones(3))],
+)
 def test_refused_settings(settings):
     with pytest.raises(InputError):
         create("incv-posterior", **settings)

@@ -76,7 +76,7 @@ def test_every_method_fits(method):
     model = RobustClassifier(method=method, epochs=12, selection_epochs=8, n_iterations=1, random_state=0).fit(x, y)
     assert model.score(x, y) > 0.9
     assert model.method_.name == method
-    assert hasattr(model, "selected_") == (method in ("incv-coteaching", "coteaching"))
+    assert hasattr(model, "selected_") == (method in ("incv-coteaching", "incv-posterior", "coteaching"))
 
 
 def test_a_known_ratio_needs_no_selection():
