@@ -14,8 +14,8 @@ import pytest
 import labelsieve
 
 PUBLIC = {
-    "INCV", "InputError", "NCV", "RobustClassifier", "__version__", "embed", "find_wrong_labels", "label_suspicion",
-    "metrics", "noise", "run", "select_clean", "theory",
+    "CleanClassifier", "INCV", "InputError", "NCV", "RobustClassifier", "__version__", "embed", "find_wrong_labels",
+    "label_suspicion", "metrics", "noise", "run", "select_clean", "theory",
 }  # fmt: skip
 THEORY = [
     "symmetric",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import get_tags
+from sklearn.utils import ClassifierTags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from labelsieve.checks import whole
@@ -113,7 +113,13 @@ class Selector(BaseEstimator):  # type: ignore[misc]
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def __sklearn_tags__(self) -> Any:
-        return selector_tags(super().__sklearn_tags__(), self.estimator)
+        """Return the tags of an estimator that needs labels and reads sparse rows if its classifier does."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        own = isinstance(self.estimator, BaseEstimator)
+        tags.input_tags.sparse = not own or get_tags(self.estimator).input_tags.sparse
+        tags.classifier_tags = ClassifierTags()  # `predict_proba` gives one column per class
+        return tags
 
 
 @dataclass(repr=False, eq=False)
@@ -405,13 +411,6 @@ def store_selection(estimator: Any, selection: JudgedSelection, classes: NDArray
     if selection.noise is not None:
         estimator.noise_interval_, estimator.trust_ = (selection.noise.low, selection.noise.high), selection.noise.trust
     estimator.notes_ = list(selection.notes)
-
-
-def selector_tags(tags: Any, estimator: Any) -> Any:
-    """Return the scikit-learn tags of an estimator that needs labels and reads sparse rows if its classifier does."""
-    tags.target_tags.required = True
-    tags.input_tags.sparse = not isinstance(estimator, BaseEstimator) or get_tags(estimator).input_tags.sparse
-    return tags
 
 
 def draw_seed(random_state: Any) -> int:

@@ -153,7 +153,7 @@ def test_a_run_from_its_plan_to_its_report(here: Path, capsys: pytest.CaptureFix
     line = "run t.csv --out run --model logistic --iterations 1 --train-epochs 4 --device cpu --method f-correction"
     line = f"{line} --set estimate_epochs=1"
     assert run([*line.split(), "--dry-run"]) == 0
-    assert "robust training of mlp, 5 epochs" in capsys.readouterr().out
+    assert "training of mlp, 5 epochs" in capsys.readouterr().out
     planned = answer(capsys, f"{line} --dry-run")
     assert planned["method_settings"] == {"estimate_epochs": 1} and planned["plan"]["wanted"]["training_epochs"] == 5
     assert run(line.split()) == 0

@@ -58,7 +58,8 @@ def test_texts_with_blanks_are_read_as_ever() -> None:
     for text in [*SPACED, "", "?"]:
         assert not is_unspaced(text) and tokens(text) == before(text)
     own = named_classifier("tfidf").named_steps["tfidfvectorizer"].fit_transform(SPACED)
-    assert (own != TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True).fit_transform(SPACED)).nnz == 0
+    usual = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32).fit_transform(SPACED)
+    assert own.dtype == np.float32 and (own != usual).nnz == 0
     features = TextFeatures.learn(SPACED)
     counts = HashingVectorizer(n_features=HASHES, ngram_range=(1, 2), alternate_sign=False, norm=None).transform(SPACED)
     seen = np.asarray((counts > 0).sum(axis=0)).ravel()

@@ -180,8 +180,11 @@ def test_missing_texts_are_counted_and_named():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(InputError, match="20 texts"):
         INCV().fit(pandas.Series(["a b", None] * 20), labels)
-    with pytest.raises(InputError, match=r"X\['body'\]"):
-        INCV().fit(pandas.DataFrame({"body": ["a b", "c"] * 20}), labels)
+    # A data frame is read like a table file, where a missing text is an empty one.
+    bodies = [f"text number {i} is about {'refunds' if i % 2 else 'parcels'}" for i in range(40)]
+    found = INCV(random_state=0, n_iterations=1).fit(pandas.DataFrame({"body": [None, *bodies[1:]]}), labels)
+    assert found.selected_[1:].all()
+    assert found.predict(pandas.DataFrame({"body": ["about refunds", "about parcels"]})).tolist() == ["y", "x"]
 
 
 def test_a_network_reads_sparse_rows():
