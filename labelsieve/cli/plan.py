@@ -90,7 +90,8 @@ def _selection_speed(found: dict[str, Any]) -> str:
     if found["measured_selecting"]:
         epochs = counted(found["wanted"]["selection_epochs"], "epoch")
         return f"{epochs}: {_speeds(found['measured_selecting'])}"
-    return format_duration(found["selection_seconds"])
+    seconds = found["selection_seconds"]
+    return "not measured" if seconds is None else format_duration(seconds)
 
 
 def _speeds(measured: dict[str, Any]) -> str:

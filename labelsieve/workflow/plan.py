@@ -164,7 +164,7 @@ def plan_run(
     else:
         found = _plan_network(data, settings, request, choice, selection_passes(usual))
     seconds = dict(found["seconds"])
-    if choice.kind in (ModelKind.NETWORK, ModelKind.FAST):
+    if choice.kind is ModelKind.NETWORK:  # the fast network is not measured
         selection = seconds["selection, training"] + seconds["selection, scoring"]
     else:
         seconds = {name: value for name, value in seconds.items() if not name.startswith("selection")}
@@ -216,8 +216,8 @@ def _plan_network(
     )
     method = settings.create_method()
     workload = Workload(
-        n, passes if choice.is_network else 0, choice.epochs(settings.epochs), method.epochs(sizes.epochs),
-        method.networks, request.gpus, 2 * settings.repeats,
+        n, passes if choice.kind is ModelKind.NETWORK else 0, choice.epochs(settings.epochs),
+        method.epochs(sizes.epochs), method.networks, request.gpus, 2 * settings.repeats,
     )  # fmt: skip
     found = _measure_and_estimate(rows, workload, choice, (network, factory, sizes.batch_size), device, request)
     return found | {"wanted": asdict(workload)}

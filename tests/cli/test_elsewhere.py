@@ -9,13 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from labelsieve.cli.app import run as main
 
-SELECT = ["--model", "mlp", "--epochs", "3", "--iterations", "1"]
+SELECT = ["-m", "labelsieve", "select", "digits", "--model", "mlp", "--epochs", "3", "--iterations", "1"]
 
 
 def run(arguments: list[str], home: Path) -> subprocess.CompletedProcess[str]:
@@ -31,23 +29,14 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def select(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that selects from 400 digits, without --out."""
-    source = tmp_path_factory.mktemp("source") / "digits.npz"
-    x, y = load_digits(return_X_y=True)
-    np.savez(source, x=x[:400], y=y[:400])
-    return ["-m", "labelsieve", "select", str(source), *SELECT]
-
-
-@pytest.fixture(scope="module")
-def here(select: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     out = tmp_path_factory.mktemp("here")
-    assert main([*select[2:], "--out", str(out / "run")]) == 0
+    assert main([*SELECT[2:], "--out", str(out / "run")]) == 0
     return rows(out / "run")
 
 
-def test_as_tasks_of_a_ray_cluster(select: list[str], here: list[dict[str, str]], tmp_path: Path) -> None:
-    done = run([*select, "--out", str(tmp_path / "run"), "--executor", "ray"], tmp_path)
+def test_as_tasks_of_a_ray_cluster(here: list[dict[str, str]], tmp_path: Path) -> None:
+    done = run([*SELECT, "--out", str(tmp_path / "run"), "--executor", "ray"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert rows(tmp_path / "run") == here
     lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
@@ -55,9 +44,9 @@ def test_as_tasks_of_a_ray_cluster(select: list[str], here: list[dict[str, str]]
     assert len(epochs) == len(set(epochs)) and {("incv-1-1", 3), ("incv-1-2", 1)} <= set(epochs)
 
 
-def test_on_two_processes_under_torchrun(select: list[str], here: list[dict[str, str]], tmp_path: Path) -> None:
+def test_on_two_processes_under_torchrun(here: list[dict[str, str]], tmp_path: Path) -> None:
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = run([*launcher, *select, "--out", str(tmp_path / "run")], tmp_path)
+    done = run([*launcher, *SELECT, "--out", str(tmp_path / "run")], tmp_path)
     assert done.returncode == 0, done.stderr
     both = list(zip(rows(tmp_path / "run"), here, strict=True))
     assert sum(a["verdict"] != b["verdict"] for a, b in both) <= 2  # sums in another order
@@ -66,5 +55,5 @@ def test_on_two_processes_under_torchrun(select: list[str], here: list[dict[str,
 
 
 def test_a_cluster_that_is_not_there(select: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*select[2:], "--out", str(tmp_path / "run"), "--executor", "ray://127.0.0.1:9"]) == 2
+    assert main([*SELECT[2:], "--out", str(tmp_path / "run"), "--executor", "ray://127.0.0.1:9"]) == 2
     assert "no Ray cluster can be reached at 127.0.0.1:9" in capsys.readouterr().err

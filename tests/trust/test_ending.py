@@ -51,7 +51,7 @@ def stuck_in(name: str) -> Callable[[], None]:
 
 # The command, and the function in which it is stuck.
 STUCK = {
-    "reading a table": ("select t.csv --out r1 --model nearest", "labelsieve.csv_files:read_arrow"),
+    "reading a table": ("select t.csv --out r1 --model nearest", "labelsieve.data.table_file:read_arrow"),
     "opening a file": ("plan t.csv", "labelsieve.csv_files:open_file"),
     "decoding": ("select shapes --out r2 --model nearest", "labelsieve.data.pictures:PictureFiles.decode"),
     "fitting": ("select t.csv --out r3 --model logistic", "labelsieve.execute.sklearn_trainer:fit"),
@@ -86,7 +86,9 @@ def test_a_review_with_an_open_connection_ends(here: Path) -> None:
     import socket
 
     child = chaos.fork("review done --port 0 --json")
+    end = time.monotonic() + 60
     while not (child.said.exists() and "address" in child.stderr):
+        assert time.monotonic() < end, child.stderr
         time.sleep(0.02)
     port = int(child.stderr.split("127.0.0.1:")[1].split("/")[0])
     with socket.create_connection(("127.0.0.1", port)) as connection:

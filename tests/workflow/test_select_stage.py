@@ -122,7 +122,7 @@ def test_a_disk_too_small_is_told_before_the_selection(
     message = " MB for checkpoints, 1.0 kB are free; make room there or give another --out\n"
     assert run(MLP.split()) == 1
     assert message in capsys.readouterr().err
-    assert run("run t.csv --model logistic --out other".split()) == 1
+    assert run("run t.csv --model logistic --train-epochs 2 --out other".split()) == 1
     assert message in capsys.readouterr().err and trained == []
     with pytest.raises(FailedError, match=r"needs 11\.4 kB for checkpoints"):
         check_disk(here, lambda: __import__("torch").nn.Linear(10, 10), networks=2)
