@@ -54,6 +54,6 @@ def test_on_two_processes_under_torchrun(here: list[dict[str, str]], tmp_path: P
     assert done.stdout.count(" selected, ") == 1  # one process speaks
 
 
-def test_a_cluster_that_is_not_there(select: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SELECT[2:], "--out", str(tmp_path / "run"), "--executor", "ray://127.0.0.1:9"]) == 2
     assert "no Ray cluster can be reached at 127.0.0.1:9" in capsys.readouterr().err
