@@ -39,8 +39,8 @@ The tables are those of the Python package pydataset 0.2.0. Accuracy is measured
 ## Texts beside numbers
 
 The automatic choice for a table with texts and other columns is *both, logistic*: the numbers are standardised, and
-TF-IDF features of the texts, on their 128 main directions, keep their common scale. If one of the two says nothing
-about the labels, using both costs 0.01 to 0.02. A random forest on both loses more.
+TF-IDF features of the texts, on their 128 main directions, keep their common scale. The better single kind is ahead of
+both by 0.010 to 0.014 on three of the four tables. A random forest on both loses more.
 
 {mixed}
 

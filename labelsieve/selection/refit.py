@@ -10,8 +10,8 @@ import numpy as np
 from labelsieve.execute.sklearn_trainer import SCALE_SAMPLES, decision_scale, fit, probabilities, take
 from labelsieve.types import FloatArray, IntArray
 
-# A label that is more likely wrong than right is not trained on. This is better than to weight all labels by their
-# probability, and as good as both together: benchmarks/text-speed.md.
+# A label that is more likely wrong than right is not trained on. On banking77 with 30 % wrong
+# labels this was as good as weights by probability, or both, within 0.006 (its test file, one seed, no stored page).
 MOST_SUSPICION = 0.5
 
 
