@@ -11,7 +11,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZ
 
 help:
 	@echo "make demo    set up, then find wrong labels in the embedded digits (under a minute)"
-	@echo "make test    set up, then the test suite; make test-slow runs the longest tests"
+	@echo "make test    set up, then the test suite; make test-slow runs the longest ones and draws new random examples"
 	@echo "make check   formatter, linter, type checker"
 	@echo "make bench   benchmarks that need no GPU"
 	@echo "make docs    the documentation, warnings as errors"
@@ -46,7 +46,7 @@ test: $(VENV)/all chromium
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow$$(test -x /usr/bin/chromium || command -v chromium >/dev/null || echo ' and not browser')"
 
 test-slow: $(VENV)/all chromium
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m slow
+	HYPOTHESIS_PROFILE=random $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow or hypothesis"
 
 check: $(VENV)/all
 	$(BIN)/ruff format --check .

@@ -79,7 +79,7 @@ class CsvWriter:
     """Writes rows to an open text file (opened with `newline=""`)."""
 
     def __init__(self, file: IO[str], style: CsvFormat = OWN_FORMAT) -> None:
-        self._file, self._end = file, style.line_end
+        self._file, self._end, self._delimiter = file, style.line_end, style.delimiter
         # Python quotes the characters of the line terminator: with "\r\n", a carriage return is always quoted.
         self._csv = csv.writer(self, delimiter=style.delimiter, lineterminator="\r\n")
         if style.bom:
@@ -89,7 +89,10 @@ class CsvWriter:
 
     def write(self, line: str) -> None:
         """Called by Python's writer with one complete row."""
-        self._file.write(line.removesuffix("\r\n") + self._end)
+        line = line.removesuffix("\r\n")
+        if line.isspace() and self._delimiter not in line:  # pandas skips an unquoted line of spaces and tabs
+            line = f'"{line}"'
+        self._file.write(line + self._end)
 
     def row(self, cells: Iterable[Any]) -> None:
         self._csv.writerow(cells)

@@ -11,6 +11,15 @@ from pathlib import Path
 
 import pytest
 
+try:  # The CUDA tests also run on machines without hypothesis.
+    from hypothesis import settings
+except ImportError:
+    pass
+else:  # `make test` tries the same examples every time, `make test-slow` draws new ones.
+    settings.register_profile("repeatable", derandomize=True, deadline=None)
+    settings.register_profile("random", deadline=None)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--disable-sync", "--no-first-run"]  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.csv
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import labelsieve
@@ -56,6 +56,8 @@ def test_every_string_is_read_back(path: Path, rows: list[list[str]]) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(TABLES)
+@example([["\t"]])
+@example([[" "]])
 def test_pandas_reads_the_same(path: Path, rows: list[list[str]]) -> None:
     pandas = pytest.importorskip("pandas")
     header = [f"c{i}" for i in range(len(rows[0]))]
