@@ -226,7 +226,7 @@ def calls_to_the_loss() -> list[str]:
     finally:
         Standard.loss = original  # type: ignore[method-assign]
     calls = seen[0]
-    start = next(i for i, call in enumerate(calls) if call.startswith("cli/select.py"))
+    start = next(i for i, call in enumerate(calls) if call.startswith("cli/runs.py"))
     return [*calls[start:], "methods/standard.py:loss"]
 
 

@@ -32,7 +32,7 @@ def test_the_wheel_installs_and_runs_the_demo(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("labelsieve-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {"labelsieve/py.typed", "labelsieve/cli/app.py", "labelsieve/cli/demo.py"} <= names
+    assert {"labelsieve/py.typed", "labelsieve/cli/app.py", "labelsieve/cli/paper.py"} <= names
     shipped = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "labelsieve").rglob("*")

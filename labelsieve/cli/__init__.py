@@ -1,1 +1,1 @@
-"""The command line, one file per command: parse options, call `workflow`, print."""
+"""The command line, one function per command: parse options, call `workflow`, print."""

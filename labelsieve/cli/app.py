@@ -1,7 +1,7 @@
 """The command line: registers the commands and turns every end of a command into an exit code.
 
 0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted by Ctrl-C, 143 stopped by SIGTERM. Each command is one
-function in `labelsieve.cli`. Only the command that runs is imported, so that `labelsieve --help` is fast.
+function in `labelsieve.cli`. Only the module of the command that runs is imported, so that `labelsieve --help` is fast.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ COMMANDS = {
     "version": "Print the versions of labelsieve and of the packages that its numbers depend on.",
 }
 
+MODULES = {  # of the commands
+    "runs": ("plan", "select", "train", "run", "predict"),
+    "results": ("report", "review", "export"),
+    "data": ("data", "corrupt"),
+    "paper": ("theory", "demo", "reproduce", "bench"),
+    "app": ("version",),
+}
 # The option that says where a command writes.
 OUTPUT_OPTIONS = dict.fromkeys(("demo", "corrupt", "select", "train", "run"), "--out")
 OUTPUT_OPTIONS |= dict.fromkeys(("predict", "export", "data"), "--to")
@@ -69,7 +76,7 @@ def make_app(command: str | None = None) -> App:
         suppress_keyboard_interrupt=False,
     )
     for name, text in COMMANDS.items():
-        module = "labelsieve.cli.app" if name == "version" else f"labelsieve.cli.{name}"
+        module = next(f"labelsieve.cli.{module}" for module, names in MODULES.items() if name in names)
         if command is None or name == command:
             app.command(getattr(import_module(module), name), name=name)
         else:

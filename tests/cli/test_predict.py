@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from labelsieve.cli.app import run
-from labelsieve.cli.predict import describe_unknown
+from labelsieve.cli.runs import describe_unknown
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData

@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from labelsieve.cli.common import Common
-from labelsieve.cli.export import export as command
+from labelsieve.cli.results import export as command
 from labelsieve.data.source import load_source
 from labelsieve.export import ExportSettings, export
 from labelsieve.report import write_report

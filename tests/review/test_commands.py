@@ -12,8 +12,7 @@ import sys
 import pytest
 
 from labelsieve.cli.common import Common
-from labelsieve.cli.export import export
-from labelsieve.cli.report import report
+from labelsieve.cli.results import export, report
 from labelsieve.errors import InputError
 from labelsieve.export import ExportSettings
 
@@ -43,7 +42,7 @@ def test_export_says_what_it_did(runs, tmp_path, capsys):
 def test_review_prints_its_address_and_stops_when_told(runs, tmp_path, how):
     run = runs.text(tmp_path)
     code = (
-        "import sys, pathlib; from labelsieve.cli.review import review\n"
+        "import sys, pathlib; from labelsieve.cli.results import review\n"
         "sys.exit(review(pathlib.Path(sys.argv[1]), port=0))"
     )
     process = subprocess.Popen(

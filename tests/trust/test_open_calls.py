@@ -42,7 +42,7 @@ ALLOWED = {
     "execute/ray_cluster.py: path.with_name(f'{path.name}.{node}').write_text": "a new file with a random name",
     "stopping.py: os.open": "/dev/null",
     "workflow/read.py: Path(os.devnull).open": "/dev/null",
-    "cli/review.py: webbrowser.open": "an address",
+    "cli/results.py: webbrowser.open": "an address",
     "report/__init__.py: files('labelsieve.report').joinpath('style.css').read_text": "a file of the package",
     "review/app.py: static.joinpath('page.html').read_text": "a file of the package",
     "review/app.py: static.joinpath(name).read_bytes": "a file of the package",

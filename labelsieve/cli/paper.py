@@ -1,0 +1,231 @@
+"""labelsieve theory, demo, reproduce and bench: the closed forms, the results of the paper, and speed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from labelsieve.cli.common import Common, percent, table
+from labelsieve.errors import Problems
+from labelsieve.experiments import ReproduceOptions
+
+
+def theory(
+    *,
+    classes: int = 10,
+    pattern: str = "symmetric",
+    ratio: float = 0.4,
+    matrix: Path | None = None,
+    accuracy: float | None = None,
+    common: Common = Common(),
+) -> None:
+    """Print the test accuracy, label precision and label recall that the theory predicts for a noise.
+
+    Parameters
+    ----------
+    classes
+        Number of classes.
+    pattern
+        Noise pattern: symmetric, symmetric-inclusive, pair or cifar10-map.
+    ratio
+        Share of labels that are redrawn, 0 to 1.
+    matrix
+        File with a transition matrix (.csv, .json, also a summary.json, or .npy) instead of --pattern and --ratio.
+    accuracy
+        Measured test accuracy on noisy labels; print the noise ratio that explains it (Eq. 4 and 5).
+    """
+    from labelsieve import noise
+    from labelsieve import theory as closed_forms
+
+    problems = Problems()
+    problems.check(classes >= 2, f"--classes {classes}: give at least 2")
+    found = None
+    if accuracy is not None:
+        problems.check(0 <= accuracy <= 1, f"--accuracy {accuracy}: give a number from 0 to 1")
+        problems.check(pattern in ("symmetric", "pair"), f"--accuracy needs --pattern symmetric or pair, not {pattern}")
+        problems.check(matrix is None, "--accuracy and --matrix exclude each other")
+        problems.stop_if_any()
+        found = closed_forms.ratio_from_accuracy(accuracy, classes, pattern)
+        ratio = found.ratio
+    problems.check(0 <= ratio <= 1, f"--ratio {ratio}: give a number from 0 to 1")
+    if matrix is not None:
+        transition = problems.attempt(noise.load_matrix, matrix)
+    else:
+        transition = problems.attempt(closed_forms.matrix, pattern, max(2, classes), min(1.0, max(0.0, ratio)))
+    problems.stop_if_any()
+    assert transition is not None
+    summary = closed_forms.summary(transition)
+    result = {"pattern": str(matrix) if matrix is not None else pattern, "ratio": None if matrix else ratio, **summary}
+    if found is not None:
+        result |= {"accuracy": accuracy, "in_reach": found.in_reach}
+        clamped = "" if found.in_reach else " (clamped: no ratio explains it)"
+        common.say(f"a noise ratio of {ratio:.4f} explains a test accuracy of {accuracy}{clamped}")
+    name = f"matrix {matrix}" if matrix is not None else f"{pattern} noise, ratio {ratio:.4g}"
+    common.say(
+        f"{name}, {summary['classes']} classes: a network trained on one half and tested on the other",
+        *table(
+            [
+                ["  wrong labels in the data", percent(summary["noise_ratio"])],
+                ["  test accuracy on the given labels", percent(summary["test_accuracy"])],
+                ["  label precision of the selected", percent(summary["label_precision"])],
+                ["  label recall of the selected", percent(summary["label_recall"])],
+                ["  wrong labels among the selected", percent(summary["selected_noise_ratio"])],
+            ]
+        ),
+    )
+    common.answer(result)
+
+
+def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> None:
+    """Find wrong labels in 1,197 embedded digits, 40 % of which were given wrong labels.
+
+    Parameters
+    ----------
+    out
+        Run folder to write.
+    """
+    from labelsieve.runfolder import RunFolder
+    from labelsieve.workflow.demo import MODEL, run_demo
+    from labelsieve.workflow.settings import check_seed
+
+    problems = Problems()
+    check_seed(problems, common.seed)
+    run = problems.attempt(RunFolder.to_write, out)
+    problems.stop_if_any()
+    assert run is not None
+    began = time.monotonic()
+    files = [str(out / "data" / "train.npz"), "--labels", str(out / "data" / "labels.csv")]
+    result = run_demo(run, common.seed)
+    result["seconds"] = round(time.monotonic() - began, 1)
+    common.say(
+        f"{result['samples']:,} handwritten digits, {percent(result['noise_ratio']['true'])} of the labels are wrong",
+        f"$ {shlex.join(['labelsieve', 'select', *files, '--model', MODEL, '--out', str(out)])}",
+        *describe_demo(result, out),
+    )
+    common.answer({"run": out, **result})
+
+
+def describe_demo(result: dict[str, Any], out: Path) -> list[str]:
+    """Return the lines that describe the results of the demo."""
+    names = {
+        "test_accuracy": "test accuracy on the given labels",
+        "label_precision": "label precision of the selected",
+        "label_recall": "label recall of the selected",
+    }
+    last, found = result["by_iteration"][-1], result["noise_ratio"]
+    rounds = len(result["by_iteration"])
+    rows = [["one round, a classifier that memorises", "theory", "measured"]]
+    rows += [
+        [f"  {text}", percent(result["theory"][key]), percent(result["measured"][key])] for key, text in names.items()
+    ]
+    rows += [["", "", ""], [f"INCV, {rounds} iterations", "expected", "measured"]]
+    rows += [["  wrong labels in the data", percent(found["estimated"]), percent(found["true"])]]
+    rows += [
+        [f"  {names[key]}", percent(result["expected"][key]), percent(last[key])]
+        for key in ("label_precision", "label_recall")
+    ]
+    gain = [["accuracy on clean digits, trained on", "everything", "the selected"]]
+    gain += [
+        [f"  {title}", percent(found["everything"]), percent(found["selected"])]
+        for title, found in result["accuracy"].items()
+    ]
+    return [
+        "",
+        *table(rows),
+        "",
+        *table(gain),
+        "",
+        f"picture   {result['picture']}",
+        f"report    {result['report']}",
+        f"suspects  {out}/labels.csv: a higher suspicion means that a label is more likely wrong",
+        f"done in {result['seconds']} s",
+    ]
+
+
+Options = Annotated[ReproduceOptions, Parameter(name="*", negative_iterable="")]
+
+
+def reproduce(
+    item: str,
+    /,
+    *,
+    options: Options = ReproduceOptions(),
+    common: Common = Common(),
+) -> int:
+    """Run the missing trainings of a figure or table of the paper, then draw it.
+
+    Parameters
+    ----------
+    item
+        Name of the figure or table. `list` prints all names, `all` runs everything that needs CIFAR-10.
+    """
+    from labelsieve.experiments import runner
+
+    if item == "list":
+        if common.json:
+            print(json.dumps([{"item": name, "title": title} for name, title in runner.list_items()]))
+        else:
+            print("\n".join(f"{name:26}{title}" for name, title in runner.list_items()))
+        return 0
+
+    def say(line: str) -> None:
+        if not common.json:
+            print(line, file=sys.stderr, flush=True)
+
+    if options.seeds is None:
+        options = replace(options, seeds=str(common.seed))
+    outcome = runner.reproduce(item, options, say=say, progress=common.progress())
+    print(json.dumps(outcome) if common.json else "\n".join(outcome["files"]))
+    return 0
+
+
+MIN_PICTURES = 10  # fewer take no measurable time
+
+
+def bench(
+    what: Literal["engine", "select", "io"],
+    /,
+    *,
+    device: str = "auto",
+    large: bool = False,
+    pictures: int = 3000,
+    common: Common = Common(),
+) -> None:
+    """Measure the training engine, the selection on stored predictions, or the reading of pictures.
+
+    Parameters
+    ----------
+    what
+        engine: networks in lockstep against a plain training loop. select: against cleanlab. io: against a plain
+        pillow loop.
+    device
+        Device of engine: auto, cpu, cuda or mps.
+    large
+        For select: also measure 10 M x 100 probabilities in a memory-mapped file (4 GB of disk).
+    pictures
+        For io: number of pictures.
+    """
+    problems = Problems()
+    problems.check(pictures >= MIN_PICTURES, f"--pictures {pictures}: give at least {MIN_PICTURES}")
+    problems.stop_if_any()
+    if what == "engine":
+        from labelsieve.bench import engine_speed
+
+        engine_speed.run(device=device, as_json=common.json)
+    elif what == "select":
+        from labelsieve.bench import selection_speed
+
+        selection_speed.run(json=common.json, large=large)
+    else:
+        from labelsieve.bench import io_speed
+
+        result = io_speed.run(pictures, seed=common.seed)
+        common.say(*io_speed.describe(result))
+        common.answer(result)

@@ -1,0 +1,116 @@
+"""labelsieve report, review and export: read the results of a run, decide on suspects, write labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from labelsieve.cli.common import Common, Flag, Flat, counted
+from labelsieve.errors import Problems
+from labelsieve.export import export as write
+from labelsieve.export.settings import ExportSettings
+
+MAX_SUSPECTS = 2000  # more would make a page that browsers load slowly
+
+
+def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> None:
+    """Write RUN/report.html, one self-contained file: the noise, the confused classes and the suspects.
+
+    Parameters
+    ----------
+    run
+        Run folder of `select` or `run`.
+    suspects
+        Number of suspects to show, at most 2,000.
+    """
+    from labelsieve.progress import format_bytes
+    from labelsieve.report import write_report
+
+    problems = Problems()
+    problems.check(0 <= suspects <= MAX_SUSPECTS, f"--suspects {suspects}: give a number from 0 to {MAX_SUSPECTS}")
+    problems.stop_if_any()
+    path = write_report(run, most=suspects, note=common.progress().note)
+    size = path.stat().st_size
+    common.say(f"{path} ({format_bytes(size)})")
+    common.answer({"report": path, "bytes": size})
+
+
+def review(
+    run: Path,
+    /,
+    *,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    reviewer: str = "",
+    open: Flag = False,
+    common: Common = Common(),
+) -> int:
+    """Serve the review page until Ctrl-C. Every decision is saved immediately.
+
+    Parameters
+    ----------
+    run
+        Run folder of `select` or `run`.
+    port
+        Port to listen on; 0 is any free port. Default: 8765, or any free port if it is in use.
+    host
+        Address to listen on. With another address than that of this machine, others can open the printed URL.
+    reviewer
+        Name that decisions are saved under. It can be changed on the page. Decisions of several people are kept apart.
+    open
+        Open the page in the browser.
+    """
+    from labelsieve.review import is_loopback, serve
+
+    problems = Problems()
+    problems.check(port is None or 0 <= port <= 65535, f"--port {port}: give a number from 0 to 65535")
+    problems.stop_if_any()
+
+    def ready(address: str) -> None:
+        if common.json:
+            print(json.dumps({"address": address}), flush=True)
+        if not is_loopback(host):
+            common.say(f"Listening on {host}: anyone with the URL below can see the samples and decide.")
+        common.say(f"Review page: {address}", "Every decision is saved immediately. Stop with Ctrl-C.")
+        if open:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    try:
+        serve(run, port=port, host=host, reviewer=reviewer, ready=ready, note=common.progress().note)
+    except KeyboardInterrupt as stopped:
+        if type(stopped) is not KeyboardInterrupt:
+            raise
+        common.say("The review page was stopped; every decision is saved.")
+        return 130
+    return 0
+
+
+def export(
+    run: Path,
+    /,
+    *,
+    settings: Annotated[ExportSettings, Flat] = ExportSettings(),
+    dry_run: Flag = False,
+    common: Common = Common(),
+) -> None:
+    """Write results of a run to a .csv or .parquet file or to class folders. The source is never changed.
+
+    Labels change only if a person decided on them, or if --apply suggested or --drop-suspects asks for it.
+
+    Parameters
+    ----------
+    run
+        Run folder of `select` or `run`.
+    dry_run
+        Print how many labels would change, and write nothing.
+    """
+    done = write(run, dry_run=dry_run, announce=common.say, **vars(settings))
+    if not dry_run:
+        line = f"{done.path}: {counted(done.rows, 'sample')}"
+        if settings.what in ("cleaned", "selected"):
+            line += f", {done.changed:,} with another label, {done.dropped:,} dropped"
+        common.say(line + (f"; {done.note}" if done.note else ""))
+    common.answer({"to": done.path, "what": settings.what, "written": not dry_run, **vars(done)})
