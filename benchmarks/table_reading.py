@@ -22,8 +22,8 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from labelsieve.data.columns import TableX, encode_table
-from labelsieve.data.frames import frame_table
-from labelsieve.data.label_kinds import LEAK_GAIN, _columns, accuracy_by_value
+from labelsieve.data.label_notes import LEAK_GAIN, _columns, accuracy_by_value
+from labelsieve.frames import frame_table
 from labelsieve.models.choose import named_classifier
 
 NOISE = 0.2  # share of labels that are replaced before a classifier is trained

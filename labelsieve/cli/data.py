@@ -116,7 +116,7 @@ def classes(
     force
         Overwrite the file if it exists.
     """
-    from labelsieve.data import spelling
+    from labelsieve.data.label_notes import placeholders, same_spelling
     from labelsieve.progress import Progress
     from labelsieve.workflow.edit_labels import ClassChanges, parse_renames
     from labelsieve.workflow.read import read_samples
@@ -134,41 +134,33 @@ def classes(
         rows = changes.rows(samples)
         write_csv(to, next(rows), rows)
     counts = changes.counts
-    same, perhaps, missing = (
-        spelling.same_spelling(counts),
-        spelling.possible_typos(counts),
-        spelling.placeholders(counts),
-    )
-    common.say(*map(str, samples.notes), *_list_classes(counts, same, perhaps, missing))
+    same, missing = same_spelling(counts), placeholders(counts)
+    common.say(*map(str, samples.notes), *_list_classes(counts, same, missing))
     words = [source, *settings.words()]
     if to is not None:
         common.say(f"{to} has these labels: {shlex.join(['labelsieve', 'run', *words, '--labels', str(to)])}")
-    elif (changes.renamed or dropped) and not (same or perhaps or missing):
+    elif (changes.renamed or dropped) and not (same or missing):
         common.say("nothing was written; add --to labels.csv")
-    if same or perhaps or missing:
+    if same or missing:
         command = ["labelsieve", "data", "classes", *words, *["--alike"] * (alike or bool(same))]
-        if rest := wanted | perhaps:
-            command += ["--merge", csv_line(f"{old}={new}" for old, new in rest.items())]
+        if wanted:
+            command += ["--merge", csv_line(f"{old}={new}" for old, new in wanted.items())]
         if gone := sorted({*dropped, *missing}):
             command += ["--leave-out", csv_line(gone)]
         common.say(f"to merge them: {shlex.join(command)} --to labels.csv")
-        if rest or gone:
-            common.say("check the names after --merge and --leave-out first, and remove those that are right")
+        if gone:
+            common.say("check the names after --leave-out first, and remove those that are right")
     common.answer(
         {"classes": counts, "merged": changes.renamed, "left_out": list(changes.dropped), "alike": same,
-         "perhaps": perhaps, "no_labels": missing, "to": to}
+         "no_labels": missing, "to": to}
     )  # fmt: skip
 
 
-def _list_classes(
-    counts: Mapping[str, int], same: Mapping[str, str], perhaps: Mapping[str, str], missing: Sequence[str]
-) -> list[str]:
+def _list_classes(counts: Mapping[str, int], same: Mapping[str, str], missing: Sequence[str]) -> list[str]:
     head, *lines = table([("class", "samples")] + [(name, f"{count:,}") for name, count in counts.items()])
     for i, name in enumerate(counts):
         if name in same:
             lines[i] += f"  another spelling of {same[name]!r}"
-        elif name in perhaps:
-            lines[i] += f"  perhaps {perhaps[name]!r}"
         elif name in missing:
             lines[i] += "  perhaps not a label"
     return [head, *lines]

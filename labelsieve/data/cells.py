@@ -38,8 +38,6 @@ PATTERNS: dict[Form, str] = {
 _FORMATS: dict[Form, str] = {"d.m.y": "%d.%m.%Y", "d/m/y": "%d/%m/%Y", "m/d/y": "%m/%d/%Y"}
 _SOME_COMMA = r"^\s*[+-]?[0-9]*,[0-9]"
 _MAYBE_THOUSANDS = r"[+-]?[1-9]\d{0,2},\d{3}"
-# A number with a currency, a unit, a percent sign or marks between thousands: $ 1,200.50   12 %   5 kg   9'109
-_DECORATED = r"[+-]?[$€£¥~]? ?\d[\d.,'’ \x{a0}\x{202f}]*(%|°C?|[A-Za-zµ€$£²³/]{1,12})?"
 
 
 @dataclass(frozen=True)
@@ -89,18 +87,6 @@ def has_decimal_commas(values: Any) -> bool:
         return False  # the fast answer for nearly all columns
     found = read_numbers(values)
     return found is not None and found.form == "comma"
-
-
-def decorated_number(values: Any) -> str | None:
-    """An example cell if nearly all cells are numbers with units, currencies or thousands separators; else None."""
-    if not is_text(values.type):
-        return None
-    cells = _Cells.of(values)
-    matching = cells.matches(_DECORATED)
-    if not cells.filled or cells.rows(matching) < NEARLY_ALL * cells.filled:
-        return None
-    decorated = matching & ~cells.matches(PATTERNS["number"])
-    return cells.distinct[int(np.argmax(decorated))].strip() if decorated.any() else None
 
 
 def is_text(kind: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.cells import PATTERNS, Form, Numbers, decorated_number, is_text, read_numbers
+from labelsieve.data.cells import PATTERNS, Form, Numbers, is_text, read_numbers
 from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
 from labelsieve.progress import Note
@@ -226,11 +226,6 @@ def learn_encoding(
             columns.append(_learn_number(name, numbers))
         else:
             columns.append(_learn_levels(name, values))
-        if numbers is None and (example := decorated_number(values)) is not None:
-            note(
-                f"column {quote_name(name)} is not read as numbers because of values such as {example!r}: remove "
-                f"units, currencies and thousands separators, or leave it out with --ignore-columns {quote_name(name)}"
-            )
     if not columns:
         raise InputError(
             f"{where} has no feature columns: {', '.join(map(quote_name, ids))[:300]} are ids; name a column of texts "

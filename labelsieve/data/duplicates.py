@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.frames import frame_table, is_frame
 from labelsieve.files import open_file
+from labelsieve.frames import frame_table, is_frame
 from labelsieve.types import IntArray, Kind, LabelledData
 
 HEAD = 4096  # first bytes of a file, which nearly always differ from those of others with its length

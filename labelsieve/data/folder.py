@@ -10,12 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from labelsieve.data.duplicates import DuplicateFiles
-from labelsieve.data.labels import unique_ids
-from labelsieve.data.parts import OTHER_SPLIT, are_splits, check_no_split, choose_splits
+from labelsieve.data.labels import NO_CLASS, about_left_out, unique_ids
 from labelsieve.data.pictures import EXTENSIONS, PictureFiles, safe_path
-from labelsieve.data.read_options import ReadOptions
+from labelsieve.data.read_options import OTHER_SPLIT, ReadOptions, are_splits, check_no_split, choose_splits
 from labelsieve.data.read_pictures import read_pictures
-from labelsieve.data.skipped import NO_CLASS, about_loose
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
@@ -69,7 +67,7 @@ def load(
         stage.advance(len(skipped))  # the note on unreadable files counts them too
     loose = [skip for top in tops for skip in _loose_pictures(root, top)] if labelled else []
     if loose:
-        progress.note(about_loose([skip.id for skip in loose]))
+        progress.note(about_left_out(NO_CLASS, [skip.id for skip in loose]))
     if not files:
         why = f" ({skipped[0].id}: {skipped[0].reason})" if skipped else ""
         raise InputError(f"no samples in {root}: no pictures in its class folders{why}")

@@ -10,14 +10,19 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from labelsieve.data.columns import Notify, by_row, ignore_note
+from labelsieve.data.columns import Notify, by_row
 from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
-from labelsieve.data.labels import about_missing, about_stripped, encode, stripped, unique_ids, unlabelled
+from labelsieve.data.labels import (
+    read_labels,
+    unique_ids,
+    unlabelled,
+    without_blank,
+    without_label,
+)
 from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, safe_path, stamp
 from labelsieve.data.read_options import ReadOptions, parse_query
 from labelsieve.data.read_pictures import read_pictures
-from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.files import open_file
@@ -92,6 +97,7 @@ def _open(where: str, options: dict[str, str]) -> Any:
 def _labels(
     rows: Any, wanted: str | None, spec: str, labelled: bool, note: Notify
 ) -> tuple[IntArray, tuple[Any, ...], str | None]:
+    """Return codes, -1 for a missing label, the classes, and the column of the labels."""
     names = rows.column_names
     typed = [name for name in names if type(rows.features[name]).__name__ == "ClassLabel"]
     label = wanted or ("label" if "label" in names else typed[0] if len(typed) == 1 else "label")
@@ -99,31 +105,14 @@ def _labels(
         if labelled or wanted:
             raise InputError(f"{spec} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME")
         return *unlabelled(len(rows)), None
-    try:
-        return *_codes(rows, label, label in typed, spec, labelled, note if labelled else ignore_note), label
-    except InputError:
-        if labelled:
-            raise
-        return *unlabelled(len(rows)), label
-
-
-def _codes(
-    rows: Any, label: str, typed: bool, spec: str, labelled: bool, note: Notify
-) -> tuple[IntArray, tuple[Any, ...]]:
-    """Return codes, -1 for a missing label, and classes."""
-    values, count = stripped(rows.with_format(None)[label][:])
-    missing = [i for i, value in enumerate(values) if value in (None, "") or (typed and value < 0)]
-    if missing and (not labelled or too_many(missing, len(values))):
-        raise about_missing(spec, missing, by_row)
-    if count:
-        note(about_stripped(count))
-    if typed:
-        codes = [-1 if value is None else value for value in values]
-        return np.asarray(codes, dtype=np.int64), tuple(rows.features[label].names)
-    y, _ = unlabelled(len(values))
-    there = np.setdiff1d(np.arange(len(values)), missing)
-    y[there], classes = encode([values[row] for row in there.tolist()], where=f"{spec}: {label}")
-    return y, classes
+    values = rows.with_format(None)[label][:]
+    if label in typed:
+        values = [None if value is None or value < 0 else value for value in values]
+    found = read_labels(values, where=f"{spec}: {label}", note=note, required=labelled)
+    if label in typed and found.classes:  # a class that has no samples keeps its code
+        codes = np.array([-1 if value is None else value for value in values], dtype=np.int64)
+        return codes, tuple(rows.features[label].names), label
+    return found.codes, found.classes, label
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,76 @@
-"""Labels as users write them, converted to codes and class names. Also the file given with `--labels`."""
+"""Labels and ids as users write them, samples that are left out, and the file given with `--labels`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.csv_files import CsvFormat, make_harmless, read_rows, restore
 from labelsieve.data.cells import NUMBER
-from labelsieve.data.columns import Place, by_row
-from labelsieve.data.skipped import DROPPED, leave_out
+from labelsieve.data.columns import Notify, Place, by_row, ignore_note
+from labelsieve.data.duplicates import DuplicateFiles
 from labelsieve.errors import InputError
-from labelsieve.types import IntArray, LabelledData
+from labelsieve.types import IntArray, LabelledData, Skipped, some_of
 
-if TYPE_CHECKING:
-    from labelsieve.data.duplicates import DuplicateFiles
+EXAMPLES = 5  # rows that a message names
+NO_LABEL, EMPTY_TEXT, DROPPED = "no label", "empty text", "dropped"
+NO_CLASS = "in no class folder"
 
-EXAMPLES = 5  # shown in one message
+
+def too_many(missing: Sequence[int], samples: int) -> bool:
+    """Return whether half of the labels or files are missing: then the wrong column or folder was given."""
+    return 2 * len(missing) >= samples
+
+
+def about_left_out(reason: str, places: Sequence[str]) -> str:
+    """The note that samples are left out; `places` says where the user finds them."""
+    return f"{len(places):,} sample{'s' * (len(places) != 1)} left out ({reason}): {_some(places)}"
+
+
+def _some(places: Sequence[str]) -> str:
+    return ", ".join(places[:EXAMPLES]) + ", ..." * (len(places) > EXAMPLES)
+
+
+def without_blank(data: LabelledData, place: Place, note: Notify) -> LabelledData:
+    """Leave out empty texts."""
+    rows = [row for row, text in enumerate(data.x) if not str(text).strip()] if data.kind == "text" else []
+    if rows:
+        note(about_left_out(EMPTY_TEXT, [place(row) for row in rows]))
+    return leave_out(data, dict.fromkeys(rows, EMPTY_TEXT))
+
+
+def without_label(data: LabelledData, note: Notify) -> LabelledData:
+    """Leave out samples whose label is missing (-1)."""
+    rows = np.flatnonzero(data.y < 0).tolist()
+    if rows:
+        note(about_left_out(NO_LABEL, [f"id {id}" for id in data.ids[rows].tolist()]))
+    return leave_out(data, dict.fromkeys(rows, NO_LABEL))
+
+
+def leave_out(data: LabelledData, reasons: Mapping[int, str], same: DuplicateFiles | None = None) -> LabelledData:
+    """Leave out the rows in `reasons` and add them to `skipped`."""
+    if not reasons:
+        return data
+    kept = np.setdiff1d(np.arange(len(data)), np.fromiter(reasons, np.int64, len(reasons)))
+    if not len(kept):
+        first = min(reasons)
+        raise InputError(
+            f"{data.name}: none of its {len(data):,} samples is left ({data.ids[first]}: {reasons[first]})"
+        )
+    if same is not None:
+        same.keep(kept)
+    skipped = tuple(Skipped(str(data.ids[row]), reasons[row]) for row in sorted(reasons))
+    return replace(
+        data, x=some_of(data.x, kept), y=data.y[kept], ids=data.ids[kept], skipped=(*data.skipped, *skipped)
+    )  # fmt: skip
+
+
 OTHERS = "others_dropped"  # column of an exported file: how many samples were dropped and are not in it
 STATUS_COLUMN = "labelsieve_status"  # column of an exported file: marks undecided suspects and applied suggestions
 WHOLE = re.compile(r"(?P<number>-?(?:0|[1-9][0-9]{0,17}))(?P<point>\.0*)?")
@@ -74,14 +123,58 @@ def unlabelled(n: int) -> tuple[IntArray, tuple[Any, ...]]:
     return np.full(n, -1, dtype=np.int64), ()
 
 
-def fraction_at(labels: Sequence[Any]) -> int | None:
+@dataclass(frozen=True)
+class Labels:
+    codes: IntArray  # -1 if the label is missing
+    classes: tuple[Any, ...]
+    missing: list[int]
+
+
+def read_labels(
+    values: Sequence[Any],
+    *,
+    where: str,
+    place: Place = by_row,
+    note: Notify = ignore_note,
+    required: bool = True,
+    empty_rows: Sequence[int] = (),
+) -> Labels:
+    """Labels as a user wrote them: texts, integers, or integers that were written as 1.0 because some are missing.
+
+    If labels are not `required`, they are used only if all samples but the `empty_rows` have one.
+    """
+    bare = [value.strip() if isinstance(value, str) else value for value in values]
+    missing = [row for row, value in enumerate(bare) if value is None or value == "" or value != value]
+    try:
+        if missing and (too_many(missing, len(bare)) or not (required or set(missing) <= set(empty_rows))):
+            raise about_missing(where, [place(row) for row in missing])
+        present = np.setdiff1d(np.arange(len(bare)), missing)
+        known = [bare[row] for row in present.tolist()]
+        if (at := _fraction_at(known)) is not None:
+            raise InputError(
+                f"{where}, {place(int(present[at]))}: the label {known[at]} is a decimal number; classes must be names "
+                "or integers"
+            )
+        codes, _ = unlabelled(len(bare))
+        codes[present], classes = encode(whole_numbers(known) or known, where=where)
+    except InputError:
+        if required:
+            raise
+        return Labels(*unlabelled(len(bare)), [])
+    spaces = sum(before != after for before, after in zip(values, bare, strict=True) if isinstance(before, str))
+    if spaces and required:
+        note(about_stripped(spaces))
+    return Labels(codes, classes, missing)
+
+
+def _fraction_at(labels: Sequence[Any]) -> int | None:
     """Index of the first label that is not an integer, if the labels are decimal numbers; else None."""
     texts = [str(label) for label in labels]
-    if not all(NUMBER.fullmatch(text) or text.lower() in ("nan", "inf", "-inf") for text in texts):
-        return None
     decimals = [i for i, text in enumerate(texts) if set(text) & set(".eE")]
     if not decimals or all(map(WHOLE.fullmatch, texts)):
         return None  # integers, also with leading zeros or of any length, are names
+    if not all(NUMBER.fullmatch(text) or text.lower() in ("nan", "inf", "-inf") for text in texts):
+        return None
     return next((i for i in decimals if not WHOLE.fullmatch(texts[i])), decimals[0])
 
 
@@ -100,36 +193,20 @@ def means(text: str, label: str) -> bool:
     return text == label or (whole is not None and whole["number"] == label)
 
 
-def stripped(labels: Sequence[Any]) -> tuple[list[Any], int]:
-    """Labels without spaces at the start and end, and how many had some."""
-    bare = [label.strip() if isinstance(label, str) else label for label in labels]
-    return bare, sum(before != after for before, after in zip(labels, bare, strict=True))
-
-
 def about_stripped(count: int) -> str:
     return f"spaces at the start or end of {count:,} label{'s' * (count > 1)} are ignored"
 
 
-def about_missing(
-    path: Path | str, missing: Sequence[int], place: Callable[[int], str], *, hint: str = ""
-) -> InputError:  # fmt: skip
-    """The error for missing labels. `place` names a row for the user, such as "line 3"."""
-    labels = "1 label is" if len(missing) == 1 else f"{len(missing):,} labels are"
+def about_missing(where: Path | str, places: Sequence[str]) -> InputError:
+    """The error for missing labels; `places` says where the user finds them."""
+    count = len(places)
     return InputError(
-        f"{path}: {labels} missing ({_places(missing, place)}); add the labels or remove these rows{hint}"
-    )  # fmt: skip
-
-
-def _places(rows: Sequence[int], place: Callable[[int], str]) -> str:
-    return ", ".join(map(place, rows[:EXAMPLES])) + ", ..." * (len(rows) > EXAMPLES)
+        f"{where}: {count:,} label{'s are' if count > 1 else ' is'} missing ({_some(places)}); add the labels, remove "
+        "these rows, or name another column with --label-column"
+    )
 
 
 # ---------------------------------------------------------------- ids
-
-
-def about_no_id(path: Path | str, rows: Sequence[int], place: Callable[[int], str]) -> InputError:
-    """The error for samples without an id."""
-    return InputError(f"{path}: {len(rows):,} ids are empty ({_places(rows, place)}); add the ids or remove these rows")
 
 
 def id_texts(ids: Iterable[Any]) -> list[str]:
@@ -217,7 +294,7 @@ def read_label_file(path: Path | str) -> LabelFile:
     if not labels and not dropped:
         raise InputError(f"{path} has no rows below the header")
     if missing:
-        raise about_missing(path, missing, lambda line: f"line {line}")
+        raise about_missing(path, [f"line {line}" for line in missing])
     if len(others) > 1 or not all(re.fullmatch("[0-9]{1,15}", cell) for cell in others):
         raise InputError(f"{path}: the column {OTHERS} must have the same number in every row; remove it if in doubt")
     return LabelFile(

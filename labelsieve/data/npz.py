@@ -11,14 +11,20 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.columns import Notify, by_row, ignore_note
-from labelsieve.data.labels import about_missing, about_stripped, decoded, encode, stripped, unique_ids, unlabelled
+from labelsieve.data.columns import by_row, ignore_note
+from labelsieve.data.labels import (
+    decoded,
+    read_labels,
+    unique_ids,
+    unlabelled,
+    without_blank,
+    without_label,
+)
 from labelsieve.data.read_options import ReadOptions
-from labelsieve.data.skipped import too_many, without_blank, without_label
 from labelsieve.errors import InputError
 from labelsieve.files import open_file
 from labelsieve.progress import Progress
-from labelsieve.types import IntArray, Kind, LabelledData
+from labelsieve.types import Kind, LabelledData
 
 
 def load(path: Path, options: ReadOptions | None = None, *, progress: Progress | None = None) -> LabelledData:
@@ -34,11 +40,8 @@ def load(path: Path, options: ReadOptions | None = None, *, progress: Progress |
             )
     y, classes = unlabelled(len(x))
     if "y" in arrays:
-        try:
-            y, classes = _labels(arrays["y"], path, options.needs_labels, note)
-        except InputError:
-            if options.needs_labels:
-                raise
+        labels = read_labels(arrays["y"].tolist(), where=f"{path}: y", note=note, required=options.needs_labels)
+        y, classes = labels.codes, labels.classes
     ids = unique_ids(arrays["ids"].tolist() if "ids" in arrays else range(len(x)), where=str(path))
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
     if options.labelled:
@@ -69,23 +72,6 @@ def _read_arrays(path: Path, *, labelled: bool) -> dict[str, NDArray[Any]]:
         if array.dtype.kind == "S":
             arrays[name] = decoded(array, where=f"{path}: {name}")
     return arrays
-
-
-def _labels(y: NDArray[np.generic], path: Path, labelled: bool, note: Notify) -> tuple[IntArray, tuple[Any, ...]]:
-    """Codes, -1 if a label is missing, and classes."""
-    codes, _ = unlabelled(len(y))
-    missing: list[int] = []
-    if y.dtype.kind == "U":
-        bare, count = stripped(y.tolist())
-        if count and labelled:
-            note(about_stripped(count))
-        y = np.array(bare)
-        missing = np.flatnonzero(y == "").tolist()
-        if missing and (not labelled or too_many(missing, len(y))):
-            raise about_missing(path, missing, by_row)
-    present = np.setdiff1d(np.arange(len(y)), missing)
-    codes[present], classes = encode(y[present], where=f"{path}: y")
-    return codes, classes
 
 
 def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:

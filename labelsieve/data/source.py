@@ -15,12 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from labelsieve.data.duplicates import DuplicateFiles, about_copies, copied, repeated
-from labelsieve.data.label_kinds import label_notes
-from labelsieve.data.labels import about_stripped, lacking, with_labels
-from labelsieve.data.parts import check_no_split
+from labelsieve.data.label_notes import about_spelling, class_counts, label_notes
+from labelsieve.data.labels import (
+    NO_CLASS,
+    NO_LABEL,
+    about_left_out,
+    about_stripped,
+    lacking,
+    leave_out,
+    with_labels,
+)
 from labelsieve.data.read_options import ReadOptions as ReadOptions
-from labelsieve.data.skipped import NO_CLASS, NO_LABEL, about_left_out, about_loose, leave_out
-from labelsieve.data.spelling import about_spelling, class_counts
+from labelsieve.data.read_options import check_no_split
 from labelsieve.data.table import NOT_FEATURES, GroupColumn
 from labelsieve.data.table_file import TABLES as TABLES
 from labelsieve.errors import InputError
@@ -134,7 +140,7 @@ def _without_any_label(
         loose = {row: NO_CLASS for row, id in enumerate(ids) if "/" not in id and id in without}
         if not (Path(source).is_dir() and loose and any("/" in id for id in ids)):
             return data
-        progress.note(about_loose([ids[row] for row in loose]))
+        progress.note(about_left_out(NO_CLASS, [ids[row] for row in loose]))
         return leave_out(data, loose, same)
     try:
         own = _read(source, replace(options, labels=None), Progress(silent=True), None)
@@ -144,7 +150,7 @@ def _without_any_label(
     if not none:
         return data
     rows = {row: NO_LABEL for row, id in enumerate(data.ids.tolist()) if id in none}
-    progress.note(about_left_out("a label", list(rows), lambda row: f"id {data.ids[row]}"))
+    progress.note(about_left_out(NO_LABEL, [f"id {data.ids[row]}" for row in rows]))
     return leave_out(data, rows, same)
 
 

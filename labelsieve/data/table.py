@@ -10,25 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import Notify, ignore_note, quote_name
+from labelsieve.data.columns import quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
+    NO_LABEL,
     STATUS_COLUMN,
-    about_missing,
-    about_no_id,
-    about_stripped,
-    encode,
-    fraction_at,
+    Labels,
+    about_left_out,
     id_texts,
     is_empty,
-    stripped,
+    read_labels,
+    too_many,
     unique_ids,
-    unlabelled,
-    whole_numbers,
+    without_blank,
 )
-from labelsieve.data.parts import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
-from labelsieve.data.skipped import NO_LABEL, about_left_out, about_lost, too_many, without_blank
+from labelsieve.data.read_options import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
 from labelsieve.data.table_file import TABLES, TableFile, in_any_case
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.progress import Progress
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from labelsieve.data.duplicates import DuplicateFiles
     from labelsieve.data.read_options import ReadOptions
 
+EMPTY_ROW = "empty row"
 NOT_FEATURES = ("id", "true", STATUS_COLUMN)  # the last two would show the answers to a model
 
 
@@ -119,41 +117,30 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
 
 
 @dataclass(frozen=True)
-class _Labels:
-    codes: IntArray  # of all rows; -1 if the label is missing
-    classes: tuple[Any, ...]
-    missing: list[int]
-
-
-@dataclass(frozen=True)
 class _Rows:
     used: IntArray
     skipped: dict[int, str]  # the reason of each
 
 
-def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) -> tuple[_Labels, _Rows]:
+def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) -> tuple[Labels, _Rows]:
     """The labels, and the rows that are samples.
 
     For training and selection these are the rows with a label; for prediction all rows that are not empty.
     """
     count = file.table.num_rows
     column = in_any_case(options.label_column, file.names)
-    if options.needs_labels:
-        labels = _labels(file, column, progress.note)
-        skipped, reason = labels.missing, "a label"
-    else:
-        try:
-            labels = _labels(file, column, ignore_note)
-        except InputError:
-            labels = _Labels(*unlabelled(count), [])
-        skipped, reason = _empty_rows(file, options.id_column), "any value"
-        if set(labels.missing).difference(skipped):
-            labels = _Labels(*unlabelled(count), [])
+    empty = [] if options.needs_labels else _empty_rows(file, options.id_column)
+    values = file.values(column) or [None] * count
+    where = f"{file.path}: {column}"
+    labels = read_labels(
+        values, where=where, place=file.place, note=progress.note, required=options.needs_labels, empty_rows=empty
+    )
+    skipped, reason = (labels.missing, NO_LABEL) if options.needs_labels else (empty, EMPTY_ROW)
     used = np.setdiff1d(np.arange(count), skipped)
     if not len(used):
         raise InputError(f"{file.path} has no samples: all rows are empty")
     if skipped:
-        progress.note(about_left_out(reason, skipped, file.place))
+        progress.note(about_left_out(reason, [file.place(row) for row in skipped]))
     return labels, _Rows(used, dict.fromkeys(skipped, NO_LABEL))
 
 
@@ -172,34 +159,6 @@ def _rows_of_splits(
     return _Rows(rows.used[read], rows.skipped | dict.fromkeys(rows.used[~read].tolist(), OTHER_SPLIT)), name
 
 
-def _labels(file: TableFile, name: str, note: Notify) -> _Labels:
-    import pyarrow as pa
-
-    if name not in file.names:
-        return _Labels(*unlabelled(file.table.num_rows), [])
-    column = file.table.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    values, count = stripped(column.to_pylist())
-    missing = [row for row, value in enumerate(values) if value is None or value == "" or value != value]
-    if missing and too_many(missing, len(values)):
-        raise about_missing(file.path, missing, file.place, hint=", or name another column with --label-column")
-    if count:
-        note(about_stripped(count))
-    present = np.setdiff1d(np.arange(len(values)), missing).tolist()
-    known = [values[row] for row in present]
-    numeric = pa.types.is_string(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
-    if numeric and (at := fraction_at(known)) is not None:
-        raise InputError(
-            f"{file.path}, {file.place(present[at])}: the label {known[at]} is a decimal number; classes must be names "
-            "or integers"
-        )
-    known = (whole_numbers(known) if numeric else None) or known
-    y, _ = unlabelled(len(values))
-    y[present], classes = encode(known, where=f"{file.path}: {name}")
-    return _Labels(y, classes, missing)
-
-
 def _empty_rows(file: TableFile, id_column: str) -> list[int]:
     """Rows without an id and without any other value, which spreadsheets write after the last row."""
     ids = file.values(id_column)
@@ -214,7 +173,8 @@ def _ids(values: Iterable[Any], used: IntArray, file: TableFile) -> NDArray[np.s
     texts = id_texts(values)
     nameless = [row for row in used.tolist() if is_empty(values[row])]
     if len(nameless) > 1:
-        raise about_no_id(file.path, nameless, file.place)
+        first = file.place(nameless[0])
+        raise InputError(f"{file.path}: {len(nameless):,} ids are empty, first in {first}; add the ids")
     own = {texts[row] for row in used.tolist()}
     checked = [row for row, text in enumerate(texts) if text in own]
     unique_ids([texts[row] for row in checked], where=str(file.path), place=lambda at: file.place(checked[at]))
@@ -226,7 +186,7 @@ def _ids(values: Iterable[Any], used: IntArray, file: TableFile) -> NDArray[np.s
 
 def _load_images(
     file: TableFile,
-    labels: _Labels,
+    labels: Labels,
     rows: _Rows,
     options: ReadOptions,
     *,
@@ -240,7 +200,8 @@ def _load_images(
     paths = [str(value or "") for value in file.values("path") or ()]
     files, lost = _image_files(file, paths, rows.used, options.root)
     if lost:
-        progress.note(about_lost(len(rows.used), lost, lambda row: f"{file.place(row)}: {paths[row][:200]!r}"))
+        places = [f"{file.place(row)}: {paths[row][:200]!r}" for row in lost]
+        progress.note(about_left_out(FILE_NOT_FOUND, places))
     used = np.setdiff1d(rows.used, lost)
     ids = _ids(file.values(options.id_column) or paths, used, file)
     images = PictureFiles(file.path.parent, files)
@@ -304,7 +265,7 @@ class GroupColumn:
             raise InputError(f"{path} has no column {name!r} (--group-column): its columns are {_listed(file.names)}")
         own = (file.values(options.id_column), file.values("path"))
         ids, paths = (None if cells is None else id_texts(cells) for cells in own)
-        return cls(name, stripped(values)[0], ids, paths)
+        return cls(name, [value.strip() if isinstance(value, str) else value for value in values], ids, paths)
 
     def codes(self, data: LabelledData) -> IntArray:
         """A code per sample, equal for samples of one group. A sample with an empty cell is a group of its own."""

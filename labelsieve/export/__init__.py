@@ -17,9 +17,8 @@ import numpy as np
 
 from labelsieve.csv_files import CsvFormat
 from labelsieve.data.folder import has_splits
-from labelsieve.data.labels import STATUS_COLUMN
-from labelsieve.data.parts import OTHER_SPLIT
-from labelsieve.data.skipped import DROPPED, NO_CLASS, NO_LABEL
+from labelsieve.data.labels import DROPPED, NO_CLASS, NO_LABEL, STATUS_COLUMN
+from labelsieve.data.read_options import OTHER_SPLIT
 from labelsieve.data.source import is_path
 from labelsieve.data.table_file import CSV, PARQUET, TABLES
 from labelsieve.decisions import Choice
@@ -30,8 +29,7 @@ from labelsieve.export.settings import ExportSettings, What
 from labelsieve.export.tables import Extra, RunResult, corrected_table, decisions, is_table, suspects, write_table
 from labelsieve.files import atomic_path
 from labelsieve.report.samples import open_samples
-from labelsieve.report.source_state import SourceState, SourceStatus, check_source
-from labelsieve.report.source_table import SourceTable, find_source
+from labelsieve.report.source_state import SourceState, SourceStatus, SourceTable, check_source, find_source
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import SELECTED, IntArray
 

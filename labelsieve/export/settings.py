@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from labelsieve.errors import Problems
-from labelsieve.report.spot_check import DEFAULT_CONFIDENCE
+from labelsieve.report.facts import DEFAULT_CONFIDENCE
 
 What = Literal["cleaned", "selected", "suspects", "decisions"]
 Apply = Literal["decided", "suggested"]

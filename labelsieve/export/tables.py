@@ -19,7 +19,7 @@ from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.report.facts import no_class, suggested_probabilities
-from labelsieve.report.source_table import SourceTable
+from labelsieve.report.source_state import SourceTable
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.types import VERDICTS, FloatArray, IntArray
 

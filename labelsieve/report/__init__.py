@@ -1,4 +1,7 @@
-"""The report of a run: `write_report(run)` writes RUN/report.html, one file without scripts or network requests."""
+"""The report of a run: `write_report(run)` writes RUN/report.html, one file without scripts or network requests.
+
+`run_html` returns the most suspicious labels of a run as the HTML that a notebook shows.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,18 @@ import base64
 import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
 from labelsieve.files import write_text
+from labelsieve.frames import SHOWN_SUSPECTS, THUMBNAIL_SIDE, Suspect, picture_html, sample_html, suspects_html
 from labelsieve.report import sections, training_sections
 from labelsieve.report.facts import Facts, read_facts
 from labelsieve.report.html import Markup, el
-from labelsieve.report.samples import Samples, open_samples
+from labelsieve.report.samples import Missing, Picture, Row, Sample, Samples, open_samples
 from labelsieve.runfolder import RunFolder
 
 __all__ = ["write_report"]
@@ -69,3 +76,31 @@ def policy(style: str) -> str:
     """A policy that allows embedded pictures and this style sheet, and no scripts or requests."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     return f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def run_html(path: Path, title: str) -> str:
+    """Return the first suspects of a run, with thumbnails of pictures."""
+    run = RunFolder.existing(path)
+    columns = run.columns()
+    samples = open_samples(run, columns)
+    rows = columns.ranked(np.flatnonzero(columns.suspect()))[:SHOWN_SUSPECTS].tolist()
+    return suspects_html(
+        title,
+        (
+            Suspect(
+                _shown(samples.show(row, side=THUMBNAIL_SIDE)), columns.name(int(columns.label[row])),
+                columns.name(int(columns.suggested[row])), float(columns.suspicion[row]),
+            )
+            for row in rows
+        ),
+    )  # fmt: skip
+
+
+def _shown(sample: Sample) -> str:
+    if isinstance(sample, Picture):
+        return picture_html(sample.data, sample.media)
+    if isinstance(sample, Missing):
+        return escape(sample.reason)
+    if isinstance(sample, Row):
+        return sample_html(", ".join(f"{name}: {cell}" for name, cell in sample.cells))
+    return sample_html(sample.text)

@@ -22,8 +22,7 @@ from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import TABLES, load_source
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, index_in
-from labelsieve.report.source_state import UNCHANGED, SourceState, SourceStatus, check_source
-from labelsieve.report.source_table import SourceTable, find_source
+from labelsieve.report.source_state import UNCHANGED, SourceState, SourceStatus, SourceTable, check_source, find_source
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import Kind, LabelledData
 

@@ -15,12 +15,22 @@ from labelsieve.csv_files import csv_line
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import Choice
 from labelsieve.labels_csv import most_confused
-from labelsieve.report.charts import heat_map, stacked_bars, swatch
-from labelsieve.report.facts import WHY_UNKNOWN, Facts, number
-from labelsieve.report.html import Markup, breakable, count, el, percent, plural, shorten, shorten_middle
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, WHY_UNKNOWN, Facts, number
+from labelsieve.report.html import (
+    Markup,
+    breakable,
+    count,
+    el,
+    heat_map,
+    percent,
+    plural,
+    shorten,
+    shorten_middle,
+    stacked_bars,
+    swatch,
+)
 from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
 from labelsieve.report.source_state import SourceState
-from labelsieve.report.spot_check import DEFAULT_CONFIDENCE
 from labelsieve.types import FloatArray, WhyUnknown
 
 MAX_CLASSES = 25  # classes of the matrix: more names cannot be read

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labelsieve.report.charts import LINE_STYLES, Line, dash, line_chart
 from labelsieve.report.facts import Facts, number
-from labelsieve.report.html import Markup, count, el, percent, plural
+from labelsieve.report.html import LINE_STYLES, Line, Markup, count, dash, el, line_chart, percent, plural
 from labelsieve.report.sections import section, table
 
 MAX_LEGEND = 24  # trainings that the legend names

@@ -23,8 +23,8 @@ from starlette.routing import Route
 
 from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, Group
 from labelsieve.report.samples import Missing, Picture
-from labelsieve.report.spot_check import DEFAULT_CONFIDENCE, Group
 from labelsieve.review.review_session import MAX_ITEMS, Filter, ReviewSession
 
 Message = MutableMapping[str, Any]

@@ -14,9 +14,18 @@ import numpy as np
 from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import LabelColumns, most_confused, pair_counts
-from labelsieve.report.facts import WHY_UNKNOWN, no_class, not_assessed, suggested_probabilities, why_unknown
+from labelsieve.report.facts import (
+    DEFAULT_CONFIDENCE,
+    SAMPLE_SIZE,
+    WHY_UNKNOWN,
+    Group,
+    SpotCheck,
+    no_class,
+    not_assessed,
+    suggested_probabilities,
+    why_unknown,
+)
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
-from labelsieve.report.spot_check import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Group, SpotCheck
 from labelsieve.review.neighbours import Duplicates, Neighbours
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from labelsieve.checks import whole
 from labelsieve.data.columns import TableX, encoding_of
 from labelsieve.data.duplicates import copies_among
-from labelsieve.data.label_kinds import equal_samples, label_notes
+from labelsieve.data.label_notes import equal_samples, label_notes
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from labelsieve.checks import is_missing
 from labelsieve.data.columns import Encoding, TableX
 from labelsieve.data.features import read_features
-from labelsieve.data.frames import check_names, frame_table, is_frame, is_pandas
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
+from labelsieve.frames import check_names, frame_table, is_frame, is_pandas
 from labelsieve.models.choose import Classifier, Copyable, SampleInfo, columns_of, numbers_of, own_network_needed
 from labelsieve.types import IntArray
 

@@ -45,14 +45,14 @@ class ClassChanges:
     @classmethod
     def of(cls, data: LabelledData, merge: Mapping[str, str], drop: Sequence[str], *, alike: bool) -> ClassChanges:
         """Rename the classes in `merge`, drop those in `drop`, and with `alike` join different spellings."""
-        from labelsieve.data import spelling
+        from labelsieve.data.label_notes import class_counts, same_spelling
 
-        before = spelling.class_counts(data)
+        before = class_counts(data)
         for option, names in (("--merge", list(merge)), ("--leave-out", drop)):
             for name in names:
                 if name not in before:
                     raise InputError(f"{option} {name}: {data.name} has no class {name!r}")
-        joined = spelling.same_spelling(before) if alike else {}
+        joined = same_spelling(before) if alike else {}
         renamed = {name: merge.get(new, new) for name, new in joined.items()} | dict(merge)
         counts: dict[str, int] = {}
         for name, count in before.items():

@@ -148,7 +148,7 @@ def _with_text_column(encoding: Encoding | None, text_column: str | None) -> Enc
 def compare(labels: Sequence[str], predicted: Sequence[str], classes: Sequence[str]) -> Accuracy:
     """Compare predictions with labels; labels of unknown classes count as wrong."""
     from labelsieve import metrics
-    from labelsieve.data.spelling import fold_name
+    from labelsieve.data.label_notes import fold_name
 
     known = [(label, guess) for label, guess in zip(labels, predicted, strict=True) if label in set(classes)]
     unknown = dict(Counter(label for label in labels if label not in set(classes)).most_common())

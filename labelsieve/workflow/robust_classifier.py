@@ -18,7 +18,6 @@ from torch import nn
 from labelsieve.checks import between, is_number, whole
 from labelsieve.data.columns import TableX
 from labelsieve.data.duplicates import copies_among
-from labelsieve.data.frames import check_names, is_frame
 from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
 from labelsieve.engine.bundle import check_factory
@@ -28,6 +27,7 @@ from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epochs, one_drop
 from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import EngineTrainer
+from labelsieve.frames import check_names, is_frame
 from labelsieve.methods import METHODS, create
 from labelsieve.methods.coteaching import WORST_RATIO
 from labelsieve.methods.incv_coteaching import training_sets

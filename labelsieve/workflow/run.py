@@ -79,7 +79,7 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return the most suspicious labels as HTML, for notebooks."""
-        from labelsieve.report.notebook import run_html
+        from labelsieve.report import run_html
 
         return run_html(self.path, str(self))
 

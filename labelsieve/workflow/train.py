@@ -389,7 +389,7 @@ def decisions_note(run: RunFolder) -> Note | None:
     """Return a note that the decisions of a person are not trained on, with the commands that do so."""
     from labelsieve.data.source import TABLES
     from labelsieve.export import default_target
-    from labelsieve.report.source_table import find_source
+    from labelsieve.report.source_state import find_source
 
     count = run.decided()
     if not count:

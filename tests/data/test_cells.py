@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labelsieve.data.cells import Form, decorated_number, distinct_values, has_decimal_commas, read_numbers
+from labelsieve.data.cells import Form, distinct_values, has_decimal_commas, read_numbers
 
 
 def test_a_few_invalid_cells_among_numbers_are_missing() -> None:
@@ -128,13 +128,8 @@ def test_one_typing_error_does_not_hide_the_order_of_dates() -> None:
 @pytest.mark.parametrize(
     "cells", [["$410.96", "$1,200.50"], ["12 %", "3.5 %"], ["5 kg", "300 g"], ["9'109.64", "3"], ["65,00 €"], ["1,234"]]
 )
-def test_numbers_with_units_are_recognised_for_a_note(cells: list[str]) -> None:
-    assert read_numbers(pa.array(cells)) is None and decorated_number(pa.array(cells)) in cells
-
-
-@pytest.mark.parametrize("cells", [["red", "blue"], ["T12", "T13"], ["1", "2"], ["a 5", "b 6"], ["", "NA"]])
-def test_other_columns_get_no_note(cells: list[str]) -> None:
-    assert decorated_number(pa.array(cells)) is None
+def test_numbers_with_units_are_not_numbers(cells: list[str]) -> None:
+    assert read_numbers(pa.array(cells)) is None
 
 
 def test_distinct_values_of_chunks_and_of_lists() -> None:

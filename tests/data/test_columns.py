@@ -157,7 +157,6 @@ def test_other_columns_decide_about_ambiguous_commas(tmp_path: Path) -> None:
     alone = ["a,label", *(f"{cell},{'xy'[i % 2]}" for i, cell in enumerate(cells))]
     data, said = load(tmp_path / "t.csv", alone)
     assert data.x.encoding.columns[0].kind == "category" and "decimal" not in said
-    assert "column a is not read as numbers" in said and "'1,234'" in said and "--ignore-columns a" in said
     beside = ["a,b,label", *(f'{cell},"{i},5",{"xy"[i % 2]}' for i, cell in enumerate(cells))]
     data, said = load(tmp_path / "t.csv", beside)
     assert np.allclose(np.asarray(data.x)[1], [2.234, 1.5])
@@ -258,11 +257,10 @@ def test_models_with_units_are_refused(entry: dict[str, str]) -> None:
         Encoding.from_json([{**Encoding((Column("a", "number"),)).to_json()[0], **entry}])
 
 
-def test_a_column_with_units_is_a_category_and_gets_a_note(tmp_path: Path) -> None:
+def test_a_column_with_units_is_a_category(tmp_path: Path) -> None:
     rows = ["a,weight,label", *(f"{i % 7}.5,{i % 9} kg,{'xy'[i % 2]}" for i in range(60))]
-    data, said = load(tmp_path / "t.csv", rows)
+    data, _ = load(tmp_path / "t.csv", rows)
     assert data.x.encoding.columns[1].kind == "category"
-    assert "column weight" in said and "' kg'" not in said and "--ignore-columns weight" in said
 
 
 def test_only_the_most_frequent_values_of_a_category_are_used(tmp_path: Path) -> None:

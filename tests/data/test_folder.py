@@ -172,13 +172,13 @@ def test_pictures_beside_the_class_folders_are_left_out_with_a_word(tmp_path: Pa
     picture(root / "one.png")
     lines = io.StringIO()
     data = load_source(str(root), progress=Progress(stream=lines))
-    assert "1 picture is in no class folder and is left out: one.png\n" in lines.getvalue()
+    assert "1 sample left out (in no class folder): one.png\n" in lines.getvalue()
     # The same files are counted everywhere: those in class folders.
     assert "listing data: 4 files" in lines.getvalue() and "2 of 4 files cannot be read" in lines.getvalue()
     assert "checking pictures: 3/3" in lines.getvalue()
     (root / "two.HEIC").write_bytes(b"")
     data = load_source(str(root), progress=Progress(stream=lines))
-    assert "2 pictures are in no class folder and are left out, such as one.png\n" in lines.getvalue()
+    assert "2 samples left out (in no class folder): one.png, " in lines.getvalue()
     assert dict(data.skipped).keys() == {"black/notes.txt", "black/empty.png", "one.png", "two.HEIC"}
     assert dict(data.skipped)["one.png"] == "in no class folder" and len(data) == 2
     assert {"one.png", "black/a.png"} < set(
@@ -196,7 +196,7 @@ def test_labels_of_what_lies_in_class_folders_are_enough(tmp_path: Path) -> None
     file = read_label_file(tmp_path / "labels.csv")
     data = load_source(str(root), ReadOptions(labels=file), progress=Progress(stream=lines))
     assert len(data) == 2 and dict(data.skipped) == {"one.png": "in no class folder"}
-    assert "1 picture is in no class folder and is left out: one.png\n" in lines.getvalue()
+    assert "1 sample left out (in no class folder): one.png\n" in lines.getvalue()
     (tmp_path / "labels.csv").write_text("id,label\n" + labels.splitlines()[0])
     with pytest.raises(InputError, match="no label for the sample"):  # one in a class folder
         load_source(str(root), ReadOptions(labels=read_label_file(tmp_path / "labels.csv")))
@@ -281,12 +281,12 @@ def test_files_of_a_table_that_are_not_there_are_left_out(tmp_path: Path, labell
     source = listed(tmp_path, [*there[:2], "black/gone.png", *there[2:]])
     data = load_source(source, ReadOptions(labelled=labelled), progress=Progress(stream=lines))
     assert data.ids.tolist() == there and data.skipped == (("black/gone.png", FILE_NOT_FOUND),)
-    assert "1 of 5 files does not exist and is left out: line 4: 'black/gone.png'\n" in lines.getvalue()
+    assert f"1 sample left out ({FILE_NOT_FOUND}): line 4: 'black/gone.png'\n" in lines.getvalue()
     assert [data.classes[code] for code in data.y.tolist()] == ["dark", "light", "light", "dark"]
     (tmp_path / "black" / "broken.png").write_bytes(b"")
     source = listed(tmp_path, ["", *there, "black", "black/broken.png", ""])  # a folder, and rows without a path
     data = load_source(source, ReadOptions(labelled=labelled), progress=Progress(stream=lines))
-    assert "3 of 8 files do not exist and are left out, the first in line 2: ''\n" in lines.getvalue()
+    assert f"3 samples left out ({FILE_NOT_FOUND}): line 2: '', " in lines.getvalue()
     assert data.ids.tolist() == there and [skipped.id for skipped in data.skipped] == [
         "", "black", "", "black/broken.png",
     ]  # fmt: skip

@@ -100,7 +100,7 @@ def test_a_few_rows_without_a_label_are_left_out_by_name(tmp_path: Path) -> None
     path, lines = tmp_path / "t.csv", io.StringIO()
     path.write_text("a,label\n" + "1,x\n2,\n3,y\n" * 7)
     data = load_source(str(path), progress=Progress(stream=lines))
-    assert "7 rows without a label are left out: lines 3, 6, 9, 12, 15, ...\n" in lines.getvalue()
+    assert "7 samples left out (no label): line 3, line 6, line 9, line 12, line 15, ...\n" in lines.getvalue()
     assert data.ids.tolist() == [str(i) for i in range(21) if i % 3 != 1]  # still the rows of the file
     assert data.x[:, 0].tolist() == [1, 3] * 7 and [data.classes[code] for code in data.y] == ["x", "y"] * 7
     assert data.skipped[0] == ("1", "no label") and len(data.skipped) == 7
@@ -136,7 +136,7 @@ def test_empty_texts_are_left_out_and_nobody_compares_them(tmp_path: Path) -> No
     data = load_source(str(path), progress=Progress(stream=lines))
     assert data.x.tolist() == ["hello there", "bye now"] and data.ids.tolist() == ["0", "2"]
     assert [tuple(one) for one in data.skipped] == [("1", "empty text"), ("3", "empty text"), ("4", "empty text")]
-    assert "3 rows without a text are left out: lines 3, 5, 6\n" in lines.getvalue()
+    assert "3 samples left out (empty text): line 3, line 5, line 6\n" in lines.getvalue()
     assert "occur more than once" not in lines.getvalue()
     assert len(load_source(str(path), ReadOptions(labelled=False))) == 5
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelsieve.data.parts import OTHER_SPLIT
+from labelsieve.data.read_options import OTHER_SPLIT
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import export

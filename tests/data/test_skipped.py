@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelsieve.data.skipped import about_left_out, leave_out, without_label
+from labelsieve.data.labels import about_left_out, leave_out, without_label
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 
@@ -18,13 +18,11 @@ def data(labels: list[int]) -> LabelledData:
 def test_ids_with_spaces_are_told_whole() -> None:
     message: list[str] = []
     assert len(without_label(data([0, -1, 1, -1]), message.append)) == 2
-    assert message == ["2 rows without a label are left out: ids my photo 1.png, my photo 3.png"]
+    assert message == ["2 samples left out (no label): id my photo 1.png, id my photo 3.png"]
 
 
 def test_one_row_is_one() -> None:
-    assert (
-        about_left_out("anything in them", [4], "line {}".format) == "1 row without anything in it is left out: line 4"
-    )
+    assert about_left_out("empty row", ["line 4"]) == "1 sample left out (empty row): line 4"
 
 
 def test_where_none_is_left_the_first_is_named() -> None:

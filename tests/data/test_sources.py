@@ -353,7 +353,7 @@ def test_rows_that_are_left_out_need_no_ids(tmp_path: Path) -> None:
     data = load_source(write(tmp_path / "t.csv", EMPTY_BETWEEN), ReadOptions(id_column="nr"))
     assert data.ids.tolist() == ["k1", *(f"m{i}" for i in range(8))] and data.x.matrix.shape[0] == 9
     assert [tuple(skipped) for skipped in data.skipped] == [(id, "no label") for id in ("", "", "", "n/a", "n/a")]
-    assert data.notes[0] == "5 rows without a label are left out: lines 2, 4, 5, 6, 7"
+    assert data.notes[0] == "5 samples left out (no label): line 2, line 4, line 5, line 6, line 7"
 
 
 def test_an_id_leads_to_one_row(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_an_id_leads_to_one_row(tmp_path: Path) -> None:
 
 
 def test_labels_without_ids_are_named_and_a_single_one_has_the_empty_id(tmp_path: Path) -> None:
-    message = r"2 ids are empty.*line 3, line 5"
+    message = r"2 ids are empty, first in line 3"
     with pytest.raises(InputError, match=message):
         load_source(write(tmp_path / "t.csv", "nr;label;a\nk1;x;1\n;y;2\n;;\n  ;x;3\n"), ReadOptions(id_column="nr"))
     data = load_source(write(tmp_path / "t.csv", "nr;label;a\nk1;x;1\n;y;2\nk3;x;3\n"), ReadOptions(id_column="nr"))
@@ -375,11 +375,11 @@ def test_empty_rows_are_nothing_to_predict_or_to_name_in_a_file_of_labels(tmp_pa
     lines = io.StringIO()
     data = load_source(path, ReadOptions(id_column="nr", labelled=False), progress=Progress(stream=lines))
     assert data.ids.tolist() == ["k1", "k2", "k3"] and len(data.skipped) == 2 and set(data.y.tolist()) == {-1}
-    assert "lines 3, 5" in lines.getvalue()
+    assert "line 3, line 5" in lines.getvalue()
     labels = read_label_file(write(tmp_path / "labels.csv", "id,label\nk1,y\nk2,x\nk3,x\n"))
     data = load_source(path, ReadOptions(id_column="nr", labels=labels))
     assert [data.classes[code] for code in data.y] == ["y", "x", "x"]
-    with pytest.raises(InputError, match=r"2 ids are empty \(line 2, line 3\)"):
+    with pytest.raises(InputError, match="2 ids are empty, first in line 2"):
         load_source(write(tmp_path / "t.csv", "nr;a\n;1\n;2\n"), ReadOptions(id_column="nr", labelled=False))
     with pytest.raises(InputError, match="empty"):
         load_source(write(tmp_path / "t.csv", "nr;a\n;\n"), ReadOptions(id_column="nr", labelled=False))

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from labelsieve.data.label_notes import about_spelling, fold_name, placeholders, same_spelling
 from labelsieve.data.read_options import ReadOptions
-from labelsieve.data.spelling import about_spelling, fold_name, placeholders, possible_typos, same_spelling
 
 
 @pytest.mark.parametrize(
@@ -22,23 +22,6 @@ def test_signs_and_numbers_separate_classes(one: str, other: str) -> None:
 def test_the_more_frequent_spelling_is_used() -> None:
     assert same_spelling({"Yes": 3, "yes": 40, "YES": 2, "no": 50}) == {"Yes": "yes", "YES": "yes"}
     assert same_spelling({"b": 1, "a": 2}) == {}
-
-
-@pytest.mark.parametrize("typo", ["refnud", "refun", "refundd", "rafund", "REFUNS"])
-def test_a_rare_name_one_typo_from_a_frequent_name(typo: str) -> None:
-    assert possible_typos({"refund": 60, typo: 3, "billing": 70}) == {typo: "refund"}
-    assert possible_typos({"refund": 60, typo: 4, "billing": 70}) == {}  # not rare enough
-
-
-def test_no_typos_in_short_or_numbered_names_or_with_two_errors() -> None:
-    assert possible_typos({"cat": 600, "car": 3, "type1": 600, "type2": 3, "refund": 600, "rfeudn": 3}) == {}
-
-
-def test_initials_if_each_stands_for_one_class() -> None:
-    assert possible_typos({"yes": 9, "no": 8, "Y": 7, "n": 2}) == {"Y": "yes", "n": "no"}
-    assert possible_typos({"billing": 90, "biling": 2, "other": 50, "B": 7}) == {"biling": "billing", "B": "billing"}
-    assert possible_typos({"a": 9, "b": 8, "apple": 7}) == {}  # b stands for no class
-    assert possible_typos({"no": 9, "never": 8, "N": 7}) == {}  # ambiguous
 
 
 def test_placeholders_for_missing_labels() -> None:

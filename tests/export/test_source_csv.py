@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelsieve.csv_files import CsvFormat
-from labelsieve.data.skipped import NO_LABEL
+from labelsieve.data.labels import NO_LABEL
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export

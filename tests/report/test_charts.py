@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from labelsieve.report.charts import Line, heat_map, line_chart, stacked_bars
+from labelsieve.report.html import Line, heat_map, line_chart, stacked_bars
 from labelsieve.report.training_sections import curves
 
 HOSTILE = '"><img src=x onerror=alert(1)>'

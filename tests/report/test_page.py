@@ -9,11 +9,10 @@ import pytest
 
 from labelsieve.errors import InputError
 from labelsieve.report import render_report, write_report
-from labelsieve.report.facts import read_facts
+from labelsieve.report.facts import Group, SpotCheck, read_facts
 from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
 from labelsieve.report.sections import select_again
-from labelsieve.report.spot_check import Group, SpotCheck
 from labelsieve.runfolder import RunFolder
 
 SECTIONS = ("next", "mistakes", "verdicts", "suspects", "curves", "theory", "settings")

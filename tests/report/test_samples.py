@@ -8,7 +8,7 @@ from PIL import Image
 
 from labelsieve.labels_csv import read_labels
 from labelsieve.report.samples import Missing, Picture, Row, Samples, Text, open_samples, render
-from labelsieve.report.source_table import find_source
+from labelsieve.report.source_state import find_source
 from labelsieve.runfolder import RunFolder
 
 

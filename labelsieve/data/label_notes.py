@@ -1,11 +1,14 @@
-"""Labels that say less than they seem to: contradictions between equal samples, leaks, numbers and outcomes.
+"""Notes about labels: contradictions between equal samples, leaks, numbers, outcomes, and spellings of one class.
 
-The user gets a note about each. None of them stops a run.
+The user gets a note about each. None of them stops a run, and different spellings stay separate classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import shlex
+import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
 from labelsieve.data.duplicates import DuplicateFiles, Groups, has_independent_labels, repeated
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData
 
@@ -119,3 +123,61 @@ def _outcomes(data: LabelledData, groups: Groups, label_column: str) -> Note | N
     if data.kind != "table" or (name not in OUTCOME_NAMES and not differ):
         return None
     return Note.of(NoteKind.OUTCOMES)
+
+
+EXAMPLES = 5  # shown in one note
+DEFAULTS = ReadOptions()
+SHOWN_OPTIONS = ("root", "label_column", "text_column", "id_column")
+PLACEHOLDERS = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", "--", ".", "tbd"))
+
+
+def fold_name(name: str) -> str:
+    """A name in lower case, without spaces, dots, hyphens and underscores between its words."""
+    folded = unicodedata.normalize("NFKC", name).casefold().strip()
+    if not any(letter.isalpha() for letter in folded):  # -1 is not 1, and 1.0 is not 10
+        return folded
+    return re.sub(r"(?<=\w)[\s._-]+(?=\w)|_", "", folded)
+
+
+def same_spelling(counts: Mapping[str, int]) -> dict[str, str]:
+    """Names that differ from a more frequent name only in case or in the characters between words."""
+    groups: dict[str, list[str]] = {}
+    for name in counts:
+        groups.setdefault(fold_name(name), []).append(name)
+    found = {}
+    for names in groups.values():
+        usual = max(names, key=lambda name: counts[name])
+        found.update({name: usual for name in names if name != usual})
+    return found
+
+
+def placeholders(counts: Mapping[str, int]) -> list[str]:
+    """Names that people write if a label is missing."""
+    return [name for name in counts if name.casefold() in PLACEHOLDERS]
+
+
+def class_counts(data: LabelledData) -> dict[str, int]:
+    """Number of samples per class, the largest class first."""
+    codes, counts = np.unique(data.y, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return {str(data.classes[codes[i]]): int(counts[i]) for i in order}
+
+
+def about_spelling(counts: Mapping[str, int], source: str, options: ReadOptions) -> str | None:
+    """A note about names that may be one class, with the command that merges them; None if there are none."""
+    variants, missing = same_spelling(counts), placeholders(counts)
+    parts = []
+    if missing:
+        listed = ", ".join(f"{name!r} ({counts[name]:,})" for name in missing[:EXAMPLES])
+        parts.append(f"classes that look like missing labels: {listed}")
+    if variants:
+        pairs = [f"{name!r} ({counts[name]:,}) and {usual!r} ({counts[usual]:,})" for name, usual in variants.items()]
+        more = f" and {len(pairs) - EXAMPLES:,} more" if len(pairs) > EXAMPLES else ""
+        parts.append(f"classes that differ only in case or between words: {', '.join(pairs[:EXAMPLES])}{more}")
+    if not parts:
+        return None
+    command = ["labelsieve", "data", "classes", source]
+    for name in SHOWN_OPTIONS:
+        if (value := getattr(options, name)) != getattr(DEFAULTS, name):
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    return f"{'; '.join(parts)}. They are separate classes; see `{shlex.join(command)}` to merge them"

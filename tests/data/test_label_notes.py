@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from labelsieve import NCV
-from labelsieve.data.label_kinds import equal_samples, label_notes
+from labelsieve.data.label_notes import equal_samples, label_notes
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.progress import Note, NoteKind, Progress, RecordingProgress
 from labelsieve.types import LabelledData
