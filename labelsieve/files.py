@@ -111,6 +111,23 @@ def check_free(folder: Path, option: str, *, missing: str = "", own: Collection[
         raise InputError(f"{folder} contains {listed}: give {option} a new or empty folder")
 
 
+def link_on_way(root: Path, path: Path) -> Path | None:
+    """The first symbolic link among `path` and the folders between `root` and it; None if there is none."""
+    for part in reversed((path, *path.parents[: len(path.relative_to(root).parts) - 1])):
+        if os.path.islink(part) and part not in OWN_LINKS:  # noqa: PTH114 - Path.is_symlink can raise
+            return part
+    return None
+
+
+def safe_path(root: Path, name: str) -> Path | None:
+    """The absolute path of a file that is named below `root`; None if it is outside or is reached through a link."""
+    path = Path(os.path.abspath(root / name))  # noqa: PTH100 - without following links
+    for base in (Path(os.path.abspath(root)), root.resolve()):  # noqa: PTH100
+        if path.is_relative_to(base) and "\0" not in name:
+            return path if link_on_way(base, path) is None else None
+    return None
+
+
 def first_link(root: Path) -> Path | None:
     """The first symbolic link below `root`; None if there is none."""
     for parent, folders, files in os.walk(root):

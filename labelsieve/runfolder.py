@@ -32,12 +32,12 @@ from labelsieve.data.read_pictures import picture_shape
 from labelsieve.decisions import Decision, append_decision, decided_ids, read_decisions
 from labelsieve.errors import InputError
 from labelsieve.files import (
-    OWN_LINKS,
     append_line,
     atomic_writer,
     check_free,
     first_link,
     lines_of,
+    link_on_way,
     locked,
     read_bytes,
     sweep,
@@ -112,13 +112,12 @@ class RunFolder:
     def __truediv__(self, name: str) -> Path:
         """The path of a file or folder of this run. Neither it nor a folder on the way to it may be a link."""
         path = self.path / name
-        for part in (path, *path.parents[: len(Path(name).parts) - 1]):
-            self._refuse_link(part)
+        self._refuse_link(link_on_way(self.path, path))
         return path
 
-    def _refuse_link(self, path: Path) -> None:
-        if path.is_symlink() and path not in OWN_LINKS:
-            raise InputError(f"{path} is a link: labelsieve does not follow links in a run folder, remove it")
+    def _refuse_link(self, link: Path | None) -> None:
+        if link is not None:
+            raise InputError(f"{link} is a link: labelsieve does not follow links in a run folder, remove it")
 
     @property
     def checkpoints(self) -> Path:
@@ -136,8 +135,7 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             with locked(self.path / LOCK, what=f"run folder {self.path}"):
-                if (link := first_link(self.path)) is not None:
-                    self._refuse_link(link)
+                self._refuse_link(first_link(self.path))
                 sweep(self.path, "**/.*.partial")
                 yield
         finally:

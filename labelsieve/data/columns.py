@@ -307,7 +307,8 @@ def encode_table(
     new_values = note if encoding is not None else ignore_note
     if encoding is None:
         encoding = learn_encoding(table, where=where, texts=texts, commas=commas, note=note, place=place)
-    missing = [quote_name(column.name) for column in encoding.columns if column.name not in table.column_names]
+    present = set(table.column_names)
+    missing = [quote_name(column.name) for column in encoding.columns if column.name not in present]
     if missing:
         raise InputError(f"{where} lacks columns that the model was trained with: {', '.join(missing)}")
     matrix = np.zeros((table.num_rows, encoding.number_width), dtype=np.float32)

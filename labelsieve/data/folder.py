@@ -11,7 +11,7 @@ import numpy as np
 
 from labelsieve.data.duplicates import DuplicateFiles
 from labelsieve.data.labels import NO_CLASS, about_left_out, unique_ids
-from labelsieve.data.pictures import EXTENSIONS, PictureFiles, safe_path
+from labelsieve.data.pictures import EXTENSIONS, PictureFiles
 from labelsieve.data.read_options import OTHER_SPLIT, ReadOptions, are_splits, check_no_split, choose_splits
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.errors import InputError
@@ -24,8 +24,8 @@ UNSUPPORTED_FORMATS = frozenset(
 )
 UNSUPPORTED = "unsupported format: save it as JPEG or PNG"
 NOT_UTF8 = "its name is not valid UTF-8: rename it"
-LINK_OUTSIDE = "a link that leads outside the folder"
-NOT_REGULAR = "not a regular file, or a link to a file that does not exist"
+LINK = "symbolic link"
+NOT_REGULAR = "not a regular file"
 
 
 def load(
@@ -68,16 +68,19 @@ def load(
     loose = [skip for top in tops for skip in _loose_pictures(root, top)] if labelled else []
     if loose:
         progress.note(about_left_out(NO_CLASS, [skip.id for skip in loose]))
+    links = [skip for skip in dict.fromkeys(skipped) if skip.reason == LINK]
+    if links:
+        progress.note(about_left_out(LINK, [skip.id for skip in links]))
     if not files:
         why = f" ({skipped[0].id}: {skipped[0].reason})" if skipped else ""
         raise InputError(f"no samples in {root}: no pictures in its class folders{why}")
     ids = unique_ids(files, where=str(root))
     data = LabelledData(
         PictureFiles(root.absolute(), files), np.array(y, dtype=np.int64), tuple(classes), ids, "pictures",
-        name=root.resolve().name, skipped=tuple(skipped),
+        name=root.resolve().name, skipped=tuple(skip for skip in skipped if skip.reason != LINK),
     )  # fmt: skip
     data = read_pictures(data, size=options.size, staging=options.cache_dir, progress=progress, same=same)
-    return replace(data, skipped=(*data.skipped, *loose, *other))
+    return replace(data, skipped=(*data.skipped, *links, *loose, *other))
 
 
 def has_splits(root: Path, folders: Sequence[str] | None = None) -> bool:
@@ -88,13 +91,13 @@ def has_splits(root: Path, folders: Sequence[str] | None = None) -> bool:
 
 def _class_folders(root: Path, skipped: list[Skipped]) -> list[str]:
     found = []
-    for name in sorted(entry.name for entry in _visible(root) if _is_folder(entry)):
-        if safe_path(root, name) is None:
-            skipped.append(Skipped(_printable(name), LINK_OUTSIDE))
-        elif not is_utf8(name):
-            skipped.append(Skipped(_printable(name), NOT_UTF8))
-        else:
-            found.append(name)
+    for entry in sorted(_visible(root), key=lambda entry: entry.name):
+        if entry.is_symlink() and Path(entry.name).suffix.lower() not in EXTENSIONS:
+            skipped.append(Skipped(_printable(entry.name), LINK))
+        elif _is_folder(entry) and not is_utf8(entry.name):
+            skipped.append(Skipped(_printable(entry.name), NOT_UTF8))
+        elif _is_folder(entry):
+            found.append(entry.name)
     return found
 
 
@@ -111,10 +114,7 @@ def _visible(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a loop of links
-        return False
+    return entry.is_dir(follow_symlinks=False)
 
 
 def is_utf8(name: str) -> bool:
@@ -139,19 +139,17 @@ def _loose_pictures(root: Path, top: str) -> list[Skipped]:
 
 
 def _pictures_below(root: Path, folder: str, skipped: list[Skipped], *, deep: bool = True) -> Iterator[str]:
-    """Yield picture files relative to `root`, sorted; other files and links that lead outside are skipped."""
+    """Yield picture files relative to `root`, sorted; other files and links are skipped."""
     for entry in sorted(_visible(root / folder), key=lambda entry: entry.name):
         id = f"{folder}/{entry.name}" if folder else entry.name
         suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - a Path per file takes several times as long
         if not is_utf8(entry.name):
             skipped.append(Skipped(_printable(id), NOT_UTF8))
-        elif entry.is_symlink() and safe_path(root, id) is None:
-            skipped.append(Skipped(id, LINK_OUTSIDE))
-        elif entry.is_dir(follow_symlinks=False):
+        elif entry.is_symlink():
+            skipped.append(Skipped(id, LINK))
+        elif _is_folder(entry):
             if deep:
                 yield from _pictures_below(root, id, skipped)
-        elif entry.is_symlink() and entry.is_dir():
-            skipped.append(Skipped(id, "a link to a folder"))
         elif not entry.is_file():
             skipped.append(Skipped(id, NOT_REGULAR))
         elif suffix in EXTENSIONS:

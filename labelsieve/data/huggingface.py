@@ -20,7 +20,7 @@ from labelsieve.data.labels import (
     without_blank,
     without_label,
 )
-from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, safe_path, stamp
+from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
 from labelsieve.data.read_options import ReadOptions, parse_query
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table import NOT_FEATURES
@@ -155,10 +155,10 @@ class DatasetPictures(EncodedPictures):
         if cell.get("bytes"):
             return io.BytesIO(cell["bytes"])
         # A row may name any file: only those of the data set are opened.
+        file = Path(str(cell["path"])).resolve()  # in the cache, names are links to the contents
         for home in (self.folder, Path(datasets.config.HF_CACHE_HOME)):
-            inside = safe_path(home, str(Path(str(cell["path"])).absolute()))
-            if inside is not None:
-                return open_file(inside)
+            if file.is_relative_to(home.resolve()):
+                return open_file(file)
         raise InputError("a path that leads outside the folder of the data set")
 
     def version(self) -> str:

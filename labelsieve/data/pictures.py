@@ -46,15 +46,6 @@ JOBS_AHEAD = 4  # jobs per worker whose results wait in memory
 Size = int | tuple[int, int] | None  # of a square, (height, width), or None: chosen by the pictures
 
 
-def safe_path(root: Path, name: str) -> Path | None:
-    """Return `root / name` if it stays inside `root` after links are followed, else None."""
-    try:
-        resolved = (root / name).resolve()
-        return resolved if resolved.is_relative_to(root.resolve()) else None
-    except (ValueError, OSError, RuntimeError):
-        return None
-
-
 class PictureSequence(Samples):
     """Pictures that look like an array: `x[3]` is one picture, `x[2:9]` and `x[indices]` are [n, height, width, 3].
 

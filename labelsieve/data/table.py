@@ -28,6 +28,7 @@ from labelsieve.data.labels import (
 from labelsieve.data.read_options import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
 from labelsieve.data.table_file import TABLES, TableFile, in_any_case
 from labelsieve.errors import InputError, MissingColumnError
+from labelsieve.files import safe_path
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Skipped
 
@@ -215,15 +216,14 @@ def _image_files(
     file: TableFile, paths: Sequence[str], used: IntArray, root: Path | None
 ) -> tuple[list[str], list[int]]:  # fmt: skip
     """The files of the used rows, and the rows whose file does not exist. No file may be outside the root folder."""
-    from labelsieve.data.pictures import safe_path
-
     base = file.path.parent if root is None else root
     files, lost = [], []
     for row in used.tolist():
         found = safe_path(base, paths[row])
         if found is None:
             raise InputError(
-                f"{file.path}, {file.place(row)}: {paths[row][:200]!r} is outside {base}; give the folder with --root"
+                f"{file.path}, {file.place(row)}: {paths[row][:200]!r} is outside {base}, or a link; give the folder "
+                "with --root"
             )
         if os.path.isfile(found):  # noqa: PTH113 - Path.is_file can raise
             files.append(str(found))

@@ -24,6 +24,9 @@ PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (*CSV, *PARQUET, *JSON_LINES, *SPREADSHEETS)
 TEXT_COLUMNS = ("id", "path", "text", "true")  # stay text in a CSV file, whatever they look like
+MAX_COLUMNS = 100_000  # each takes about a millisecond, because it may have any type (docs/trust.md)
+
+MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with other names in every line has millions
 
 
 @dataclass(frozen=True)
@@ -90,15 +93,14 @@ class TableFile:
 
 def unique_names(written: Sequence[str]) -> list[str]:
     """Names without spaces at their ends. Empty names get the number of their column, repeated names are counted."""
-    names: list[str] = []
+    number: dict[str, int] = {}  # of columns with this name so far; a dictionary keeps the order
     for at, name in enumerate(written, start=1):
         free = bare = name.strip() or f"column {at}"
-        number = 1
-        while free in names:
-            number += 1
-            free = f"{bare} {number}"
-        names.append(free)
-    return names
+        while free in number:
+            number[bare] += 1
+            free = f"{bare} {number[bare]}"
+        number[free] = 1
+    return list(number)
 
 
 def in_any_case(wanted: str, names: Sequence[str]) -> str:
@@ -113,12 +115,21 @@ def _read_csv(
     import pyarrow as pa
 
     first = header_of(path, style)
+    _check_width(path, len(first))
     _check_header(path, header, len(first))
     names = list(header) or first
     bare = unique_names(names)
     text = {*TEXT_COLUMNS, *(in_any_case(name, bare) for name in text_columns if name is not None)}
     types = {name: pa.string() for name, own in zip(names, bare, strict=True) if as_text or own in text}
     return read_arrow(path, style, types=types, header=header)
+
+
+def _check_width(path: Path, width: int) -> None:
+    if width > MAX_COLUMNS:
+        raise InputError(
+            f"{path} has {width:,} columns, more than the {MAX_COLUMNS:,} of a table: save the numbers as an .npz file "
+            "with x and y"
+        )
 
 
 def _check_header(path: Path, header: Sequence[str], width: int) -> None:
@@ -131,6 +142,7 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
+        _check_width(path, pq.read_metadata(regular_file(path)).num_columns)
         table = pq.read_table(regular_file(path))
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
@@ -141,7 +153,7 @@ def _read_parquet(path: Path) -> Any:
 def _read_json_lines(path: Path) -> Any:
     """A file with one JSON object per line. Keys that a line lacks are missing values."""
     columns: dict[str, list[Any]] = {}
-    count = 0
+    count = filled = 0
     with open_file(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -153,11 +165,18 @@ def _read_json_lines(path: Path) -> Any:
             if not isinstance(entry, dict):
                 raise InputError(f'{path}, line {number}: expected an object, such as {{"label": "cat"}}')
             for name, value in entry.items():
-                cells = columns.setdefault(name, [None] * count)
-                cells.append(json.dumps(value) if isinstance(value, dict | list) else value)
-            count += 1
-            for cells in columns.values():
+                cells = columns.setdefault(name, [])
                 cells.extend([None] * (count - len(cells)))
+                cells.append(json.dumps(value) if isinstance(value, dict | list) else value)
+            count, filled = count + 1, filled + len(entry)
+            _check_width(path, len(columns))
+            if count * len(columns) - filled > MAX_MISSING_CELLS:
+                raise InputError(
+                    f"{path}, line {number}: {len(columns):,} different names in {count:,} lines; as a table, nearly "
+                    "all cells would be missing: use the same names in all lines"
+                )
+    for cells in columns.values():
+        cells.extend([None] * (count - len(cells)))
     return _from_columns(list(columns), list(columns.values()))
 
 

@@ -28,7 +28,7 @@ from labelsieve.data.read_options import ReadOptions, parse_query
 from labelsieve.data.read_pictures import leave_out_unreadable, read_pictures, rows_without
 from labelsieve.data.stage import stage
 from labelsieve.errors import InputError
-from labelsieve.files import read_bytes
+from labelsieve.files import read_bytes, safe_path
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
 
@@ -227,7 +227,7 @@ class Listing(NamedTuple):
 
 
 def _labelled(listing: Listing, names: Sequence[Synset], side: int) -> LabelledData:
-    """Return the listed pictures that exist; missing and empty ones, and links to other folders, are skipped."""
+    """Return the listed pictures that exist; missing and empty ones, and links, are skipped."""
     root, inside = listing.root, listing.inside
     kept, labels, skipped = [], [], []
     home = _Home(root)
@@ -256,10 +256,10 @@ def _labelled(listing: Listing, names: Sequence[Synset], side: int) -> LabelledD
 
 
 class _Home:
-    """A folder and everything below it. Each folder is resolved once: a list names millions of files in a few."""
+    """A folder and everything below it. Each folder is checked once: a list names millions of files in a few."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self.root = root.absolute()
         self._folders: dict[Path, bool] = {}
 
     def problem(self, path: Path) -> str | None:
@@ -267,7 +267,7 @@ class _Home:
         try:
             if not path.stat().st_size:
                 return "empty file"
-            return None if self._holds(path) else "leads outside the data set's folder"
+            return None if self._holds(path) else "a link, or outside the data set's folder"
         except OSError as problem:
             return problem.strerror or str(problem)
         except (ValueError, RuntimeError) as problem:
@@ -276,8 +276,8 @@ class _Home:
     def _holds(self, path: Path) -> bool:
         folder = path.parent
         if folder not in self._folders:
-            self._folders[folder] = folder.resolve().is_relative_to(self.root)
-        return self._folders[folder] and (not path.is_symlink() or path.resolve().is_relative_to(self.root))
+            self._folders[folder] = safe_path(self.root, str(folder.absolute())) is not None
+        return self._folders[folder] and not path.is_symlink()
 
 
 def _picture_names(folder: Path) -> list[str]:

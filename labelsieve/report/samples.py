@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from labelsieve.data.columns import TableX
 from labelsieve.data.decode import open_checked, upright
 from labelsieve.data.duplicates import DuplicateFiles, Groups, repeated, same_files
-from labelsieve.data.pictures import PictureFiles, PictureSequence, safe_path
+from labelsieve.data.pictures import PictureFiles, PictureSequence
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import TABLES, load_source
 from labelsieve.errors import InputError
+from labelsieve.files import safe_path
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.report.source_state import UNCHANGED, SourceState, SourceStatus, SourceTable, check_source, find_source
 from labelsieve.runfolder import RunFolder

@@ -25,13 +25,12 @@ from labelsieve.data.cells import is_text
 from labelsieve.data.decode import ExactSize, Pixels, UnreadablePictureError, decode
 from labelsieve.data.folder import list_pictures
 from labelsieve.data.labels import LabelFile, id_texts, means
-from labelsieve.data.pictures import safe_path
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import BUILT_IN, TABLES, files_of, is_path, load_source
 from labelsieve.data.stage import StagedPictures, cached_pictures
 from labelsieve.data.table_file import TableFile, in_any_case
 from labelsieve.errors import InputError
-from labelsieve.files import read_bytes
+from labelsieve.files import read_bytes, safe_path
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import STAGED, RunFolder, fingerprint
 from labelsieve.types import IntArray

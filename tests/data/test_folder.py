@@ -13,12 +13,12 @@ import pytest
 from PIL import Image
 
 from labelsieve.data.decode import FILE_NOT_FOUND
-from labelsieve.data.folder import LINK_OUTSIDE, UNSUPPORTED
+from labelsieve.data.folder import LINK, UNSUPPORTED
 from labelsieve.data.labels import read_label_file
-from labelsieve.data.pictures import safe_path
 from labelsieve.data.read_pictures import common_size
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
+from labelsieve.files import safe_path
 from labelsieve.progress import Progress
 
 
@@ -127,14 +127,16 @@ def test_what_cannot_be_read_is_listed_and_stops_nothing(tmp_path: Path) -> None
     (black / "inside.png").symlink_to(black / "a.png")
     lines = io.StringIO()
     data = load_source(str(root), progress=Progress(stream=lines))
-    assert data.ids.tolist() == ["black/a.png", "black/inside.png", "white/b.png"]
+    assert data.ids.tolist() == ["black/a.png", "white/b.png"]
+    assert f"4 samples left out ({LINK})" in lines.getvalue()
     reasons = dict(data.skipped)
     assert reasons.pop("black/truncated.jpg").startswith("damaged: ")
     not_picture = "not a picture in a supported format"
     assert reasons == {
-        "elsewhere": LINK_OUTSIDE,
-        "black/link.png": LINK_OUTSIDE,
-        "black/loop": "a link to a folder",
+        "elsewhere": LINK,
+        "black/link.png": LINK,
+        "black/loop": LINK,
+        "black/inside.png": LINK,
         "black/notes.txt": "not a picture file",
         "black/page.jpg": not_picture,
         "black/drawing.jpg": not_picture,
@@ -143,8 +145,8 @@ def test_what_cannot_be_read_is_listed_and_stops_nothing(tmp_path: Path) -> None
         "black/bomb.png": "too large: 150 megapixels, at most 100 are read",
         "black/huge.png": "too large: at most 100 megapixels are read",
     }
-    # As many as are skipped, whether they look like pictures or not.
-    assert len(data.skipped) == 11 and "11 of 14 files cannot be read, such as black/bomb.png (" in lines.getvalue()
+    # All that are skipped but the links, whether they look like pictures or not.
+    assert len(data.skipped) == 12 and "8 of 10 files cannot be read, such as black/bomb.png (" in lines.getvalue()
 
 
 def test_one_that_cannot_be_read_is_named_alone(tmp_path: Path) -> None:
@@ -259,9 +261,23 @@ def test_flat_folders_can_be_predicted_on(tmp_path: Path) -> None:
 
 
 def test_safe_path(tmp_path: Path) -> None:
-    assert safe_path(tmp_path, "a/../b") == tmp_path.resolve() / "b"
-    for name in ("..", "../x", "/etc/passwd", "a/../../x", "a\0b"):
-        assert safe_path(tmp_path, name) is None, name
+    root = tmp_path / "root"
+    (root / "folder").mkdir(parents=True)
+    (root / "linked").symlink_to(root / "folder")
+    (root / "loop").symlink_to("loop")
+    (tmp_path / "other").symlink_to(root)  # the root may be a link: the user names it
+    for base in (root, tmp_path / "other"):
+        assert safe_path(base, "a/../b") == base / "b"
+        assert safe_path(base, str(root / "folder" / "x")) == root / "folder" / "x"
+        for name in ("..", "../x", "/etc/passwd", "a/../../x", "a\0b", "linked", "linked/x", "loop", "loop/x"):
+            assert safe_path(base, name) is None, name
+
+
+def test_links_in_lists_are_refused(tmp_path: Path) -> None:
+    two_classes(tmp_path)
+    (tmp_path / "linked").symlink_to(tmp_path / "black")
+    with pytest.raises(InputError, match=r"line 3: 'linked/a.png' is outside .* or a link"):
+        load_source(listed(tmp_path, ["white/b.png", "linked/a.png"]))
 
 
 def listed(folder: Path, names: list[str]) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from labelsieve.data.source import ReadOptions, load_source
@@ -124,6 +126,21 @@ def test_empty_and_repeated_names_are_numbered(tmp_path: Path) -> None:
     select_source(str(path), tmp_path / "run", settings, Progress(silent=True))
     export(tmp_path / "run", to=tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_bytes().startswith(b"v1,v2,,,")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl"])
+def test_the_number_of_columns_is_limited(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"a": [1], "b": [2], "label": ["x"]})
+    path = tmp_path / name
+    if name == "t.parquet":
+        pq.write_table(table, path)
+    else:
+        path.write_text("a,b,label\n1,2,x\n" if name == "t.csv" else json.dumps(table.to_pylist()[0]))
+    monkeypatch.setattr("labelsieve.data.table_file.MAX_COLUMNS", 3)
+    assert TableFile.read(path).table.equals(table)
+    monkeypatch.setattr("labelsieve.data.table_file.MAX_COLUMNS", 2)
+    with pytest.raises(InputError, match=f"{name} has 3 columns"):
+        TableFile.read(path)
 
 
 def test_a_file_without_header(tmp_path: Path) -> None:

@@ -233,6 +233,7 @@ def trees(rng: random.Random, work: Path) -> int:
         skipped = {row["id"] for row in rows_of(Path("run/skipped.csv"))} if Path("run/skipped.csv").exists() else set()
         lost = {printable(name) for name in expected} - samples - skipped
         assert not lost, f"neither a sample nor skipped: {sorted(lost)[:3]}"
+        assert not [name for name in samples if Path("set", name).is_symlink()], "a link was followed"
         option = ["--link"] if rng.random() < 0.3 else []
         command("export", "run", "--what", "cleaned", "--to", "out", *option)
         made |= {"out", "out-classes.csv", "out-status.csv", "p.csv"}
