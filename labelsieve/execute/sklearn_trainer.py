@@ -204,9 +204,19 @@ def run_all(task: Callable[[Item], Result], items: Sequence[Item], executor: Any
     from joblib import Parallel, delayed
 
     workers = min(executor if isinstance(executor, int) else usable_cores(), len(items))
+    if executor == "threads" and workers > 1:
+        task = partial(_in_thread, task)
     prefer = "threads" if executor == "threads" else "processes"
     parallel = Parallel(n_jobs=workers, prefer=prefer, return_as="generator")
     return iter(parallel(delayed(task)(item) for item in items))
+
+
+def _in_thread(task: Callable[[Item], Result], item: Item) -> Result:
+    """Run a task beside others: each keeps to its own core."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="openmp"):  # a limit of this thread
+        return task(item)
 
 
 @dataclass

@@ -55,6 +55,7 @@ class Exported:
     undecided: int  # suspects without a decision that keep their label
     suggested: int  # suspects without a decision that got the suggested label
     expected_right: float | None  # of these; None if not known
+    least_right: float | None  # of these, by the low end of the noise estimate
     expected_wrong: float | None  # labels of the suspects that `drop_suspects` left out; None if not known
     summary: str
     note: str
@@ -114,10 +115,12 @@ def export(
         announce(summary)
     done = Exported(
         target, len(rows), changed, dropped, int(outcome.undecided.sum()), int(outcome.applied.sum()),
-        outcome.expected_right, outcome.expected_wrong, summary, "",
+        outcome.right and outcome.right.number, outcome.right and outcome.right.least,
+        outcome.wrong and outcome.wrong.number, summary, "",
     )  # fmt: skip
     if dry_run:
         return done
+    outcome.check(folder.path)
     notes, apostrophes = [], 0
     if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
         notes.append(f"{by_hand:,} of them because of a decision or a suggestion")

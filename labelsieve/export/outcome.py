@@ -1,8 +1,15 @@
-"""The label of every sample in an export: decided ones, and suggestions only on request."""
+"""The label of every sample in an export: decided ones, and suggestions only on request.
+
+The number of right suggestions is expected from decisions on a random sample of them, if there are enough, else from
+the probabilities of the run. These can be too high by as much as the noise estimate can: if only `low` of the labels
+are wrong instead of `ratio`, only `low / ratio` of the expected suggestions are right.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +18,27 @@ from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.settings import ExportSettings
 from labelsieve.export.tables import RunResult
-from labelsieve.report.facts import WHY_UNKNOWN, why_unknown
-from labelsieve.types import SELECTED, BoolArray
+from labelsieve.report.facts import WHY_UNKNOWN, noise_of
+from labelsieve.report.spot_check import SAMPLE_SIZE, Group, SpotCheck
+from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
+# Suggestions of which fewer than this share may be right do harm rather than good (benchmarks/exports.md).
+LEAST_RIGHT = 0.5
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
+
+
+class Expected(NamedTuple):
+    """An expected number of samples."""
+
+    number: float
+    least: float  # by the low end of the noise estimate
+    decisions: int = 0  # on a random sample, from which the number follows; 0 if it follows from the noise model
+
+    def __str__(self) -> str:
+        by = (
+            f" by {self.decisions} decisions on a random sample" if self.decisions else f" (at least {self.least:,.0f})"
+        )
+        return f"about {self.number:,.0f} of them{by}"
 
 
 @dataclass(frozen=True)
@@ -27,8 +51,8 @@ class Outcome:
     applied: BoolArray  # suspects without a decision that get the suggested label
     dropped: BoolArray  # suspects without a decision that are left out
     conflict: BoolArray  # samples on which reviewers disagree; they keep their label
-    expected_right: float | None = None  # of the applied suggestions; None if not known
-    expected_wrong: float | None = None  # labels of the dropped suspects; None if not known
+    right: Expected | None = None  # of the applied suggestions; None if not known
+    wrong: Expected | None = None  # labels of the dropped suspects; None if not known
     why_unknown: str = ""  # why the expected numbers are not known
 
     @property
@@ -45,19 +69,30 @@ class Outcome:
         applied, dropped, undecided = (int(mask.sum()) for mask in (self.applied, self.dropped, self.undecided))
         parts = [f"{changed:,} label{'s' * (changed != 1)} changed"]
         if applied:
-            parts.append(f"{applied:,} of them by suggestions, {self._expected(self.expected_right)} expected right")
+            parts.append(f"{applied:,} of them by suggestions, {self._expected(self.right)} expected right")
         if dropped:
-            parts.append(
-                f"{dropped:,} suspects dropped, {self._expected(self.expected_wrong)} expected to have a wrong label"
-            )
+            parts.append(f"{dropped:,} suspects dropped, {self._expected(self.wrong)} expected to have a wrong label")
         if undecided:
             parts.append(f"{undecided:,} undecided suspects keep their label")
         if conflicts := int(self.conflict.sum()):
             parts.append(f"{conflicts:,} samples on which reviewers disagree keep their label")
         return "; ".join(parts)
 
-    def _expected(self, number: float | None) -> str:
-        return f"an unknown number of them ({self.why_unknown})" if number is None else f"about {number:,.0f} of them"
+    def _expected(self, expected: Expected | None) -> str:
+        return f"an unknown number of them ({self.why_unknown})" if expected is None else str(expected)
+
+    def check(self, run: Path) -> None:
+        """Raise InputError if most of the applied suggestions may be wrong and no decisions say otherwise."""
+        applied = int(self.applied.sum())
+        if applied == 0 or (self.right is not None and self.right.decisions):
+            return
+        if self.right is None:
+            raise InputError(f"--apply suggested: {self.why_unknown}; decide on the suggestions with labelsieve review")
+        if self.right.least < LEAST_RIGHT * applied:
+            raise InputError(
+                f"--apply suggested: perhaps only {self.right.least:,.0f} of {applied:,} suggestions are right, by the "
+                f"noise estimate; judge {SAMPLE_SIZE} random ones first (labelsieve review {run}, key a)"
+            )
 
 
 def resolve_labels(result: RunResult, settings: ExportSettings) -> Outcome:
@@ -77,10 +112,30 @@ def resolve_labels(result: RunResult, settings: ExportSettings) -> Outcome:
         dropped = open_suspects & (np.nan_to_num(columns.suspicion, nan=-1.0) >= settings.drop_suspects)
     label = np.where(result.log.label >= 0, result.log.label, columns.label)
     label = np.where(applied, columns.suggested, label).astype(np.int32)
-    why, right, wrong = why_unknown(result.summary), None, None
+    noise, right, wrong = noise_of(result.summary), None, None
+    why = noise.why_unknown if noise is not None else None
     if why is None and probability is not None:
-        right, wrong = float(probability[applied].sum()), float(columns.suspicion[dropped].sum())
+        right = _expected_right(result, applied, settings.min_confidence, noise)
+        wrong = _by_model(float(columns.suspicion[dropped].sum()), noise)
     stays = (state != Choice.DROP) & ~dropped
     undecided, conflict = pending & ~applied & ~dropped, state == Choice.CONFLICT
     reason = WHY_UNKNOWN[why] if why is not None else ""
     return Outcome(label, stays, undecided, applied, dropped, conflict, right, wrong, reason)
+
+
+def _expected_right(result: RunResult, applied: BoolArray, confidence: float, noise: NoiseEstimate | None) -> Expected:
+    """How many of the applied suggestions are right."""
+    probability = result.suggested_probability
+    assert probability is not None
+    sample = SpotCheck(result.columns, probability).check(Group.SUGGESTED, confidence, result.log)
+    if sample.known and sample.checked:
+        number = float(applied.sum()) * sample.right_suggestions / sample.checked
+        return Expected(number, number, sample.checked)
+    return _by_model(float(probability[applied].sum()), noise)
+
+
+def _by_model(number: float, noise: NoiseEstimate | None) -> Expected:
+    """A number of wrong labels by the noise model, and by the low end of its interval."""
+    if noise is None or not noise.ratio > 0:
+        return Expected(number, number)
+    return Expected(number, number * min(1.0, noise.low / noise.ratio))

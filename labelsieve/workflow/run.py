@@ -257,6 +257,7 @@ def plan_source(
     assert folder is not None
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data, model = read_to_embed(source, settings, progress, recorded={}, cache_dir=Path(scratch), labels=labels)
+        reading = time.monotonic() - began
         planned, rate, features = request, None, data
         if model is not None:
             planned = replace(request, samples=request.samples or len(data))
@@ -266,7 +267,6 @@ def plan_source(
             read_stored_predictions(settings.predictions, data)
         settings = settings.for_samples(features, folder.record(), paper=settings.protocol == "paper")
         check_method(features, settings, choose_device(settings.device), paper=settings.protocol == "paper")
-        reading = time.monotonic() - began
         plan = with_reading(plan_run(features, settings, planned, embedded_per_second=rate), reading)
     volume = next(parent for parent in (folder.path, *folder.path.absolute().parents) if parent.exists())
     return {

@@ -112,7 +112,7 @@ def _build(
 ) -> Trainer:  # fmt: skip
     """Return the trainer of the selection, on this machine or on a cluster."""
     options = TrainerOptions(
-        settings.epochs, settings.loss, settings.device, settings.workers if settings.workers > 1 else None,
+        settings.epochs, settings.loss, settings.device, settings.workers or "threads",
         settings.protocol, checkpoint=run.checkpoints / "networks", note=progress.note,
     )  # fmt: skip
     if settings.executor != "local":

@@ -148,7 +148,7 @@ class SelectSettings(SourceSettings):
         Resize pictures to squares with this side in pixels. Default: chosen by the source. With --embed: the shorter
         side of the pictures that the model gets, 256 by default.
     workers
-        Number of processes for scikit-learn classifiers.
+        Number of processes for scikit-learn classifiers. Default: one process, with a thread per core.
     seed
         Random seed. The same seed gives the same result.
     """
@@ -170,7 +170,7 @@ class SelectSettings(SourceSettings):
     protocol: str = "auto"
     pattern: str = "auto"
     size: int | None = None
-    workers: int = 1
+    workers: int | None = None
     seed: int = 0
 
     def check(self, problems: Problems) -> None:

@@ -84,12 +84,49 @@ def test_a_decision_outweighs_both_requests(run, tmp_path):
     assert rows_of(done.path)[int(first.id)]["label"] == first.label
 
 
-def test_expectations_are_unknown_if_the_noise_is(run, tmp_path):
+def set_estimate(run, **values):
+    """Change the noise estimate of a run."""
     summary = run.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
+    summary["iterations"][0]["estimate"] |= values
     run.write_summary(summary)
-    done = export(run, to=tmp_path / "c.csv", apply="suggested", min_confidence=0.5)
-    assert done.changed > 0 and done.expected_right is None
+
+
+def test_suggestions_are_not_applied_if_the_noise_is_unknown(run, tmp_path):
+    set_estimate(run, trust="unknown", why_unknown="random")
+    options = {"apply": "suggested", "min_confidence": 0.5, "to": tmp_path / "c.csv"}
+    planned = export(run, **options, dry_run=True)
+    assert planned.changed > 0 and planned.expected_right is None and planned.least_right is None
+    with pytest.raises(InputError, match="labelsieve review"):
+        export(run, **options)
+    assert not (tmp_path / "c.csv").exists()
+    dropped = export(run, to=tmp_path / "d.csv", drop_suspects=0.5)
+    assert dropped.dropped > 0 and dropped.expected_wrong is None
+
+
+def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
+    """If perhaps no label is wrong, the probabilities alone do not change labels; decisions on a random sample do."""
+    from labelsieve.report.facts import read_facts
+    from labelsieve.report.spot_check import MIN_CHECKED, Group, SpotCheck
+
+    ratio = run.read_summary()["iterations"][0]["estimate"]["ratio"]
+    options = {"apply": "suggested", "min_confidence": 0.5, "to": tmp_path / "c.csv"}
+    sure = export(run, **options, dry_run=True)
+    assert sure.least_right == pytest.approx(sure.expected_right * (ratio - 0.03) / ratio)
+    set_estimate(run, low=0.0)
+    planned = export(run, **options, dry_run=True)
+    assert planned.least_right == 0 and planned.expected_right == sure.expected_right
+    with pytest.raises(InputError, match="key a"):
+        export(run, **options)
+    facts = read_facts(run)
+    rows = SpotCheck(facts.columns, facts.suggested_probability).rows(Group.SUGGESTED, 0.5)[:MIN_CHECKED].tolist()
+    labels = {row.id: row for row in suspects_of(run)}
+    for place, row in enumerate(rows):  # one of five suggestions is right
+        sample = labels[facts.columns.id(row)]
+        choice, label = ("keep", sample.label) if place % 5 else ("relabel", sample.suggested)
+        run.append_decision(sample.id, choice, label)
+    done = export(run, **options)
+    assert done.suggested == planned.suggested - MIN_CHECKED
+    assert done.expected_right == done.least_right == pytest.approx(done.suggested / 5)
 
 
 @pytest.mark.parametrize(
