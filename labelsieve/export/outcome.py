@@ -18,8 +18,7 @@ from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.settings import ExportSettings
 from labelsieve.export.tables import RunResult
-from labelsieve.report.facts import WHY_UNKNOWN, noise_of
-from labelsieve.report.spot_check import SAMPLE_SIZE, Group, SpotCheck
+from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Group, SpotCheck, noise_of
 from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
 # Suggestions of which fewer than this share may be right do harm rather than good (benchmarks/exports.md).

@@ -11,6 +11,7 @@ import pytest
 from labelsieve.cli.app import run as main
 from labelsieve.errors import InputError
 from labelsieve.export import export
+from labelsieve.report.facts import MIN_CHECKED, Group, SpotCheck, read_facts
 
 _spec = importlib.util.spec_from_file_location(
     "export_undecided_runs", Path(__file__).parents[1] / "report" / "runs.py"
@@ -105,9 +106,6 @@ def test_suggestions_are_not_applied_if_the_noise_is_unknown(run, tmp_path):
 
 def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     """If perhaps no label is wrong, the probabilities alone do not change labels; decisions on a random sample do."""
-    from labelsieve.report.facts import read_facts
-    from labelsieve.report.spot_check import MIN_CHECKED, Group, SpotCheck
-
     ratio = run.read_summary()["iterations"][0]["estimate"]["ratio"]
     options = {"apply": "suggested", "min_confidence": 0.5, "to": tmp_path / "c.csv"}
     sure = export(run, **options, dry_run=True)
