@@ -1,12 +1,20 @@
 """CIFAR-10, CIFAR-100 and CIFAR-10N from a folder, in the official binary or Python format.
 
+The files in Python format are pickles. A pickle is a program: it may name any callable and call it. `read_dict` runs
+none: names of numpy lead to `_Recorded`, and arrays are built from their bytes. It refuses everything else, and small
+files that would fill the memory.
+
 cifar10:DIR    cifar100:DIR    cifar10n:DIR?labels=worse|aggregate|random1|random2|random3|clean
 each with ?split=test for the test pictures
 """
 
 from __future__ import annotations
 
+import io
+import pickle
+import pickletools
 import shlex
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.cifar_pickle import read_dict
 from labelsieve.data.read_options import parse_query
 from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, read_text
@@ -33,6 +40,8 @@ CIFAR10N_LABELS = {
     "clean": "clean_label",
 }
 HUMAN = "CIFAR-10_human.pt"
+NUMBER_TYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+MAX_UNPACKED = 2**30  # bytes of an unpacked zip file; the known ones have a few million
 
 
 class _Layout(NamedTuple):
@@ -204,3 +213,119 @@ def _parse(spec: str) -> tuple[str, Path, str, str]:
             f"cannot use {unknown!r} in {spec!r}: cifar sources take split=train|test, cifar10n also labels="
         )
     return name, Path(folder), part, chosen
+
+
+# ---------------------------------------------------------------- pickles
+
+
+class _Recorded:
+    """Replaces a class or function of numpy: records its arguments and its state, and does nothing."""
+
+    __slots__ = ("args", "state")
+
+    def __init__(self, *args: Any) -> None:
+        self.args = args
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _DType(_Recorded): ...
+
+
+class _Array(_Recorded): ...
+
+
+class _Scalar(_Recorded): ...
+
+
+class _Bytes(_Recorded): ...
+
+
+_NAMES: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): "ndarray",  # an argument of _reconstruct, which nothing calls
+    ("numpy", "dtype"): _DType,
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy.core.multiarray", "scalar"): _Scalar,
+    ("numpy._core.multiarray", "scalar"): _Scalar,
+    ("_codecs", "encode"): _Bytes,
+    ("__builtin__", "bytes"): _Bytes,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _NAMES:
+            raise ValueError(f"the name {module}.{name}")
+        return _NAMES[module, name]
+
+
+def read_dict(path: Path, needs: str) -> dict[str, Any]:
+    """Return the dictionary in `path` that has the key `needs`: numbers, texts, arrays, and lists of numbers and texts.
+
+    The file is a pickle, several pickles (torch's old format) or torch's zip format.
+    """
+    try:
+        content = read_bytes(path)
+        if zipfile.is_zipfile(io.BytesIO(content)):
+            content = _unzipped(content)
+        stream = io.BytesIO(content)
+        while stream.tell() < len(content):
+            _check_places(stream)
+            found = _Unpickler(stream, fix_imports=False, encoding="bytes").load()
+            named = {_raw(key).decode("latin1"): key for key in found} if isinstance(found, dict) else {}
+            if needs in named:
+                return {name: _plain(found[key]) for name, key in named.items()}
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except Exception as error:  # a damaged pickle raises errors of many types
+        raise InputError(f"{path} is damaged or has more than plain arrays ({error}): download it again") from error
+    raise InputError(f"{path} has no entry {needs!r}: is it the right file?")
+
+
+def _unzipped(content: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        inside = next((name for name in archive.namelist() if name.endswith("data.pkl")), None)
+        if inside is None:
+            raise ValueError("a zip file without data.pkl")
+        if archive.getinfo(inside).file_size > MAX_UNPACKED:
+            raise ValueError(f"more than {MAX_UNPACKED:,} bytes once unpacked")
+        return archive.read(inside)
+
+
+def _check_places(stream: io.BytesIO) -> None:
+    """Refuse memo numbers that exceed the number of values: the unpickler allocates memory for them."""
+    start = stream.tell()
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > count:
+            raise ValueError(f"a value in place {argument}")
+    stream.seek(start)
+
+
+def _plain(value: Any, *, inside: bool = False) -> Any:
+    if isinstance(value, list | tuple) and not inside:
+        return [_plain(entry, inside=True) for entry in value]
+    if isinstance(value, _Array):
+        _, shape, dtype, fortran, content = value.state
+        return _numbers(dtype, content).reshape(shape, order="F" if fortran else "C")
+    if isinstance(value, _Scalar):
+        return _numbers(*value.args).item()
+    if not isinstance(value, str | bytes | int | float | _Bytes | None):
+        raise ValueError(f"a nested {type(value).__name__}")
+    return _raw(value) if isinstance(value, _Bytes) else value
+
+
+def _numbers(dtype: _DType, content: Any) -> NDArray[Any]:
+    code, order = (_raw(text).decode("ascii") for text in (dtype.args[0], (dtype.state or "|<")[1]))
+    if code.lstrip("<>|=") not in NUMBER_TYPES:
+        raise ValueError(f"an array of the type {code!r}")
+    numbers = np.frombuffer(_raw(content), np.dtype(code.lstrip("<>|=")).newbyteorder(">" if order == ">" else "<"))
+    return numbers.astype(numbers.dtype.newbyteorder("="))
+
+
+def _raw(value: Any) -> bytes:
+    if isinstance(value, _Bytes):
+        value = value.args[0] if value.args else b""
+    return value.encode("latin1") if isinstance(value, str) else bytes(memoryview(value))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelsieve.data.cifar_pickle import read_dict
+from labelsieve.data.cifar import read_dict
 from labelsieve.errors import InputError
 
 

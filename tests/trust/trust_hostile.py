@@ -240,7 +240,7 @@ def a_pickle_with_a_place_of_its_own_choosing(folder: Path) -> None:
     _batches(folder, b"\x80\x02}r\xff\xff\xff\x7f.")
 
 
-@case(GROWS, f"select cifar10:. {SELECT}", message="nested")
+@case(GROWS, f"select cifar10:. {SELECT}", message="labels")
 def a_pickle_of_a_billion_laughs(folder: Path) -> None:
     """Lists that hold the list before ten times, eighteen deep: 10^18 values out of a few hundred bytes."""
     made = b"\x80\x02]q\x00"
