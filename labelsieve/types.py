@@ -64,12 +64,19 @@ class LabelledData:
     name: str = "data"
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()  # what is odd about it
-    groups: IntArray | None = None  # one code a sample; those with the same are never on both sides of a split
+    groups: IntArray | None = None  # code per sample; samples with equal codes are never on both sides of a split
+    equal_files: IntArray | None = None  # code per sample, equal if the files of the samples have equal bytes
     leaks: bool = False  # whether one column tells the given labels by itself
     embedding: Any = None  # rows of numbers that a pretrained model computed from the samples
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def take(self, rows: IntArray) -> LabelledData:
+        """Return these samples, in this order."""
+        arrays = {name: getattr(self, name) for name in ("y", "ids", "groups", "equal_files")}
+        taken = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, x=some_of(self.x, rows), **taken)
 
     def features(self) -> LabelledData:
         """Return the data as a model reads it: its embeddings as a table, or the samples themselves."""

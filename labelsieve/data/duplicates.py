@@ -11,7 +11,6 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +33,6 @@ HASH_START = 0x9E3779B97F4A7C15  # any odd number; this one is 2**64 divided by 
 Groups = list[list[int]]
 
 
-@dataclass
-class DuplicateFiles:
-    """Groups of samples whose files have equal bytes, collected while a source is read."""
-
-    groups: Groups | None = None  # None: the files were not compared
-
-    def keep(self, rows: IntArray) -> None:
-        """Keep these samples and renumber them."""
-        if self.groups is not None:
-            place = {row: at for at, row in enumerate(rows.tolist())}
-            self.groups = [[place[row] for row in group if row in place] for group in self.groups]
-
-
 def same_files(files: Sequence[str | Path | None]) -> Groups:
     """Find files with equal bytes. Most are distinguished by their length, then by their first bytes."""
     groups = [[i for i, file in enumerate(files) if file is not None]]
@@ -54,6 +40,14 @@ def same_files(files: Sequence[str | Path | None]) -> Groups:
         for look in (_length, _head, _whole):
             groups = [part for group in groups for part in _split(group, pool.map(look, [files[i] for i in group]))]
     return groups
+
+
+def group_codes(groups: Groups, count: int) -> IntArray:
+    """Return one code per sample, equal for the samples of a group."""
+    codes = np.arange(count)
+    for group in groups:
+        codes[group] = group[0]
+    return codes
 
 
 def _split(group: list[int], keys: Iterable[Any]) -> Groups:
@@ -91,12 +85,10 @@ def _whole(path: str | Path) -> bytes:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 
-def repeated(data: LabelledData, same: DuplicateFiles) -> Groups:
+def repeated(data: LabelledData) -> Groups:
     """Return groups of equal samples, in input order."""
-    if same.groups is None:
-        keys = _keys(data)
-        same.groups = _equal(keys) if keys is not None else []
-    return sorted(group for group in same.groups if len(group) > 1)  # samples may have been left out since
+    keys = _keys(data) if data.equal_files is None else data.equal_files + 1
+    return [] if keys is None else sorted(_equal(keys))
 
 
 def has_independent_labels(data: LabelledData, groups: Groups) -> bool:
@@ -106,19 +98,17 @@ def has_independent_labels(data: LabelledData, groups: Groups) -> bool:
     return several > INDEPENDENT_SHARE * len(few)
 
 
-def copied(data: LabelledData, same: DuplicateFiles) -> IntArray | None:
+def copied(data: LabelledData, equal: Groups) -> IntArray | None:
     """Return one code per sample, equal for copies of one sample; None if there are no copies.
 
-    Copies share their label: rows that were joined twice, files that were uploaded again. If many groups of equal
-    samples have several labels, each sample was labelled on its own (rows with few values, frequent texts), and they do
-    not count as copies.
+    `equal` are the groups of equal samples. Copies share their label: rows that were joined twice, files that were
+    uploaded again. If many groups of equal samples have several labels, each sample was labelled on its own (rows with
+    few values, frequent texts), and they do not count as copies.
     """
-    groups = [group for group in repeated(data, same) if len(group) <= MOST_COPIES]
+    groups = [group for group in equal if len(group) <= MOST_COPIES]
     if not groups or has_independent_labels(data, groups):
         return None
-    codes = np.arange(len(data))
-    for group in groups:
-        codes[group] = group[0]
+    codes = group_codes(groups, len(data))
     different = np.bincount(data.y[np.unique(codes)], minlength=int(data.y.max()) + 1)
     rare = different[data.y] < MIN_DIFFERENT
     codes[rare] = np.flatnonzero(rare)
@@ -128,7 +118,8 @@ def copied(data: LabelledData, same: DuplicateFiles) -> IntArray | None:
 def copies_among(x: Any, y: IntArray, *, text: bool = False) -> IntArray | None:
     """Return the codes of `copied` for texts, rows (a data frame, an array, a sparse matrix) or pictures."""
     kind: Kind = "text" if text else "pictures" if isinstance(x, np.ndarray) and x.ndim > 2 else "table"
-    return copied(LabelledData(x, y, (), np.zeros(0, dtype=str), kind), DuplicateFiles())
+    data = LabelledData(x, y, (), np.zeros(0, dtype=str), kind)
+    return copied(data, repeated(data))
 
 
 def about_copies(codes: IntArray | None) -> str | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.data.duplicates import DuplicateFiles
 from labelsieve.data.labels import NO_CLASS, about_left_out, unique_ids
 from labelsieve.data.pictures import EXTENSIONS, PictureFiles
 from labelsieve.data.read_options import OTHER_SPLIT, ReadOptions, are_splits, check_no_split, choose_splits
@@ -28,9 +27,7 @@ LINK = "symbolic link"
 NOT_REGULAR = "not a regular file"
 
 
-def load(
-    root: Path, options: ReadOptions, *, progress: Progress | None = None, same: DuplicateFiles | None = None
-) -> LabelledData:
+def load(root: Path, options: ReadOptions, *, progress: Progress | None = None) -> LabelledData:
     """Read a folder whose subfolders are the classes. Unlabelled data may also be in ROOT itself."""
     progress = progress or Progress(silent=True)
     labelled = options.needs_labels
@@ -79,7 +76,9 @@ def load(
         PictureFiles(root.absolute(), files), np.array(y, dtype=np.int64), tuple(classes), ids, "pictures",
         name=root.resolve().name, skipped=tuple(skip for skip in skipped if skip.reason != LINK),
     )  # fmt: skip
-    data = read_pictures(data, size=options.size, staging=options.cache_dir, progress=progress, same=same)
+    data = read_pictures(
+        data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
+    )
     return replace(data, skipped=(*data.skipped, *links, *loose, *other))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
-from labelsieve.data.duplicates import DuplicateFiles, Groups, has_independent_labels, repeated
+from labelsieve.data.duplicates import Groups, has_independent_labels, repeated
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData
@@ -45,7 +45,7 @@ def equal_samples(data: LabelledData) -> Groups:
     """Return the groups of equal samples of arrays, tables and texts."""
     if isinstance(data.x, np.ndarray) and data.x.ndim > 2:
         data = replace(data, kind="pictures")
-    return repeated(data, DuplicateFiles())
+    return repeated(data)
 
 
 def _contradictions(data: LabelledData, groups: Groups) -> Note | None:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from labelsieve.csv_files import CsvFormat, make_harmless, read_rows, restore
 from labelsieve.data.cells import NUMBER
 from labelsieve.data.columns import Notify, Place, by_row, ignore_note
-from labelsieve.data.duplicates import DuplicateFiles
 from labelsieve.errors import InputError
-from labelsieve.types import IntArray, LabelledData, Skipped, some_of
+from labelsieve.types import IntArray, LabelledData, Skipped
 
 EXAMPLES = 5  # rows that a message names
 NO_LABEL, EMPTY_TEXT, DROPPED = "no label", "empty text", "dropped"
@@ -53,7 +52,7 @@ def without_label(data: LabelledData, note: Notify) -> LabelledData:
     return leave_out(data, dict.fromkeys(rows, NO_LABEL))
 
 
-def leave_out(data: LabelledData, reasons: Mapping[int, str], same: DuplicateFiles | None = None) -> LabelledData:
+def leave_out(data: LabelledData, reasons: Mapping[int, str]) -> LabelledData:
     """Leave out the rows in `reasons` and add them to `skipped`."""
     if not reasons:
         return data
@@ -63,12 +62,8 @@ def leave_out(data: LabelledData, reasons: Mapping[int, str], same: DuplicateFil
         raise InputError(
             f"{data.name}: none of its {len(data):,} samples is left ({data.ids[first]}: {reasons[first]})"
         )
-    if same is not None:
-        same.keep(kept)
     skipped = tuple(Skipped(str(data.ids[row]), reasons[row]) for row in sorted(reasons))
-    return replace(
-        data, x=some_of(data.x, kept), y=data.y[kept], ids=data.ids[kept], skipped=(*data.skipped, *skipped)
-    )  # fmt: skip
+    return replace(data.take(kept), skipped=(*data.skipped, *skipped))
 
 
 OTHERS = "others_dropped"  # column of an exported file: how many samples were dropped and are not in it
@@ -303,7 +298,7 @@ def read_label_file(path: Path | str) -> LabelFile:
     )  # fmt: skip
 
 
-def with_labels(data: LabelledData, file: LabelFile, same: DuplicateFiles | None = None) -> LabelledData:
+def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:
     """The samples with the labels of the file, without the samples that it drops.
 
     New classes follow the classes of the source. A complete file keeps only the classes that it names.
@@ -312,7 +307,7 @@ def with_labels(data: LabelledData, file: LabelFile, same: DuplicateFiles | None
     if file.others and len(missing) == file.others:
         file = replace(file, dropped=file.dropped | set(missing))
     gone = {row: DROPPED for row, id in enumerate(data.ids.tolist()) if _is_named(id, file.dropped)}
-    data = leave_out(data, gone, same)
+    data = leave_out(data, gone)
     ids = data.ids.tolist()
     labels = _by_id(file.labels, ids)
     if file.partial:

@@ -28,7 +28,7 @@ from labelsieve.data.decode import (
     silenced_warnings,
     upright_size,
 )
-from labelsieve.data.duplicates import DuplicateFiles, Groups, same_files
+from labelsieve.data.duplicates import Groups, group_codes, same_files
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Size, decoded, in_chunks
 from labelsieve.data.resources import available_memory, usable_cores
 from labelsieve.data.stage import DecodeCache, StagedPictures
@@ -108,13 +108,13 @@ def read_pictures(
     size: Size | ShorterSide = None,
     staging: Path | None = None,
     progress: Progress | None = None,
-    same: DuplicateFiles | None = None,
+    compare: bool = False,
 ) -> LabelledData:
     """Read data whose `x` are encoded pictures and leave out those that cannot be read.
 
     `size` is a side or (height, width) that all pictures get, None for `common_size`, or a `ShorterSide`, which keeps
-    their aspect ratio. `staging` is a folder that keeps the decoded pictures for the next start. `same` collects files
-    with equal bytes.
+    their aspect ratio. `staging` is a folder that keeps the decoded pictures for the next start. With `compare`, files
+    with equal bytes are found.
     """
     if isinstance(size, int) and size not in SIZES:
         raise InputError(f"--size {size} is outside {SIZES[0]}..{SIZES[-1]} pixels")
@@ -125,9 +125,9 @@ def read_pictures(
         cache = DecodeCache.of(staging, pictures, data.ids, f"{size} {LARGEST_SIDE}")
     with silenced_warnings:
         x, failures = _decode(pictures, data.ids, size, cache, progress)
-    if same is not None and isinstance(pictures, PictureFiles):
-        same.groups = _same_files(pictures, cache)
-    return leave_out_unreadable(replace(data, x=x), failures, same, progress)
+    if compare and isinstance(pictures, PictureFiles):
+        data = replace(data, equal_files=group_codes(_same_files(pictures, cache), len(pictures)))
+    return leave_out_unreadable(data, x, failures, progress)
 
 
 def _decode(
@@ -237,16 +237,14 @@ def _problems_chunk(pictures: EncodedPictures) -> list[str | None]:
 
 
 def leave_out_unreadable(
-    data: LabelledData, failures: Mapping[int, str], same: DuplicateFiles | None, progress: Progress
+    data: LabelledData, readable: Any, failures: Mapping[int, str], progress: Progress
 ) -> LabelledData:
-    """Leave the pictures that cannot be read out of labels and ids; `data.x` holds the others already."""
+    """Leave the pictures that cannot be read out of labels and ids; `readable` are the other pictures."""
     lost = [Skipped(str(data.ids[i]), text) for i, text in sorted(failures.items())]
     rows = rows_without(len(data.ids), failures)
     if not len(rows):
         first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
         raise InputError(f"no readable picture in {data.name}{first}")
-    if same is not None:
-        same.keep(rows)
     skipped = (*data.skipped, *lost)
     if skipped:
         first_skipped = (lost or skipped)[0]
@@ -254,7 +252,7 @@ def leave_out_unreadable(
         total = len(data.ids) + len(data.skipped)
         text = f"{len(skipped):,} of {total:,} files cannot be read{such} {first_skipped.id} ({first_skipped.reason})"
         progress.note(text)
-    return replace(data, y=data.y[rows], ids=data.ids[rows], skipped=skipped)
+    return replace(data.take(rows), x=readable, skipped=skipped)
 
 
 def _same_files(pictures: PictureFiles, cache: DecodeCache | None) -> Groups:

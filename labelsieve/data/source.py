@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.data.duplicates import DuplicateFiles, about_copies, copied, repeated
+from labelsieve.data.duplicates import about_copies, copied, repeated
 from labelsieve.data.label_notes import about_spelling, class_counts, label_notes
 from labelsieve.data.labels import (
     NO_CLASS,
@@ -27,11 +27,11 @@ from labelsieve.data.labels import (
 )
 from labelsieve.data.read_options import ReadOptions as ReadOptions
 from labelsieve.data.read_options import check_no_split
-from labelsieve.data.table import NOT_FEATURES, GroupColumn
+from labelsieve.data.table import NOT_FEATURES
 from labelsieve.data.table_file import TABLES as TABLES
 from labelsieve.errors import InputError
 from labelsieve.progress import NoteKind, Progress, RecordingProgress
-from labelsieve.types import LabelledData
+from labelsieve.types import IntArray, LabelledData
 
 BUILT_IN = ("digits",)
 SCHEMES = ("cifar10", "cifar100", "cifar10n", "webvision", "hf")
@@ -69,28 +69,40 @@ def load_source(
     """Read the samples of a source in input order. Notes go to `progress` and to the `notes` of the result."""
     options = options or ReadOptions()
     recorder = RecordingProgress(progress or Progress(silent=True))
-    groups = None
     ignored = _ignored(options)
     if options.group_column is not None and options.labelled:
-        groups = GroupColumn.read(source, options.group_column, options)
+        if not Path(source).is_file() or Path(source).suffix.lower() not in TABLES:
+            raise InputError(f"--group-column needs a table, such as a CSV file, not {source}: remove the option")
         ignored = tuple(dict.fromkeys((*ignored, options.group_column)))
+    else:
+        options = replace(options, group_column=None)
     options = replace(options, ignore_columns=ignored)
-    same = DuplicateFiles() if options.labelled else None
-    data = _read(source, options, recorder, same)
+    data = _read(source, options, recorder)
     if options.labels is not None:
-        data = _relabel(source, data, options, recorder, same)
+        data = _relabel(source, data, options, recorder)
     if options.labelled and not options.allow_one_class:
         check_classes(data)
-    if same is not None:
-        data = replace(data, groups=copied(data, same) if groups is None else groups.codes(data))
+    if options.labelled:
+        equal = repeated(data)
+        if data.groups is None:
+            data = replace(data, groups=copied(data, equal))
+            together = about_copies(data.groups)
+        else:
+            together = _about_groups(data.groups, options.group_column)
         spelling = about_spelling(class_counts(data), source, options) if options.note_spelling else None
-        together = about_copies(data.groups) if groups is None else groups.about(data)
-        kinds = label_notes(data, repeated(data, same), options.label_column)
+        kinds = label_notes(data, equal, options.label_column)
         for note in (spelling, *kinds, together):
             if note is not None:
                 recorder.note(note)
         data = replace(data, leaks=any(note.kind is NoteKind.LEAK for note in kinds))
     return replace(data, notes=tuple(map(str, recorder.notes)))
+
+
+def _about_groups(groups: IntArray, column: str | None) -> str:
+    count = len(np.unique(groups))
+    if count < 2:
+        raise InputError(f"--group-column {column}: all samples are in one group; at least two are needed")
+    return f"{count:,} groups by {column}: each group stays on one side of every split"
 
 
 def _ignored(options: ReadOptions) -> tuple[str, ...]:
@@ -107,7 +119,7 @@ def _ignored(options: ReadOptions) -> tuple[str, ...]:
 
 
 def _relabel(
-    source: str, data: LabelledData, options: ReadOptions, progress: Progress, same: DuplicateFiles | None
+    source: str, data: LabelledData, options: ReadOptions, progress: Progress
 ) -> LabelledData:  # fmt: skip
     """Apply the file of labels."""
     labels = options.labels
@@ -116,9 +128,9 @@ def _relabel(
         progress.note(labels.note)
     missing = lacking(data, labels)
     if missing and options.labelled and not options.needs_labels:
-        data = _without_any_label(source, data, missing, options, progress, same)
+        data = _without_any_label(source, data, missing, options, progress)
     before = len(data)
-    data = with_labels(data, labels, same)
+    data = with_labels(data, labels)
     if labels.stripped:
         progress.note(f"{labels.path}: {about_stripped(labels.stripped)}")
     if len(data) < before:
@@ -132,7 +144,6 @@ def _without_any_label(
     missing: list[str],
     options: ReadOptions,
     progress: Progress,
-    same: DuplicateFiles | None,
 ) -> LabelledData:
     """Leave out the samples that have no label in the file of labels and none in the source."""
     if data.kind == "pictures":  # reading the source again would decode all images again
@@ -141,9 +152,9 @@ def _without_any_label(
         if not (Path(source).is_dir() and loose and any("/" in id for id in ids)):
             return data
         progress.note(about_left_out(NO_CLASS, [ids[row] for row in loose]))
-        return leave_out(data, loose, same)
+        return leave_out(data, loose)
     try:
-        own = _read(source, replace(options, labels=None), Progress(silent=True), None)
+        own = _read(source, replace(options, labels=None), Progress(silent=True))
     except InputError:
         return data
     none = {skipped.id for skipped in own.skipped if skipped.reason == NO_LABEL} & set(missing)
@@ -151,10 +162,10 @@ def _without_any_label(
         return data
     rows = {row: NO_LABEL for row, id in enumerate(data.ids.tolist()) if id in none}
     progress.note(about_left_out(NO_LABEL, [f"id {data.ids[row]}" for row in rows]))
-    return leave_out(data, rows, same)
+    return leave_out(data, rows)
 
 
-def _read(source: str, options: ReadOptions, progress: Progress, same: DuplicateFiles | None) -> LabelledData:
+def _read(source: str, options: ReadOptions, progress: Progress) -> LabelledData:
     """Call the reader for this kind of source."""
     scheme = source.partition(":")[0]
     path = Path(source)
@@ -177,7 +188,7 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Duplicate
     if path.is_dir():
         from labelsieve.data import folder
 
-        return folder.load(path, options, progress=progress, same=same)
+        return folder.load(path, options, progress=progress)
     if path.is_file() and path.suffix.lower() == ".npz":
         from labelsieve.data import npz
 
@@ -185,7 +196,7 @@ def _read(source: str, options: ReadOptions, progress: Progress, same: Duplicate
     if path.is_file() and path.suffix.lower() in TABLES:
         from labelsieve.data import table
 
-        return table.load(path, options, progress=progress, same=same)
+        return table.load(path, options, progress=progress)
     if path.is_file():
         raise InputError(f"{source}: this kind of file is not supported; use {KNOWN}")
     raise InputError(f"{source} does not exist; use {KNOWN}")

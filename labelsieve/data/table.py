@@ -26,7 +26,7 @@ from labelsieve.data.labels import (
     without_blank,
 )
 from labelsieve.data.read_options import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
-from labelsieve.data.table_file import TABLES, TableFile, in_any_case
+from labelsieve.data.table_file import TableFile, in_any_case
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.files import safe_path
 from labelsieve.progress import Progress
@@ -35,7 +35,6 @@ from labelsieve.types import IntArray, LabelledData, Skipped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from labelsieve.data.duplicates import DuplicateFiles
     from labelsieve.data.read_options import ReadOptions
 
 EMPTY_ROW = "empty row"
@@ -43,7 +42,7 @@ NOT_FEATURES = ("id", "true", STATUS_COLUMN)  # the last two would show the answ
 
 
 def load(
-    path: Path, options: ReadOptions, *, progress: Progress | None = None, same: DuplicateFiles | None = None
+    path: Path, options: ReadOptions, *, progress: Progress | None = None
 ) -> LabelledData:  # fmt: skip
     """Read a table. Rows without a label and empty texts are skipped, unless the table is read for prediction."""
     progress = progress or Progress(silent=True)
@@ -54,7 +53,7 @@ def load(
     label_column = in_any_case(options.label_column, file.names)
     ids = file.values(options.id_column)
     if "path" in file.names and options.text_column is None:
-        return _load_images(file, labels, rows, options, progress=progress, same=same)
+        return _load_images(file, labels, rows, options, progress=progress)
     not_features = {label_column, options.id_column, split_column, *NOT_FEATURES}
     features = file.table.drop_columns([name for name in file.names if name in not_features]).take(rows.used)
     if not features.column_names:
@@ -69,8 +68,9 @@ def load(
     names = _ids(range(file.table.num_rows) if ids is None else ids, rows.used, file)
     skipped = tuple(Skipped(str(names[row]), reason) for row, reason in rows.skipped.items())
     data = LabelledData(
-        x, labels.codes[rows.used], labels.classes, names[rows.used], kind, name=path.stem, skipped=skipped
-    )
+        x, labels.codes[rows.used], labels.classes, names[rows.used], kind, name=path.stem, skipped=skipped,
+        groups=_groups(file, rows.used, options),
+    )  # fmt: skip
     return without_blank(data, place, progress.note) if options.labelled else data
 
 
@@ -91,7 +91,7 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
     """Read the file and check that it has rows and the columns that were named."""
     encoding = options.encoding
     commas = encoding.commas if encoding else ()
-    text_columns = (options.label_column, options.id_column, options.text_column, *commas)
+    text_columns = (options.label_column, options.id_column, options.text_column, options.group_column, *commas)
     file = TableFile.read(path, text_columns, header=options.header)
     for note in file.notes:
         progress.note(note)
@@ -104,6 +104,7 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
         "--label-column": label if options.needs_labels else None,
         "--id-column": options.id_column if options.id_column != "id" else None,
         "--text-column": options.text_column if encoding is None else None,
+        "--group-column": options.group_column,
     }
     missing = {option: name for option, name in needed.items() if name is not None and name not in file.names}
     if missing:
@@ -192,7 +193,6 @@ def _load_images(
     options: ReadOptions,
     *,
     progress: Progress,
-    same: DuplicateFiles | None,
 ) -> LabelledData:
     """The images that the column `path` names. Files that do not exist are skipped if they are few."""
     from labelsieve.data.pictures import PictureFiles
@@ -206,8 +206,13 @@ def _load_images(
     used = np.setdiff1d(rows.used, lost)
     ids = _ids(file.values(options.id_column) or paths, used, file)
     images = PictureFiles(file.path.parent, files)
-    data = LabelledData(images, labels.codes[used], labels.classes, ids[used], "pictures", name=file.path.stem)
-    data = read_pictures(data, size=options.size, staging=options.cache_dir, progress=progress, same=same)
+    data = LabelledData(
+        images, labels.codes[used], labels.classes, ids[used], "pictures", name=file.path.stem,
+        groups=_groups(file, used, options),
+    )  # fmt: skip
+    data = read_pictures(
+        data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
+    )
     skipped = rows.skipped | dict.fromkeys(lost, FILE_NOT_FOUND)
     return replace(data, skipped=(*(Skipped(str(ids[row]), reason) for row, reason in skipped.items()), *data.skipped))
 
@@ -242,45 +247,14 @@ def _image_files(
     )
 
 
-# ---------------------------------------------------------------- columns
-
-
-@dataclass(frozen=True)
-class GroupColumn:
-    """A column whose equal values mark samples that belong together, such as images of one patient."""
-
-    name: str
-    values: list[Any]
-    ids: list[str] | None  # of the rows, if the table has ids
-    paths: list[str] | None
-
-    @classmethod
-    def read(cls, source: str, name: str, options: ReadOptions) -> GroupColumn:
-        path = Path(source)
-        if not path.is_file() or path.suffix.lower() not in TABLES:
-            raise InputError(f"--group-column needs a table, such as a CSV file, not {source}: remove the option")
-        file = TableFile.read(path, (name, options.id_column), header=options.header)
-        values = file.values(name)
-        if values is None:
-            raise InputError(f"{path} has no column {name!r} (--group-column): its columns are {_listed(file.names)}")
-        own = (file.values(options.id_column), file.values("path"))
-        ids, paths = (None if cells is None else id_texts(cells) for cells in own)
-        return cls(name, [value.strip() if isinstance(value, str) else value for value in values], ids, paths)
-
-    def codes(self, data: LabelledData) -> IntArray:
-        """A code per sample, equal for samples of one group. A sample with an empty cell is a group of its own."""
-        keys = self.ids or (self.paths if data.kind == "pictures" else None) or id_texts(range(len(self.values)))
-        value_of = dict(zip(keys, self.values, strict=True))
-        found = [(id, None) if is_empty(value := value_of.get(id)) else (value,) for id in data.ids.tolist()]
-        number: dict[Any, int] = {}
-        codes = np.array([number.setdefault(value, len(number)) for value in found], dtype=np.int64)
-        if len(number) < 2:
-            raise InputError(f"--group-column {self.name}: all samples are in one group; at least two are needed")
-        return codes
-
-    def about(self, data: LabelledData) -> str:
-        assert data.groups is not None
-        return f"{len(np.unique(data.groups)):,} groups by {self.name}: each group stays on one side of every split"
+def _groups(file: TableFile, used: IntArray, options: ReadOptions) -> IntArray | None:
+    """A code per sample, equal for equal values in the group column. A sample with an empty cell is its own group."""
+    if options.group_column is None:
+        return None
+    cells = file.values(options.group_column) or []
+    number: dict[Any, int] = {}
+    keys = (("empty", row) if is_empty(cells[row]) else str(cells[row]).strip() for row in used.tolist())
+    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
 
 def _listed(names: Sequence[str]) -> str:

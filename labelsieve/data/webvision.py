@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,8 +67,8 @@ def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | 
     if "stage" not in options:
         return read_pictures(data, size=data.x.resize, staging=reading.cache_dir, progress=progress)
     staged = stage(data.x, options["stage"], progress=progress)
-    data = replace(data, x=staged.subset(rows_without(len(staged), staged.unreadable)))
-    return leave_out_unreadable(data, staged.unreadable, None, progress)
+    readable = staged.subset(rows_without(len(staged), staged.unreadable))
+    return leave_out_unreadable(data, readable, staged.unreadable, progress)
 
 
 def files(spec: str) -> list[Path]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.columns import TableX
 from labelsieve.data.decode import open_checked, upright
-from labelsieve.data.duplicates import DuplicateFiles, Groups, repeated, same_files
+from labelsieve.data.duplicates import Groups, repeated, same_files
 from labelsieve.data.pictures import PictureFiles, PictureSequence
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import TABLES, load_source
@@ -312,7 +312,7 @@ class LoadedSamples(Samples):
 
 def _identical(x: Any, kind: Kind) -> Groups:
     """Groups of identical samples: with a different label for each sample, all of them conflict."""
-    return repeated(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind), DuplicateFiles())
+    return repeated(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind))
 
 
 def _cells(row: dict[str, Any]) -> Cells:
