@@ -12,7 +12,6 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +67,7 @@ def read_remarks(path: Path) -> dict[str, str]:
 
 
 def _mean_accuracy(group: Sequence[Record]) -> float:
-    return 100 * float(summarise(group, itemgetter("test_accuracy")).mean)
+    return 100 * float(summarise(group, "test_accuracy").mean)
 
 
 def _summary(found: list[Record], scale: Scale) -> str:
@@ -115,7 +114,7 @@ def _section(item: Item, found: list[Record], scale: Scale, figure: str, remark:
     lines = [f"## {item.title}", "", f"`labelsieve reproduce {item.name}`", ""]
     if figure:
         lines += [f"![{item.title}]({figure})", ""]
-    lines.append(item.table(found, item.scales[scale.name]))
+    lines.append(item.text(found, item.scales[scale.name]))
     if item.name == "accuracy":
         lines += ["", _accuracy_gaps(found, scale)]
     return "\n".join([*lines, "", remark] if remark else lines)

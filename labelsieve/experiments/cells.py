@@ -154,46 +154,45 @@ def accuracy_cells(scale: Scale, request: SweepRequest, *, kind: str = "accuracy
     """Section 5.3: table 1, or table 2 for kind `webvision`. The selections that trainings start from come first."""
     known = KNOWN_METHODS if kind == "accuracy" else METHODS
     _check_known(request.methods, known)
-    selections: dict[str, Cell] = {}
-    trainings = []
-    for seed in request.seeds:
-        for method in request.methods:
-            for noise in request.choose(scale.table_noises):
-                cell = _cell(kind, noise, method, seed, scale, settings=request.settings_of(method))
-                cell = replace(cell, epochs=request.epochs or scale.epochs)
-                if cell.starts_from_selection:
-                    source = _selection_cell(_selection_kind(kind, method), noise, seed, scale, request)
-                    selections[source.id] = source
-                    cell = replace(
-                        cell,
-                        iterations=source.iterations,
-                        full_iterations=source.full_iterations,
-                        selection_epochs=source.epochs,
-                        full_selection_epochs=source.full_epochs,
-                    )
-                trainings.append(cell)
-    return [*selections.values(), *trainings]
+    epochs = request.epochs or scale.epochs
+    trainings = [
+        _cell(kind, noise, method, seed, scale, epochs=epochs, settings=request.settings_of(method))
+        for seed in request.seeds
+        for method in request.methods
+        for noise in request.choose(scale.table_noises)
+    ]
+    return _with_selections(trainings, scale, request)
 
 
 def finish_cells(scale: Scale, request: SweepRequest) -> list[Cell]:
     """POSTERIOR with every network of the protocol, and the selections that it starts from."""
+    epochs = request.epochs or scale.finish_epochs
+    trainings = [
+        _cell(
+            FINISH, noise, POSTERIOR, seed, scale, network=network, epochs=epochs, full_epochs=scale.finish_epochs,
+            batch_size=scale.finish_batch_size, settings=request.settings_of(POSTERIOR),
+        )
+        for seed in request.seeds
+        for noise in request.choose(scale.finish_noises)
+        for network in scale.finish_networks
+    ]  # fmt: skip
+    return _with_selections(trainings, scale, request)
+
+
+def _with_selections(trainings: Sequence[Cell], scale: Scale, request: SweepRequest) -> list[Cell]:
+    """Return the selections that trainings start from, then the trainings."""
     selections: dict[str, Cell] = {}
-    trainings = []
-    for seed in request.seeds:
-        for noise in request.choose(scale.finish_noises):
-            source = _selection_cell(FINISH_SELECTION, noise, seed, scale, request)
+    cells = []
+    for cell in trainings:
+        if cell.starts_from_selection:
+            source = _selection_cell(_selection_kind(cell.kind, cell.method), cell.noise, cell.seed, scale, request)
             selections[source.id] = source
-            trainings += [
-                _cell(
-                    FINISH, noise, POSTERIOR, seed, scale,
-                    network=network, epochs=request.epochs or scale.finish_epochs, full_epochs=scale.finish_epochs,
-                    batch_size=scale.finish_batch_size, settings=request.settings_of(POSTERIOR),
-                    iterations=source.iterations, full_iterations=source.full_iterations,
-                    selection_epochs=source.epochs, full_selection_epochs=source.full_epochs,
-                )
-                for network in scale.finish_networks
-            ]  # fmt: skip
-    return [*selections.values(), *trainings]
+            cell = replace(
+                cell, iterations=source.iterations, full_iterations=source.full_iterations,
+                selection_epochs=source.epochs, full_selection_epochs=source.full_epochs,
+            )  # fmt: skip
+        cells.append(cell)
+    return [*selections.values(), *cells]
 
 
 def selections_for(cell: Cell) -> list[Cell]:

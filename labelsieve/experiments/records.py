@@ -58,33 +58,32 @@ def digest(*arrays: NDArray[Any]) -> str:
 
 def check(record: Any, arrays: dict[str, NDArray[Any]] | None = None) -> None:
     """Raise InputError if a record is incomplete or its arrays do not have the stored hashes."""
-    if not isinstance(record, dict):
-        raise InputError("a record must be a JSON object")
-    name = record.get("id", "a record without id")
+
+    def require(correct: Any, problem: str) -> None:
+        if not correct:
+            name = record.get("id", "a record without id") if isinstance(record, dict) else "a record"
+            raise InputError(f"{name}: {problem}")
+
+    require(isinstance(record, dict), "it must be a JSON object")
     for field, kind in _FIELDS.items():
-        if field not in record:
-            raise InputError(f"{name}: the record has no {field!r}, so no run wrote it")
-        if not isinstance(record[field], kind) or isinstance(record[field], bool):
-            raise InputError(f"{name}: {field!r} has the wrong type")
-    if record["schema"] != SCHEMA:
-        raise InputError(f"{name}: record schema {record['schema']}, this version reads {SCHEMA}")
-    if not _COMMIT.fullmatch(record["commit"]):
-        raise InputError(f"{name}: 'commit' must be the 40 digits of a commit, not {record['commit']!r}")
-    if not _SHA256.fullmatch(record["source"]):
-        raise InputError(f"{name}: 'source' must be the SHA-256 of the code")
+        require(field in record, f"the record has no {field!r}, so no run wrote it")
+        right_type = isinstance(record[field], kind) and not isinstance(record[field], bool)
+        require(right_type, f"{field!r} has the wrong type")
+    require(record["schema"] == SCHEMA, f"record schema {record['schema']}, this version reads {SCHEMA}")
+    commit, source = record["commit"], record["source"]
+    require(_COMMIT.fullmatch(commit), f"'commit' must be the 40 digits of a commit, not {commit!r}")
+    require(_SHA256.fullmatch(source), "'source' must be the SHA-256 of the code")
     for field in _HASHES:
-        if not _SHA256.fullmatch(str(record["hashes"].get(field, ""))):
-            raise InputError(f"{name}: 'hashes' has no SHA-256 of the {field.replace('_', ' ')}")
+        found = _SHA256.fullmatch(str(record["hashes"].get(field, "")))
+        require(found, f"'hashes' has no SHA-256 of the {field.replace('_', ' ')}")
     for field in ("convention", "pattern", "ratio", "measured_ratio"):
-        if field not in record["noise"]:
-            raise InputError(f"{name}: 'noise' has no {field!r}")
-    if not (record["seconds"] >= 0 and math.isfinite(record["seconds"])):
-        raise InputError(f"{name}: 'seconds' is {record['seconds']}")
-    if not record["results"]:
-        raise InputError(f"{name}: the record has no results")
-    for field, found in array_hashes(arrays).items() if arrays is not None else ():
-        if found != record["hashes"][field]:
-            raise InputError(f"{name}: the {field} in the .npz file do not match the hash in the record")
+        require(field in record["noise"], f"'noise' has no {field!r}")
+    seconds = record["seconds"]
+    require(seconds >= 0 and math.isfinite(seconds), f"'seconds' is {seconds}")
+    require(record["results"], "the record has no results")
+    for field, hashed in array_hashes(arrays).items() if arrays is not None else ():
+        stored = record["hashes"][field]
+        require(hashed == stored, f"the {field} in the .npz file do not match the hash in the record")
 
 
 def array_hashes(arrays: dict[str, NDArray[Any]]) -> dict[str, str]:
@@ -138,8 +137,7 @@ def load_arrays(results: Path, record: Record) -> dict[str, NDArray[Any]]:
 
 def read_all(results: Path, kind: str, *, scale: str = "paper") -> list[Record]:
     """Return the records of a kind and scale, sorted by name."""
-    found = [load(results, f"{kind}/{path.stem}") for path in sorted((results / kind).glob("*.json"))]
-    return [record for record in found if record is not None and record["cell"]["scale"] == scale]
+    return [record for record in walk(results, kind) if record["cell"]["scale"] == scale]
 
 
 def to_json(record: Record) -> str:
@@ -216,9 +214,9 @@ def device_name(device: str) -> str:
     return f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)"
 
 
-def walk(results: Path) -> Iterator[Record]:
-    """Yield every record under `results`."""
-    for path in sorted(results.glob("*/*.json")):
+def walk(results: Path, kind: str = "*") -> Iterator[Record]:
+    """Yield the records of a kind, or all records, sorted by name."""
+    for path in sorted(results.glob(f"{kind}/*.json")):
         record = load(results, f"{path.parent.name}/{path.stem}")
         if record is not None:
             yield record

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +27,8 @@ NO_RECORDS = "No records yet."
 class Item:
     """A figure or table of the paper: the cells it needs, and how it is drawn from the records of `kind`.
 
-    The items of WebVision have their own `scales`, and their own folder for `--data`.
+    The items of WebVision have their own `scales`, and their own folder for `--data`. An item without a kind needs no
+    records.
     """
 
     name: str
@@ -35,6 +38,12 @@ class Item:
     table: Callable[[list[Record], Scale], str]  # returns Markdown
     figure: Callable[[list[Record], Scale, Path, Path], None] | None = None  # records, scale, results, path
     scales: dict[str, Scale] = field(default_factory=lambda: SCALES)
+
+    def text(self, found: list[Record], scale: Scale) -> str:
+        """Return the table in Markdown, below a warning if the records are those of a smoke run."""
+        if not found and self.kind and self.scales is SCALES:
+            return NO_RECORDS
+        return (f"{scale.note}\n\n" if found and scale.note else "") + self.table(found, scale)
 
 
 # ---------------------------------------------------------------- several seeds of one cell
@@ -47,17 +56,28 @@ class Summary(NamedTuple):
     spread: NDArray[np.float64]
     seeds: int
 
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Summary:
+        if not values:
+            return cls(np.array(np.nan), np.array(np.nan), 0)
+        stacked = np.array(values, dtype=np.float64)
+        spread = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else np.zeros(stacked.shape[1:])
+        return cls(stacked.mean(axis=0), np.asarray(spread), len(stacked))
 
-def summarise(group: Sequence[Record], value: Callable[[dict[str, Any]], Any]) -> Summary:
-    """Summarise a value of the records' results over the seeds."""
-    stacked = np.array([value(record["results"]) for record in group], dtype=np.float64)
-    spread = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else np.zeros(stacked.shape[1:])
-    return Summary(stacked.mean(axis=0), np.asarray(spread), len(stacked))
+    def at(self, place: int) -> Summary:
+        return Summary(self.mean[place], self.spread[place], self.seeds)
+
+    def text(self, digits: int, factor: float = 1.0) -> str:
+        """Return the mean and, for several seeds, the spread; a dash without seeds."""
+        if not self.seeds:
+            return "-"
+        text = f"{factor * float(self.mean):.{digits}f}"
+        return text if self.seeds == 1 else f"{text} ± {factor * float(self.spread):.{digits}f}"
 
 
-def value_with_spread(summary: Summary, digits: int, factor: float = 1.0) -> str:
-    text = f"{factor * float(summary.mean):.{digits}f}"
-    return text if summary.seeds == 1 else f"{text} ± {factor * float(summary.spread):.{digits}f}"
+def summarise(group: Sequence[Record], *keys: str) -> Summary:
+    """Summarise the value under `keys` in the results of the records over the seeds."""
+    return Summary.of([functools.reduce(operator.getitem, keys, record["results"]) for record in group])
 
 
 def noise_of(record: Record) -> Noise:
@@ -87,6 +107,8 @@ def _comparable(group: list[Record]) -> list[Record]:
 
 def deviations(group: Sequence[Record]) -> list[str]:
     """List the differences between a cell's records and the protocol."""
+    if not group:
+        return []
     cell = group[0]["cell"]
     words = []
     if cell["epochs"] != cell["full_epochs"]:

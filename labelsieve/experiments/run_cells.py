@@ -7,6 +7,7 @@ epoch. The caller removes the folder of a finished task: a node that was given u
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import shutil
@@ -14,15 +15,32 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from labelsieve.engine import OutOfTime
+import numpy as np
+
+from labelsieve.engine import OutOfTime, Schedule
+from labelsieve.execute.network_trainer import EngineTrainer, FastTrainer
 from labelsieve.execute.ray_cluster import RayPool
-from labelsieve.experiments import records
-from labelsieve.experiments.cells import SELECTION_KINDS, Cell, group_into_locksteps
-from labelsieve.experiments.datasets import ExperimentData
-from labelsieve.experiments.select_cells import select_cells
-from labelsieve.experiments.train_cells import ExperimentContext, train_cells
-from labelsieve.files import read_text, write_text
+from labelsieve.experiments import evaluate, records
+from labelsieve.experiments.cells import FAST_KINDS, FINISH_SELECTION, SELECTION_KINDS, Cell, group_into_locksteps
+from labelsieve.experiments.datasets import ExperimentData, PictureArrays, WebVisionFiles
+from labelsieve.experiments.paper import WEBVISION_REMOVE_RATIO
+from labelsieve.experiments.train_cells import (
+    Arrays,
+    ExperimentContext,
+    Results,
+    Stopwatch,
+    save_record,
+    train_cells,
+)
+from labelsieve.files import atomic_file, open_file, read_text, write_text
+from labelsieve.models.choose import create_network
+from labelsieve.models.fast_cnn import WIDTHS
+from labelsieve.selection.incv import drive_together, incv_steps
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.state import INCVState
+from labelsieve.types import IntArray, Selection
 
 
 def run_cells(cells: Sequence[Cell], context: ExperimentContext, lockstep: int) -> list[Cell]:
@@ -116,3 +134,133 @@ def networks_per_task(cells: Iterable[Cell], slots: int, maximum: int) -> int:
     """Return the number of networks per lockstep that gives every GPU or core work."""
     networks = sum(cell.networks for cell in cells)
     return min(maximum, max(2, -(-networks // slots)))
+
+
+NOT_PREDICTED = 255  # a sample that was selected before it was held out has no prediction
+SMOKE_WIDTHS = (24, 32)  # of the fast network at smoke scale: seconds on a CPU
+
+
+def incv_settings(cell: Cell) -> INCVSettings:
+    """Return the authors' protocol, which knows the noise pattern, or the defaults for AUTOMATIC."""
+    if cell.kind in FAST_KINDS:
+        return INCVSettings(n_iterations=cell.iterations).for_fast_network()
+    pattern = "symmetric" if cell.noise.pattern == "none" else cell.noise.pattern
+    settings: dict[str, Any] = {"protocol": "paper", "pattern": pattern, "n_iterations": cell.iterations}
+    if cell.kind == "webvision-selection":
+        settings["remove_ratio"] = WEBVISION_REMOVE_RATIO
+    return INCVSettings(**settings)
+
+
+def select_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> None:
+    """Run INCV for all cells together and write a record for each.
+
+    Raises OutOfTime; finished iterations are stored in `folder`.
+    """
+    trainer = build_trainer(cells[0], context, folder)
+    trainer.on_epoch = context.epoch_reporter(f"INCV, {len(cells)} cells, first {cells[0].id}")
+    given = [context.data.given(cell) for cell in cells]
+    steps = []
+    for cell, labels in zip(cells, given, strict=True):
+        path = folder / f"{cell.name}.npz"
+        steps.append(
+            incv_steps(
+                labels,
+                context.data.classes,
+                settings=incv_settings(cell),
+                seed=cell.seed,
+                state=_load_state(path),
+                on_iteration=functools.partial(_save_state, path),
+                name=cell.name,
+            )
+        )
+    with Stopwatch(folder) as watch:
+        selections = drive_together(steps, trainer)
+    for cell, labels, selection in zip(cells, given, selections, strict=True):
+        arrays, results = _evaluate(cell, context, labels, selection)
+        settings = dict(vars(incv_settings(cell)))
+        record = {
+            "method": {"name": "incv", "settings": settings, "networks": 2, "noise_ratio_told": None},
+            "schedule": trainer.schedule.settings(),
+            "seconds": watch.seconds / len(cells),
+            "lockstep": {"cells": len(cells), "networks": 2 * len(cells), "seconds": watch.seconds},
+            "results": results,
+        }
+        save_record(cell, context, labels, arrays, record)
+
+
+def build_trainer(first: Cell, context: ExperimentContext, folder: Path) -> EngineTrainer:
+    """Return the trainer of a lockstep, whose cells have the network and the schedule of the first one."""
+    data = context.data
+    options: dict[str, Any] = {
+        "classes": data.classes,
+        "batch_size": first.batch_size,
+        "checkpoint": folder / "engine",
+        "checkpoint_seconds": context.checkpoint_seconds,
+        "stop": context.must_stop,
+        "capture": context.capture,
+    }
+    if first.kind in FAST_KINDS:
+        assert isinstance(data, PictureArrays)
+        widths = SMOKE_WIDTHS if first.network == "fast-small" else WIDTHS
+        return FastTrainer(data.pictures, epochs=first.epochs, widths=widths, device=context.device, **options)
+    webvision = first.kind == "webvision-selection"
+    schedule = Schedule.webvision_incv_50(first.epochs) if webvision else Schedule.incv_50(first.epochs)
+    factory = create_network(first.network, context.store.shape, data.classes)
+    return EngineTrainer(context.store, factory, schedule=schedule, **options)
+
+
+def _evaluate(cell: Cell, context: ExperimentContext, given: IntArray, selection: Selection) -> tuple[Arrays, Results]:
+    data = context.data
+    predicted = np.where(selection.predicted < 0, NOT_PREDICTED, selection.predicted)
+    arrays: Arrays = {
+        "verdict": selection.verdict.astype(np.int8),
+        "iteration": selection.iteration.astype(np.int8),
+        "predicted": predicted.astype(np.uint8),
+    }
+    results = evaluate.selection_results(data.true, given, selection, cell.iterations)
+    results |= {
+        "noise_ratio_estimate": selection.noise_ratio,
+        "expected_precision": selection.expected_precision,
+        "expected_recall": selection.expected_recall,
+        "verdicts": np.bincount(selection.verdict, minlength=3).tolist(),
+        "history": list(selection.history),
+        "notes": list(selection.notes),
+    }
+    if cell.kind == FINISH_SELECTION and data.true is not None:
+        results["transition_matrix"] = selection.transition_matrix.tolist()
+        results |= evaluate.judgement_results(data.true, given, selection)
+    if cell.kind in ("errors", "webvision-selection"):
+        ranked = np.argsort(-np.nan_to_num(selection.suspicion, nan=-1.0), kind="stable")
+        worst = ranked[(selection.predicted != given)[ranked]][: cell.protocol.suspects]
+        arrays |= {"suspects": worst.astype(np.int64), "suspect_pictures": data.thumbnails(worst)}
+        results["suspects"] = [
+            {
+                "index": int(i),
+                "given": data.class_names[given[i]],
+                "suggested": data.class_names[selection.predicted[i]],
+                "suspicion": float(selection.suspicion[i]),
+                "probability": float(selection.probability[i]),
+                "loss": float(selection.loss[i]),
+            }
+            for i in worst
+        ]
+        if isinstance(data, WebVisionFiles):
+            for suspect in results["suspects"]:
+                suspect["id"] = str(data.training.ids[suspect["index"]])
+            results |= evaluate.suspects_results(data.true, given, selection.suspicion, worst)
+            results["pictures"] = data.counts()
+    return arrays, results
+
+
+def _save_state(path: Path, state: INCVState) -> None:
+    arrays, meta = state.to_arrays()
+    with atomic_file(path) as file:
+        np.savez(file, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
+
+
+def _load_state(path: Path) -> INCVState | None:
+    if not path.is_file():
+        return None
+    with open_file(path) as file, np.load(file, allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    return INCVState.from_arrays(arrays, json.loads(str(arrays.pop("meta"))))

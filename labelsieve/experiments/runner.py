@@ -20,7 +20,7 @@ from typing import Any
 from labelsieve import stopping
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.ray_cluster import is_ray
-from labelsieve.experiments import ReproduceOptions, accuracy_tables, records, selection_figures, theory_figures
+from labelsieve.experiments import ReproduceOptions, records, result_figures, theory_figures
 from labelsieve.experiments.cells import FINISH, Cell, SweepRequest, read_request
 from labelsieve.experiments.datasets import open_data
 from labelsieve.experiments.paper import SCALES, Scale
@@ -30,9 +30,7 @@ from labelsieve.experiments.train_cells import ExperimentContext, build_method
 from labelsieve.files import write_text
 from labelsieve.progress import Progress
 
-ITEMS: dict[str, Item] = {
-    item.name: item for item in (*theory_figures.ITEMS, *selection_figures.ITEMS, *accuracy_tables.ITEMS)
-}
+ITEMS: dict[str, Item] = {item.name: item for item in (*theory_figures.ITEMS, *result_figures.ITEMS)}
 PAPER_ITEMS = {name: item for name, item in ITEMS.items() if item.kind != FINISH}
 ON_CIFAR10 = tuple(name for name, item in PAPER_ITEMS.items() if item.scales is SCALES)
 ALL = "all"  # every item of the paper on CIFAR-10
@@ -185,10 +183,7 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> l
     """Write the item's table, and its figure if matplotlib is installed, from the records."""
     found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
     table = results / "tables" / f"{item.name}.md"
-    text = item.table(found, scale)
-    if found and scale.note and scale.note not in text:
-        text = f"{scale.note}\n\n{text}"
-    write_text(table, text + "\n")
+    write_text(table, item.text(found, scale) + "\n")
     files = [table]
     if item.figure is not None and (found or not item.kind):
         if importlib.util.find_spec("matplotlib") is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from labelsieve.experiments import paper, render
 from labelsieve.experiments.cells import WITHOUT_DECAY, Cell, SweepRequest, theory_cells
 from labelsieve.experiments.paper import FIGURE_3_NOISES, Noise, Scale
 from labelsieve.experiments.records import Record
-from labelsieve.experiments.render import Item, markdown, summarise, value_with_spread
+from labelsieve.experiments.render import Item, Summary, markdown, summarise
 
 MEASURES: dict[str, tuple[str, Callable[[Any], float]]] = {
     "test_accuracy": ("test accuracy", theory.test_accuracy),
@@ -72,10 +71,7 @@ def largest_gaps(found: list[Record]) -> dict[str, tuple[float, str]]:
     """For each measure, return the largest gap between a mean over seeds and its curve, and the noise setting."""
     gaps = {}
     for measure in MEASURES:
-        candidates = [
-            (float(summarise(group, lambda results, m=measure: results["gap"][m]).mean), noise.key)  # type: ignore[misc]
-            for noise, group in by_noise(found)
-        ]
+        candidates = [(float(summarise(group, "gap", measure).mean), noise.key) for noise, group in by_noise(found)]
         gaps[measure] = max(candidates, key=lambda candidate: abs(candidate[0]))
     return gaps
 
@@ -95,16 +91,14 @@ def recall_with_own_errors(found: list[Record]) -> dict[Noise, float]:
 
 
 def theory_table(found: list[Record], scale: Scale) -> str:
-    if not found:
-        return render.NO_RECORDS
     notes, rows = render.Footnotes(), []
     groups, with_errors = by_noise(found), recall_with_own_errors(found)
     for noise, group in groups:
         row = [noise.title + notes.mark(group), str(len(group))]
         for measure in MEASURES:
-            measured = summarise(group, itemgetter(measure))
+            measured = summarise(group, measure)
             expected = group[0]["results"]["theory"][measure]
-            row += [f"{expected:.3f}", value_with_spread(measured, 3), f"{float(measured.mean) - expected:+.3f}"]
+            row += [f"{expected:.3f}", measured.text(3), f"{float(measured.mean) - expected:+.3f}"]
         rows.append([*row, f"{with_errors[noise]:.3f}" if noise in with_errors else "-"])
     header = ["noise", "seeds"]
     for name, _ in MEASURES.values():
@@ -142,7 +136,7 @@ def theory_figure(found: list[Record], scale: Scale, results: Path, path: Path) 
                 curve = [closed_form(theory.matrix(pattern, classes, float(ratio))) for ratio in ratios]
                 ax.plot(ratios, curve, color="#888888", label="theory")
                 shown = [(noise, group) for noise, group in groups if noise.pattern == pattern or noise.ratio == 0]
-                points = [summarise(group, itemgetter(measure)) for _, group in shown]
+                points = [summarise(group, measure) for _, group in shown]
                 ax.errorbar(
                     [noise.ratio for noise, _ in shown],
                     [float(point.mean) for point in points],
@@ -179,16 +173,17 @@ def confusion_table(found: list[Record], scale: Scale) -> str:
     notes, rows = render.Footnotes(), []
     for noise, group in groups:
         published = paper.TRAINING_ACCURACY.get(noise.key)
+        diagonal = Summary.of([np.mean(np.diagonal(record["results"]["confusion"])) for record in group])
         rows.append(
             [
                 noise.title + notes.mark(group),
                 str(len(group)),
-                value_with_spread(summarise(group, itemgetter("train_accuracy_given")), 2),
+                summarise(group, "train_accuracy_given").text(2),
                 "-" if published is None else f"{published:.2f}",
-                value_with_spread(summarise(group, lambda r: float(np.mean(np.diagonal(r["confusion"])))), 3),
+                diagonal.text(3),
                 f"{np.mean(np.diagonal(group[0]['results']['transition'])):.3f}",
-                value_with_spread(summarise(group, itemgetter("mean_difference")), 3),
-                value_with_spread(summarise(group, itemgetter("largest_difference")), 3),
+                summarise(group, "mean_difference").text(3),
+                summarise(group, "largest_difference").text(3),
             ]
         )
     header = ["noise", "seeds", "training accuracy", "paper", "mean M_ii", "mean T_ii"]

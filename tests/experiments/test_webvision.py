@@ -23,8 +23,8 @@ from labelsieve.experiments.cells import SweepRequest, accuracy_cells
 from labelsieve.experiments.paper import METHODS, SCALES, Noise, Scale
 from labelsieve.experiments.paper import WEBVISION_PAPER as PAPER
 from labelsieve.experiments.paper import WEBVISION_SMOKE as SMOKE
+from labelsieve.experiments.run_cells import incv_settings
 from labelsieve.experiments.runner import ITEMS, PAPER_ITEMS
-from labelsieve.experiments.select_cells import incv_settings
 from labelsieve.models.choose import create_network
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
 from labelsieve.progress import Progress

@@ -1,0 +1,374 @@
+"""Sections 5.2 and 5.3: the labels that INCV selects (figures 4 and 5, supplement C), and the accuracy of every method.
+
+labelsieve reproduce selection --data DIR         figure 4; 4 settings x 4 iterations x 2 halves of ResNet-32, 50 epochs
+labelsieve reproduce cifar10-errors --data DIR    figure 5; INCV on CIFAR-10 with its own labels
+labelsieve reproduce webvision-errors --data DIR  supplement C, from the selection that `webvision` starts from
+labelsieve reproduce accuracy --data DIR          table 1; ResNet-32, 200 epochs; incv-coteaching needs `selection`
+    --methods automatic                           the default of `labelsieve run`, for comparison
+labelsieve reproduce finish --data DIR            not in the paper: incv-posterior with ResNet-32 and PreAct-ResNet-18
+labelsieve reproduce curves --data DIR            figure 6, from the records of table 1
+labelsieve reproduce webvision --data DIR         table 2; first 50 classes of the Google subset, Inception-ResNet-v2 at
+                                                  227 x 227, SGD, 120 epochs, after INCV's 2 x 50 epochs
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelsieve.experiments import paper, render
+from labelsieve.experiments.cells import FINISH, KNOWN_METHODS, accuracy_cells, finish_cells, selection_cells
+from labelsieve.experiments.paper import AUTOMATIC, METHODS, WEBVISION, Noise, Scale
+from labelsieve.experiments.records import Record, load_arrays
+from labelsieve.experiments.render import Item, Summary, markdown, summarise
+
+MEASURES = {"label_precision": "LP", "label_recall": "LR"}
+
+# ---------------------------------------------------------------- figure 4
+
+
+def by_noise(found: list[Record], scale: Scale) -> list[tuple[Noise, list[Record]]]:
+    groups = {key: group for (_, key), group in render.by_cell(found).items()}
+    return [(noise, groups[noise.key]) for noise in scale.table_noises if noise.key in groups]
+
+
+def by_iteration(group: list[Record], measure: str) -> Summary:
+    """Summarise a measure over seeds, as arrays with one value per iteration."""
+    return Summary.of([[step[measure] for step in record["results"]["by_iteration"]] for record in group])
+
+
+def selection_table(found: list[Record], scale: Scale) -> str:
+    notes, rows, groups = render.Footnotes(), [], by_noise(found, scale)
+    for noise, group in groups:
+        measured = {measure: by_iteration(group, measure) for measure in (*MEASURES, "selected")}
+        for k in range(group[0]["cell"]["iterations"]):
+            row = [noise.title + notes.mark(group) if k == 0 else "", str(k + 1)]
+            for measure, published in zip(MEASURES, paper.FIGURE_4[noise.key][k], strict=True):
+                row += [measured[measure].at(k).text(3), f"{published:.3f}"]
+            rows.append([*row, f"{measured['selected'].mean[k]:,.0f}"])
+    header = ["noise", "iteration", "LP", "paper", "LR", "paper", "selected"]
+    estimates = ", ".join(
+        f"{noise.title}: {summarise(group, 'noise_ratio_estimate').text(3)}" for noise, group in groups
+    )
+    differences = ", ".join(f"{name} {gap:+.3f} at {title}" for name, gap, title in largest_differences(groups))
+    return (
+        f"{markdown(header, rows)}\n{notes.lines()}\n"
+        f"Largest difference from the paper after the last iteration: {differences}. "
+        f"The paper's values are read off its plot. {render.seeds_text([g for _, g in groups])} per setting. "
+        f"Noise ratio estimated by Eq. 4 after iteration 1: {estimates}."
+    )
+
+
+def largest_differences(groups: list[tuple[Noise, list[Record]]]) -> list[tuple[str, float, str]]:
+    """For each measure, return the mean after the last iteration that differs most from the paper's."""
+    largest = []
+    for i, (measure, name) in enumerate(MEASURES.items()):
+        differences = []
+        for noise, group in groups:
+            last = group[0]["cell"]["iterations"] - 1
+            published = paper.FIGURE_4[noise.key][last][i]
+            differences.append((name, float(by_iteration(group, measure).mean[last]) - published, noise.title))
+        largest.append(max(differences, key=lambda difference: abs(difference[1])))
+    return largest
+
+
+def selection_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
+    groups = by_noise(found, scale)
+    with render.canvas(path, 1, 2, height=3.0, note=scale.note) as axes:
+        for column, (measure, name) in enumerate(MEASURES.items()):
+            ax = axes[0, column]
+            iterations: list[int] = []
+            for colour, (noise, group) in zip(render.COLOURS, groups, strict=False):
+                lines = by_iteration(group, measure)
+                iterations = list(range(1, len(lines.mean) + 1))
+                ax.errorbar(
+                    iterations, lines.mean, yerr=lines.spread, marker="o", markersize=4, color=colour, label=noise.title
+                )
+                published = [pair[column] for pair in paper.FIGURE_4[noise.key]][: len(iterations)]
+                ax.plot(iterations, published, "--", color=colour, alpha=0.6)
+            ax.set_title(name)
+            ax.set_xlabel("iteration")
+            ax.set_xticks(iterations)
+        axes[0, 0].plot([], [], "--", color="#888888", label="paper")
+        axes[0, 0].legend(frameon=False, fontsize=8)
+
+
+# ---------------------------------------------------------------- figure 5 and supplement C
+
+LabelSuspect = Callable[[Any, dict[str, Any]], None]  # axes, suspect
+NAME_WIDTH = 24  # characters of a concept's name per line; some concepts have five names
+
+
+def shown_selection(found: list[Record]) -> Record:
+    """Return the record that a gallery shows: of the longest trainings the one with the lowest seed."""
+    group = next(iter(render.by_cell(found).values()))
+    return min(group, key=lambda record: int(record["cell"]["seed"]))
+
+
+def _suspects_table(record: Record, given_column: str, name: str) -> str:
+    results = record["results"]
+    rows = [
+        [str(s[name]), s["given"], s["suggested"], f"{s['suspicion']:.4f}", f"{s['loss']:.2f}"]
+        for s in results["suspects"]
+    ]
+    candidate, selected, removed = results["verdicts"]
+    return (
+        f"{markdown(['training picture', given_column, 'suggested', 'suspicion', 'loss'], rows)}\n\n"
+        f"INCV selected {selected:,} labels, removed {removed:,} and left {candidate:,} as candidates. Eq. 4 estimates "
+        f"that {100 * results['noise_ratio_estimate']:.1f} % of the labels are wrong. This is an upper bound, because "
+        f"errors of the network count as wrong labels{''.join('; ' + words for words in render.deviations([record]))}."
+    )
+
+
+def cifar10_errors_table(found: list[Record], scale: Scale) -> str:
+    return _suspects_table(shown_selection(found), "given", "index")
+
+
+def _gallery(
+    found: list[Record], results: Path, path: Path, size: tuple[int, float, float], note: str, label: LabelSuspect
+) -> None:
+    """Draw the suspects of a selection; `size` is the number of columns, and the width and height of a picture."""
+    record, (columns, width, height) = shown_selection(found), size
+    pictures = load_arrays(results, record)["suspect_pictures"]
+    rows = max(1, -(-len(pictures) // columns))
+    with render.canvas(path, rows, columns, width=width, height=height, note=note) as axes:
+        for ax in axes.flat:
+            ax.axis("off")
+        for ax, picture, suspect in zip(axes.flat, pictures, record["results"]["suspects"], strict=False):
+            ax.imshow(picture)
+            label(ax, suspect)
+
+
+def cifar10_errors_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
+    def label(ax: Any, suspect: dict[str, Any]) -> None:
+        ax.set_title(f"{suspect['given']}\n→ {suspect['suggested']}", fontsize=7)
+
+    _gallery(found, results, path, (8, 1.15, 1.5), scale.note, label)
+
+
+def webvision_not_run(item: str) -> str:
+    """The text of a WebVision item without records."""
+    return (
+        "**Not run**: the pictures of WebVision and ILSVRC12 were not available. "
+        f"`labelsieve reproduce {item} --data DIR` runs it. `--scale smoke` runs the same code on generated pictures; "
+        "its numbers are not results and are not on this page."
+    )
+
+
+def webvision_errors_table(found: list[Record], scale: Scale) -> str:
+    if not found:
+        return webvision_not_run("webvision-errors")
+    record = shown_selection(found)
+    text, results = _suspects_table(record, "labelled", "id"), record["results"]
+    if record["noise"]["measured_ratio"] is None:
+        return text
+    selected_wrong = 1 - results["by_iteration"][-1]["label_precision"]
+    return (
+        f"{text}\n{100 * record['noise']['measured_ratio']:.1f} % of all labels are wrong, "
+        f"{100 * results['suspects_wrong']:.0f} % of the labels shown and {100 * selected_wrong:.1f} % of the selected "
+        "ones."
+    )
+
+
+def webvision_errors_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
+    def label(ax: Any, suspect: dict[str, Any]) -> None:
+        given, suggested = (
+            "\n".join(textwrap.wrap(suspect[key], NAME_WIDTH, max_lines=2, placeholder=" ..."))
+            for key in ("given", "suggested")
+        )
+        ax.set_title(given, fontsize=7)
+        below = {"ha": "center", "va": "top", "transform": ax.transAxes}
+        ax.text(0.5, -0.04, f"→ {suggested}", fontsize=6, color="#666666", **below)
+
+    _gallery(found, results, path, (6, 1.6, 2.1), scale.note, label)
+
+
+# ---------------------------------------------------------------- table 1
+
+
+def accuracy_table(found: list[Record], scale: Scale) -> str:
+    groups = render.by_cell(found)
+    automatic = any(method == AUTOMATIC for method, _ in groups)
+    header = ["method"]
+    for noise in scale.table_noises:
+        header += [noise.title, "seeds", "paper"]
+    notes, rows = render.Footnotes(), []
+    for method in KNOWN_METHODS if automatic else METHODS:
+        row = [method]
+        for noise in scale.table_noises:
+            group = groups.get((method, noise.key), [])
+            published = paper.TABLE_1.get(method, {}).get(noise.key)
+            measured = summarise(group, "test_accuracy").text(2, 100) + notes.mark(group)
+            row += [measured, str(len(group)), "-" if published is None else f"{published[0]:.2f} ± {published[1]:.2f}"]
+        rows.append(row)
+    not_in_paper = " or `automatic`, the default of `labelsieve run`" if automatic else ""
+    return (
+        f"{markdown(header, rows)}\n{notes.lines()}\n"
+        "Accuracy of the last epoch on the clean test set, in %: mean ± standard deviation over seeds (the paper: "
+        "over five). Methods with two networks count the mean of both. The paper does not report `standard`"
+        f"{not_in_paper}."
+    )
+
+
+# ---------------------------------------------------------------- figure 6
+
+
+def curves_table(found: list[Record], scale: Scale) -> str:
+    """Show how far each method falls from its highest point to its last epoch, as it memorises noise."""
+    groups, rows = render.by_cell(found), []
+    for method in METHODS:
+        row = [method]
+        for noise in scale.table_noises:
+            group = groups.get((method, noise.key))
+            if group is None:
+                row += ["-", "-"]
+                continue
+            curve = summarise(group, "curve").mean
+            row += [f"{100 * curve.max():.2f}", f"{100 * (curve[-1] - curve.max()):+.2f}"]
+        rows.append(row)
+    header = ["method"]
+    for noise in scale.table_noises:
+        header += [f"{noise.title}: highest", "last epoch"]
+    return (
+        f"{markdown(header, rows)}\n\n"
+        "Highest point of the mean curve, in %, and the difference between the last epoch and it. In the figure a "
+        "cross marks the paper's last epoch."
+    )
+
+
+def curves_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
+    groups = render.by_cell(found)
+    with render.canvas(path, 2, 2, width=4.2, height=3.0, note=scale.note) as axes:
+        for ax, noise in zip(axes.flat, scale.table_noises, strict=True):
+            for method in KNOWN_METHODS:
+                group = groups.get((method, noise.key))
+                if group is None:
+                    continue
+                curve, colour = summarise(group, "curve"), render.COLOUR_OF[method]
+                epochs = np.arange(1, len(curve.mean) + 1)
+                mean, spread = 100 * curve.mean, 100 * curve.spread
+                ax.plot(epochs, mean, color=colour, linewidth=1.2, label=method)
+                published = paper.TABLE_1.get(method, {}).get(noise.key)
+                if published is not None and scale.name == "paper":
+                    ax.plot(epochs[-1:], published[:1], "x", markersize=5, color=colour, clip_on=False)
+                if curve.seeds > 1:
+                    ax.fill_between(epochs, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+            ax.set_title(noise.title)
+            if not ax.lines:
+                ax.text(0.5, 0.5, "no records yet", ha="center", va="center", color="#666666", transform=ax.transAxes)
+                ax.set(xticks=[], yticks=[])
+                continue
+            ax.set_xlabel("epoch")
+            ax.set_ylabel("test accuracy, %")
+        handles, labels = max((ax.get_legend_handles_labels() for ax in axes.flat), key=lambda legend: len(legend[1]))
+        if labels:
+            if scale.name == "paper":
+                handles += axes[0, 0].plot([], [], "x", markersize=5, color="#888888")
+                labels.append("paper, last epoch")
+            axes[0, 0].legend(handles, labels, frameon=False, fontsize=7)
+
+
+# ---------------------------------------------------------------- table 2
+
+VALIDATION_SETS = {"webvision": "WebVision", "imagenet": "ILSVRC12"}
+
+
+def webvision_table(found: list[Record], scale: Scale) -> str:
+    groups = {method: group for (method, _), group in render.by_cell(found).items()}
+    header = ["method", "seeds"]
+    for title in VALIDATION_SETS.values():
+        header += [f"{title} top-1", "paper", "top-5", "paper"]
+    notes, rows = render.Footnotes(), []
+    for method in METHODS:
+        group, published = groups.get(method, []), paper.TABLE_2.get(method)
+        row = [method + notes.mark(group), str(len(group))]
+        for name in VALIDATION_SETS:
+            for i, measure in enumerate(("top1", "top5")):
+                row.append(summarise(group, name, measure).text(2, 100))
+                row.append("-" if published is None else f"{published[name][i]:.2f}")
+        rows.append(row)
+    table = f"{markdown(header, rows)}\n{notes.lines()}\n"
+    if not found:
+        return table + webvision_not_run("webvision")
+    counts = found[0]["results"]["pictures"]
+    return (
+        f"{table}Last epoch, in %. {counts['training']:,} training pictures, {counts['webvision']:,} and "
+        f"{counts['imagenet']:,} validation pictures. Methods with two networks count the mean of both. The paper does "
+        "not report `standard`. `coteaching` uses the noise ratio that INCV estimates. `f-correction` uses the most "
+        "probable sample of a class as its anchor, because the published percentile suits ten classes, not fifty."
+    )
+
+
+# ---------------------------------------------------------------- not in the paper: incv-posterior
+
+# Accuracy in % that each network should reach at least, in the order of `Scale.finish_noises`.
+FINISH_GOALS = {"resnet32": (92.0, 90.0, 75.0, 91.0, 91.0), "preact-resnet18": (95.5, 94.5, 90.0, 94.5, 94.5)}
+
+
+def finish_table(found: list[Record], scale: Scale) -> str:
+    rows, notes = [], render.Footnotes()
+    for network in scale.finish_networks:
+        groups = render.by_cell([record for record in found if record["cell"]["network"] == network])
+        for place, noise in enumerate(scale.finish_noises):
+            group = groups.get((paper.POSTERIOR, noise.key), [])
+            if not group:
+                continue
+            goal = FINISH_GOALS[network][place] if network in FINISH_GOALS else None
+            accuracy = summarise(group, "test_accuracy").text(2, 100) + notes.mark(group)
+            row = [network, noise.title, accuracy, "-" if goal is None else f"{goal:.1f}", str(len(group))]
+            for when in ("before", "after"):
+                judged = [record for record in group if when in record["results"]]
+                row += [summarise(judged, when, key).text(3) for key in ("auroc", "calibration_error")]
+            rows.append([*row, f"{np.mean([record['seconds'] for record in group]) / 60:.1f}"])
+    header = ["network", "noise", "accuracy", "goal", "seeds", "AUROC before", "ECE before", "AUROC after", "ECE after"]
+    return (
+        f"{markdown([*header, 'minutes'], rows)}\n{notes.lines()}\n"
+        "Accuracy of the last epoch on the clean test set, in %, mean of both networks; mean ± standard deviation over "
+        "seeds. AUROC and calibration error (ECE) of the suspicion of the labels, before and after the training. "
+        "Nothing about the noise is known, and no test label is used. Minutes of the training, without the selection."
+    )
+
+
+ITEMS = (
+    Item(
+        "selection",
+        "Figure 4: label precision and recall of INCV by iteration",
+        "selection",
+        selection_cells,
+        selection_table,
+        selection_figure,
+    ),
+    Item(
+        "cifar10-errors",
+        "Figure 5: suspicious labels in CIFAR-10",
+        "errors",
+        partial(selection_cells, kind="errors"),
+        cifar10_errors_table,
+        cifar10_errors_figure,
+    ),
+    Item(
+        "webvision-errors",
+        "Supplement C: suspicious labels in WebVision",
+        "webvision-selection",
+        partial(selection_cells, kind="webvision-selection"),
+        webvision_errors_table,
+        webvision_errors_figure,
+        WEBVISION,
+    ),
+    Item("finish", "Not in the paper: accuracy and judgement of incv-posterior", FINISH, finish_cells, finish_table),
+    Item("accuracy", "Table 1: test accuracy of every method", "accuracy", accuracy_cells, accuracy_table),
+    Item("curves", "Figure 6: test accuracy by epoch", "accuracy", accuracy_cells, curves_table, curves_figure),
+    Item(
+        "webvision",
+        "Table 2: top-1 and top-5 accuracy of every method on WebVision",
+        "webvision",
+        partial(accuracy_cells, kind="webvision"),
+        webvision_table,
+        scales=WEBVISION,
+    ),
+)
