@@ -35,7 +35,7 @@ from labelsieve.experiments.datasets import PictureArrays, open_cifar10, synthet
 from labelsieve.experiments.evaluate import selection_results
 from labelsieve.experiments.paper import FIGURE_4, TABLE_NOISES, Noise
 from labelsieve.experiments.records import commit, device_name, versions
-from labelsieve.methods.generalised_ce import GeneralisedCE
+from labelsieve.methods.standard import GeneralisedCE
 from labelsieve.models.choose import FAST_EPOCHS
 from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
 from labelsieve.selection.incv import drive, incv_steps

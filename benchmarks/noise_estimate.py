@@ -47,8 +47,7 @@ from labelsieve.experiments.datasets import CORRUPTION, PictureArrays, open_cifa
 from labelsieve.experiments.records import commit, device_name, digest, versions
 from labelsieve.experiments.render import markdown
 from labelsieve.files import atomic_path
-from labelsieve.methods.generalised_ce import GeneralisedCE
-from labelsieve.methods.standard import Standard
+from labelsieve.methods.standard import GeneralisedCE, Standard
 from labelsieve.models.choose import FAST_EPOCHS, create_network
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.models.layers import Stackable

@@ -8,6 +8,7 @@ True labels are in none of them (CONTRIBUTING.md says where those are).
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -98,6 +99,13 @@ class Job:
     score: IntArray
     seed: int
     keep_best: bool = False
+
+    def digest(self) -> str:
+        """Return a short hash of everything that the scores depend on, apart from the samples and the model."""
+        found = hashlib.sha256(json.dumps([self.name, self.seed, self.keep_best]).encode())
+        for indices in (self.labels, self.train, self.score):
+            found.update(np.ascontiguousarray(indices, dtype="<i8").tobytes())
+        return found.hexdigest()[:16]
 
 
 TOP_CLASSES = 4  # classes a look keeps of each sample: nearly as good an average as all of them, in O(n)

@@ -11,7 +11,7 @@ from labelsieve.checks import between, whole
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
 from labelsieve.methods.f_correction import FCorrection
-from labelsieve.methods.generalised_ce import GeneralisedCE
+from labelsieve.methods.standard import GeneralisedCE
 
 KINDS = [*METHODS.values(), GeneralisedCE]
 NUMBERS = [  # of every method: its settings that are numbers, and whether whole ones

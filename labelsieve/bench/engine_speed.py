@@ -25,8 +25,7 @@ from labelsieve.engine import Plan, Schedule, stage_pictures
 from labelsieve.engine.lockstep import Lockstep, Options
 from labelsieve.methods.incv_posterior import INCVPosterior
 from labelsieve.methods.standard import Standard
-from labelsieve.models.preact_resnet import PreActResNet
-from labelsieve.models.resnet_cifar import ResNetCifar
+from labelsieve.models.resnet_cifar import PreActResNet, ResNetCifar
 from labelsieve.progress import Progress, Stage
 from labelsieve.theory import symmetric
 

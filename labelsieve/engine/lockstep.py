@@ -19,8 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.engine import checkpoint as checkpoints
-from labelsieve.engine import evaluate, parallel, rng, views
+from labelsieve.engine import evaluate, parallel, rng
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state, materialize
 from labelsieve.engine.method import (
     NO_GRADIENT,
@@ -34,8 +33,18 @@ from labelsieve.engine.method import (
     silenced,
 )
 from labelsieve.engine.schedule import Schedule
-from labelsieve.engine.step import Clock, Group, Labels, Stepper
-from labelsieve.engine.training import Diverged, OutOfTime, Training, View, below, fingerprint, standing
+from labelsieve.engine.step import Clock, Group, Labels, Stepper, draw_views
+from labelsieve.engine.training import (
+    Diverged,
+    OutOfTime,
+    Training,
+    View,
+    below,
+    fingerprint,
+    newest_checkpoint,
+    save_checkpoint,
+    standing,
+)
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, Scores, Store
 
@@ -288,7 +297,7 @@ class Lockstep:
         clock.code[row, :steps, :width].copy_(torch.as_tensor(code), non_blocking=True)
         if drawn:
             stream = np.random.default_rng([training.plan.seed, training.epoch, rng.VIEWS])
-            numbers, partner, weight = (torch.as_tensor(a) for a in views.draw(order, self.views.mixup, stream))
+            numbers, partner, weight = (torch.as_tensor(a) for a in draw_views(order, self.views.mixup, stream))
             clock.numbers[row, :steps, :width].copy_(numbers, non_blocking=True)
             clock.partner[row, :steps, :width].copy_(partner, non_blocking=True)
             clock.weight[row, :steps].copy_(weight, non_blocking=True)
@@ -481,14 +490,14 @@ class Lockstep:
         described = [training.description() for training in self.trainings]
         self.saved += 1
         meta = {"fingerprint": self.fingerprint(), "running": self.running, "trainings": described}
-        checkpoints.save(folder, self.saved, tensors, meta)
+        save_checkpoint(folder, self.saved, tensors, meta)
 
     def _restore(self) -> bool:
         """Continue from the newest readable checkpoint. Return False if there is none."""
         folder = self.options.checkpoint
         if folder is None:
             return False
-        found = self.world.first_ones(checkpoints.load_newest(folder) if self.world.rank == 0 else None)
+        found = self.world.first_ones(newest_checkpoint(folder) if self.world.rank == 0 else None)
         if found is None:
             return False
         self.saved, tensors, meta = found

@@ -1,9 +1,19 @@
-"""The state of one running training, how it is stored in a checkpoint, and the view that its method gets."""
+"""The state of one running training, the view that its method gets, and checkpoints.
+
+A checkpoint is one safetensors file, written atomically; the two newest are kept. Its header contains a JSON
+description and a checksum of the tensors. Nothing is unpickled. If the newest file is damaged, a warning is given and
+the one before it is used.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.engine import checkpoint as checkpoints
 from labelsieve.engine import evaluate, rng
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
 from labelsieve.engine.method import Method, Plan, State
 from labelsieve.errors import FailedError
+from labelsieve.files import atomic_file, regular_file
 from labelsieve.types import IntArray, Scores, Store
 
 
@@ -129,7 +139,7 @@ class View:
 def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:
     """A hash of everything that decides these trainings, to compare with that of a checkpoint."""
     plans = [t.plan for t in trainings]
-    return checkpoints.fingerprint(
+    return short_hash(
         *shared,
         [
             [t.method.name, t.method.settings(), t.plan.name, t.plan.seed, t.plan.noise_ratio, t.plan.keep_best]
@@ -161,3 +171,85 @@ def standing(trainings: Sequence[Training], rate: float, elapsed: float) -> dict
 def below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names start with a prefix, without the prefix."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+# -- checkpoints
+
+KEEP = 2  # if the newest checkpoint is damaged, the one before it is used
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint is damaged; an older one is used."""
+
+
+def short_hash(*parts: Any) -> str:
+    """A short hash of settings and arrays."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(str((part.dtype.str, part.shape)).encode() + np.ascontiguousarray(part).tobytes())
+        else:
+            digest.update(json.dumps(part, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:16]
+
+
+def save_checkpoint(folder: Path, number: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Path:
+    """Write checkpoint `number`, which must increase, and remove all but the newest ones."""
+    from safetensors.torch import save as to_bytes
+
+    folder.mkdir(parents=True, exist_ok=True)
+    on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    described = {"meta": json.dumps(meta), "checksum": _checksum(on_cpu, meta)}
+    path = folder / f"{number:09d}.safetensors"
+    with atomic_file(path) as file:
+        file.write(to_bytes(on_cpu, metadata=described))
+    for old in _files(folder)[:-KEEP]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def newest_checkpoint(folder: Path) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
+    """Return number, tensors and description of the newest readable checkpoint, or None."""
+    for path in reversed(_files(folder)):
+        try:
+            tensors, meta = load_checkpoint(path)
+        except (OSError, ValueError) as problem:
+            warnings.warn(f"{path.name} is damaged ({problem}); using the one before it", CheckpointWarning, 2)
+            continue
+        return int(path.stem), tensors, meta
+    return None
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a checkpoint. Raise ValueError if it is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(regular_file(path), framework="pt") as file:
+            described = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, RuntimeError) as problem:
+        raise ValueError(str(problem).splitlines()[0][:300]) from None
+    try:
+        meta = json.loads(described["meta"])
+        expected = described["checksum"]
+    except (KeyError, json.JSONDecodeError, RecursionError):
+        raise ValueError("its description is missing") from None
+    if _checksum(tensors, meta) != expected:
+        raise ValueError("its checksum does not match")
+    return tensors, meta
+
+
+def _checksum(tensors: dict[str, Tensor], meta: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(meta).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if re.fullmatch(r"\d{9}\.safetensors", path.name))

@@ -119,8 +119,7 @@ def check_loss(loss: str) -> None:
 
 def method_of(loss: str, *, label_smoothing: float = 0.0) -> Method:
     """The engine's method for a loss."""
-    from labelsieve.methods.generalised_ce import GeneralisedCE
-    from labelsieve.methods.standard import Standard
+    from labelsieve.methods.standard import GeneralisedCE, Standard
 
     check_loss(loss)
     if loss == "ce" and label_smoothing == 0:

@@ -17,8 +17,7 @@ from labelsieve.engine.device import choose_device
 from labelsieve.engine.picture_stores import picture_store
 from labelsieve.engine.schedule import FAST_BATCH_SIZE, fast_schedule
 from labelsieve.engine.store import VectorStore, fast_store, row_statistics, stage_pictures
-from labelsieve.methods.generalised_ce import GeneralisedCE
-from labelsieve.methods.standard import Standard
+from labelsieve.methods.standard import GeneralisedCE, Standard
 from labelsieve.models.choose import FAST_EPOCHS
 from labelsieve.models.fast_cnn import WIDTHS, fast_cnn_factory
 from labelsieve.types import IntArray, Job, Scores, Store, Trainer

@@ -24,8 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from labelsieve.errors import FailedError, InputError
 from labelsieve.types import Job, Scores, Trainer
 
@@ -147,11 +145,7 @@ class RayTrainer(Trainer):
 
 def group_name(jobs: Sequence[Job]) -> str:
     """The name of the checkpoint folder of these jobs."""
-    digest = hashlib.sha256()
-    for job in jobs:
-        digest.update(repr((job.name, job.seed, job.keep_best)).encode())
-        for array in (job.labels, job.train, job.score):
-            digest.update(np.ascontiguousarray(array).tobytes())
+    digest = hashlib.sha256("".join(job.digest() for job in jobs).encode())
     names = re.sub(r"[^\w.+-]+", "-", "+".join(job.name for job in jobs))
     return f"{names[:80]}-{digest.hexdigest()[:12]}"
 

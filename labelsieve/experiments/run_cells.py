@@ -7,7 +7,6 @@ epoch. The caller removes the folder of a finished task: a node that was given u
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import shutil
@@ -34,13 +33,13 @@ from labelsieve.experiments.train_cells import (
     save_record,
     train_cells,
 )
-from labelsieve.files import atomic_file, open_file, read_text, write_text
+from labelsieve.files import read_text, write_text
 from labelsieve.models.choose import create_network
 from labelsieve.models.fast_cnn import WIDTHS
 from labelsieve.selection.incv import drive_together, incv_steps
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.selection.state import INCVState
 from labelsieve.types import IntArray, Selection
+from labelsieve.workflow.select import StoredAnswers
 
 
 def run_cells(cells: Sequence[Cell], context: ExperimentContext, lockstep: int) -> list[Cell]:
@@ -154,27 +153,17 @@ def incv_settings(cell: Cell) -> INCVSettings:
 def select_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> None:
     """Run INCV for all cells together and write a record for each.
 
-    Raises OutOfTime; finished iterations are stored in `folder`.
+    Raises OutOfTime; the scores of finished trainings are stored in `folder`.
     """
-    trainer = build_trainer(cells[0], context, folder)
+    trainer = build_trainer(cells[0], context, folder / "engine")
     trainer.on_epoch = context.epoch_reporter(f"INCV, {len(cells)} cells, first {cells[0].id}")
     given = [context.data.given(cell) for cell in cells]
-    steps = []
-    for cell, labels in zip(cells, given, strict=True):
-        path = folder / f"{cell.name}.npz"
-        steps.append(
-            incv_steps(
-                labels,
-                context.data.classes,
-                settings=incv_settings(cell),
-                seed=cell.seed,
-                state=_load_state(path),
-                on_iteration=functools.partial(_save_state, path),
-                name=cell.name,
-            )
-        )
+    steps = [
+        incv_steps(labels, context.data.classes, settings=incv_settings(cell), seed=cell.seed, name=cell.name)
+        for cell, labels in zip(cells, given, strict=True)
+    ]
     with Stopwatch(folder) as watch:
-        selections = drive_together(steps, trainer)
+        selections = drive_together(steps, StoredAnswers(trainer, folder / "answers", folder / "engine"))
     for cell, labels, selection in zip(cells, given, selections, strict=True):
         arrays, results = _evaluate(cell, context, labels, selection)
         settings = dict(vars(incv_settings(cell)))
@@ -188,13 +177,13 @@ def select_cells(cells: list[Cell], context: ExperimentContext, folder: Path) ->
         save_record(cell, context, labels, arrays, record)
 
 
-def build_trainer(first: Cell, context: ExperimentContext, folder: Path) -> EngineTrainer:
+def build_trainer(first: Cell, context: ExperimentContext, checkpoints: Path) -> EngineTrainer:
     """Return the trainer of a lockstep, whose cells have the network and the schedule of the first one."""
     data = context.data
     options: dict[str, Any] = {
         "classes": data.classes,
         "batch_size": first.batch_size,
-        "checkpoint": folder / "engine",
+        "checkpoint": checkpoints,
         "checkpoint_seconds": context.checkpoint_seconds,
         "stop": context.must_stop,
         "capture": context.capture,
@@ -250,17 +239,3 @@ def _evaluate(cell: Cell, context: ExperimentContext, given: IntArray, selection
             results |= evaluate.suspects_results(data.true, given, selection.suspicion, worst)
             results["pictures"] = data.counts()
     return arrays, results
-
-
-def _save_state(path: Path, state: INCVState) -> None:
-    arrays, meta = state.to_arrays()
-    with atomic_file(path) as file:
-        np.savez(file, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
-
-
-def _load_state(path: Path) -> INCVState | None:
-    if not path.is_file():
-        return None
-    with open_file(path) as file, np.load(file, allow_pickle=False) as stored:
-        arrays = {key: stored[key] for key in stored.files}
-    return INCVState.from_arrays(arrays, json.loads(str(arrays.pop("meta"))))

@@ -287,8 +287,7 @@ def create_network(name: str, shape: tuple[int, ...], classes: int, *, option: s
 
 def _picture_network(name: str, option: str) -> Factory:
     from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
-    from labelsieve.models.preact_resnet import PreActResNet
-    from labelsieve.models.resnet_cifar import ResNetCifar
+    from labelsieve.models.resnet_cifar import PreActResNet, ResNetCifar
     from labelsieve.models.small import SmallCNN
 
     fixed: dict[str, Factory] = {

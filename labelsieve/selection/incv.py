@@ -78,29 +78,22 @@ def incv_steps(
     *,
     settings: INCVSettings | None = None,
     seed: int,
-    state: INCVState | None = None,
     on_iteration: Callable[[INCVState], None] | None = None,
     name: str = "incv",
     groups: IntArray | None = None,
 ) -> Steps:
     """Select clean labels: yield lists of jobs, receive their scores, return the Selection.
 
-    `classes` is the number of classes, or their names, which appear in notes. `state` resumes a stopped run after its
-    last iteration; `on_iteration` receives the state after each iteration. `name` starts every job's name. Samples with
-    the same code in `groups` are never on both sides of a split (protocol "paper" has no groups).
+    `classes` is the number of classes, or their names, which appear in notes. `on_iteration` receives the state after
+    each iteration. `name` starts every job's name. Samples with the same code in `groups` are never on both sides of a
+    split (protocol "paper" has no groups).
     """
     names, classes = (None, int(classes)) if isinstance(classes, int | np.integer) else (classes, len(classes))
     problem = Problem(check_labels(labels, classes), classes, settings or INCVSettings(), seed, name, names, groups)
-    settings, n = problem.settings, len(problem.given)
+    settings = problem.settings
     if seed < 0:
         raise InputError(f"seed: expected a whole number of at least 0, got {seed}")
-    if state is None:
-        state = replace(INCVState.start(n, classes), best_until=settings.best_until(None))
-    if len(state.verdict) != n or len(state.transition) != classes:
-        raise InputError(
-            f"the stored state has {len(state.verdict)} samples and {len(state.transition)} classes, the labels have"
-            f" {n} and {classes}; start the selection again"
-        )
+    state = replace(INCVState.start(len(problem.given), classes), best_until=settings.best_until(None))
     while state.done < settings.n_iterations and not state.stopped:
         state = yield from iteration(state, problem)
         if on_iteration is not None:

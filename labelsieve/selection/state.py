@@ -1,14 +1,13 @@
-"""Where INCV is after an iteration: everything needed to resume it, as arrays and plain JSON."""
+"""The state of INCV after an iteration."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.errors import InputError
 from labelsieve.selection.noise_model import NoiseModel
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, NoiseEstimate, Trust
 
@@ -90,29 +89,3 @@ class INCVState:
     @property
     def removed(self) -> IntArray:
         return np.flatnonzero(self.verdict == REMOVED)
-
-    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return the arrays, and the rest for JSON."""
-        arrays: dict[str, NDArray[Any]] = {}
-        meta: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, np.ndarray):
-                arrays[f.name] = value
-            else:
-                meta[f.name] = list(value) if isinstance(value, tuple) else value
-        if np.isnan(self.noise_ratio):
-            meta["noise_ratio"] = None  # JSON has no NaN
-        return arrays, meta
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]], meta: dict[str, Any]) -> INCVState:
-        """Return the state that `to_arrays` took apart."""
-        missing = {f.name for f in fields(cls)} - set(arrays) - set(meta)
-        if missing:
-            raise InputError(f"the stored state of the selection lacks {', '.join(sorted(missing))}; start it again")
-        rest = {**meta, "history": tuple(meta["history"]), "notes": tuple(meta["notes"])}
-        if rest["noise_ratio"] is None:
-            rest["noise_ratio"] = float("nan")
-        values: dict[str, Any] = {f.name: arrays[f.name] if f.name in arrays else rest[f.name] for f in fields(cls)}
-        return cls(**values)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import time
 import zipfile
@@ -142,38 +140,24 @@ def _record_device(run: RunFolder, choice: ModelChoice, settings: SelectSettings
     run.update(stages=stages | {"select": stages["select"] | {"where": where}})
 
 
-class RunTrainer(Trainer):
-    """Shows the progress of another trainer, and stores its answers: a resumed selection trains only what is missing.
+class StoredAnswers(Trainer):
+    """Stores the answers of another trainer in files, so that a resumed selection trains only what is missing.
 
-    The name of a file is a hash of everything that its answer depends on. When the answers of a request are stored, the
-    checkpoints of its networks are removed.
+    When the answers of a request are stored, the checkpoints of its networks are removed.
     """
 
-    def __init__(
-        self, run: RunFolder, trainer: Trainer, choice: ModelChoice, settings: INCVSettings, progress: Progress
-    ) -> None:
-        self.folder, self.checkpoints = run.checkpoints / "select", run.checkpoints / "networks"
-        self.trainer, self.choice, self.settings, self.progress = trainer, choice, settings, progress
-        trainer.on_history = partial(append_epochs, run)
+    def __init__(self, trainer: Trainer, folder: Path, checkpoints: Path) -> None:
+        self.trainer, self.folder, self.checkpoints = trainer, folder, checkpoints
         self.epochs = trainer.epochs
-        self.hint_given = False
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
-        if stopping.requested():  # between two requests the selection can stop
-            raise stopping.reason()
         answers = [self._load(job) for job in jobs]
         for job, answer in zip(jobs, answers, strict=True):
             if answer is not None and self.on_trained is not None:
                 self.on_trained(job, loaded=True)
         missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
-            stage = _stage_name(jobs[missing[0]].name)
-            self.progress.note(Note.of(NoteKind.TRAININGS, stage=stage, count=len(missing)))
-            epochs = self.trainer.epochs
-            shown = self.progress.epochs(stage, epochs, hint=self._hint) if epochs else nullcontext()
-            self.trainer.on_trained = self.on_trained
-            with shown as self.trainer.on_epoch:
-                found = self.trainer.train_and_score([jobs[i] for i in missing])
+            found = self.train_missing([jobs[i] for i in missing])
             for i, scores in zip(missing, found, strict=True):
                 with atomic_file(self._path(jobs[i])) as file:
                     np.savez(file, **scores.arrays())
@@ -181,19 +165,12 @@ class RunTrainer(Trainer):
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         return [answer for answer in answers if answer is not None]
 
-    def _hint(self, seconds_per_epoch: float) -> Note | None:
-        from labelsieve.workflow.train import selection_hint
-
-        if self.hint_given:
-            return None
-        self.hint_given = True
-        return selection_hint(seconds_per_epoch, self.trainer, self.choice, self.settings)
+    def train_missing(self, jobs: Sequence[Job]) -> list[Scores]:
+        """Ask the other trainer."""
+        return self.trainer.train_and_score(jobs)
 
     def _path(self, job: Job) -> Path:
-        digest = hashlib.sha256(json.dumps([job.name, job.seed, job.keep_best]).encode())
-        for indices in (job.labels, job.train, job.score):
-            digest.update(np.ascontiguousarray(indices, dtype="<i8").tobytes())
-        return self.folder / f"{job.name.replace('/', '-')}-{digest.hexdigest()[:16]}.npz"
+        return self.folder / f"{job.name.replace('/', '-')}-{job.digest()}.npz"
 
     def _load(self, job: Job) -> Scores | None:
         path = self._path(job)
@@ -203,8 +180,47 @@ class RunTrainer(Trainer):
             with open_file(path) as file, np.load(file, allow_pickle=False) as kept:
                 return Scores(**{name: kept[name] for name in kept.files})
         except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile):
-            self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))
+            self.warn_damaged(path)
             return None
+
+    def warn_damaged(self, path: Path) -> None:
+        """Say that a file is trained again; by default nothing is said."""
+
+
+class RunTrainer(StoredAnswers):
+    """`StoredAnswers` of a run, with the progress of its trainings."""
+
+    def __init__(
+        self, run: RunFolder, trainer: Trainer, choice: ModelChoice, settings: INCVSettings, progress: Progress
+    ) -> None:
+        super().__init__(trainer, run.checkpoints / "select", run.checkpoints / "networks")
+        self.choice, self.settings, self.progress = choice, settings, progress
+        trainer.on_history = partial(append_epochs, run)
+        self.hint_given = False
+
+    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+        if stopping.requested():  # between two requests the selection can stop
+            raise stopping.reason()
+        return super().train_and_score(jobs)
+
+    def train_missing(self, jobs: Sequence[Job]) -> list[Scores]:
+        stage, epochs = _stage_name(jobs[0].name), self.trainer.epochs
+        self.progress.note(Note.of(NoteKind.TRAININGS, stage=stage, count=len(jobs)))
+        shown = self.progress.epochs(stage, epochs, hint=self._hint) if epochs else nullcontext()
+        self.trainer.on_trained = self.on_trained
+        with shown as self.trainer.on_epoch:
+            return self.trainer.train_and_score(jobs)
+
+    def warn_damaged(self, path: Path) -> None:
+        self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))
+
+    def _hint(self, seconds_per_epoch: float) -> Note | None:
+        from labelsieve.workflow.train import selection_hint
+
+        if self.hint_given:
+            return None
+        self.hint_given = True
+        return selection_hint(seconds_per_epoch, self.trainer, self.choice, self.settings)
 
 
 def _stage_name(job: str) -> str:

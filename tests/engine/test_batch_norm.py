@@ -13,8 +13,7 @@ from labelsieve.engine import Method, Plan, Schedule, VectorStore, train
 from labelsieve.engine.method import mean_over, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
-from labelsieve.methods.generalised_ce import GeneralisedCE
-from labelsieve.methods.standard import Standard
+from labelsieve.methods.standard import GeneralisedCE, Standard
 from labelsieve.models.small import MLP, SmallCNN
 
 SCHEDULE = Schedule(2, ((0, 1e-2),))

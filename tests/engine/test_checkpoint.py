@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import torch
 
-from labelsieve.engine import checkpoint
+from labelsieve.engine import training
 
 
 def tensors(value: float) -> dict[str, torch.Tensor]:
@@ -17,9 +17,9 @@ def tensors(value: float) -> dict[str, torch.Tensor]:
 
 def test_what_was_saved_is_loaded_and_only_the_two_newest_stay(tmp_path):
     for number in range(5):
-        checkpoint.save(tmp_path, number, tensors(number), {"epoch": number})
+        training.save_checkpoint(tmp_path, number, tensors(number), {"epoch": number})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000000003.safetensors", "000000004.safetensors"]
-    number, found, meta = checkpoint.load_newest(tmp_path)
+    number, found, meta = training.newest_checkpoint(tmp_path)
     assert number == 4 and meta == {"epoch": 4}
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors(4).items())
 
@@ -27,7 +27,7 @@ def test_what_was_saved_is_loaded_and_only_the_two_newest_stay(tmp_path):
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text", "giant header"])
 def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(tmp_path, damage):
     for number in range(2):
-        path = checkpoint.save(tmp_path, number, tensors(number), {"epoch": number})
+        path = training.save_checkpoint(tmp_path, number, tensors(number), {"epoch": number})
     content = bytearray(path.read_bytes())
     if damage == "truncated":
         content = content[:-5]
@@ -40,34 +40,34 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(tmp_path, dam
     else:
         content[:8] = (2**62).to_bytes(8, "little")
     path.write_bytes(content)
-    with pytest.warns(checkpoint.CheckpointWarning, match="000000001.safetensors is damaged"):
-        number, found, meta = checkpoint.load_newest(tmp_path)
+    with pytest.warns(training.CheckpointWarning, match="000000001.safetensors is damaged"):
+        number, found, meta = training.newest_checkpoint(tmp_path)
     assert number == 0 and meta == {"epoch": 0} and torch.equal(found["weights"], tensors(0)["weights"])
 
 
 def test_a_changed_description_is_damage_too(tmp_path):
-    path = checkpoint.save(tmp_path, 0, tensors(1), {"epoch": 3})
+    path = training.save_checkpoint(tmp_path, 0, tensors(1), {"epoch": 3})
     path.write_bytes(path.read_bytes().replace(b'epoch\\": 3', b'epoch\\": 9'))
     with pytest.raises(ValueError, match="checksum"):
-        checkpoint.load(path)
+        training.load_checkpoint(path)
 
 
 def test_nothing_there_is_none(tmp_path):
-    assert checkpoint.load_newest(tmp_path / "nowhere") is None
+    assert training.newest_checkpoint(tmp_path / "nowhere") is None
 
 
 def test_a_full_disk_keeps_the_old_checkpoint(tmp_path):
     """A file-size limit plays the full disk: the write fails in the middle, the old file stays, no rubbish is left."""
-    checkpoint.save(tmp_path, 0, tensors(1), {"epoch": 0})
+    training.save_checkpoint(tmp_path, 0, tensors(1), {"epoch": 0})
     script = textwrap.dedent(
         """
         import resource, signal, sys, torch
         from pathlib import Path
-        from labelsieve.engine import checkpoint
+        from labelsieve.engine import training
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         try:
-            checkpoint.save(Path(sys.argv[1]), 1, {"weights": torch.zeros(100_000)}, {"epoch": 1})
+            training.save_checkpoint(Path(sys.argv[1]), 1, {"weights": torch.zeros(100_000)}, {"epoch": 1})
         except OSError as problem:
             print("failed:", problem.strerror)
         """
@@ -75,5 +75,5 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path):
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("failed:")
     assert [path.name for path in tmp_path.iterdir()] == ["000000000.safetensors"]
-    assert checkpoint.load_newest(tmp_path)[2] == {"epoch": 0}
+    assert training.newest_checkpoint(tmp_path)[2] == {"epoch": 0}
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096  # the limit was the child's alone

@@ -15,8 +15,7 @@ from labelsieve.methods.coteaching import CoTeaching
 from labelsieve.methods.incv_posterior import INCVPosterior
 from labelsieve.methods.standard import Standard
 from labelsieve.models import kernels
-from labelsieve.models.preact_resnet import PreActResNet
-from labelsieve.models.resnet_cifar import ResNetCifar
+from labelsieve.models.resnet_cifar import PreActResNet, ResNetCifar
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
 SCHEDULES = {

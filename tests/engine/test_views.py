@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from labelsieve.engine import Method, OutOfTime, Plan, Schedule, VectorStore, train
 from labelsieve.engine.bundle import Bundle, initial_state
 from labelsieve.engine.method import Views, mean_over, mixed
-from labelsieve.engine.views import DRAWS, draw, mix, strong_view
+from labelsieve.engine.step import DRAWS, draw_views, mix, strong_view
 from labelsieve.errors import InputError
 from labelsieve.methods.standard import Standard
 from labelsieve.models.small import MLP, SmallCNN
@@ -65,13 +65,13 @@ def test_a_teacher_is_the_moving_average_of_its_network():
 
 def test_the_draws_of_an_epoch():
     order = np.array([[4, 2, 7, 9], [3, 1, -1, -1]])
-    numbers, partner, weight = draw(order, 0.5, np.random.default_rng(3))
+    numbers, partner, weight = draw_views(order, 0.5, np.random.default_rng(3))
     assert numbers.shape == (2, 4, DRAWS) and numbers.min() >= 0 and numbers.max() < 1
     assert sorted(partner[0]) == [0, 1, 2, 3] and sorted(partner[1, :2]) == [0, 1]
     assert ((weight >= 0.5) & (weight <= 1)).all()
-    again = draw(order, 0.5, np.random.default_rng(3))
+    again = draw_views(order, 0.5, np.random.default_rng(3))
     assert all(np.array_equal(a, b) for a, b in zip((numbers, partner, weight), again, strict=True))
-    _, partner, weight = draw(order, 0.0, np.random.default_rng(3))
+    _, partner, weight = draw_views(order, 0.0, np.random.default_rng(3))
     assert (partner == np.arange(4)).all() and (weight == 1).all()
 
 

@@ -15,8 +15,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import check_loss, method_of
 from labelsieve.execute.network_trainer import FastTrainer, batch_size_for
 from labelsieve.experiments.datasets import synthetic
-from labelsieve.methods.generalised_ce import GeneralisedCE
-from labelsieve.methods.standard import Standard
+from labelsieve.methods.standard import GeneralisedCE, Standard
 from labelsieve.selection.settings import INCVSettings
 
 

@@ -10,8 +10,7 @@ import torch
 
 from labelsieve.engine.method import Batch, Plan
 from labelsieve.errors import InputError
-from labelsieve.methods.generalised_ce import GeneralisedCE, even_batches, generalised_losses
-from labelsieve.methods.standard import Standard
+from labelsieve.methods.standard import GeneralisedCE, Standard, even_batches, generalised_losses
 
 
 def batch_of(labels: torch.Tensor, valid: torch.Tensor | None = None) -> Batch:

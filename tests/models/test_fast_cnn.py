@@ -16,7 +16,7 @@ from labelsieve.engine.store import fast_store
 from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import FastTrainer
 from labelsieve.experiments.datasets import synthetic
-from labelsieve.methods.generalised_ce import GeneralisedCE
+from labelsieve.methods.standard import GeneralisedCE
 from labelsieve.models.fast_cnn import FastCNN, fast_cnn_factory, multiply_adds, sampled_pictures, whitening_filters
 from labelsieve.models.layers import stack_states
 from labelsieve.types import Job

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from labelsieve.models.layers import stack_states
-from labelsieve.models.preact_resnet import PreActResNet
+from labelsieve.models.resnet_cifar import PreActResNet
 
 small = partial(PreActResNet, 4, blocks=(1, 1, 1, 1))
 

@@ -15,8 +15,8 @@ from labelsieve import noise, theory
 from labelsieve.errors import InputError
 from labelsieve.selection.incv import drive, drive_together, halves, incv_steps, largest_losses, rare_classes
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio, ncv_settings
-from labelsieve.selection.state import INCVState
-from labelsieve.types import Scores
+from labelsieve.types import Scores, Trainer
+from labelsieve.workflow.select import StoredAnswers
 
 PAPER = INCVSettings(protocol="paper", pattern="symmetric")
 
@@ -41,7 +41,7 @@ class Scripted:
         return Scores(predicted, np.exp(-loss), np.full(len(loss), 0.9), loss)
 
 
-class Random:
+class Random(Trainer):
     """Any scores at all, a function of the job's name and seed."""
 
     def __init__(self, classes, skill):
@@ -132,23 +132,35 @@ def test_pair_noise_too_is_read_by_eq_4_and_nothing_removed():
     assert not selection.removed.any()
 
 
-def test_resumed_from_any_iteration_is_the_same():
+def test_resumed_after_any_request_is_the_same(tmp_path):
     rng = np.random.default_rng(5)
     labels = rng.integers(0, 5, 400)
-    for settings in (PAPER, INCVSettings(), INCVSettings(remove_ratio=0.3, n_iterations=3)):
-        states = []
-        trainer = Random(5, 0.3)
-        whole = drive(incv_steps(labels, 5, settings=settings, seed=11, on_iteration=states.append), trainer)
-        assert len(states) > 1
-        for state in states:
-            arrays, meta = state.to_arrays()
-            again = INCVState.from_arrays(arrays, json.loads(json.dumps(meta)))
-            resumed = drive(incv_steps(labels, 5, settings=settings, seed=11, state=again), trainer)
-            assert np.array_equal(whole.verdict, resumed.verdict)
-            assert np.array_equal(whole.suspicion, resumed.suspicion)
-            assert np.array_equal(whole.suggested_probability, resumed.suggested_probability, equal_nan=True)
-            assert whole.history == resumed.history and whole.notes == resumed.notes
-            assert whole.expected_precision == resumed.expected_precision
+
+    class Stopped(Random):
+        left = 0
+
+        def train_and_score(self, jobs):
+            if not self.left:
+                raise InterruptedError
+            self.left -= 1
+            return super().train_and_score(jobs)
+
+    for case, settings in enumerate((PAPER, INCVSettings(), INCVSettings(remove_ratio=0.3, n_iterations=3))):
+        whole = drive(incv_steps(labels, 5, settings=settings, seed=11), Random(5, 0.3))
+        trainer = Stopped(5, 0.3)
+        stored = StoredAnswers(trainer, tmp_path / str(case), tmp_path / "checkpoints")
+        resumed = None
+        while resumed is None:  # every attempt takes one request further than the one before it
+            trainer.left = 1
+            try:
+                resumed = drive(incv_steps(labels, 5, settings=settings, seed=11), stored)
+            except InterruptedError:
+                assert not trainer.left
+        assert np.array_equal(whole.verdict, resumed.verdict)
+        assert np.array_equal(whole.suspicion, resumed.suspicion)
+        assert np.array_equal(whole.suggested_probability, resumed.suggested_probability, equal_nan=True)
+        assert whole.history == resumed.history and whole.notes == resumed.notes
+        assert whole.expected_precision == resumed.expected_precision
 
 
 def test_together_is_the_same_as_alone_in_fewer_calls():
@@ -326,21 +338,6 @@ def test_bad_settings_are_named(change, word):
 def test_bad_labels_are_named(labels, classes, word):
     with pytest.raises(InputError, match=word):
         drive(incv_steps(np.array(labels), classes, seed=0), Random(2, 0.5))
-
-
-def test_state_of_other_data_is_refused():
-    with pytest.raises(InputError, match="start the selection again"):
-        drive(incv_steps(np.array([0, 1, 0, 1]), 2, seed=0, state=INCVState.start(7, 2)), Random(2, 0.5))
-    with pytest.raises(InputError, match="lacks loss"):
-        arrays, meta = INCVState.start(3, 2).to_arrays()
-        del arrays["loss"]
-        INCVState.from_arrays(arrays, meta)
-    with pytest.raises(
-        InputError, match="lacks predicted_right, wrong; start it again"
-    ):  # as earlier versions wrote it
-        arrays, meta = INCVState.start(3, 2).to_arrays()
-        del arrays["wrong"], arrays["predicted_right"]
-        INCVState.from_arrays(arrays, meta)
 
 
 def test_trainer_that_answers_too_little_is_refused():

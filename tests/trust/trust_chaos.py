@@ -201,7 +201,7 @@ def check(run: Path, samples: int | None = None) -> int:
     """Read every file of a run folder as its readers do; how many there were. Half a file is an error."""
     from safetensors import safe_open
 
-    from labelsieve.engine import checkpoint
+    from labelsieve.engine import training
     from labelsieve.runfolder import RunFolder
     from labelsieve.selection.finalize import read_suggestions
 
@@ -231,7 +231,7 @@ def check(run: Path, samples: int | None = None) -> int:
             with safe_open(path, framework="np") as file:
                 assert all(np.isfinite(file.get_tensor(key)).all() for key in file.keys())  # noqa: SIM118
         elif path.suffix == ".safetensors":
-            checkpoint.load(path)
+            training.load_checkpoint(path)
         elif path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as kept:
                 assert {len(kept[key]) for key in kept.files} != set()

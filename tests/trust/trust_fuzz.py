@@ -124,11 +124,13 @@ def _human_labels() -> list[bytes]:
 def _checkpoints() -> list[bytes]:
     import torch
 
-    from labelsieve.engine import checkpoint
+    from labelsieve.engine import training
 
     with tempfile.TemporaryDirectory() as folder:
         tensors = {"w": torch.ones(3, 2), "b": torch.zeros(2, dtype=torch.bfloat16), "n": torch.arange(3)}
-        return [checkpoint.save(Path(folder), 1, tensors, {"epoch": 3, "history": [{"loss": [0.5]}]}).read_bytes()]
+        return [
+            training.save_checkpoint(Path(folder), 1, tensors, {"epoch": 3, "history": [{"loss": [0.5]}]}).read_bytes()
+        ]
 
 
 def _models() -> list[bytes]:
@@ -222,12 +224,12 @@ def _parse_human(path: Path) -> object:
 
 
 def _parse_checkpoint(path: Path) -> object:
-    from labelsieve.engine import checkpoint
+    from labelsieve.engine import training
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        checkpoint.load_newest(path.parent)
-    return checkpoint.load(path)
+        training.newest_checkpoint(path.parent)
+    return training.load_checkpoint(path)
 
 
 def _parse_model(path: Path) -> object:

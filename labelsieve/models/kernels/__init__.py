@@ -5,7 +5,7 @@
     z = batch_norm_act(y, Norm(gamma, beta, running_mean, running_var, n), residual=r, sums=sums)
 
 A file NAME_device.py contains Triton kernels, NAME.py calls them: conv.py convolutions, norm.py batch norm, resnet.py
-the features of whole ResNets (device code in fused_device.py and fused_conv_device.py), step.py the optimizer and
+the features of whole ResNets (device code in fused_device.py), step.py the optimizer and
 augmented batches. reference.py is the same in plain torch.
 
 `LABELSIEVE_KERNELS=0` switches all kernels off, `LABELSIEVE_FUSED=0` the one that computes a whole ResNet (resnet.py).

@@ -33,7 +33,7 @@ class WeightBlock(NamedTuple):
 
 
 class FusedConvBlock(NamedTuple):
-    """A program of fused_conv_device.conv_network."""
+    """A program of fused_device.conv_network."""
 
     pixels: int  # a row of several images: a multiple of the width
     rows: int  # output rows it slides down; fewer if there were too few programs

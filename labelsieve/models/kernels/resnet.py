@@ -24,7 +24,7 @@ import torch
 import triton
 from torch import Tensor, nn
 
-from labelsieve.models.kernels import fused_conv_device, fused_device
+from labelsieve.models.kernels import fused_device
 from labelsieve.models.kernels.blocks import fused_conv_block, power_of_two, weight_block
 
 LAST = torch.channels_last
@@ -222,7 +222,7 @@ class _Pass:
         parts = image_blocks * segments
         part = torch.empty((2, parts, n * cout), dtype=torch.float32, device=self.device)
         stem = i == 0 and not back  # pictures come as [images, height, width, n * channels]
-        fused_conv_device.conv_network[(n * (outs // block.columns), image_blocks, segments)](
+        fused_device.conv_network[(n * (outs // block.columns), image_blocks, segments)](
             x,
             self.packed[self.plan.packed_at[i] :],
             y,
