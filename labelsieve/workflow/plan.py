@@ -38,8 +38,7 @@ from labelsieve.types import Job, LabelledData
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
 from labelsieve.workflow.settings import CLASSIFIER, PlanRequest, RunSettings
-from labelsieve.workflow.train import TrainingSizes
-from labelsieve.workflow.train_classifier import choose_classifier
+from labelsieve.workflow.train import TrainingSizes, choose_classifier
 
 # Host memory per sample without its id: the peak of a selection in benchmarks/growth.md.
 HOST_BYTES = 420

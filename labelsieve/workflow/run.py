@@ -194,7 +194,8 @@ class TrainResult:
 def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Progress) -> TrainResult:
     """Train a network on the selection of a run; `out` is another run folder for it."""
     from labelsieve.runfolder import STAGED, RunFolder
-    from labelsieve.workflow.train import copy_selection, decisions_note, train_model
+    from labelsieve.workflow.selection_files import copy_selection, decisions_note
+    from labelsieve.workflow.train import train_model
 
     problems = Problems()
     settings.check(problems)

@@ -16,11 +16,11 @@ import numpy as np
 
 from labelsieve import metrics, stopping
 from labelsieve.data.labels import NO_TRUE, LabelFile
-from labelsieve.errors import InputError
+from labelsieve.errors import FailedError, InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_trainer, build_trainer, device_type
 from labelsieve.files import atomic_file, open_file
 from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
-from labelsieve.progress import Note, NoteKind
+from labelsieve.progress import Note, NoteKind, format_bytes, format_duration
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
 from labelsieve.workflow.read import absolute_source
 from labelsieve.workflow.settings import SelectSettings
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from labelsieve.runfolder import RunFolder
     from labelsieve.selection.settings import INCVSettings
     from labelsieve.selection.stored import StoredPredictions
+
+# Two checkpoints of weights and two moments, a third one while it is written, and the model.
+COPIES_OF_WEIGHTS, BYTES_PER_WEIGHT = 13, 4
+PATIENCE_SECONDS = 5 * 60.0  # longer trainings on a CPU get a hint how to be faster
+HINTED_SIDE = 32  # pixels; a quarter of the time of 64
+MIN_HINTED_EPOCHS = 5  # fewer epochs teach a network too little
+HINTED_ITERATIONS = 2  # the first iterations find most of the right labels: benchmarks/repeats.md
 
 
 def choose_model(settings: SelectSettings, data: LabelledData, *, samples: int | None = None) -> ModelChoice:
@@ -121,7 +128,6 @@ def _build(
     trainer = build_trainer(choice, data, options)
     if choice.is_network:
         from labelsieve.execute.network_trainer import EngineTrainer
-        from labelsieve.workflow.train import check_disk
 
         assert isinstance(trainer, EngineTrainer)
         check_disk(run.path, trainer.factory, networks=2 * incv.repeats)  # both halves of every split at once
@@ -215,8 +221,6 @@ class RunTrainer(StoredAnswers):
         self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))
 
     def _hint(self, seconds_per_epoch: float) -> Note | None:
-        from labelsieve.workflow.train import selection_hint
-
         if self.hint_given:
             return None
         self.hint_given = True
@@ -297,3 +301,53 @@ def read_stored_predictions(path: Path, data: LabelledData) -> StoredPredictions
         return StoredPredictions(score_probabilities(data.y, read_predictions(path, data)))
     except InputError as problem:
         raise InputError(f"--predictions {path}: {problem}") from None
+
+
+def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
+    """Raise FailedError if the checkpoints and the model do not fit on the volume of the run."""
+    parameters = sum(parameter.numel() for parameter in factory().parameters())
+    needed = networks * parameters * BYTES_PER_WEIGHT * COPIES_OF_WEIGHTS
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise FailedError(
+            f"{folder} needs {format_bytes(needed)} for checkpoints, {format_bytes(free)} are free; make room there or "
+            "give another --out"
+        )
+
+
+def selection_rounds(settings: INCVSettings) -> int:
+    """Return the maximum number of groups of trainings: one per iteration, and one to estimate the noise."""
+    return settings.n_iterations + (settings.protocol == "auto")
+
+
+def selection_hint(
+    seconds_per_epoch: float, trainer: Trainer, choice: ModelChoice, settings: INCVSettings
+) -> Note | None:
+    """Return a note on how to be faster if the selection would take long on a CPU."""
+    each, rounds = seconds_per_epoch * trainer.epochs, selection_rounds(settings)
+    if each * rounds < PATIENCE_SECONDS or trainer.on_gpu:
+        return None
+    ways = _smaller(choice.side, f"--size {HINTED_SIDE}") + _fewer(trainer.epochs, "--epochs")
+    ways += [f"--iterations {HINTED_ITERATIONS}"] if settings.n_iterations > HINTED_ITERATIONS else []
+    ways.append("another --model" if choice.side is None else "--model edges")
+    return Note.of(NoteKind.SLOW_SELECTION, each=format_duration(each), count=rounds, ways=join_ways(ways))
+
+
+def training_hint(seconds_per_epoch: float, epochs: int, *, side: int | None) -> Note | None:
+    """Return a note on how to be faster if the robust training would take long."""
+    if seconds_per_epoch * epochs < PATIENCE_SECONDS:
+        return None
+    ways = [*_fewer(epochs, "--train-epochs"), *_smaller(side, "a smaller --size"), "another --network"]
+    return Note.of(NoteKind.SLOW_TRAINING, total=format_duration(seconds_per_epoch * epochs), ways=join_ways(ways))
+
+
+def _fewer(epochs: int, option: str) -> list[str]:
+    return [f"{option} {epochs // 3}"] if epochs // 3 >= MIN_HINTED_EPOCHS else []
+
+
+def _smaller(side: int | None, way: str) -> list[str]:
+    return [way] if side is not None and side > HINTED_SIDE else []
+
+
+def join_ways(ways: Sequence[str]) -> str:
+    return f"{', '.join(ways[:-1])} or {ways[-1]}" if len(ways) > 1 else ways[0]

@@ -16,7 +16,7 @@ import pytest
 from labelsieve import stopping
 from labelsieve.cli.app import run
 from labelsieve.runfolder import RunFolder
-from labelsieve.workflow.train import decisions_note
+from labelsieve.workflow.selection_files import decisions_note
 
 QUICK = "--iterations 1 --model logistic --train-epochs 1".split()
 

@@ -27,8 +27,8 @@ from labelsieve.workflow.plan import (
     plan_run,
     take_evenly,
 )
+from labelsieve.workflow.select import selection_hint, training_hint
 from labelsieve.workflow.settings import PlanRequest, RunSettings
-from labelsieve.workflow.train import selection_hint, training_hint
 
 
 def vectors(n: int = 60) -> LabelledData:
@@ -178,7 +178,7 @@ def test_hints_leave_out_what_is_small_already() -> None:
 def test_a_slow_selection_shows_progress_and_one_hint(
     line: str, trainings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("labelsieve.workflow.train.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("labelsieve.workflow.select.PATIENCE_SECONDS", 0.0)
     x, y = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 3), dtype=np.uint8), np.arange(40) % 2
     np.savez(tmp_path / "p.npz", x=x, y=y)
     command = ["select", str(tmp_path / "p.npz"), *line.split(), "--epochs", "2", "--device", "cpu"]

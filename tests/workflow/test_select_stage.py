@@ -16,7 +16,7 @@ from labelsieve.errors import FailedError
 from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.runfolder import RunFolder
-from labelsieve.workflow.train import check_disk
+from labelsieve.workflow.select import check_disk
 
 MLP = "select t.csv --model mlp --epochs 3 --iterations 2 --device cpu --out run"
 

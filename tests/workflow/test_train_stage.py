@@ -15,8 +15,9 @@ from labelsieve.errors import FailedError
 from labelsieve.experiments.paper import PAPER
 from labelsieve.methods.incv_coteaching import authors_warmup, auto_warmup
 from labelsieve.runfolder import RunFolder
+from labelsieve.workflow.select import check_disk
 from labelsieve.workflow.settings import TrainSettings
-from labelsieve.workflow.train import TrainingSizes, check_disk
+from labelsieve.workflow.train import TrainingSizes
 
 
 def settings(line: str, folder: str) -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""The files of a finished selection: replaced by a second judgement, or copied to another run.
+
+A second judgement, by the networks of a robust training, replaces labels.csv, suggestions.csv and summary.json of the
+run. The files of the selection stay in the folder `before`, because the training depends on them: a run that is
+resumed, or trained with another method, reads them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelsieve.csv_files import csv_line
+from labelsieve.errors import InputError
+from labelsieve.files import atomic_path, copy_file
+from labelsieve.progress import Note, NoteKind
+from labelsieve.selection.finalize import SUGGESTIONS, Verdicts, judge_again, write_suggestions
+from labelsieve.types import VERDICTS, LabelledData, Scores
+from labelsieve.workflow.settings import absolute, option
+
+if TYPE_CHECKING:
+    from labelsieve.runfolder import RunFolder
+
+BEFORE = "before"  # folder of the selection's files
+JUDGEMENT_FILES = ("labels.csv", SUGGESTIONS, "summary.json")  # the last one shows that all are copied
+SELECTION_FILES = ("labels.csv", "summary.json", "suggestions.csv", "skipped.csv")
+COMPARED = ("noise_ratio", "noise_known", "label_precision", "label_recall", "counts")
+
+
+def selection_files(run: RunFolder) -> RunFolder:
+    """The folder with the files of the selection itself: the run's, or `before` if the labels were judged again."""
+    before = type(run)(run / BEFORE)
+    return before if (before / "summary.json").is_file() else run
+
+
+def judge_labels(run: RunFolder, data: LabelledData, scores: Scores) -> None:
+    """Replace the judgement of the selection by that of out-of-sample scores, and keep its files."""
+    if selection_files(run) is run:
+        (run / BEFORE).mkdir(exist_ok=True)
+        for name in JUDGEMENT_FILES:
+            if (run / name).is_file():
+                with atomic_path(run / BEFORE / name) as partial_path:
+                    copy_file(run / name, partial_path)
+    before = selection_files(run)
+    summary, rows = before.read_summary(), list(before.read_labels())
+    verdicts = Verdicts(
+        np.array([VERDICTS.index(row.verdict) for row in rows], dtype=np.int8),
+        np.array([row.iteration for row in rows], dtype=np.int16),
+        tuple(summary["iterations"]),
+        tuple(note for note in summary["notes"] if note not in data.notes),
+    )
+    judged = judge_again(scores, data.y, len(data.classes), verdicts, data.groups)
+    write_suggestions(run / SUGGESTIONS, data, judged)
+    run.write_selection(data, judged)
+    after = run.read_summary()
+    compared = {name: summary.get(name) for name in (*COMPARED, *(n for n in summary if n.startswith("measured_")))}
+    after["notes"] = [*after["notes"], comparison(compared, after)]
+    run.write_summary(after | {"before_finish": compared})
+
+
+def comparison(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """The judgements before and after the training in one sentence."""
+    parts = []
+    for when, found in (("before", before), ("after", after)):
+        ratio = f"{100 * found['noise_ratio']:.1f} %" if found["noise_known"] else "unknown"
+        parts.append(f"{when} it: noise ratio {ratio}, {found['counts']['selected']:,} labels selected")
+    return f"the robust training judged the labels again; {'; '.join(parts)}"
+
+
+def copy_selection(run: RunFolder, out: RunFolder) -> None:
+    """Copy the selection of a run to another folder, to train another network there; do nothing if it is there."""
+    record = run.record()
+    selected = record.get("stages", {}).get("select")
+    if selected is None or selected["state"] != "done":
+        raise InputError(f"{run.path} has no finished selection; run `labelsieve select` first")
+    before = out.record()
+    if before:
+        existing = before.get("stages", {}).get("select")
+        unfinished = existing is None and "branch" in before  # a copy that was stopped
+        if before.get("data") != record.get("data") or not (unfinished or existing == selected):
+            raise InputError(f"{out.path} holds a run with another selection than {run.path}; give another --out")
+        if not unfinished:
+            return
+    with out.lock():
+        # Written first, so that a stopped copy is known as one.
+        out.update(data=record.get("data"), branch=absolute(run.path))
+        source = selection_files(run)
+        for name in SELECTION_FILES:
+            path = source / name if (source / name).is_file() else run / name  # skipped.csv has one place only
+            if path.is_file():
+                with atomic_path(out / name) as partial_path:
+                    copy_file(path, partial_path)
+        out.rewind_history(lambda _: False)
+        for entry in run.read_history():
+            if entry.get("stage") == "select":
+                out.append_history(entry)
+        out.update(
+            data=record.get("data"), versions=selected["versions"], seed=record.get("seed"),
+            settings=selected["settings"], stages={"select": selected},
+        )  # fmt: skip
+
+
+def decisions_note(run: RunFolder) -> Note | None:
+    """Return a note that the decisions of a person are not trained on, with the commands that do so."""
+    from labelsieve.data.source import TABLES
+    from labelsieve.export import default_target
+    from labelsieve.report.source_state import find_source
+
+    count = run.decided()
+    if not count:
+        return None
+    record = run.record()
+    about, settings = record.get("data") or {}, record.get("settings", {})
+    source = find_source(run, str(about.get("source") or ""))
+    target = default_target(record, source, "cleaned")
+    words = [str(target)]
+    if source is None or not (source.is_dir() or source.suffix.lower() in TABLES):  # exported as ids and labels
+        words = [str(about.get("source")), "--labels", str(target)]
+    elif source.is_file() and about.get("kind") == "pictures":
+        words += ["--root", str(settings.get("root") or source.parent)]
+    for name, default in (
+        ("label_column", "label"),
+        ("text_column", "text"),
+        ("id_column", "id"),
+        ("group_column", ""),
+    ):
+        if isinstance(value := settings.get(name), str) and value != default:
+            words += [option(name), value]
+    if isinstance(ignored := settings.get("ignore_columns"), list):
+        words += ["--ignore-columns", csv_line(map(str, ignored))]
+    return Note.of(
+        NoteKind.DECISIONS_NOT_USED,
+        count=f"{count:,} decision{'s' if count > 1 else ''}",
+        file=run / "decisions.csv",
+        export=shlex.join(["labelsieve", "export", str(run.path)]),
+        run=shlex.join(["labelsieve", "run", *words]),
+    )
