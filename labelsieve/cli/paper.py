@@ -224,8 +224,8 @@ def bench(
 
         selection_speed.run(json=common.json, large=large)
     else:
-        from labelsieve.bench import io_speed
+        from labelsieve.bench.selection_speed import describe_io, run_io
 
-        result = io_speed.run(pictures, seed=common.seed)
-        common.say(*io_speed.describe(result))
+        result = run_io(pictures, seed=common.seed)
+        common.say(*describe_io(result))
         common.answer(result)
