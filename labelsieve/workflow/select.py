@@ -168,7 +168,7 @@ class StoredAnswers(Trainer):
                 with atomic_file(self._path(jobs[i])) as file:
                     np.savez(file, **scores.arrays())
                 answers[i] = scores
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+            shutil.rmtree(self.checkpoints, ignore_errors=True)  # not if all are stored: a later request may need them
         return [answer for answer in answers if answer is not None]
 
     def train_missing(self, jobs: Sequence[Job]) -> list[Scores]:

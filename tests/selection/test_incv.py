@@ -15,7 +15,7 @@ from labelsieve import noise, theory
 from labelsieve.errors import InputError
 from labelsieve.selection.incv import drive, drive_together, halves, incv_steps, largest_losses, rare_classes
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio, ncv_settings
-from labelsieve.types import Scores, Trainer
+from labelsieve.types import Job, Scores, Trainer
 from labelsieve.workflow.select import StoredAnswers
 
 PAPER = INCVSettings(protocol="paper", pattern="symmetric")
@@ -161,6 +161,18 @@ def test_resumed_after_any_request_is_the_same(tmp_path):
         assert np.array_equal(whole.suggested_probability, resumed.suggested_probability, equal_nan=True)
         assert whole.history == resumed.history and whole.notes == resumed.notes
         assert whole.expected_precision == resumed.expected_precision
+
+
+def test_stored_answers_leave_the_checkpoints_of_later_requests(tmp_path):
+    checkpoints = tmp_path / "checkpoints"
+    stored = StoredAnswers(Random(2, 0.5), tmp_path / "answers", checkpoints)
+    job = Job("first", np.array([0, 1, 0, 1]), np.array([0, 1]), np.array([2, 3]), seed=0)
+    checkpoints.mkdir()
+    stored.train_and_score([job])
+    assert not checkpoints.exists()
+    checkpoints.mkdir()  # of a later request that was stopped
+    stored.train_and_score([job])
+    assert checkpoints.exists()
 
 
 def test_together_is_the_same_as_alone_in_fewer_calls():
