@@ -21,6 +21,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -380,6 +381,7 @@ def _matrix(transition: Any) -> dict[str, Any]:
     return {"transition_matrix": None, "transition_entries": [list(entry) for entry in entries]}
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of the packages that the results depend on, without importing them."""
     from importlib.metadata import PackageNotFoundError, version

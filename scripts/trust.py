@@ -1,6 +1,7 @@
 """Run the long tests of kills, failed writes, hostile files and fuzzing, and write docs/trust.md.
 
-    python scripts/trust.py                     all tests: 210 kills, 10,000 inputs per parser (15 minutes)
+    python scripts/trust.py                     all tests (about an hour on 2 cores)
+    python scripts/trust.py --resume            continue the tests of this commit that were stopped
     python scripts/trust.py --only fuzz         some tests; the others keep their last numbers
     python scripts/trust.py --only generated --resume --seconds 600
                                                 continue the generated attacks of this commit for 10 minutes
@@ -34,8 +35,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.enviro
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-PARTS = ("kills", "writes", "stops", "hostile", "generated", "fuzz", "audit")
-CHUNK = 20  # generated attacks between two writes of the record
+PARTS = ("kills", "writes", "stops", "hostile", "large", "generated", "fuzz", "audit")
+CHUNKS = {"strings": 2, "trees": 40, "tables": 40}  # generated attacks between two writes of the record
+WORKERS = len(os.sched_getaffinity(0))
 
 
 def say(line: str) -> None:
@@ -141,11 +143,22 @@ def fuzz(inputs: int, names: list[str] | None = None) -> dict[str, Any]:
     return found
 
 
+def large() -> dict[str, Any]:
+    import trust_large
+
+    found = {}
+    for name in trust_large.CASES:
+        found[name] = asdict(trust_large.measure(name))
+        say(f"large: {name}: {found[name]}")
+    return found
+
+
 def generated(record: dict[str, Any], wanted: dict[str, int], *, resume: bool, seconds: float) -> dict[str, Any]:
     """Generated strings, trees and tables. The record is written after every chunk, so that `resume` continues it."""
     import trust_generated
 
-    before = record.get("generated", {}) if resume else {}
+    same_commit = record.get("commits", {}).get("generated") == commit()
+    before = record.get("generated", {}) if resume and same_commit else {}
     found = {name: trust_generated.Tally(**before.get(name, {})) for name in wanted}
     end = time.monotonic() + seconds
     trust_generated.warm_up()
@@ -154,8 +167,8 @@ def generated(record: dict[str, Any], wanted: dict[str, int], *, resume: bool, s
         if not left:
             break
         for name, tally in left.items():
-            chunk = 1 if name == "strings" else CHUNK
-            trust_generated.attacks(name, range(tally.next_seed, tally.next_seed + chunk), tally)
+            seeds = range(tally.next_seed, tally.next_seed + CHUNKS[name])
+            trust_generated.attacks(name, seeds, tally, workers=WORKERS)
             say(f"{name}: {tally.items:,} of {wanted[name]:,}, {len(tally.problems)} problems")
         record["generated"] = {name: asdict(tally) for name, tally in found.items()}
         write_record(record, "generated")
@@ -202,7 +215,7 @@ def main() -> int:
     parser.add_argument("--strings", type=int, default=100_000)
     parser.add_argument("--trees", type=int, default=2_000)
     parser.add_argument("--tables", type=int, default=2_000)
-    parser.add_argument("--resume", action="store_true", help="continue the generated attacks of the record")
+    parser.add_argument("--resume", action="store_true", help="continue the tests of this commit that were stopped")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end the generated attacks after this time")
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--parsers", default="", help="parsers to fuzz; the others keep their numbers")
@@ -216,6 +229,7 @@ def main() -> int:
         "writes": lambda: writes(args.writes),
         "stops": lambda: stops(args.stops),
         "hostile": hostile,
+        "large": large,
         "generated": lambda: generated(
             record,
             {"strings": args.strings, "trees": args.trees, "tables": args.tables},
@@ -226,7 +240,8 @@ def main() -> int:
         "audit": audit,
     }
     for part in args.only.split(","):
-        if part != "none":
+        done = args.resume and part != "generated" and record.get("commits", {}).get(part) == commit()
+        if part != "none" and not done:
             record[part] = work[part]()
             write_record(record, part)
     from trust_page import page

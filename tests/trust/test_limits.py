@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import trust_chaos as chaos
 import trust_generated as generated
+import trust_large as large
 
 QUICK = "--model nearest --iterations 1"
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -41,13 +40,6 @@ def here() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def become_nobody() -> None:
-    os.setgroups([])
-    os.setresgid(generated.NOBODY, generated.NOBODY, generated.NOBODY)
-    os.setresuid(generated.NOBODY, generated.NOBODY, generated.NOBODY)
-    os.environ["HOME"] = "/nonexistent"
-
-
 def as_nobody(line: str, folder: Path) -> tuple[int, str]:
     """Run a command as a user without rights and without a home; its messages go to a folder of its own."""
     folder.mkdir(exist_ok=True)
@@ -55,7 +47,7 @@ def as_nobody(line: str, folder: Path) -> tuple[int, str]:
     source = Path.cwd()
     os.chdir(folder)
     try:
-        child = chaos.fork(line.replace("HERE", str(source)), prelude=become_nobody)
+        child = chaos.fork(line.replace("HERE", str(source)), prelude=generated.become_nobody)
         code = child.wait()
         return code, child.stderr
     finally:
@@ -147,29 +139,8 @@ def test_a_disk_that_is_full_after_half_of_a_large_export(here: Path) -> None:
     assert child.wait() == 0 and Path("full.csv").stat().st_size > 100_000_000
 
 
-def thousand_classes() -> str:
-    rng = np.random.default_rng(0)
-    y = np.arange(5000) % 1000
-    centres = rng.normal(size=(1000, 8)) * 5
-    np.savez("t.npz", x=(centres[y] + rng.normal(size=(5000, 8))).astype(np.float32), y=y)
-    return "t.npz"
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [thousand_classes])
-def test_very_large_inputs(here: Path, make: Callable[[], str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", large.CASES)
+def test_very_large_inputs(name: str) -> None:
     """They are read, or refused with one line; report and export of the result work."""
-    os.chdir(tmp_path)
-    try:
-        child = chaos.fork(f"select {make()} --out run {QUICK}")
-        code = child.wait_at_most(1500)
-        assert code in (0, 2) and "Traceback" not in child.stderr, f"{code} {child.stderr}"
-        if code == 2:
-            assert child.stderr.splitlines()[-1].startswith("labelsieve: "), child.stderr
-            return
-        assert json.loads(Path("run/summary.json").read_text())["samples"] == 5000
-        for line in ("report run", "export run --what suspects --to s.csv"):
-            child = chaos.fork(line)
-            assert child.wait() == 0, child.stderr
-    finally:
-        os.chdir(here)
+    assert large.measure(name).code == (2 if "1,000,000" in name else 0)

@@ -28,6 +28,7 @@ def page(record: dict[str, Any]) -> str:
         *_hostile(record),
         *_generated(record),
         *_limits(),
+        *_large(record),
         *_pages(),
         *_fuzz(record),
         *_numbers(),
@@ -189,12 +190,22 @@ def _limits() -> list[list[str]]:
             ADVISORIES["none"],
         ],
         [
-            "disk full in the middle of an export of 100 MB; a cell of 200 MB; 1,000 classes of 5 samples",
+            "disk full in the middle of an export of 100 MB",
             "`make test-slow`",
-            "no half-written file; both inputs are read",
+            "no half-written file",
             ADVISORIES["none"],
         ],
     ]
+
+
+def _large(record: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for name, case in record.get("large", {}).items():
+        came = f"`select` takes {case['seconds']:.0f} s and {case['megabytes']:,.0f} MB; `report` and `export` work"
+        if case["code"]:
+            came = f"refused after {case['seconds']:.0f} s with one line that names the limit"
+        rows.append([f"{name} (a file of {case['file_megabytes']:,.1f} MB)", "once", came, ADVISORIES["none"]])
+    return rows
 
 
 def _pages() -> list[list[str]]:
