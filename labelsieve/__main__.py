@@ -7,9 +7,20 @@ import sys
 
 def main() -> None:
     from labelsieve import stopping
-    from labelsieve.cli.app import run
+    from labelsieve.cli import overview
 
-    code = run(sys.argv[1:])
+    if sys.argv[1:] in ([], ["-h"], ["--help"]):
+        code = 0
+        try:
+            with stopping.unbroken():
+                print(overview(), flush=True)
+        except OSError as problem:  # a full disk
+            print(f"labelsieve: {problem.strerror}", file=sys.stderr)
+            code = 1
+    else:
+        from labelsieve.cli.app import run
+
+        code = run(sys.argv[1:])
     stopping.limit_exit(code)
     sys.exit(code)
 
