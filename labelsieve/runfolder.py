@@ -78,7 +78,7 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{self.path} is a file, not a run folder: give another --out")
+            raise InputError(f"{self.path} is a file, not a run folder; choose another --out")
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -88,7 +88,8 @@ class RunFolder:
         run = cls(path)
         if not run.exists():
             raise InputError(
-                f"{run.path} is not a run folder (no run.json): make one with `labelsieve select` or `run`"
+                f"{run.path} is not a run folder (run.json not found); create one with `labelsieve select` or "
+                "`labelsieve run`"
             )
         return run
 

@@ -338,7 +338,7 @@ def test_another_machines_lock_is_believed(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no run\.json"):
+    with pytest.raises(InputError, match=r"run\.json not found"):
         RunFolder.existing(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file, not a run folder"):

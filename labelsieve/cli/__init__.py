@@ -12,7 +12,7 @@ COMMANDS = {
     "corrupt": "Write a CSV file with id, label (some of them wrong) and true.",
     "select": "Find the labels to trust and the suspects.",
     "train": "Train a robust network on the selection of a run.",
-    "run": "Select, train and report.",
+    "run": "Select the samples whose labels are probably right, train a model on them and write a report.",
     "predict": "Write id, predicted class and probability of every sample of SOURCE to a CSV file.",
     "plan": "Estimate the time, memory and disk space of a run, from a short measurement of what the run would use.",
     "report": "Write RUN/report.html, one self-contained file: the noise, the confused classes and the suspects.",

@@ -32,7 +32,7 @@ def corrupt(
     Parameters
     ----------
     source
-        A folder of class folders, a .csv, .parquet or .npz file, cifar10:DIR, hf:NAME_OR_DIR, digits.
+        Folder with one subfolder per class, a .csv, .parquet or .npz file, cifar10:DIR, hf:NAME_OR_DIR, digits.
     out
         File to write; give it to `select` or `run` as --labels.
     pattern
@@ -51,7 +51,7 @@ def corrupt(
 
     problems = Problems()
     check_seed(problems, common.seed)
-    problems.check(0 <= ratio <= 1, f"--ratio {ratio}: give a number from 0 to 1")
+    problems.check(0 <= ratio <= 1, f"--ratio must be a number from 0 to 1, got {ratio}")
     check_known(problems, "pattern", pattern, (*PATTERNS, INSTANCE))
     check_target(problems, "--out", out, source=source, force=force, example="labels.csv")
     transition = problems.attempt(read_matrix, matrix)
@@ -104,7 +104,7 @@ def classes(
     Parameters
     ----------
     source
-        A folder of class folders, a .csv, .parquet or .npz file, hf:NAME_OR_DIR.
+        Folder with one subfolder per class, a .csv, .parquet or .npz file, hf:NAME_OR_DIR.
     alike
         Join classes whose names differ in case or punctuation only, under the most frequent name.
     merge
@@ -173,7 +173,7 @@ def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, com
     Parameters
     ----------
     name
-        cifar10, cifar100, or model.
+        What to fetch: cifar10, cifar100, or model.
     model
         After model: the Hugging Face name of a model for --embed, or auto for the default models.
     to
@@ -184,7 +184,7 @@ def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, com
 
     if name == "model":
         if model is None:
-            raise InputError("data fetch model: give the name of a model, or auto")
+            raise InputError("data fetch model requires the name of a model, or auto")
         names = list(DEFAULT_MODELS.values()) if model == AUTO else [model]
         if to is not None and len(names) > 1:
             raise InputError("--to: the default models are in the Hugging Face cache; omit it, or name one model")
@@ -193,8 +193,10 @@ def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, com
             common.say(f"{each} is in {folder}; use it as --embed {shlex.quote(each if to is None else str(folder))}")
         common.answer({"name": model, "folders": folders})
         return
+    if name not in ("cifar10", "cifar100"):
+        raise InputError(f"data fetch: unknown data set {name!r}; choose one of cifar10, cifar100, model")
     if model is not None or to is None:
-        raise InputError(f"data fetch {name}: give --to FOLDER, and no other name")
+        raise InputError(f"data fetch {name} requires --to FOLDER, and no name of a model")
 
     folder = download(to, name, say=common.progress().note)
     common.say(f"{name} is in {folder}; use it as {shlex.quote(f'{name}:{folder}')}")

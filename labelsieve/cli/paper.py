@@ -45,16 +45,16 @@ def theory(
     from labelsieve import theory as closed_forms
 
     problems = Problems()
-    problems.check(classes >= 2, f"--classes {classes}: give at least 2")
+    problems.check(classes >= 2, f"--classes must be at least 2, got {classes}")
     found = None
     if accuracy is not None:
-        problems.check(0 <= accuracy <= 1, f"--accuracy {accuracy}: give a number from 0 to 1")
+        problems.check(0 <= accuracy <= 1, f"--accuracy must be a number from 0 to 1, got {accuracy}")
         problems.check(pattern in ("symmetric", "pair"), f"--accuracy needs --pattern symmetric or pair, not {pattern}")
         problems.check(matrix is None, "--accuracy and --matrix exclude each other")
         problems.stop_if_any()
         found = closed_forms.ratio_from_accuracy(accuracy, classes, pattern)
         ratio = found.ratio
-    problems.check(0 <= ratio <= 1, f"--ratio {ratio}: give a number from 0 to 1")
+    problems.check(0 <= ratio <= 1, f"--ratio must be a number from 0 to 1, got {ratio}")
     if matrix is not None:
         transition = problems.attempt(noise.load_matrix, matrix)
     else:
@@ -213,7 +213,7 @@ def bench(
         For io: number of pictures.
     """
     problems = Problems()
-    problems.check(pictures >= MIN_PICTURES, f"--pictures {pictures}: give at least {MIN_PICTURES}")
+    problems.check(pictures >= MIN_PICTURES, f"--pictures must be at least {MIN_PICTURES}, got {pictures}")
     problems.stop_if_any()
     if what == "engine":
         from labelsieve.bench import engine_speed

@@ -28,7 +28,9 @@ def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> N
     from labelsieve.report import write_report
 
     problems = Problems()
-    problems.check(0 <= suspects <= MAX_SUSPECTS, f"--suspects {suspects}: give a number from 0 to {MAX_SUSPECTS}")
+    problems.check(
+        0 <= suspects <= MAX_SUSPECTS, f"--suspects must be a number from 0 to {MAX_SUSPECTS}, got {suspects}"
+    )
     problems.stop_if_any()
     path = write_report(run, most=suspects, note=common.progress().note)
     size = path.stat().st_size
@@ -64,7 +66,7 @@ def review(
     from labelsieve.review import is_loopback, serve
 
     problems = Problems()
-    problems.check(port is None or 0 <= port <= 65535, f"--port {port}: give a number from 0 to 65535")
+    problems.check(port is None or 0 <= port <= 65535, f"--port must be a number from 0 to 65535, got {port}")
     problems.stop_if_any()
 
     def ready(address: str) -> None:

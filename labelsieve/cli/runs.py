@@ -28,7 +28,8 @@ class SelectOptions(SelectSettings):
     Parameters
     ----------
     selection
-        Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing).
+        Selection algorithm: incv (iterative noisy cross-validation) or ncv (noisy cross-validation: one round, no
+        samples are removed).
     """
 
     selection_option: ClassVar[str] = "--method"
@@ -49,11 +50,11 @@ def select(
     Parameters
     ----------
     source
-        A folder of class folders; a .csv, .parquet, .jsonl or .xlsx file with a label column and path, text or
-        feature columns; an .npz file with x and y; cifar10:DIR, cifar10n:DIR?labels=worse, webvision:DIR,
-        hf:NAME_OR_DIR; digits (embedded).
+        Folder with one subfolder per class; a .csv, .parquet, .jsonl or .xlsx file with a label column and path, text
+        or feature columns; an .npz file with the arrays x and y; cifar10:DIR, cifar10n:DIR?labels=worse,
+        webvision:DIR, hf:NAME_OR_DIR; or digits (built-in data set).
     out
-        Run folder to write. Default: runs/ and the name of the source.
+        Folder for the results of the run. Default: runs/NAME, where NAME is the name of the source.
     """
     from labelsieve.workflow.run import select_source
 
@@ -129,18 +130,19 @@ def run(
     settings: Annotated[RunSettings, Flat] = RunSettings(),
     output: Output = Output(),
 ) -> None:
-    """Select, train and report. Run the same command again to resume a stopped run.
+    """Select the samples whose labels are probably right, train a model on them and write a report. Run the same
+    command again to resume a stopped run.
 
     Parameters
     ----------
     source
-        A folder of class folders; a .csv, .parquet, .jsonl or .xlsx file with a label column and path, text or
-        feature columns; an .npz file with x and y; cifar10:DIR, cifar10n:DIR?labels=worse, webvision:DIR,
-        hf:NAME_OR_DIR; digits (embedded).
+        Folder with one subfolder per class; a .csv, .parquet, .jsonl or .xlsx file with a label column and path, text
+        or feature columns; an .npz file with the arrays x and y; cifar10:DIR, cifar10n:DIR?labels=worse,
+        webvision:DIR, hf:NAME_OR_DIR; or digits (built-in data set).
     out
-        Run folder to write. Default: runs/ and the name of the source.
+        Folder for the results of the run. Default: runs/NAME, where NAME is the name of the source.
     dry_run
-        Print what the run would do, and its time, memory and disk space; write nothing.
+        Print what the run would do and the estimated time, memory and disk space. Nothing is written.
     """
     if dry_run:
         print_dry_run(source, out, settings, output)
@@ -181,7 +183,8 @@ def plan(
     Parameters
     ----------
     source
-        A folder of class folders, a .csv, .parquet or .npz file, cifar10:DIR, webvision:DIR, hf:NAME_OR_DIR, digits.
+        Folder with one subfolder per class, a .csv, .parquet or .npz file, cifar10:DIR, webvision:DIR,
+        hf:NAME_OR_DIR or digits.
     """
     from labelsieve.workflow.run import plan_source
 

@@ -42,7 +42,9 @@ def load(root: Path, options: ReadOptions, *, progress: Progress | None = None) 
     else:
         check_no_split(options, str(root))
     if not folders and labelled:
-        raise InputError(f"no samples in {root}: it must contain one folder per class with the pictures of that class")
+        raise InputError(
+            f"no samples found in {root}; the folder must contain one subfolder per class with its pictures"
+        )
     files: list[str] = []  # relative to root, which makes them the ids
     names: list[str] = []  # of their classes
     with progress.stage(f"listing {root.name}", unit="files") as stage:
@@ -70,7 +72,7 @@ def load(root: Path, options: ReadOptions, *, progress: Progress | None = None) 
         progress.note(about_left_out(LINK, [skip.id for skip in links]))
     if not files:
         why = f" ({skipped[0].id}: {skipped[0].reason})" if skipped else ""
-        raise InputError(f"no samples in {root}: no pictures in its class folders{why}")
+        raise InputError(f"no samples found in {root}; its class folders contain no pictures{why}")
     ids = unique_ids(files, where=str(root))
     data = LabelledData(
         PictureFiles(root.absolute(), files), np.array(y, dtype=np.int64), tuple(classes), ids, "pictures",

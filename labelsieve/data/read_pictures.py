@@ -244,7 +244,7 @@ def leave_out_unreadable(
     rows = rows_without(len(data.ids), failures)
     if not len(rows):
         first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
-        raise InputError(f"no readable picture in {data.name}{first}")
+        raise InputError(f"no readable pictures in {data.name}{first}")
     skipped = (*data.skipped, *lost)
     if skipped:
         first_skipped = (lost or skipped)[0]

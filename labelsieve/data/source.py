@@ -37,8 +37,8 @@ BUILT_IN = ("digits",)
 SCHEMES = ("cifar10", "cifar100", "cifar10n", "webvision", "hf")
 SMALL_SAMPLE = 20  # a smaller source is probably a trial, in which every sample may have a class of its own
 KNOWN = (
-    "a folder of class folders, a .csv, .tsv, .parquet, .jsonl, .xlsx or .npz file, cifar10:DIR, cifar100:DIR, "
-    "cifar10n:DIR, webvision:DIR, hf:NAME_OR_DIR or digits"
+    "a folder with one subfolder per class, a .csv, .tsv, .parquet, .jsonl, .xlsx or .npz file, "
+    "cifar10:DIR, cifar100:DIR, cifar10n:DIR, webvision:DIR, hf:NAME_OR_DIR or digits"
 )
 
 
@@ -219,7 +219,7 @@ def check_classes(data: LabelledData) -> None:
     present = np.unique(data.y)
     if len(present) < 2:
         only = f" ({data.classes[int(present[0])]!r})" if len(present) and present[0] >= 0 else ""
-        raise InputError(f"{data.name} has one class only{only}: at least two are needed")
+        raise InputError(f"{data.name} has only one class{only}; at least two classes are required")
     if len(data) >= SMALL_SAMPLE and 2 * len(present) > len(data):
         raise InputError(
             f"{data.name} has {len(present)} classes for {len(data)} samples, too few per class; if the labels "

@@ -38,7 +38,7 @@ class Mirrored(NamedTuple):
 
 def check_augment(mode: str) -> None:
     if mode not in MODES:
-        raise InputError(f"augment {mode!r} is not known: choose {', '.join(MODES[:-1])} or {MODES[-1]}")
+        raise InputError(f"unknown augment {mode!r}; choose {', '.join(MODES[:-1])} or {MODES[-1]}")
 
 
 def mirror_test(pictures: Any, labels: IntArray, among: IntArray) -> Mirrored:

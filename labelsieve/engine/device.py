@@ -19,7 +19,7 @@ def choose_device(wanted: str = "auto") -> torch.device:
     kind, colon, number = wanted.partition(":")
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if kind not in there or (colon and not (number.isascii() and number.isdigit())):
-        raise InputError(f"device {wanted!r} is not known; choose auto, cpu, cuda, cuda:NUMBER or mps")
+        raise InputError(f"unknown device {wanted!r}; choose auto, cpu, cuda, cuda:NUMBER or mps")
     if not there[kind]:
         raise InputError(f"device {wanted!r} is not available to torch on this machine; choose cpu")
     if kind == "cuda" and colon and int(number) >= (cards := torch.cuda.device_count()):

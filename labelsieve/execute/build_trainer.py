@@ -114,7 +114,7 @@ def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOp
 def check_loss(loss: str) -> None:
     """Raise InputError if the loss is not known."""
     if loss not in LOSSES:
-        raise InputError(f"loss {loss!r} is not known: choose {' or '.join(LOSSES)}")
+        raise InputError(f"unknown loss {loss!r}; choose {' or '.join(LOSSES)}")
 
 
 def method_of(loss: str, *, label_smoothing: float = 0.0) -> Method:

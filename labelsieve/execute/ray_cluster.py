@@ -190,7 +190,7 @@ def is_ray(executor: Any) -> bool:
 def connect(executor: str = "ray") -> Any:
     """Return the ray module, connected. Raise InputError within seconds if that is not possible."""
     if not is_ray(executor):
-        raise InputError(f"executor {executor!r} is not known; use ray, or ray://HOST:PORT")
+        raise InputError(f"unknown executor {executor!r}; use ray, or ray://HOST:PORT")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; this avoids its notice
     try:

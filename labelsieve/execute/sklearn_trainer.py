@@ -188,8 +188,7 @@ def check_executor(executor: Any) -> None:
     if isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
         return
     raise InputError(
-        f"executor: {executor!r} is not known; use None, {', '.join(EXECUTORS)}, a number of workers, or an object with"
-        " map"
+        f"unknown executor {executor!r}; use None, {', '.join(EXECUTORS)}, a number of workers, or an object with map"
     )
 
 

@@ -125,7 +125,7 @@ def is_finished(cell: Cell, results: Path) -> bool:
     record = records.load(results, cell.id)
     if record is not None and (differences := cell.differences(record)):
         path = records.path_of(results, cell.id)
-        raise InputError(f"{path} has other settings ({', '.join(differences)}): give another --results")
+        raise InputError(f"{path} has other settings ({', '.join(differences)}); choose another --results")
     return record is not None
 
 
@@ -133,7 +133,7 @@ def check_scale(results: Path, scale: Scale) -> None:
     """Refuse a folder with records of another scale: tables would mix smoke runs and results."""
     other = next((r["cell"]["scale"] for r in records.walk(results) if r["cell"]["scale"] != scale.name), None)
     if other is not None:
-        raise InputError(f"{results} has records of scale {other!r}: give another --results for {scale.name!r}")
+        raise InputError(f"{results} has records of scale {other!r}; choose another --results for {scale.name!r}")
 
 
 # ---------------------------------------------------------------- options
@@ -155,9 +155,9 @@ def check_options(item: str, options: ReproduceOptions) -> SweepRequest:
     problems.check(options.budget is None or options.budget >= 0, f"--budget {options.budget}: must be at least 0")
     problems.check(options.lockstep >= 1, f"--lockstep {options.lockstep}: must be at least 1")
     known_device = options.device.partition(":")[0] in DEVICES
-    problems.check(known_device, f"--device {options.device!r} is not known: choose one of {', '.join(DEVICES)}")
+    problems.check(known_device, f"unknown --device {options.device!r}; choose one of {', '.join(DEVICES)}")
     known_executor = options.executor == "local" or is_ray(options.executor)
-    problems.check(known_executor, f"executor {options.executor!r} is not known: choose local, ray or ray://HEAD:PORT")
+    problems.check(known_executor, f"unknown executor {options.executor!r}; choose local, ray or ray://HEAD:PORT")
     problems.stop_if_any()
     return request
 

@@ -97,7 +97,7 @@ def export(
     target = Path(settings.to) if settings.to is not None else default_target(record, source, what)
     kind = _kind(target, source)
     if kind == "folder" and what == "decisions":
-        raise InputError(f"decisions cannot be exported to a folder: give --to a .csv or .parquet file, not {target}")
+        raise InputError(f"decisions cannot be exported to a folder; set --to to a .csv or .parquet file, not {target}")
     if not dry_run:
         _check_target(target, folder, kind, force=settings.force)
     result = RunResult.read(folder, source)
@@ -247,7 +247,7 @@ def _kind(target: Path, source: Path | None) -> Literal["csv", "parquet", "folde
     if suffix in PARQUET:
         return "parquet"
     if suffix in TABLES or suffix in (".json", ".npz"):
-        raise InputError(f"--to {target}: give a .csv or .parquet file, or a folder")
+        raise InputError(f"--to must be a .csv or .parquet file or a folder, got {target}")
     return "folder"
 
 
@@ -258,7 +258,7 @@ def _check_target(target: Path, run: RunFolder, kind: str, *, force: bool) -> No
         originals.check(class_names_file(target))
         originals.check(status_file(target))
     elif not force and os.path.lexists(target):
-        raise InputError(f"{target} exists: give another --to, or --force to replace it")
+        raise InputError(f"{target} exists; choose another --to, or use --force to replace it")
 
 
 @dataclass(frozen=True)
@@ -292,9 +292,9 @@ class Originals:
         inside = any(place.is_relative_to(folder) or folder.is_relative_to(place) for folder in self.folders)
         prefix = f"{place}{os.sep}"
         if inside or str(place) in self.files or any(file.startswith(prefix) for file in self.files):
-            raise InputError(f"{target} belongs to the source, which is never changed: give another --to")
+            raise InputError(f"{target} belongs to the source, which is never changed; choose another --to")
         if self.run.is_relative_to(place) or (place.parent == self.run and os.path.lexists(place)):
-            raise InputError(f"{target} belongs to the run: give another --to")
+            raise InputError(f"{target} belongs to the run; choose another --to")
 
 
 def _listed(path: Path, settings: dict[str, object]) -> list[str]:

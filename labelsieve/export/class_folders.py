@@ -92,10 +92,10 @@ class FolderExport:
     def write(self, target: Path, *, force: bool) -> None:
         """Write TARGET/class/picture. The folder appears when it is complete; `force` replaces an older one."""
         if self.samples.kind != "pictures":
-            raise InputError("only pictures can be exported to a folder: give --to a .csv or .parquet file")
+            raise InputError("only pictures can be exported to a folder; set --to to a .csv or .parquet file")
         if os.path.lexists(target) and not _is_free(target):
             if not force:
-                raise InputError(f"{target} exists and is not empty: give another --to, or --force to replace it")
+                raise InputError(f"{target} exists and is not empty; choose another --to, or use --force to replace it")
             _check_replaceable(target)
         beside = target.absolute().parent
         if beside.is_dir():
@@ -163,7 +163,7 @@ class FolderExport:
     def _write_list(self, path: Path, names: Sequence[str], rows: Collection[tuple[str, ...]], force: bool) -> None:
         """Write a list beside the folder, unless it is empty."""
         if os.path.lexists(path) and not force and rows:
-            raise InputError(f"{path} exists: give another --to, or --force to replace it")
+            raise InputError(f"{path} exists; choose another --to, or use --force to replace it")
         if rows:
             write_csv(path, names, (map(str if self.raw else make_harmless, row) for row in rows))
         elif force and path.is_file() and read_bytes(path).startswith(",".join(names).encode()):
@@ -190,7 +190,7 @@ def _is_free(target: Path) -> bool:
 def _check_replaceable(target: Path) -> None:
     """Raise InputError unless a folder can be an earlier export: class folders with pictures and nothing else."""
     if target.is_symlink() or not target.is_dir():
-        raise InputError(f"{target} is not a folder of class folders: give another --to")
+        raise InputError(f"{target} is not a folder of class folders; choose another --to")
     mark = target / MARK
     deep = mark.is_file() and not mark.is_symlink()
     for below in target.rglob("*"):
@@ -201,7 +201,7 @@ def _check_replaceable(target: Path) -> None:
             fine = (depth == 2 or (deep and depth > 2)) and below.suffix.lower() in EXTENSIONS
         if not fine and below != mark:
             raise InputError(
-                f"{target} contains other files than class folders with pictures ({below}): give another --to"
+                f"{target} contains other files than class folders with pictures ({below}); choose another --to"
             )
 
 

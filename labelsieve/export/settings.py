@@ -58,7 +58,7 @@ class ExportSettings:
         for option, value, known in (("what", self.what, get_args(What)), ("apply", self.apply, get_args(Apply))):
             problems.check(value in known, f"--{option} {value}: choose one of {', '.join(known)}")
         for option, share in (("min-confidence", self.min_confidence), ("drop-suspects", self.drop_suspects)):
-            problems.check(share is None or 0 <= share <= 1, f"--{option} {share}: give a number from 0 to 1")
+            problems.check(share is None or 0 <= share <= 1, f"--{option} must be a number from 0 to 1, got {share}")
         fits = not self.changes_undecided or self.what in ("cleaned", "selected")
         problems.check(fits, f"--what {self.what}: --apply and --drop-suspects need --what cleaned or selected")
         problems.stop_if_any()

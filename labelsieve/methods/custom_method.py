@@ -64,7 +64,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name, value in map(read_setting, texts):
         if name in settings:
-            raise InputError(f"--set {name} is given twice: give it once")
+            raise InputError(f"--set {name} is given twice; give it once")
         settings[name] = value
     return dict(sorted(settings.items()))
 

@@ -197,9 +197,7 @@ def numbers_of(x: Any) -> int | None:
 def check_name(name: str, *, option: str, known: tuple[str, ...] = SELECTORS) -> None:
     """Raise InputError if no model has this name; whether it reads the samples is checked when they are known."""
     if name != "auto" and name not in known and ":" not in name:
-        raise InputError(
-            f"{option}: {name!r} is not known; choose one of auto, {', '.join(known)}, or package.module:Name"
-        )
+        raise InputError(f"unknown {option} {name!r}; choose one of auto, {', '.join(known)}, or package.module:Name")
 
 
 def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest) -> ModelChoice:
@@ -300,7 +298,7 @@ def _picture_network(name: str, option: str) -> Factory:
         return fixed[name]
     if (found := re.fullmatch(r"resnet(\d+)(-preactivation)?", name)) and (int(found[1]) - 2) % 6 == 0:
         return partial(ResNetCifar, depth=int(found[1]), preactivation=found[2] is not None)
-    raise InputError(f"{option}: {name!r} is not known; choose one of auto, {', '.join(NETWORKS)}")
+    raise InputError(f"unknown {option} {name!r}; choose one of auto, {', '.join(NETWORKS)}")
 
 
 def named_classifier(

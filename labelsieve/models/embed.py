@@ -122,7 +122,9 @@ class PictureEncoder(Encoder):
 def load_encoder(name: Any, kind: Kind, device: str = "cpu", *, option: str = "--embed") -> Encoder:
     """Return the encoder of a name, or of the user's own function; `kind` is that of the samples."""
     if kind == "table":
-        raise InputError(f"{option} is for pictures and texts, but these samples are rows of numbers; omit it")
+        raise InputError(
+            f"{option} supports only pictures and texts, but these samples have numeric features; remove it"
+        )
     if not isinstance(name, str) and callable(name):
         return FunctionEncoder(f"{name.__module__}:{name.__qualname__}", name)
     if _is_function(name):

@@ -54,9 +54,9 @@ class INCVSettings:
         if r != "auto" and not (is_number(r) and 0 <= float(r) < float("inf")):
             raise InputError(f'remove_ratio: expected "auto" or a number of at least 0, got {r!r}')
         if self.pattern not in PATTERNS:
-            raise InputError(f"pattern: {self.pattern!r} is not known; choose one of {', '.join(PATTERNS)}")
+            raise InputError(f"unknown pattern {self.pattern!r}; choose one of {', '.join(PATTERNS)}")
         if self.protocol not in ("auto", "paper"):
-            raise InputError(f"protocol: {self.protocol!r} is not known; choose auto or paper")
+            raise InputError(f"unknown protocol {self.protocol!r}; choose auto or paper")
         if self.checkpoint not in ("auto", "last") and not re.fullmatch(r"best-until-[1-9]\d*", self.checkpoint):
             raise InputError(
                 f'checkpoint: expected "auto", "last" or "best-until-2" (any number), got {self.checkpoint!r}'

@@ -68,7 +68,7 @@ class Workload:
         for name, value in asdict(self).items():
             least = 0 if name == "selection_passes" else 1
             if value < least:
-                raise InputError(f"{name.replace('_', ' ')} {value}: give at least {least}")
+                raise InputError(f"{name.replace('_', ' ')} must be at least {least}, got {value}")
 
 
 @dataclass(frozen=True)

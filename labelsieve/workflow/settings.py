@@ -50,23 +50,24 @@ class SourceSettings:
     Parameters
     ----------
     root
-        Folder that relative paths in a table start from. Default: the folder of the table.
+        Base folder for relative paths in a table. Default: the folder of the table.
     label_column
         Column with the labels. Default: label.
     text_column
-        Column with the texts; the other columns are not used. Default: text, if there is one.
+        Column with the texts. Other columns are not used as features. Default: text, if this column exists.
     id_column
-        Column with the ids of the samples. Default: id, if there is one; else ids are row numbers.
+        Column with the ids of the samples. Default: id, if this column exists; otherwise the row numbers.
     ignore_columns
-        Columns that are not features, separated by commas. Put a name that contains a comma in quotes.
+        Columns to exclude from the features, separated by commas. Put a name that contains a comma in quotes.
     group_column
-        Column with groups, such as patients. Samples of one group are never on both sides of a split.
+        Column with group ids, such as patient ids. Samples with the same group id are always on the same side of a
+        split.
     header
-        Names of the columns, separated by commas, if the file has no header.
+        Column names, separated by commas, for a file without a header row.
     split
-        Splits to read, separated by commas, if the source has folders or a column `split` with the names train,
-        val, validation, valid, dev or test; all reads all of them. Default: all but test; `predict --score` reads
-        test, and `predict` reads all.
+        Splits to read, separated by commas, or all. Only for a source that has folders, or values in a column split,
+        with the names train, val, validation, valid, dev or test. Default: all splits except test. Default for
+        predict: all splits; for predict --score: test.
     """
 
     root: Path | None = None
@@ -110,43 +111,46 @@ class SelectSettings(SourceSettings):
     Parameters
     ----------
     selection
-        Selection algorithm: incv (iterative noisy cross-validation) or ncv (one round, removes nothing).
+        Selection algorithm: incv (iterative noisy cross-validation) or ncv (noisy cross-validation: one round, no
+        samples are removed).
     iterations
         Maximum number of iterations of INCV.
     epochs
-        Epochs of each training of the selection, for networks. Default: 50; 10 for the model fast.
+        Number of epochs for each network that is trained for the selection. Default: 50; 10 for the model fast.
     model
-        Model that selects. Classifiers: boosting, forest, logistic, nearest, neighbours, svm, tfidf (texts),
-        trees, edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp, small-cnn,
-        resnet20 to resnet110, preact-resnet18, inception-resnet-v2. Your own: package.module:Name. auto chooses
-        by the samples and the device.
+        Model used for the selection. Classifiers: boosting, forest, logistic, nearest, neighbours, svm, tfidf
+        (texts), trees, edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp,
+        small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2. Custom model: package.module:Name.
+        auto chooses a model based on the samples and the device.
     embed
-        Pretrained model that turns pictures or texts into rows of numbers, which select and train: a folder, a
-        Hugging Face name (see `labelsieve data fetch model`), package.module:function, auto (a small model, if it is
-        on this machine) or none.
+        Pretrained model that computes embeddings of pictures or texts. The embeddings are the features for selection
+        and training. One of: a folder, a Hugging Face name (see `labelsieve data fetch model`),
+        package.module:function, auto (a small model, if it is on this machine) or none.
     loss
-        Loss of networks that select: ce (cross-entropy) or gce (generalised cross-entropy).
+        Loss of the networks used for the selection: ce (cross-entropy) or gce (generalised cross-entropy).
     repeats
-        Random splits per iteration; their predictions are averaged. Time grows in proportion.
+        Number of random splits per iteration. The predictions of all splits are averaged. The training time is
+        proportional to this number.
     predictions
-        File with your own out-of-sample probabilities; nothing is trained to select. .npy, .npz (pred_probs),
-        or .csv or .parquet with an id column and one column per class.
+        File with out-of-sample predicted probabilities. They are used instead of training a model for the selection.
+        Formats: .npy, .npz (array pred_probs), or .csv or .parquet with an id column and one column per class.
     remove_ratio
-        Samples removed per selected sample: a number, or auto (from the estimated noise).
+        Number of samples to remove per selected sample: a number, or auto (computed from the estimated noise).
     labels
         CSV file with the columns id, label and optionally true. Its labels replace those of the source; true
         labels are only used to measure the result.
     executor
-        Where trainings of the selection run: local, ray (this machine or $RAY_ADDRESS) or ray://HEAD:PORT.
+        Where the models for the selection are trained: local, ray (this machine or $RAY_ADDRESS) or ray://HEAD:PORT.
     device
-        Device of networks: auto, cpu, cuda or mps.
+        Device for training and running networks: auto, cpu, cuda or mps.
     protocol
-        auto (estimate the noise) or paper (follow the authors' code).
+        How settings are chosen: auto (based on the estimated noise) or paper (as in the code of the paper's authors).
     pattern
-        Noise pattern, if you know it: auto, symmetric or pair.
+        Noise pattern, if you know it: symmetric (wrong labels are spread evenly over all other classes), pair (wrong
+        labels of a class are all in one other class) or auto (estimated).
     size
-        Resize pictures to squares with this side in pixels. Default: chosen by the source. With --embed: the shorter
-        side of the pictures that the model gets, 256 by default.
+        Resize pictures to squares with this side length in pixels. Default: depends on the source. With --embed, this
+        is the length of the shorter side of the pictures that are passed to the embedding model; default: 256.
     workers
         Number of processes for scikit-learn classifiers. Default: one process, with a thread per core.
     seed
@@ -180,7 +184,7 @@ class SelectSettings(SourceSettings):
         for name in ("iterations", "epochs", "repeats", "workers"):
             check_at_least(problems, name, getattr(self, name), 1)
         chosen = f"{self.selection_option} {self.selection!r}"
-        problems.check(self.selection in SELECTIONS, f"{chosen} is not known; choose one of {', '.join(SELECTIONS)}")
+        problems.check(self.selection in SELECTIONS, f"unknown {chosen}; choose one of {', '.join(SELECTIONS)}")
         for name, value, known in (
             ("loss", self.loss, LOSSES),
             ("pattern", self.pattern, PATTERNS),
@@ -190,10 +194,10 @@ class SelectSettings(SourceSettings):
         check_device(problems, self.device)
         check_seed(problems, self.seed)
         local = self.executor in ("local", "ray") or self.executor.startswith("ray://")
-        problems.check(local, f"--executor {self.executor!r} is not known; choose local, ray or ray://HEAD:PORT")
+        problems.check(local, f"unknown --executor {self.executor!r}; choose local, ray or ray://HEAD:PORT")
         problems.attempt(check_name, self.model, option="--model")
         problems.check(
-            _is_ratio(self.remove_ratio), f"--remove-ratio {self.remove_ratio!r}: give auto or a number >= 0"
+            _is_ratio(self.remove_ratio), f"--remove-ratio must be auto or a number >= 0, got {self.remove_ratio!r}"
         )
         check_at_least(problems, "size", self.size, MIN_PICTURE_SIDE)
         problems.check(self.root is None or self.root.is_dir(), f"--root {self.root} is not a folder")
@@ -275,25 +279,26 @@ class TrainSettings:
     Parameters
     ----------
     method
-        classifier (texts and tables: the kind of classifier that selected, trained on the labels that are more
-        likely right than wrong); for networks: incv-coteaching, incv-posterior, coteaching, decoupling,
-        f-correction, mentornet, d2l, standard or package.module:Name; auto: classifier for texts and tables unless
-        an option of networks is given, else incv-coteaching.
+        Training method. For texts and tables: classifier (the type of classifier that was used for the selection,
+        trained on the samples whose labels are more likely right than wrong). For networks: incv-coteaching,
+        incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l, standard or package.module:Name. auto:
+        classifier for texts and tables, unless a network option is set; otherwise incv-coteaching.
     set
-        Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set for more.
+        Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set to change
+        several settings.
     network
-        Network: mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2,
-        package.module:Name, or auto (by the samples and the device).
+        Network to train: mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2,
+        package.module:Name, or auto (chosen based on the samples and the device).
     train_epochs
-        Epochs of the robust training. Default: 200 on a GPU (100 for incv-posterior), 20 to 60 by the number of
-        samples on a CPU.
+        Number of epochs of the robust training, which follows the selection. Default: 200 on a GPU (100 for
+        incv-posterior); 20 to 60 on a CPU, depending on the number of samples.
     batch_size
-        Samples per step. Default: 128 (256 for incv-posterior on a GPU), less for small data.
+        Number of samples per batch. Default: 128 (256 for incv-posterior on a GPU); smaller for small data sets.
     augment
-        Augmentation of pictures: mirror (mirror and shift), shift, none, or auto (mirror unless it changes a
-        class).
+        Data augmentation for pictures: mirror (random mirroring and shifts), shift (random shifts), none, or auto
+        (mirror, unless mirroring changes the class of pictures).
     device
-        Device of networks: auto, cpu, cuda or mps.
+        Device for training and running networks: auto, cpu, cuda or mps.
     seed
         Random seed. The same seed gives the same result.
     """
@@ -312,7 +317,7 @@ class TrainSettings:
         own = ":" in self.method
         known = self.method in METHODS or own
         names = f"{', '.join(METHODS)}, or package.module:Name"
-        problems.check(known, f"--method {self.method!r} is not known; choose one of {names}")
+        problems.check(known, f"unknown --method {self.method!r}; choose one of {names}")
         if known and (self.set or own):  # only then are the methods imported, which need torch
             problems.attempt(self.create_method)
         given = self.network_options()
@@ -411,28 +416,26 @@ class PlanRequest:
         """Collect what is wrong with the options."""
         for name in ("gpus", "crop", "samples"):
             check_at_least(problems, name, getattr(self, name), 1)
-        problems.check(self.seconds > 0, f"--seconds {self.seconds}: give more than 0")
+        problems.check(self.seconds > 0, f"--seconds must be above 0, got {self.seconds}")
 
 
 def check_at_least(problems: Problems, name: str, value: float | None, least: int) -> None:
     """Add a problem if an option is below its minimum; None is the default of the option."""
-    problems.check(value is None or value >= least, f"{option(name)} {value}: give at least {least}")
+    problems.check(value is None or value >= least, f"{option(name)} must be at least {least}, got {value}")
 
 
 def check_known(problems: Problems, name: str, value: str, known: tuple[str, ...]) -> None:
     """Add a problem if the value of an option is not known."""
-    problems.check(value in known, f"{option(name)} {value!r} is not known; choose one of {', '.join(known)}")
+    problems.check(value in known, f"unknown {option(name)} {value!r}; choose one of {', '.join(known)}")
 
 
 def check_device(problems: Problems, device: str) -> None:
     """Add a problem if no device has this name; whether it exists is checked when it is used."""
-    problems.check(
-        device.split(":")[0] in DEVICES, f"--device {device!r} is not known; choose one of {', '.join(DEVICES)}"
-    )
+    problems.check(device.split(":")[0] in DEVICES, f"unknown --device {device!r}; choose one of {', '.join(DEVICES)}")
 
 
 def check_seed(problems: Problems, seed: int) -> None:
-    problems.check(0 <= seed < 2**32, f"--seed {seed}: give a number from 0 to 2^32 - 1")
+    problems.check(0 <= seed < 2**32, f"--seed must be a number from 0 to 2^32 - 1, got {seed}")
 
 
 def absolute(path: str | Path) -> str:

@@ -91,7 +91,7 @@ def test_one_class_or_one_row_is_enough_to_score(cities: None, capsys: pytest.Ca
     assert "predictions.csv: 2 predictions, 1 sample skipped, accuracy" in capsys.readouterr().out
     for word in ("select", "run"):
         assert run([word, "same.csv", "--out", "other"]) == 2
-        assert "same has one class only ('no')" in capsys.readouterr().err
+        assert "same has only one class ('no')" in capsys.readouterr().err
 
 
 def test_a_folder_with_one_class_is_enough_to_score(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_folder_with_one_class_is_enough_to_score(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8)).save(folder / "1.png")
     assert len(load_source(str(tmp_path / "checked"), ReadOptions(allow_one_class=True))) == 1
-    with pytest.raises(InputError, match="one class only"):
+    with pytest.raises(InputError, match="only one class"):
         load_source(str(tmp_path / "checked"))
 
 

@@ -149,17 +149,20 @@ def test_train_needs_a_selection_only_where_the_method_does(here: Path, capsys: 
     ("line", "said"),
     [
         ("train nowhere", "nowhere is not a run folder"),
-        ("train nowhere --method odd --train-epochs 0", "--method 'odd' is not known"),
+        ("train nowhere --method odd --train-epochs 0", "unknown --method 'odd'"),
         ("predict nowhere t.csv --to p.csv", "nowhere is not a run folder"),
-        ("run t.csv --out run --selection odd --method odd --epochs 0 --batch-size 1", "--batch-size 1"),
+        (
+            "run t.csv --out run --selection odd --method odd --epochs 0 --batch-size 1",
+            "--batch-size must be at least 2",
+        ),
         ("run t.csv --out run --network resnet32", "resnet32 reads pictures"),
-        ("run t.csv --out run --network nope", "--network: 'nope'"),
+        ("run t.csv --out run --network nope", "--network 'nope'"),
         ("run t.csv --out run --device cuda", "cuda"),
-        ("run t.csv --out run --model frest --epochs 0 --device tpu", "--model: 'frest'"),
-        ("run t.csv --out run --network nope --epochs 0", "--network: 'nope'"),
-        ("run t.csv --out run --size -1 --epochs 0", "--size -1"),
-        ("data fetch mnist --to x", "choose cifar10 or cifar100"),
-        ("bench io --pictures 2", "--pictures 2"),
+        ("run t.csv --out run --model frest --epochs 0 --device tpu", "--model 'frest'"),
+        ("run t.csv --out run --network nope --epochs 0", "--network 'nope'"),
+        ("run t.csv --out run --size -1 --epochs 0", "--size must be"),
+        ("data fetch mnist --to x", "mnist"),
+        ("bench io --pictures 2", "--pictures must be"),
     ],
 )
 def test_mistakes(here: Path, capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:

@@ -214,16 +214,16 @@ def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
 
 
 def test_no_samples(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no samples in .*"):
+    with pytest.raises(InputError, match=r"no samples found in .*"):
         load_source(str(tmp_path))
     (tmp_path / "a").mkdir()
-    with pytest.raises(InputError, match="no pictures in its class folders"):
+    with pytest.raises(InputError, match="no pictures"):
         load_source(str(tmp_path))
     (tmp_path / "a" / "x.jpg").write_text("no")
     with pytest.raises(InputError, match="no readable picture"):
         load_source(str(tmp_path))
     picture(tmp_path / "a" / "y.png")
-    with pytest.raises(InputError, match="one class only"):
+    with pytest.raises(InputError, match="only one class"):
         load_source(str(tmp_path))
 
 

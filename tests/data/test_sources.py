@@ -197,7 +197,7 @@ def test_true_and_id_are_no_features(tmp_path: Path) -> None:
             r"'j' occurs twice.*line 3 and line 4",
         ),
         ("label\nx\ny\n", "has only the label"),
-        ("label,a\nx,1\nx,2\n", r"one class only \('x'\)"),
+        ("label,a\nx,1\nx,2\n", r"only one class \('x'\)"),
         ("label,a\n" + "".join(f"T-{i},{i % 3}\n" for i in range(20)), r"20 classes for 20 samples.*--label-column"),
         ("label,a\nx,1\ny,inf\n", "line 3: column 'a' has inf"),
         ("label,path\nx,a.jpg\n", "line 2: the file 'a.jpg'"),

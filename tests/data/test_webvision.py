@@ -196,7 +196,7 @@ def test_damaged_pictures_are_told_and_left_out(copy: Path, tmp_path: Path, stag
 def test_a_set_without_a_readable_picture_is_refused(copy: Path, tmp_path: Path, staged: bool) -> None:
     for name in webvision.load(str(copy)).ids.tolist():
         (copy / name).write_bytes(b"\xff\xd8 no picture \xff\xd9")
-    with pytest.raises(InputError, match="no readable picture in webvision"):
+    with pytest.raises(InputError, match="no readable pictures in webvision"):
         webvision.load(f"{copy}?side=16" + (f"&stage={tmp_path / 'stage'}" if staged else ""))
 
 

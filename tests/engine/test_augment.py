@@ -119,5 +119,5 @@ def test_pictures_from_files_too(kind, tmp_path) -> None:
 def test_what_is_not_known() -> None:
     for mode in MODES:
         check_augment(mode)
-    with pytest.raises(InputError, match="augment 'flip' is not known: choose auto, mirror, shift or none"):
+    with pytest.raises(InputError, match=r"augment 'flip'.* auto, mirror, shift or none"):
         check_augment("flip")

@@ -85,7 +85,7 @@ def test_a_model_for_other_samples_is_refused(static_model, dinov2):
         load_encoder(str(static_model), "pictures")
     with pytest.raises(InputError, match="texts"):
         load_encoder(str(dinov2), "text")
-    with pytest.raises(InputError, match="rows of numbers"):
+    with pytest.raises(InputError, match="numeric features"):
         load_encoder(str(static_model), "table")
 
 
