@@ -31,7 +31,7 @@ from labelsieve.data.decode import (
 from labelsieve.data.duplicates import Groups, group_codes, same_files
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Size, decoded, in_chunks
 from labelsieve.data.resources import available_memory, usable_cores
-from labelsieve.data.stage import DecodeCache, StagedPictures
+from labelsieve.data.stage import DecodeCache, StagedPictures, rows_without
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Skipped, some_of
@@ -266,8 +266,3 @@ def _same_files(pictures: PictureFiles, cache: DecodeCache | None) -> Groups:
         with suppress(OSError):  # streamed, or staged in a folder that is read-only
             cache.add(same=found)
         return found
-
-
-def rows_without(count: int, left_out: Mapping[int, str]) -> IntArray:
-    """Return 0..count-1 without the keys of `left_out`."""
-    return np.setdiff1d(np.arange(count), np.fromiter(left_out, np.int64, len(left_out)))

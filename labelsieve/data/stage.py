@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -45,6 +45,11 @@ VERSION = 2  # 1: without EXIF rotation, and any colour where a picture was tran
 CACHE_FORMAT = 3  # 2: all pictures in one file, pictures-KEY.npy
 CACHE_NAMES = "pictures*"
 OPEN_SHARDS = 128  # files held open at once; the usual limit of a process is 1,024
+
+
+def rows_without(count: int, left_out: Mapping[int, str]) -> IntArray:
+    """Return 0..count-1 without the keys of `left_out`."""
+    return np.setdiff1d(np.arange(count), np.fromiter(left_out, np.int64, len(left_out)))
 
 
 class ShardJob(NamedTuple):
@@ -241,6 +246,10 @@ class StagedPictures(PictureSequence):
             unreadable=self._subset_unreadable(index),
         )  # fmt: skip
 
+    def readable(self) -> StagedPictures:
+        """Return the pictures that could be read."""
+        return self.subset(rows_without(len(self), self.unreadable))
+
     def __getstate__(self) -> dict[str, Any]:
         """Send the place of the shards to another process, not the open files."""
         return {name: value for name, value in self.__dict__.items() if name != "_open_shard"}
@@ -301,7 +310,7 @@ class DecodeCache:
         except (OSError, ValueError, KeyError, TypeError):  # InputError is a ValueError
             return None
         _last_used[self.folder.absolute()] = self.key
-        return staged.subset(_without(len(staged), staged.unreadable)), failures
+        return staged.readable(), failures
 
     def write(
         self,
@@ -321,7 +330,7 @@ class DecodeCache:
         staged = stage(pictures, self.shards, progress=progress)
         failures = failures | {int(rows[i]): text for i, text in staged.unreadable.items()}
         stamps = [("", "")] * len(ids) if self.stamps is None else self.stamps.tolist()
-        read = ((ids[i], *stamps[i]) for i in _without(len(ids), failures).tolist())
+        read = ((ids[i], *stamps[i]) for i in rows_without(len(ids), failures).tolist())
         write_csv(self.path("csv"), ("id", "bytes", "modified"), read)
         write_json(self.path("json"), {"failures": sorted(failures.items())})
 
@@ -337,11 +346,7 @@ def cached_pictures(table: Path) -> Pixels | StagedPictures:
         pictures: Pixels = np.load(regular_file(old), mmap_mode="r", allow_pickle=False)
         return pictures
     staged = StagedPictures.open(table.with_suffix(""))
-    return staged.subset(_without(len(staged), staged.unreadable))
-
-
-def _without(count: int, left_out: Any) -> IntArray:
-    return np.setdiff1d(np.arange(count), np.fromiter(left_out, np.int64, len(left_out)))
+    return staged.readable()
 
 
 @contextmanager

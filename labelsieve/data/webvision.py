@@ -24,7 +24,7 @@ from labelsieve.csv_files import read_records
 from labelsieve.data.decode import SIDE, ShorterSide
 from labelsieve.data.pictures import CROP, PictureFiles
 from labelsieve.data.read_options import ReadOptions, parse_query
-from labelsieve.data.read_pictures import leave_out_unreadable, read_pictures, rows_without
+from labelsieve.data.read_pictures import leave_out_unreadable, read_pictures
 from labelsieve.data.stage import stage
 from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, safe_path
@@ -67,8 +67,7 @@ def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | 
     if "stage" not in options:
         return read_pictures(data, size=data.x.resize, staging=reading.cache_dir, progress=progress)
     staged = stage(data.x, options["stage"], progress=progress)
-    readable = staged.subset(rows_without(len(staged), staged.unreadable))
-    return leave_out_unreadable(data, readable, staged.unreadable, progress)
+    return leave_out_unreadable(data, staged.readable(), staged.unreadable, progress)
 
 
 def files(spec: str) -> list[Path]:
