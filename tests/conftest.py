@@ -30,6 +30,8 @@ LONG_FILES = (
     "test_estimators.py",
     "test_tutorials.py",
     "test_robust_classifier.py",
+    "test_runner.py",
+    "test_webvision.py",
     "test_browser.py",
     "test_parallel.py",
     "test_elsewhere.py",

@@ -243,7 +243,8 @@ def curves_table(found: list[Record], scale: Scale) -> str:
 
 def curves_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
     groups = render.by_cell(found)
-    with render.canvas(path, 2, 2, width=4.2, height=3.0, note=scale.note) as axes:
+    rows = len(scale.table_noises) // 2
+    with render.canvas(path, rows, 2, width=4.2, height=3.0, note=scale.note) as axes:
         for ax, noise in zip(axes.flat, scale.table_noises, strict=True):
             for method in KNOWN_METHODS:
                 group = groups.get((method, noise.key))

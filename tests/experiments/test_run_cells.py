@@ -129,7 +129,7 @@ def test_a_task_stores_every_epoch_repeats_nothing_and_keeps_the_deadline(tmp_pa
 
 
 def test_networks_are_distributed_over_the_slots() -> None:
-    cells = selection_cells(SMOKE, SweepRequest())
+    cells = selection_cells(SMOKE, SweepRequest(seeds=(0, 1)))
     assert sum(cell.networks for cell in cells) == 8
     assert run_cells.networks_per_task(cells, slots=2, maximum=16) == 4
     assert run_cells.networks_per_task(cells, slots=100, maximum=16) == 2
