@@ -17,7 +17,7 @@ sample is such a tensor too. The engine saves them in checkpoints. Methods never
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -79,6 +79,7 @@ class Recipe:
     epochs: int
     batch_size: int
     schedule: Callable[[int, int], Schedule]  # of the numbers of epochs and of samples per batch
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the method, instead of its defaults
 
 
 @dataclass(frozen=True)

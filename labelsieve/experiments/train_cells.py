@@ -125,6 +125,8 @@ def build_method(cell: Cell) -> Method:
     settings: dict[str, Any] = {}
     if cell.kind == "webvision" and cell.method == "incv-coteaching":
         settings["warmup"] = max(1, round(WEBVISION_WARMUP * cell.epochs))
+    if cell.kind == FINISH and (recipe := METHODS[cell.method].recipe) is not None:
+        settings |= recipe.settings
     if cell.scale == "smoke":
         settings |= SMOKE_SETTINGS.get(cell.method, {})
     name = "incv-coteaching" if cell.method == AUTOMATIC else cell.method

@@ -1,6 +1,6 @@
 """Learn from every sample: the target of a sample is the posterior of its true class.
 
-    p_i      running mean of the teacher's prediction for sample i, with the class shares pulled towards the prior
+    p_i      running mean of a teacher's prediction for sample i, with the class shares pulled towards the prior
     target   ~ (p_i(k) T[k, y_i]) ^ (1 / temperature): T from the noise model, y_i the given label
     loss     cross-entropy of the target, plus `forward_weight` times -log (p T)[y_i], on a mixed strong view
 
@@ -10,8 +10,10 @@ for 50,000 samples and 10 classes. The class shares are pulled by (prior / share
 growing at the cost of others.
 
 With two networks each one uses the labels of one half of the samples and learns from the other half without labels
-(its targets there are p_i alone). So its predictions for the other half are out of sample, and can judge those labels.
-With `networks=1` one network uses all labels.
+(its targets there are its own p_i). So its predictions for the other half are out of sample. They judge those labels
+again, and they are the p_i of the targets with which the other network learns that half: a network whose own p_i were
+used would count a label twice, once in p_i and once in T (measure with benchmarks/finish.py). With `networks=1` one
+network uses all labels.
 
 Needs a selection and its transition matrix. Fails if the warm-up leaves a class without predictions: if the share of a
 class falls below a tenth of its prior, the network continues with the forward-corrected loss alone, and a note says so.
@@ -23,7 +25,6 @@ teacher), Patrini et al. 2017 (forward correction), Li et al. 2020 (DivideMix), 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
@@ -41,9 +42,7 @@ from labelsieve.types import FloatArray, IntArray
 RATE_AT_256 = 0.06  # of SGD with 256 samples per batch, in proportion for other sizes
 SHARES_DECAY = 0.99  # of the running shares of the predicted classes, per step
 LEAST_TRANSITION = 1e-3  # few counted labels cannot show that a confusion never happens
-# Strong views need long trainings: in the short ones of a CPU a network learns less with them. Without them the
-# forward-corrected loss teaches wrong labels. Both were seen on digits; 0.5 was chosen on CIFAR-10 with strong views.
-MOST_EPOCHS_WITHOUT_STRONG, FORWARD_WITH_STRONG = 60, 0.5
+FORWARD_ON_PICTURES = 0.5  # chosen with strong views in one trial of 70 epochs on CIFAR-10; 0 is better on rows
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
 PRIOR_STEPS = 100  # of expectation-maximisation; few classes converge in less
@@ -67,9 +66,9 @@ def labelled_half(plan: Plan) -> IntArray:
     return (np.random.default_rng([plan.seed, 6]).permutation(len(codes)) % 2)[places]
 
 
-def posterior_targets(memory: Tensor, likelihood: Tensor, pull: Tensor, temperature: float) -> Tensor:
-    """Sharpened, normalised memory * likelihood * pull; all [..., classes], the memory need not be normalised."""
-    posterior = memory * likelihood * pull
+def posterior_targets(predictions: Tensor, likelihood: Tensor, temperature: float) -> Tensor:
+    """Sharpened, normalised predictions * likelihood, both [..., classes]; the predictions need not be normalised."""
+    posterior = predictions * likelihood
     posterior = posterior / posterior.amax(-1, keepdim=True).clamp_min(1e-30)
     sharp = posterior ** (1 / temperature)
     return sharp / sharp.sum(-1, keepdim=True).clamp_min(1e-30)
@@ -91,24 +90,29 @@ class INCVPosterior(Method):
     teacher_decay
         Decay of the teacher's weights per step.
     forward_weight
-        Weight of the forward-corrected loss; "auto": 0.5 with strong views, else 0.
+        Weight of the forward-corrected loss; the recipe for pictures on a GPU uses 0.5.
     mixup
         Parameter of the beta distribution of mixup; 0 mixes nothing.
     strong
-        Train on strong views of pictures; "auto": if there are more than 60 epochs.
+        Train on strong views of pictures; part of the recipe for pictures on a GPU.
     warmup
         Share of the epochs that train on the selected samples only.
     """
 
     name = "incv-posterior"
-    recipe = Recipe(100, 256, lambda epochs, batch_size: Schedule.cosine(epochs, RATE_AT_256 * batch_size / 256))
+    recipe = Recipe(
+        100,
+        256,
+        lambda epochs, batch_size: Schedule.cosine(epochs, RATE_AT_256 * batch_size / 256),
+        {"strong": True, "forward_weight": FORWARD_ON_PICTURES},
+    )
     networks: int = 2
     temperature: float = 0.5
     momentum: float = 0.5
     teacher_decay: float = 0.996
-    forward_weight: float | Literal["auto"] = "auto"
+    forward_weight: float = 0.0
     mixup: float = 0.5
-    strong: bool | Literal["auto"] = "auto"
+    strong: bool = False
     warmup: float = 0.15
     _epochs: int | None = field(default=None, init=False, repr=False)
 
@@ -118,12 +122,9 @@ class INCVPosterior(Method):
         between("incv-posterior: temperature", self.temperature, 0, 1, ends="(]")
         for name in ("momentum", "teacher_decay"):
             between(f"incv-posterior: {name}", getattr(self, name), 0, 1, ends="[)")
-        if not (isinstance(self.forward_weight, str) and self.forward_weight == "auto"):
-            between("incv-posterior: forward_weight", self.forward_weight, 0, 1, otherwise=", or 'auto'")
-        if not isinstance(self.strong, bool | np.bool_ | str) or (
-            isinstance(self.strong, str) and self.strong != "auto"
-        ):
-            raise InputError("incv-posterior: strong: choose true, false or 'auto'")
+        if not isinstance(self.strong, bool):
+            raise InputError("incv-posterior: strong: choose true or false")
+        between("incv-posterior: forward_weight", self.forward_weight, 0, 1)
         between("incv-posterior: warmup", self.warmup, 0, 1)
         between("incv-posterior: mixup", self.mixup, 0, 100)
 
@@ -131,18 +132,10 @@ class INCVPosterior(Method):
         return "transition"
 
     def views(self) -> Views:
-        return Views(self.teacher_decay, self.uses_strong_views, self.mixup)
-
-    @property
-    def uses_strong_views(self) -> bool:
-        return bool(self.strong) if self.strong != "auto" else (self._epochs or 0) > MOST_EPOCHS_WITHOUT_STRONG
-
-    def epochs(self, schedule_epochs: int) -> int:
-        self._epochs = schedule_epochs  # batches() needs it for the length of the warm-up
-        return schedule_epochs
+        return Views(self.teacher_decay, self.strong, self.mixup)
 
     def check(self, plan: Plan, epochs: int) -> None:
-        self._epochs = epochs
+        self._epochs = epochs  # batches() needs it for the length of the warm-up
         if plan.candidates is None or plan.transition is None:
             raise InputError(
                 "method 'incv-posterior' needs a selection and its transition matrix: run `labelsieve select` first"
@@ -210,8 +203,6 @@ class INCVPosterior(Method):
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         assert batch.teacher is not None
         state, classes = batch.state, logits.shape[-1]
-        automatic = FORWARD_WITH_STRONG if self.uses_strong_views else 0.0
-        forward_weight = automatic if self.forward_weight == "auto" else self.forward_weight
         row = torch.arange(len(logits), device=logits.device)[:, None]
         real = batch.valid[:, None, :, None]  # [t,1,B,1]
         uses_label = state["uses_label"][row, batch.index].transpose(1, 2)[..., None]  # [t,k,B,1]; -1 is the last row
@@ -223,13 +214,16 @@ class INCVPosterior(Method):
             of_given = state["transition"].transpose(1, 2)[row, batch.labels][:, None]  # T[:, y], [t,1,B,c]
             likelihood = torch.where(uses_label, of_given, 1.0)
             pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6)).sqrt()[:, :, None]
-            targets = posterior_targets(memory.transpose(1, 2), likelihood, pull, self.temperature) * real
+            predictions = memory.transpose(1, 2) * pull
+            if self.networks == 2:  # the other network has not learnt the label
+                predictions = torch.where(uses_label, predictions.flip(1), predictions)
+            targets = posterior_targets(predictions, likelihood, self.temperature) * real
             given = F.one_hot(batch.labels, classes)[:, None] * uses_label.float()
             warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]
-            forward = torch.where(warm, 0.0, torch.where(weight > 0, forward_weight, 1.0))
+            forward = torch.where(warm, 0.0, torch.where(weight > 0, self.forward_weight, 1.0))
         log_p = logits.float().log_softmax(-1)
         log_noisy = torch.matmul(log_p.exp(), state["transition"][:, None]).clamp_min(1e-8).log()
         losses = weight[..., None] * (by_target * log_p).sum(-1) + forward[..., None] * (by_given * log_noisy).sum(-1)

@@ -66,6 +66,10 @@ class TrainingSizes:
         automatic = paper_epochs if device_type == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
         return cls(batch_size, settings.train_epochs or automatic, full_length, recipe)
 
+    def method_settings(self) -> dict[str, Any]:
+        """Return the settings of the recipe, which --set overrides."""
+        return dict(self.recipe.settings) if self.recipe is not None else {}
+
     def schedule(self) -> Schedule:
         """Return the learning rates: the method's or the paper's, or a larger one that drops once."""
         from labelsieve.engine import Schedule
@@ -98,7 +102,8 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     paper = selected_with.get("protocol") == "paper"
     sizes = _sizes(settings, data, device, paper=paper)
     schedule = sizes.schedule()
-    method = settings.create_method(paper_warmup(run, settings, sizes.epochs, selected_with) if paper else None)
+    defaults = paper_warmup(run, settings, sizes.epochs, selected_with) if paper else {}
+    method = settings.create_method(sizes.method_settings() | defaults)
     plan = training_plan(run, data, settings, method)
     method.check(plan, schedule.epochs)
     augment = choose_augment(run, data, settings.augment, progress)
@@ -187,12 +192,13 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
     if settings.method == CLASSIFIER:
         choose_classifier(data, "auto")
         return None
-    method, everything = settings.create_method(), np.arange(len(data))
+    sizes, everything = _sizes(settings, data, device, paper=paper), np.arange(len(data))
+    method = settings.create_method(sizes.method_settings())
     if ":" not in settings.method:
         plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
         if method.needs() == "transition":
             plan = replace(plan, transition=np.eye(len(data.classes)))
-        method.check(plan, _sizes(settings, data, device, paper=paper).epochs)
+        method.check(plan, sizes.epochs)
     return method
 
 

@@ -59,7 +59,7 @@ def stopped_again_and_again(training, folder):
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "eager"])
 @pytest.mark.parametrize(
-    "method", [Standard(), CoTeaching(), INCVPosterior()], ids=["standard", "coteaching", "incv-posterior"]
+    "method", [Standard(), CoTeaching(), INCVPosterior(strong=True)], ids=["standard", "coteaching", "incv-posterior"]
 )
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_training_repeats_and_resumes_bit_for_bit(digits, plans, schedule, method, capture, tmp_path):
@@ -126,8 +126,8 @@ def test_a_captured_step_computes_what_an_eager_one_does(digits):
     )  # fmt: skip
     captured, eager = (
         train(
-            store, PreActResNet, INCVPosterior(networks=1), [plan], schedule=Schedule.cosine(2, 0.01), batch_size=64,
-            capture=capture,
+            store, PreActResNet, INCVPosterior(networks=1, strong=True, forward_weight=0.5), [plan],
+            schedule=Schedule.cosine(2, 0.01), batch_size=64, capture=capture,
         )[0]
         for capture in (True, False)
     )  # fmt: skip

@@ -35,11 +35,11 @@ def started(method, plan, epochs=20):
 
 
 def test_targets_by_hand():
-    p, likelihood, pull = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.1, 0.8, 0.1]), torch.tensor([1.0, 0.5, 1.0])
-    plain = p * likelihood * pull
+    p, likelihood = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.1, 0.8, 0.1])
+    plain = p * likelihood
     sharp = (plain / plain.sum()) ** 2
-    torch.testing.assert_close(posterior_targets(7 * p, likelihood, pull, 0.5), sharp / sharp.sum())
-    assert posterior_targets(torch.zeros(3), likelihood, pull, 0.5).sum() == 0  # padding
+    torch.testing.assert_close(posterior_targets(7 * p, likelihood, 0.5), sharp / sharp.sum())
+    assert posterior_targets(torch.zeros(3), likelihood, 0.5).sum() == 0  # padding
 
 
 def test_the_prior_explains_the_given_labels():
@@ -78,7 +78,8 @@ def test_memory_loss_and_label_use(plan, make_batch):
         for b, i in enumerate(index[0][:3]):
             uses = half[i] == k
             likelihood = transition[:, labels[0][b]] if uses else torch.ones(4)
-            target = p[0, k, b] * likelihood * (state["prior"][0] / updated[0, k]).sqrt()
+            by = 1 - k if uses else k  # the network that does not use the label predicts
+            target = p[0, by, b] * likelihood * (state["prior"][0] / updated[0, by]).sqrt()
             target = (target / target.sum()) ** 2
             total -= float((target / target.sum() * log_p[0, k, b]).sum())
             if uses:
@@ -134,12 +135,10 @@ def test_too_much_memory_is_refused(make_plan):
         INCVPosterior().check(plan, 10)
 
 
-def test_strong_views_are_for_long_trainings(plan):
-    for epochs, expected in ((60, False), (100, True)):
-        method = INCVPosterior()
-        method.check(plan, epochs)
-        assert method.views().strong is expected
-    assert INCVPosterior(strong=True).views().strong
+def test_strong_views_and_the_forward_loss_are_part_of_the_recipe():
+    settings = INCVPosterior.recipe.settings
+    assert create("incv-posterior", **settings).views().strong and settings["forward_weight"] == 0.5
+    assert not INCVPosterior().views().strong
 
 
 def test_it_beats_standard_on_digits_with_40_percent_noise():

@@ -35,6 +35,16 @@ def test_batches_are_table_1s() -> None:
     assert [batch_size(n) for n in (1, 60, 500)] == [2, 60, 128]
 
 
+@pytest.mark.parametrize(("device", "strong"), [("cuda", True), ("cpu", False)])
+def test_a_recipe_changes_settings_of_its_method_on_a_gpu(device: str, strong: bool) -> None:
+    settings = TrainSettings(method="incv-posterior", set=("momentum=0.3",))
+    sizes = TrainingSizes.choose(settings, 5_000, pictures=True, device_type=device, paper=False)
+    found = settings.create_method(sizes.method_settings()).settings()
+    assert found["strong"] is strong and found["momentum"] == 0.3
+    off = TrainSettings(method="incv-posterior", set=("strong=false",))
+    assert off.create_method(sizes.method_settings()).settings()["strong"] is False
+
+
 def test_the_authors_choices_are_made_where_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
