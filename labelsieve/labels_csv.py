@@ -17,7 +17,10 @@ from labelsieve.types import SELECTED, VERDICTS, BoolArray, FloatArray, IntArray
 
 
 class LabelRow(NamedTuple):
-    """One row of labels.csv. A value that was not computed is an empty cell."""
+    """One row of labels.csv. A value that was not computed is an empty cell.
+
+    The file also has a last column `no_class`, which is not read back: it follows from suggestions.csv.
+    """
 
     id: str  # unique: the path of a file, the id of a row or its number
     label: str  # given label

@@ -235,7 +235,7 @@ class RunFolder:
         self, data: LabelledData, selection: Selection, *, measured: Mapping[str, float] | None = None
     ) -> None:
         """Write labels.csv and summary.json. `measured` holds metrics computed with known true labels."""
-        write_csv(self / "labels.csv", LabelRow._fields, _label_cells(data, selection))
+        write_csv(self / "labels.csv", (*LabelRow._fields, "no_class"), _label_cells(data, selection))
         self.write_summary(summarise(data, selection, measured=measured))
 
     def columns(self, classes: object = None) -> LabelColumns:
@@ -400,6 +400,7 @@ def versions() -> dict[str, str]:
 
 def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any, ...]]:
     names, doubted = [str(name) for name in data.classes], selection.doubted(data.y)
+    no_class = selection.no_class(data.y)
     for i in range(len(data)):
         given, predicted = int(data.y[i]), int(selection.predicted[i])
         yield (
@@ -412,6 +413,7 @@ def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any
             int(selection.iteration[i]),
             number_cell(selection.suspicion[i]),
             names[predicted] if doubted[i] else "",
+            int(no_class[i]),
         )
 
 

@@ -335,3 +335,7 @@ class Selection:
     def doubted(self, given: IntArray) -> BoolArray:
         """Samples with another label to consider, the predicted one: the suspects."""
         return np.asarray((self.predicted >= 0) & (self.predicted != given) & (self.verdict != SELECTED))
+
+    def no_class(self, given: IntArray) -> BoolArray:
+        """Suspects that may belong to none of the classes; none without a posterior (protocol "paper")."""
+        return np.zeros(len(given), dtype=np.bool_)

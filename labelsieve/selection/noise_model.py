@@ -35,7 +35,7 @@ from labelsieve.types import BoolArray, FloatArray, IntArray, NoiseEstimate, Sco
 
 # All constants below were set on the development families of benchmarks/real-noise.md.
 DENOISE_STEPS = 10  # more steps sharpen p without ranking better
-MOST_CLASSES_TO_DENOISE = 100  # a step costs samples x classes^2
+MOST_CLASSES_TO_DENOISE = 50  # a step costs samples x classes^2; at 77 classes it made the order worse (embeddings.md)
 BLOCK_CELLS = 100_000  # samples x classes that are expanded at a time: they stay in the processor's cache
 PSEUDO_COUNTS = 20.0  # labels' worth of the mean row that each row of a transition matrix starts with
 CONFIDENCE_BINS, BIN_SAMPLES = 25, 60  # bins of equal size in which agreement is counted: at most, samples per bin
@@ -44,6 +44,10 @@ TRANSITION_SHARE = 0.3  # of each predicted class, the surest: their labels are 
 EVEN_SHARE = 0.5  # `noise_share` if nothing is known: half of the unexplained disagreement
 FLOOR_WEIGHT = 1.4  # `noise_share` is 0 if the floor explains this part (1 / 1.4) of the disagreement
 OVERCONFIDENCE = 1.0  # weight of an error that the classifier states too low; 0 ignores it
+# The noise ratio is at most this multiple of the disagreement in the surer half: people mislabel hard samples more
+# often, but not only these. With 4, fewer wrong Roman numerals are found; clean digits are read as less noisy with 5
+# than with 8.
+HARD_TO_EASY = 5.0
 SUREST_ERROR = 0.75  # the classifier's error among the surest is at most this share of its mean error (lower bound)
 # The error of two classifiers of selected samples as a multiple of their disagreement, at least and at most
 # (benchmarks/own-training.md). They imitate the classifier that selected the samples and share its mistakes, up to 2.4
@@ -54,7 +58,6 @@ LEAST_ERROR, MOST_ERROR = 0.4, 2.4
 # this part of that of the classifiers of all samples. On tables it is 0.97 or more; fast networks on CIFAR-10 with 80 %
 # symmetric noise had too few selected samples to learn from, and the estimate was wrong by 0.1 with a narrow interval.
 COMPARABLE_AGREEMENT = 0.75
-NEAR_SINGULAR = 0.02  # smallest singular value of T below which predictions are not denoised (symmetric noise of 0.8)
 RULE_OF_THREE = 2.3  # a count of none among n samples leaves room for a share of 3 / n
 LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
 TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
@@ -95,7 +98,13 @@ def denoise(scores: Scores, given: IntArray, classes: int) -> Scores:
             rows = slice(start, start + size)
             yield given[rows], expand(scores.take(rows), classes)
 
-    return denoise_blocks(blocks, classes)
+    found = denoise_blocks(blocks, classes)
+    # The stored probability of a given label outside the top classes is finer than the even share: it keeps the order.
+    top, _, share = top_classes_of(scores, classes)
+    outside = ~(top == given[:, None]).any(axis=1)
+    finer = found.probability * np.where(outside, np.minimum(scores.probability / share, 1.0), 1.0)
+    finer = np.maximum(finer, SMALLEST)
+    return replace(found, probability=finer, loss=-np.log(finer))
 
 
 def denoise_blocks(blocks: Callable[[], Iterable[tuple[IntArray, NDArray[Any]]]], classes: int) -> Scores:
@@ -108,8 +117,6 @@ def denoise_blocks(blocks: Callable[[], Iterable[tuple[IntArray, NDArray[Any]]]]
     n = number.sum()
     T = (sums + PSEUDO_COUNTS * sums.sum(axis=0) / n) / (number[:, None] + PSEUDO_COUNTS)
     prior = (number + 1) / (n + classes)
-    if np.linalg.svd(T, compute_uv=False)[-1] < NEAR_SINGULAR:
-        T = np.eye(classes)  # undoing it would amplify chance
     return Scores.joined([_denoised(q, given, T, prior) for given, q in blocks()])
 
 
@@ -299,15 +306,19 @@ def fit_noise_model(
     by_floor = EVEN_SHARE * max(0.0, 1 - FLOOR_WEIGHT * floor / max(disagreement, SMALLEST))
     stated = (1 - float(confidence.mean())) / max(unexplained, SMALLEST)
     share = max(by_floor, OVERCONFIDENCE * (1 - float(np.sqrt(stated))))
+    grid = np.linspace(0, 1, 41)
+    ratios = np.array([float(weights @ noise(s)) for s in grid])
+    surer = confidence >= np.median(confidence)
+    most = HARD_TO_EASY * ((~agrees[surer]).sum() + 0.5) / (surer.sum() + 1)
+    share = min(share, float(np.interp(most, ratios, grid)))
     low = floor - SUREST_ERROR * unexplained - _sampling_error(floor, len(surest) * distinct)
     # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
     high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
     if opinions is not None:
-        most, measured, least = (opinions.ratio(classes, error) for error in (LEAST_ERROR, 1.0, MOST_ERROR))
+        upper, measured, lower = (opinions.ratio(classes, error) for error in (LEAST_ERROR, 1.0, MOST_ERROR))
         margin = _sampling_error(disagreement, n * distinct)
-        low, high = least - margin, most + margin
-        grid = np.linspace(0, 1, 41)
-        share = float(np.interp(measured, [float(weights @ noise(s)) for s in grid], grid))
+        low, high = lower - margin, upper + margin
+        share = float(np.interp(min(measured, most), ratios, grid))
     ratio = float(weights @ noise(share))
     interval = (float(np.clip(min(low, ratio), 0, 1)), float(np.clip(max(high, ratio), 0, 1)))
     prior = (np.bincount(scores.predicted, minlength=classes) + 1) / (n + classes)

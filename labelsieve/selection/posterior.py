@@ -6,7 +6,8 @@ With a(r) and e(r) of the noise model at the confidence r of the prediction m, a
     P(z = k | y)  ~  P(z = k) P(y | z = k, r)
 
 where P(y = k | z = k, r) = (1 - e(r)) times the factor of class k, and the rest is spread as T-hat spreads it.
-Suspicion is the mean posterior of "wrong" along the order that ranks best, 1 - p_y and 1 - p_y T_yy / (p T)_y together.
+Suspicion is the mean posterior of "wrong" along the order that ranks best: the geometric mean of p_y and
+p_y T_yy / (p T)_y. Their sum would tie labels of small p_y.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
 LEVELS, LEVEL_SAMPLES = 60, 8  # bins of the order in which the posterior is averaged: at most, samples per bin
 RANK_SHARE = 1e-3  # of suspicion that is the rank itself, so that no two levels tie
 BLOCK_ROWS = 1 << 13  # samples at a time: they stay in the processor's cache
+LEAST_SUSPICION = 1 / 3  # of a flagged label: clean labels have a low threshold of F1 (benchmarks/real-noise.md)
 CERTAIN = 1e-9  # a smaller 1 - confidence is rounding
 
 
@@ -52,7 +54,7 @@ def _posterior(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
     mixed = np.where(is_given, 0.0, probs * T[top, given[:, None]]).sum(axis=1)
     others = ((T.sum(axis=0) - np.diagonal(T)) / max(classes - 1, 1))[given]
     right = p_given * T[given, given]
-    order = 1 - (p_given + right / np.maximum(right + mixed + p_rest * others, SMALLEST)) / 2
+    order = 1 - np.sqrt(p_given * right / np.maximum(right + mixed + p_rest * others, SMALLEST))
 
     # Level: accuracy and noise at this confidence.
     accuracy, noise = model.accuracy_at(confidence), model.noise_at(confidence)
@@ -97,10 +99,11 @@ def calibrate(order: FloatArray, wrong: FloatArray) -> FloatArray:
 
 
 def flag_labels(suspicion: FloatArray) -> BoolArray:
-    """The labels to check: the set of most suspicious labels with the largest expected F1."""
+    """The labels to check: of those with at least LEAST_SUSPICION, the set of most suspicious ones with the largest
+    expected F1."""
     known = np.nan_to_num(suspicion, nan=0.0)
     if len(known) == 0 or known.max() <= 0:
         return np.zeros(len(known), dtype=bool)
     ordered = np.sort(known)[::-1]
     expected = 2 * np.cumsum(ordered) / (np.arange(1, len(known) + 1) + known.sum())
-    return np.asarray(known >= ordered[int(expected.argmax())])
+    return np.asarray(known >= max(ordered[int(expected.argmax())], LEAST_SUSPICION))

@@ -65,6 +65,7 @@ def test_calibrated_levels_keep_the_order_and_ties():
 def test_flags_have_the_largest_expected_f1():
     suspicion = np.array([0.9, 0.8, 0.3, 0.05, 0.01])
     assert flag_labels(suspicion).tolist() == [True, True, False, False, False]
+    assert not flag_labels(np.array([0.2, 0.1, 0.0])).any()  # all are more likely right
     assert not flag_labels(np.zeros(4)).any() and flag_labels(np.array([np.nan, 0.9])).tolist() == [False, True]
 
 
