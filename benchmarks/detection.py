@@ -174,7 +174,7 @@ do not identify the true class then. These rows are not included in the overview
   measured precision by {formula_error:.3f} on average. For training, losing a clean sample is less harmful than keeping
   a wrong label.
 - The ranking was chosen on these data sets (suspicion.md), so this page is not an independent test.
-  benchmarks/noise-estimate.md has results on CIFAR-10.
+  `benchmarks/noise_estimate.py` compares the tools on CIFAR-10.
 """
 
 SUSPICION_PAGE = """\
