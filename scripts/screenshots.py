@@ -79,6 +79,16 @@ def save(taken: bytes, name: str) -> None:
     print(f"docs/images/{name}: {packed.tell():,} bytes", flush=True)
 
 
+def notebook_cell(run: Path) -> str:
+    """Return a page with the HTML that a notebook shows for the result of `labelsieve.run`."""
+    from labelsieve.runfolder import RunFolder
+    from labelsieve.workflow.run import RunResult
+
+    result = RunResult(run.relative_to(Path.cwd()), RunFolder(run).read_summary(), {}, "")
+    style = "body {font: 14px sans-serif; margin: 16px} pre {background: #f5f5f5; padding: 8px}"
+    return f'<style>{style}</style><pre>result = labelsieve.run("fabrics")\nresult</pre>{result._repr_html_()}'
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tutorials", nargs="*", choices=[*PARTS, []], help="which ones; all without any")
@@ -98,6 +108,10 @@ def main() -> None:
                     if part != "top":
                         page.evaluate(f"document.getElementById('{part}').scrollIntoView({{behavior: 'instant'}})")
                     save(page.screenshot(), f"report-{tutorial}-{part}.png")
+                if tutorial == "pictures":
+                    page = browser.new_page(viewport={"width": 1000, "height": 700})
+                    page.set_content(notebook_cell(run))
+                    save(page.screenshot(), "notebook.png")
                 with review(run) as address:
                     page = browser.new_page(viewport={"width": 1200, "height": 800})
                     page.goto(address)

@@ -21,7 +21,7 @@ from labelsieve.data.labels import (
     without_label,
 )
 from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
-from labelsieve.data.read_options import ReadOptions, parse_query
+from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_query
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
@@ -41,7 +41,7 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     unknown = [name for name in options if name not in OPTIONS]
     if unknown or not where:
         raise InputError(f"cannot read {spec!r}: write hf:NAME_OR_DIR, with {', '.join(OPTIONS)} after a ? if needed")
-    rows = _open(where, options)
+    rows = _open(where, options, reading, progress)
     if len(rows) == 0:
         raise InputError(f"{spec} holds no samples")
     y, classes, label = _labels(rows, options.get("label"), spec, labelled, progress.note)
@@ -68,7 +68,7 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     return without_label(data, progress.note) if labelled else data
 
 
-def _open(where: str, options: dict[str, str]) -> Any:
+def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: Progress) -> Any:
     # Loading data must not report to anyone.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
@@ -87,11 +87,11 @@ def _open(where: str, options: dict[str, str]) -> Any:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cannot load hf:{where}: {reason[:300]}") from None
     if not isinstance(loaded, datasets.DatasetDict):
+        check_no_split(reading, f"hf:{where}")
         return loaded
-    split = options.get("split", "train" if "train" in loaded else next(iter(loaded)))
-    if split not in loaded:
-        raise InputError(f"hf:{where} has no split {split!r}: it has {', '.join(loaded)}")
-    return loaded[split]
+    split = reading.split or options.get("split") or ("train" if "train" in loaded else next(iter(loaded)))
+    used = choose_splits(list(loaded), replace(reading, split=split), f"hf:{where}", progress)
+    return datasets.concatenate_datasets([loaded[name] for name in used])
 
 
 def _labels(

@@ -169,7 +169,7 @@ def _read(source: str, options: ReadOptions, progress: Progress) -> LabelledData
     """Call the reader for this kind of source."""
     scheme = source.partition(":")[0]
     path = Path(source)
-    if not path.is_dir() and path.suffix.lower() not in TABLES:
+    if not path.is_dir() and path.suffix.lower() not in TABLES and scheme != "hf":
         check_no_split(options, source)
     if source in BUILT_IN:
         return load_digits()

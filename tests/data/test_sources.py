@@ -309,8 +309,14 @@ def test_hugging_face_folders(tmp_path: Path) -> None:
     assert data.kind == "text" and data.classes == ("neg", "pos") and data.y.tolist() == [1, 0]
     datasets.DatasetDict({"train": rows, "test": rows.select([0])}).save_to_disk(tmp_path / "dict")
     assert len(load_source(f"hf:{tmp_path / 'dict'}?split=test", ReadOptions(labelled=False))) == 1
-    with pytest.raises(InputError, match="no split 'dev': it has train, test"):
-        load_source(f"hf:{tmp_path / 'dict'}?split=dev")
+    assert len(load_source(f"hf:{tmp_path / 'dict'}")) == 2
+    assert len(load_source(f"hf:{tmp_path / 'dict'}", ReadOptions(split="test", labelled=False))) == 1
+    assert len(load_source(f"hf:{tmp_path / 'dict'}", ReadOptions(split="all"))) == 3
+    for where, options in ((f"hf:{tmp_path / 'dict'}?split=dev", ReadOptions()), ("", ReadOptions(split="dev"))):
+        with pytest.raises(InputError, match=r"dev.*train, test"):
+            load_source(where or f"hf:{tmp_path / 'dict'}", options)
+    with pytest.raises(InputError, match="--split"):
+        load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(split="test"))
     with pytest.raises(InputError, match="no column 'kind'"):
         load_source(f"hf:{tmp_path / 'saved'}?label=kind")
     with pytest.raises(InputError, match=r"'C\+\+'"):  # a + is no blank

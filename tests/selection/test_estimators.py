@@ -447,3 +447,16 @@ def test_random_labels_have_no_known_noise():
     assert 0 <= random.noise_ratio_ <= 1
     x, y = load_wine(return_X_y=True)
     assert INCV(random_state=0, n_iterations=1).fit(x, y).noise_known_
+
+
+def test_one_rare_class_leaves_the_noise_of_all_others_known():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(12), 30)
+    x = rng.normal(size=(12, 6))[y] * 4 + rng.normal(size=(len(y), 6)) * 0.5
+    given = np.where(rng.random(len(y)) < 0.1, (y + 1) % 12, y)
+    rows = np.flatnonzero((given != 3) | (np.cumsum(given == 3) <= 2))  # two samples of class 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RareClassWarning)
+        model = INCV(LogisticRegression(max_iter=1000), random_state=0).fit(x[rows], given[rows])
+    estimate = model.history_[0]["estimate"]
+    assert estimate["known"] and estimate["low"] <= np.mean(given[rows] != y[rows]) <= estimate["high"]
