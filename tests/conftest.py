@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 try:  # The CUDA tests also run on machines without hypothesis.
@@ -40,6 +42,14 @@ LONG_FILES = (
     "test_run_command.py",
     "test_select.py",
 )
+
+
+def pytest_runtest_setup():
+    """Every test draws the same random numbers, whichever tests ran before it."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the generator of scikit-learn if no seed is given
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def pytest_collection_modifyitems(items):

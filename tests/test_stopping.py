@@ -38,7 +38,7 @@ def test_what_is_said_into_a_broken_pipe_is_lost_and_nothing_else(name: str, oth
     child.stdin.close()
     assert whole.read() == b"still here\n"
     whole.close()
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
 
 
 def test_streams_are_put_back(capsys: pytest.CaptureFixture[str]) -> None:

@@ -253,7 +253,7 @@ def test_signals_stop_at_the_next_safe_point(number: signal.Signals, code: int) 
     )
     assert child.stdout is not None and child.stdout.readline() == "up\n"
     child.send_signal(number)
-    _, said = child.communicate(timeout=30)
+    _, said = child.communicate(timeout=120)
     assert child.returncode == code and "to resume" in said and "Traceback" not in said
 
 
@@ -266,7 +266,7 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
     time.sleep(0.3)
     assert child.poll() is None
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     assert child.returncode == 130
 
 

@@ -143,7 +143,7 @@ def test_an_address_that_nobody_listens_at_is_refused_in_seconds():
         began = time.monotonic()
         with pytest.raises(InputError, match="no Ray cluster can be reached at 127"):
             ray_cluster.connect(f"ray://127.0.0.1:{taken.getsockname()[1]}")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
     with pytest.raises(InputError, match="give the head's address and port"):
         ray_cluster.connect("ray://somewhere")
     with pytest.raises(InputError, match="unknown"):

@@ -60,12 +60,12 @@ class Server:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def stop(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(20)
+        return self.process.wait(120)
 
 
 @pytest.fixture

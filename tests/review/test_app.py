@@ -414,12 +414,12 @@ def test_what_is_cut_is_told():
 def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
     """A person who walks fast leaves many questions behind that wait for the search of what is the same."""
     found = threading.Event()
-    monkeypatch.setattr(Duplicates, "wait", lambda *_: found.wait(30))
+    monkeypatch.setattr(Duplicates, "wait", lambda *_: found.wait(120))
     with ThreadPoolExecutor(61) as windows:
         helps = [windows.submit(client.get, f"/api/same/{i % 32}") for i in range(60)]
         wait(helps, timeout=1)  # until they are all under way
         try:
-            assert windows.submit(client.get, "/api/items").result(timeout=10).status_code == 200
+            assert windows.submit(client.get, "/api/items").result(timeout=60).status_code == 200
         finally:
             found.set()
         assert {help.result().status_code for help in helps} == {200}

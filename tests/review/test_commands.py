@@ -53,7 +53,7 @@ def test_review_prints_its_address_and_stops_when_told(runs, tmp_path, how):
     line = process.stdout.readline()
     assert re.fullmatch(r"Review page: http://127\.0\.0\.1:\d+/\?token=[\w-]{32}\n", line)
     process.send_signal(how)
-    _, complaints = process.communicate(timeout=20)
+    _, complaints = process.communicate(timeout=120)
     assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGTERM)
     assert "Traceback" not in complaints
     if how == signal.SIGINT:

@@ -115,7 +115,7 @@ def test_a_foreign_page_gets_nothing(tmp_path: Path, served) -> None:
     host = home.removeprefix("http://").rstrip("/")
 
     def get(path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection(host, timeout=10)
+        connection = http.client.HTTPConnection(host, timeout=60)
         connection.request("GET", f"/{path}?token=secret-token", headers=headers)
         answer = connection.getresponse()
         expected = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
