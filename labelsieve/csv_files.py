@@ -111,16 +111,9 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[Any]]) 
 
 def csv_line(cells: Iterable[str]) -> str:
     """One row without its line end, as for an option that takes several names."""
-    lines: list[str] = []
-    csv.writer(_Collector(lines), lineterminator="\r\n").writerow(cells)
-    return lines[0].removesuffix("\r\n")
-
-
-class _Collector(NamedTuple):
-    lines: list[str]
-
-    def write(self, line: str) -> None:
-        self.lines.append(line)
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().removesuffix("\r\n")
 
 
 # ---------------------------------------------------------------- reading

@@ -229,7 +229,7 @@ def append_line(path: Path, line: str) -> None:
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            size = len(_complete_lines(read_bytes(path)))
+            size = read_bytes(path).rfind(b"\n") + 1
             os.ftruncate(descriptor, size)
         rest = line.encode() + b"\n"
         try:
@@ -258,10 +258,6 @@ def read_lines(path: Path) -> tuple[list[str], str]:
     # Only \n ends a line: a class name may contain other characters at which str.splitlines splits.
     *lines, rest = content.decode("utf-8", "replace").split("\n")
     return lines, rest
-
-
-def _complete_lines(content: bytes) -> bytes:
-    return content[: content.rfind(b"\n") + 1]
 
 
 @contextmanager

@@ -190,9 +190,10 @@ def _limits() -> list[list[str]]:
             ADVISORIES["none"],
         ],
         [
-            "disk full in the middle of an export of 100 MB",
+            "disk full in the middle of an export of 100 MB; tables of 100,000 and 1,000,000 columns, an `.npz` of 320 MB, 1,000 "
+            "classes of 5 samples, a cell of 200 MB",
             "`make test-slow`",
-            "no half-written file",
+            "no half-written file; a million columns are refused with one line, the other inputs are read",
             ADVISORIES["none"],
         ],
     ]
