@@ -220,7 +220,9 @@ def page(rows: dict[str, dict[str, Any]]) -> str:
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     text = f"{held} of {len(rows)} plans are right within a factor of {FACTOR:.0f}, in time and in memory."
-    command = "`python benchmarks/plans.py --data FOLDER`, CPU only, 2 cores; other programs ran at a much lower priority."
+    command = (
+        "`python benchmarks/plans.py --data FOLDER`, CPU only, 2 cores; other programs ran at a much lower priority."
+    )
     return "\n".join(["# Plans and runs", "", command, "", text, "", *lines]) + "\n"
 
 
