@@ -35,7 +35,7 @@ from labelsieve.types import BoolArray, FloatArray, IntArray, NoiseEstimate, Sco
 
 # All constants below were set on the development families of benchmarks/real-noise.md.
 DENOISE_STEPS = 10  # more steps sharpen p without ranking better
-MOST_CLASSES_TO_DENOISE = 50  # a step costs samples x classes^2; at 77 classes it made the order worse (embeddings.md)
+MOST_CLASSES_TO_DENOISE = 50  # a step costs samples x classes^2; worse order at 77 classes (banking77, no stored page)
 BLOCK_CELLS = 100_000  # samples x classes that are expanded at a time: they stay in the processor's cache
 PSEUDO_COUNTS = 20.0  # labels' worth of the mean row that each row of a transition matrix starts with
 CONFIDENCE_BINS, BIN_SAMPLES = 25, 60  # bins of equal size in which agreement is counted: at most, samples per bin
