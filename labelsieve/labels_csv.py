@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from labelsieve.csv_files import read_arrow
 from labelsieve.errors import InputError
+from labelsieve.files import open_file
 from labelsieve.types import SELECTED, VERDICTS, BoolArray, FloatArray, IntArray
 
 
@@ -31,6 +32,11 @@ class LabelRow(NamedTuple):
     iteration: int  # of the verdict; 0 for a candidate
     suspicion: float  # 0..1, higher is more likely mislabelled
     suggested: str  # another label to consider; empty for samples that are not suspects
+    duplicates: int = 0  # number of its group of equal or nearly equal samples; an empty cell is 0: no duplicates
+    outlier: bool = False  # an empty cell if the run has no embeddings
+
+
+ADDED_COLUMNS = ("duplicates", "outlier")  # missing in files of earlier versions
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class LabelColumns:
     probability: FloatArray
     loss: FloatArray
     suspicion: FloatArray
+    duplicates: NDArray[np.int32]  # group of equal or nearly equal samples, from 1; 0 if there is no other
+    outlier: BoolArray
 
     def __len__(self) -> int:
         return len(self.label)
@@ -79,7 +87,7 @@ class LabelColumns:
         cells = (
             self.ids.to_pylist(), self.names(self.label), self.names(self.predicted), self.probability.tolist(),
             self.loss.tolist(), [VERDICTS[code] for code in self.verdict.tolist()], self.iteration.tolist(),
-            self.suspicion.tolist(), self.names(self.suggested),
+            self.suspicion.tolist(), self.names(self.suggested), self.duplicates.tolist(), self.outlier.tolist(),
         )  # fmt: skip
         return map(LabelRow._make, zip(*cells, strict=True))
 
@@ -88,6 +96,44 @@ class LabelColumns:
         import pyarrow as pa
 
         return index_in(pa.array(ids, pa.string()), self.ids) if len(ids) else np.zeros(0, dtype=np.int64)
+
+
+class Duplicates:
+    """Equal and nearly equal samples, as labels.csv lists them."""
+
+    def __init__(self, columns: LabelColumns) -> None:
+        self.columns = columns
+        self._order = np.argsort(columns.duplicates, kind="stable")
+        self._groups = columns.duplicates[self._order]
+
+    def of(self, row: int) -> list[int]:
+        """The rows of the group of `row`, including itself."""
+        group = int(self.columns.duplicates[row])
+        if not group:
+            return [row]
+        begin, end = np.searchsorted(self._groups, (group, group + 1)).tolist()
+        return [int(other) for other in self._order[begin:end]]
+
+    def unique(self, rows: IntArray) -> IntArray:
+        """The first row of each group, and all rows without a group."""
+        group = self.columns.duplicates[rows].astype(np.int64)
+        _, first = np.unique(np.where(group > 0, group, -1 - rows), return_index=True)
+        return rows[np.sort(first)]
+
+    def conflicting(self) -> BoolArray:
+        """Whether each sample is in a group with different labels."""
+        group, label = self.columns.duplicates, self.columns.label
+        low = np.full(int(group.max(initial=0)) + 1, np.iinfo(np.int32).max)
+        high = np.full(len(low), -1)
+        np.minimum.at(low, group, label)
+        np.maximum.at(high, group, label)
+        return np.asarray((group > 0) & (low < high)[group])
+
+    def labels(self, rows: list[int]) -> list[list[int]]:
+        """Class codes and their number in `rows`, the most frequent first."""
+        codes, counts = np.unique(self.columns.label[rows], return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        return [[int(codes[i]), int(counts[i])] for i in order]
 
 
 def index_in(ids: Any, among: Any) -> IntArray:
@@ -108,8 +154,12 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     types = {"id": pa.string(), "iteration": pa.int16()}
     types |= dict.fromkeys(("label", "predicted", "suggested", "verdict"), coded)
     types |= dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())
+    types |= {"duplicates": pa.int32(), "outlier": pa.bool_()}
+    with open_file(path) as file:
+        head = file.readline().decode("utf-8", "replace")
+    present = [name for name in LabelRow._fields if name not in ADDED_COLUMNS or name in head.strip().split(",")]
     try:
-        table = read_arrow(path, types=types, columns=LabelRow._fields)
+        table = read_arrow(path, types=types, columns=present)
     except InputError as error:
         raise InputError(f"{path} is not a valid labels.csv: {error}") from None
     table = table.unify_dictionaries().combine_chunks()
@@ -130,6 +180,11 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     def numbers(column: str) -> FloatArray:
         return np.asarray(table[column].to_numpy(), dtype=np.float64)
 
+    def added(column: str, dtype: Any) -> NDArray[Any]:
+        if column not in present:
+            return np.zeros(table.num_rows, dtype=dtype)
+        return np.asarray(table[column].fill_null(dtype(0)).to_numpy(), dtype=dtype)
+
     verdict = codes("verdict", {name: code for code, name in enumerate(VERDICTS)}).astype(np.int8)
     if (verdict < 0).any():
         line = int(np.argmax(verdict < 0)) + 2
@@ -145,6 +200,8 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
         probability=numbers("probability"),
         loss=numbers("loss"),
         suspicion=numbers("suspicion"),
+        duplicates=added("duplicates", np.int32),
+        outlier=added("outlier", np.bool_),
     )
 
 

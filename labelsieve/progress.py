@@ -67,6 +67,11 @@ class NoteKind(Enum):
         "{count:,} samples occur more than once with different labels, e.g. {pair}: {wrong:,} labels ({percent:.1f} %) "
         "or more disagree with those of equal samples, which no classifier can resolve"
     )
+    NEAR_DUPLICATES = (
+        "{count:,} samples equal or nearly equal another one, in {groups:,} groups that stay on one side of every "
+        "split; {conflicts:,} groups have different labels"
+    )
+    OUTLIERS = "{count:,} samples are outliers: far from all others, perhaps of none of the classes"
     LEAK = (
         "column {column} alone predicts {percent:.1f} % of the labels. If it was derived from the labels, the noise "
         "estimate means nothing: leave it out with --ignore-columns {column}"

@@ -401,6 +401,8 @@ def versions() -> dict[str, str]:
 def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any, ...]]:
     names, doubted = [str(name) for name in data.classes], selection.doubted(data.y)
     no_class = selection.no_class(data.y)
+    groups = _group_numbers(data)
+    outlier = [""] * len(data) if data.outlier is None else data.outlier.astype(int).tolist()
     for i in range(len(data)):
         given, predicted = int(data.y[i]), int(selection.predicted[i])
         yield (
@@ -413,8 +415,19 @@ def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any
             int(selection.iteration[i]),
             number_cell(selection.suspicion[i]),
             names[predicted] if doubted[i] else "",
+            groups[i] or "",
+            outlier[i],
             int(no_class[i]),
         )
+
+
+def _group_numbers(data: LabelledData) -> list[int]:
+    """The groups of duplicates, numbered from 1; 0 for a sample without duplicates."""
+    if data.duplicates is None:
+        return [0] * len(data)
+    _, group, size = np.unique(data.duplicates, return_inverse=True, return_counts=True)
+    numbers: list[int] = np.where(size > 1, np.cumsum(size > 1), 0)[group].tolist()
+    return numbers
 
 
 def _differences(

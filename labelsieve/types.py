@@ -69,6 +69,8 @@ class LabelledData:
     equal_files: IntArray | None = None  # code per sample, equal if the files of the samples have equal bytes
     leaks: bool = False  # whether one column tells the given labels by itself
     embedding: Any = None  # rows of numbers that a pretrained model computed from the samples
+    duplicates: IntArray | None = None  # position of the first sample that equals or nearly equals each sample
+    outlier: BoolArray | None = None  # whether a sample is far from all others; None without an embedding
 
     def __len__(self) -> int:
         return len(self.y)

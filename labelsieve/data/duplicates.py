@@ -1,7 +1,8 @@
-"""Samples that occur more than once, exactly.
+"""Samples that occur more than once.
 
 If two copies have different labels, one of the labels is wrong whatever a model says. If they have the same label, a
-model that trained on one of them confirms the label of the other.
+model that trained on one of them confirms the label of the other. This module finds equal samples; `similar.py` adds
+near duplicates. Both are stored in `LabelledData.duplicates`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,15 +100,16 @@ def has_independent_labels(data: LabelledData, groups: Groups) -> bool:
     return several > INDEPENDENT_SHARE * len(few)
 
 
-def copied(data: LabelledData, equal: Groups) -> IntArray | None:
-    """Return one code per sample, equal for copies of one sample; None if there are no copies.
+def kept_together(data: LabelledData) -> IntArray | None:
+    """Return one code per sample, equal for duplicates that stay on one side of every split; None if there are none.
 
-    `equal` are the groups of equal samples. Copies share their label: rows that were joined twice, files that were
-    uploaded again. If many groups of equal samples have several labels, each sample was labelled on its own (rows with
-    few values, frequent texts), and they do not count as copies.
+    Texts and rows may be equal by chance: many people write "thanks", and rows with few values repeat. If many groups
+    of equal samples have several labels, each sample was labelled on its own, and they do not count as copies. Pictures
+    and embedded samples are not equal by chance.
     """
-    groups = [group for group in equal if len(group) <= MOST_COPIES]
-    if not groups or has_independent_labels(data, groups):
+    groups = [group for group in groups_of(data) if data.kind == "pictures" or len(group) <= MOST_COPIES]
+    by_chance = data.kind != "pictures" and data.embedding is None
+    if not groups or (by_chance and has_independent_labels(data, groups)):
         return None
     codes = group_codes(groups, len(data))
     different = np.bincount(data.y[np.unique(codes)], minlength=int(data.y.max()) + 1)
@@ -115,11 +118,21 @@ def copied(data: LabelledData, equal: Groups) -> IntArray | None:
     return codes if (codes != np.arange(len(data))).any() else None
 
 
-def copies_among(x: Any, y: IntArray, *, text: bool = False) -> IntArray | None:
-    """Return the codes of `copied` for texts, rows (a data frame, an array, a sparse matrix) or pictures."""
-    kind: Kind = "text" if text else "pictures" if isinstance(x, np.ndarray) and x.ndim > 2 else "table"
+def groups_of(data: LabelledData) -> Groups:
+    """Return the groups of duplicates, in input order."""
+    return [] if data.duplicates is None else sorted(_equal(data.duplicates + 1))
+
+
+def with_duplicates(x: Any, y: IntArray, kind: Kind) -> LabelledData:
+    """Return samples in memory with the codes of their duplicates."""
+    kind = "pictures" if isinstance(x, np.ndarray) and x.ndim > 2 else kind
     data = LabelledData(x, y, (), np.zeros(0, dtype=str), kind)
-    return copied(data, repeated(data))
+    return replace(data, duplicates=group_codes(repeated(data), len(data)))
+
+
+def copies_among(x: Any, y: IntArray, *, text: bool = False) -> IntArray | None:
+    """Return the codes of `kept_together` for texts, rows (a data frame, an array, a sparse matrix) or pictures."""
+    return kept_together(with_duplicates(x, y, "text" if text else "table"))
 
 
 def about_copies(codes: IntArray | None) -> str | None:

@@ -110,12 +110,22 @@ def cache_path(folder: Path, data: LabelledData, model: EmbeddingModel) -> Path:
 
 def load_embeddings(path: Path, data: LabelledData, model: EmbeddingModel) -> EmbeddedX | None:
     """Map the embeddings of the samples; None if they are missing or incomplete."""
+    rows = _map_rows(path, len(data))
+    return None if rows is None else EmbeddedX(rows, model)
+
+
+def find_embeddings(folder: Path, count: int) -> Rows | None:
+    """Map the embeddings of the `count` samples of a run without reading the samples; None if there are none."""
+    found = (_map_rows(path, count) for path in sorted(folder.glob(f"{PREFIX}*.npy")))
+    return next((rows for rows in found if rows is not None), None)
+
+
+def _map_rows(path: Path, count: int) -> Rows | None:
     try:
         rows = np.load(regular_file(path), mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError):
         return None
-    fits = rows.ndim == 2 and rows.dtype == np.float32 and len(rows) == len(data)
-    return EmbeddedX(rows, model) if fits else None
+    return rows if rows.ndim == 2 and rows.dtype == np.float32 and len(rows) == count else None
 
 
 def embed_to_disk(folder: Path, data: LabelledData, encoder: Encoder, progress: Progress, *, share: bool) -> EmbeddedX:

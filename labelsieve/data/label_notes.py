@@ -9,7 +9,6 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
-from labelsieve.data.duplicates import Groups, has_independent_labels, repeated
+from labelsieve.data.duplicates import Groups, groups_of, has_independent_labels
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData
@@ -35,17 +34,11 @@ OUTCOME_NAMES = frozenset(
 )  # fmt: skip
 
 
-def label_notes(data: LabelledData, groups: Groups, label_column: str = "") -> list[Note]:
-    """Return the notes about the labels; `groups` are groups of equal samples."""
+def label_notes(data: LabelledData, label_column: str = "") -> list[Note]:
+    """Return the notes about the labels."""
+    groups = groups_of(data)
     found = (_contradictions(data, groups), *_leaks(data), _numbers(data), _outcomes(data, groups, label_column))
     return [note for note in found if note is not None]
-
-
-def equal_samples(data: LabelledData) -> Groups:
-    """Return the groups of equal samples of arrays, tables and texts."""
-    if isinstance(data.x, np.ndarray) and data.x.ndim > 2:
-        data = replace(data, kind="pictures")
-    return repeated(data)
 
 
 def _contradictions(data: LabelledData, groups: Groups) -> Note | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelsieve.data.duplicates import about_copies, copied, repeated
+from labelsieve.data.duplicates import about_copies, group_codes, kept_together, repeated
 from labelsieve.data.label_notes import about_spelling, class_counts, label_notes
 from labelsieve.data.labels import (
     NO_CLASS,
@@ -83,14 +83,14 @@ def load_source(
     if options.labelled and not options.allow_one_class:
         check_classes(data)
     if options.labelled:
-        equal = repeated(data)
+        data = replace(data, duplicates=group_codes(repeated(data), len(data)))
         if data.groups is None:
-            data = replace(data, groups=copied(data, equal))
+            data = replace(data, groups=kept_together(data))
             together = about_copies(data.groups)
         else:
             together = _about_groups(data.groups, options.group_column)
         spelling = about_spelling(class_counts(data), source, options) if options.note_spelling else None
-        kinds = label_notes(data, equal, options.label_column)
+        kinds = label_notes(data, options.label_column)
         for note in (spelling, *kinds, together):
             if note is not None:
                 recorder.note(note)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.duplicates import groups_of, kept_together
 from labelsieve.data.embedding_cache import EmbeddingModel, cache_path, embed_to_disk, encode_batches, load_embeddings
 from labelsieve.data.pictures import EncodedPictures
 from labelsieve.data.read_pictures import LARGEST_SIDE, measure, picture_shape
+from labelsieve.data.similar import find_similar, join_groups
 from labelsieve.errors import InputError
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, default_model, is_local, load_encoder
 from labelsieve.progress import Note, NoteKind, Progress
@@ -21,14 +23,44 @@ SAMPLED_SIZES = 100  # pictures whose size decides whether they are photos
 
 
 def embed_data(
-    data: LabelledData, name: str, folder: Path, device: str, progress: Progress, *, share: bool = True
-) -> LabelledData:
-    """Return the data with its embeddings, which are kept in `folder`."""
+    data: LabelledData, name: str, folder: Path, device: str, progress: Progress, *, share: bool = True,
+    own_groups: bool = False,
+) -> LabelledData:  # fmt: skip
+    """Return the data with its embeddings, which are kept in `folder`, near duplicates and outliers.
+
+    With `own_groups` the groups of the data are the user's and stay; else near duplicates become groups.
+    """
     encoder = load_encoder(name, data.kind, _device(device))
-    return replace(data, embedding=embed_to_disk(folder, data, encoder, progress, share=share))
+    data = with_similar(replace(data, embedding=embed_to_disk(folder, data, encoder, progress, share=share)))
+    for note in about_similar(data):
+        progress.note(note)
+    return data if own_groups else replace(data, groups=kept_together(data))
 
 
-def read_embedding(data: LabelledData, model: EmbeddingModel, folder: Path) -> LabelledData:
+def with_similar(data: LabelledData) -> LabelledData:
+    """Return embedded data with its outliers, and with near duplicates beside the equal samples."""
+    found = find_similar(data.embedding, data.kind)
+    rows = np.arange(len(data))
+    pairs = [np.stack([rows, codes], axis=1) for codes in (found.group, data.duplicates) if codes is not None]
+    return replace(data, duplicates=join_groups(len(data), np.concatenate(pairs)), outlier=found.outlier)
+
+
+def about_similar(data: LabelledData) -> list[Note]:
+    """Return notes on near duplicates and outliers."""
+    groups = groups_of(data)
+    conflicts = sum(len(set(data.y[group].tolist())) > 1 for group in groups)
+    notes = []
+    if groups:
+        count = sum(map(len, groups))
+        notes.append(Note.of(NoteKind.NEAR_DUPLICATES, count=count, groups=len(groups), conflicts=conflicts))
+    if data.outlier is not None and data.outlier.any():
+        notes.append(Note.of(NoteKind.OUTLIERS, count=int(data.outlier.sum())))
+    return notes
+
+
+def read_embedding(
+    data: LabelledData, model: EmbeddingModel, folder: Path, *, own_groups: bool = False
+) -> LabelledData:
     """Return the data of a run with the embeddings that the run computed; no model is loaded."""
     found = load_embeddings(cache_path(folder, data, model), data, model)
     if found is None:
@@ -36,7 +68,8 @@ def read_embedding(data: LabelledData, model: EmbeddingModel, folder: Path) -> L
             f"{folder} has no embeddings of these samples by {model.name}; run `labelsieve select` again with the "
             "same options"
         )
-    return replace(data, embedding=found)
+    data = with_similar(replace(data, embedding=found))
+    return data if own_groups else replace(data, groups=kept_together(data))
 
 
 def automatic_model(data: LabelledData, progress: Progress) -> str | None:
@@ -91,7 +124,7 @@ def embed(samples: Any, model: Any, *, device: str = "auto") -> NDArray[np.float
            [3.]], dtype=float32)
     """
     listed = samples if isinstance(samples, np.ndarray) and samples.ndim > 1 else list(samples)
-    kind: Kind = "text" if len(listed) and isinstance(listed[0], str) else "pictures"
+    kind = kind_of(listed)
     name = default_model(kind) if isinstance(model, str) and model == AUTO else model
     encoder = load_encoder(name, kind, _device(device), option="model")
     if isinstance(listed, np.ndarray) and listed.ndim == 3:
@@ -101,6 +134,11 @@ def embed(samples: Any, model: Any, *, device: str = "auto") -> NDArray[np.float
     data = LabelledData(listed, np.zeros(len(listed), dtype=np.int64), (), np.empty(0, dtype=str), kind)
     rows = list(encode_batches(encoder, data))
     return np.concatenate(rows) if rows else np.zeros((0, 0), dtype=np.float32)
+
+
+def kind_of(samples: Any) -> Kind:
+    """Return the kind of samples that can be embedded."""
+    return "text" if isinstance(next(iter(samples), None), str) else "pictures"
 
 
 def _device(device: str) -> str:

@@ -61,6 +61,7 @@ def render_report(facts: Facts, samples: Samples, *, most: int = sections.MAX_SU
         sections.confusion(facts),
         sections.verdicts(facts),
         sections.suspects(facts, samples, most=most),
+        sections.similar(facts, samples),
         training_sections.learning(facts),
         training_sections.theory(facts),
         sections.settings(facts),

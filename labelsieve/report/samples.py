@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from labelsieve.data.columns import TableX
 from labelsieve.data.decode import open_checked, upright
-from labelsieve.data.duplicates import Groups, repeated, same_files
-from labelsieve.data.pictures import PictureFiles, PictureSequence
+from labelsieve.data.pictures import PictureSequence
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import TABLES, load_source
 from labelsieve.errors import InputError
 from labelsieve.files import safe_path
-from labelsieve.labels_csv import LabelColumns, index_in
+from labelsieve.labels_csv import LabelColumns
 from labelsieve.report.source_state import UNCHANGED, SourceState, SourceStatus, SourceTable, check_source, find_source
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import Kind, LabelledData
@@ -77,10 +76,6 @@ class Samples:
     def other_cells(self, row: int) -> dict[str, Any]:
         """The other columns in the row of a text."""
         return {}
-
-    def duplicates(self) -> Groups:
-        """Groups of rows whose samples are identical. Takes a while."""
-        return []
 
     def show(self, row: int, *, side: int = 1000) -> Sample:
         try:
@@ -147,7 +142,7 @@ def open_samples(run: RunFolder, columns: LabelColumns, state: SourceState | Non
             samples = ListedPictures(table, columns)
         else:
             cls = TextSamples if table.text in table.names else RowSamples
-            samples = cls(table, columns, LoadedSamples(str(path), settings, columns, kind))
+            samples = cls(table, columns)
     else:
         samples = LoadedSamples(source if path is None else str(path), settings, columns, kind)
     samples.state = state
@@ -188,15 +183,6 @@ class FolderSamples(Samples):
     def path(self, row: int) -> Path | None:
         return safe_path(self.root, self.name(row))
 
-    def duplicates(self) -> Groups:
-        return same_files([self._listed(row) for row in range(len(self.columns))])
-
-    def _listed(self, row: int) -> Path | None:
-        try:
-            return self.path(row)
-        except InputError:
-            return None
-
 
 class ListedPictures(FolderSamples):
     """Pictures whose names are in a table."""
@@ -215,17 +201,14 @@ class RowSamples(Samples):
 
     kind: Kind = "table"
 
-    def __init__(self, table: SourceTable, columns: LabelColumns, loaded: LoadedSamples) -> None:
-        self.table, self.loaded = table, loaded
+    def __init__(self, table: SourceTable, columns: LabelColumns) -> None:
+        self.table = table
         self.rows = table.rows_of(columns)
         hidden = (table.label, table.id, table.text, *HIDDEN_COLUMNS)
         self.shown = [name for name in table.names if name not in hidden]
 
     def read(self, row: int) -> Any:
         return {name: self.table.cell(name, self.rows[row]) for name in self.shown}
-
-    def duplicates(self) -> Groups:
-        return self.loaded.duplicates()
 
 
 class TextSamples(RowSamples):
@@ -238,10 +221,6 @@ class TextSamples(RowSamples):
 
     def other_cells(self, row: int) -> dict[str, Any]:
         return dict(super().read(row))
-
-    def duplicates(self) -> Groups:
-        texts = self.table.table.column(self.table.text).to_pylist()
-        return _identical([texts[i] or "" if i >= 0 else "" for i in self.rows.tolist()], "text")
 
 
 class LoadedSamples(Samples):
@@ -295,24 +274,6 @@ class LoadedSamples(Samples):
         if data.kind == "pictures":
             return Image.fromarray(np.asarray(value, dtype=np.uint8))
         return {f"x{j}": float(number) for j, number in enumerate(value.ravel())}
-
-    def duplicates(self) -> Groups:
-        import pyarrow as pa
-
-        data = self.data()
-        if isinstance(data.x, PictureFiles):
-            groups = same_files([data.x.path(i) for i in range(len(data))])
-        else:
-            groups = _identical(data.x, data.kind)
-        # From rows of the source to rows of the run, which may have skipped some.
-        rows = index_in(pa.array(data.ids.tolist(), pa.string()), self.columns.ids)
-        found = ([row for row in rows[group].tolist() if row >= 0] for group in groups)
-        return [group for group in found if len(group) > 1]
-
-
-def _identical(x: Any, kind: Kind) -> Groups:
-    """Groups of identical samples: with a different label for each sample, all of them conflict."""
-    return repeated(LabelledData(x, np.arange(len(x)), (), np.zeros(0, dtype=str), kind))
 
 
 def _cells(row: dict[str, Any]) -> Cells:

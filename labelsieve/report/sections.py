@@ -14,7 +14,7 @@ import numpy as np
 from labelsieve.csv_files import csv_line
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import Choice
-from labelsieve.labels_csv import most_confused
+from labelsieve.labels_csv import Duplicates, most_confused
 from labelsieve.report.facts import DEFAULT_CONFIDENCE, WHY_UNKNOWN, Facts, number
 from labelsieve.report.html import (
     Markup,
@@ -38,6 +38,7 @@ MAX_PAIRS = 12  # confused pairs that are listed
 MAX_SUSPECTS = 200  # default of --suspects
 THUMBNAIL_SIDE = 220  # pixels: twice the width of a card, for sharp displays
 MAX_PICTURE_BYTES = 6_000_000  # of all pictures together: the page stays below 10 MB
+MAX_GROUPS, MAX_GROUP_MEMBERS, MAX_OUTLIERS = 12, 4, 12  # duplicates and outliers that are shown
 MAX_TEXT, MAX_CELLS = 600, 24  # characters of a text and cells of a row that a card shows
 CONFIDENCES = (0.5, 0.7, 0.9, 0.95)  # probabilities for which the report counts the suggestions
 MAX_WIDE_MATRIX = 12  # classes up to which a table fits beside the matrix
@@ -53,6 +54,7 @@ CONTENTS = {
     "mistakes": "Confused classes",
     "verdicts": "Verdicts by class",
     "suspects": "Suspects",
+    "similar": "Duplicates and outliers",
     "curves": "Learning curves",
     "theory": "What the theory expects",
     "settings": "Settings",
@@ -408,6 +410,45 @@ def _content(sample: Sample, given: str, suggested: str) -> Markup:
             cells.append(el("div", el("dt", "and"), el("dd", f"{more} more columns")))
         return el("dl", *cells, cls="row")
     return el("div", el("p", sample.reason, cls="quiet"), cls="shot")
+
+
+# duplicates and outliers
+
+
+def similar(facts: Facts, samples: Samples) -> Markup:
+    """Groups of equal or nearly equal samples, those with different labels side by side, and outliers."""
+    columns, duplicates = facts.columns, Duplicates(facts.columns)
+    groups = int(columns.duplicates.max(initial=0))
+    conflicting = np.unique(columns.duplicates[duplicates.conflicting()], return_index=True)[0]
+    if not groups:
+        text = "No sample occurs more than once."
+    else:
+        text = f"{plural(int(np.count_nonzero(columns.duplicates)), 'sample')} in {plural(groups, 'group')} equal or "
+        text += (
+            f"nearly equal another sample; {plural(len(conflicting), 'group has', 'groups have')} different labels. "
+        )
+        text += "In labels.csv, column duplicates has the number of the group."
+    parts: list[object] = [el("p", text)]
+    for group in conflicting[:MAX_GROUPS].tolist():
+        rows = np.flatnonzero(columns.duplicates == group)[:MAX_GROUP_MEMBERS].tolist()
+        style = "suspects" if samples.kind == "pictures" else "suspects wide"
+        parts.append(el("ol", *(_labelled(facts, row, samples) for row in rows), cls=style))
+    outliers = np.flatnonzero(columns.outlier)
+    if len(outliers):
+        text = f"{plural(len(outliers), 'sample is an outlier', 'samples are outliers')}: far from all others in the "
+        text += "embedding. They may belong to none of the classes. On the review page, key d drops a sample."
+        style = "suspects" if samples.kind == "pictures" else "suspects wide"
+        cards = (_labelled(facts, row, samples) for row in columns.ranked(outliers)[:MAX_OUTLIERS].tolist())
+        parts += [el("h3", "Outliers"), el("p", text), el("ol", *cards, cls=style)]
+    return section("similar", CONTENTS["similar"], *parts)
+
+
+def _labelled(facts: Facts, row: int, samples: Samples) -> Markup:
+    """A card with a sample and its given label."""
+    given = facts.columns.name(int(facts.columns.label[row])) or "?"
+    id = el("p", f"id {shorten(facts.columns.id(row), 120)}", cls="id")
+    about = el("div", el("p", el("strong", breakable(shorten_middle(given, 60)))), id, cls="about")
+    return el("li", _content(samples.show(row, side=THUMBNAIL_SIDE), given, given), about, cls="suspect")
 
 
 # settings

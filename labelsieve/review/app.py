@@ -242,7 +242,6 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
         get_json("/api/matrix", lambda query: session.matrix()),
         get_json("/api/check", lambda query: session.check(_share(query, "confidence"))),
         get_slow("/api/neighbours/{row}", session.neighbours),
-        get_slow("/api/same/{row}", session.same),
         post("/api/decide", decide),
         post("/api/accept", accept),
         post("/api/undo", lambda sent, wanted: session.undo(_window(sent), _reviewer(sent))),

@@ -1,7 +1,7 @@
-"""Samples to compare a suspect with: identical samples, and the nearest selected samples of a class.
+"""Samples to compare a suspect with: its duplicates, and the nearest selected samples of a class.
 
-Neighbours are found among `POOL_SIZE` selected samples of a class, by tiny pictures, words or standardised cells. They
-are read at the first request for the class.
+Neighbours are found by the embeddings of the run. A run without embeddings compares `POOL_SIZE` samples of the class by
+tiny pictures, words or standardised cells, which are read at the first request for the class.
 """
 
 from __future__ import annotations
@@ -15,65 +15,26 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.labels_csv import LabelColumns
+from labelsieve.data.embedding_cache import Rows
+from labelsieve.data.similar import unit_rows
+from labelsieve.labels_csv import Duplicates, LabelColumns
 from labelsieve.report.samples import Row, Samples, Text
 from labelsieve.types import SELECTED, FloatArray, IntArray, Kind
 
 POOL_SIZE = 160  # samples per class: they are read while a person waits
-DUPLICATES_WAIT = 10.0  # seconds
+EMBEDDED_POOL_SIZE = 20_000  # samples per class if they are embedded: reading them takes a tenth of a second
 MAX_POOLS = 200  # classes whose samples stay in memory
 HASHED_WORDS = 2048  # length of the vectors that texts are compared by
 MAX_WORDS = 2000  # of a text
 
 
-class Duplicates:
-    """Identical samples, found by a thread at the first request: with many pictures that takes a while."""
-
-    def __init__(self, columns: LabelColumns, samples: Samples) -> None:
-        self.columns, self.samples = columns, samples
-        self._group: IntArray = np.arange(len(columns))  # the first row of each group
-        self._rows: dict[int, list[int]] = {}
-        self._ready = threading.Event()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def wait(self, seconds: float) -> bool:
-        """Whether they have been found within `seconds`."""
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._find, daemon=True)
-                self._thread.start()
-        return self._ready.wait(seconds)
-
-    def of(self, row: int) -> list[int]:
-        """The rows of samples identical to `row`, including itself."""
-        return self._rows.get(int(self._group[row]), [row])
-
-    def unique(self, rows: IntArray) -> IntArray:
-        """The first row of each group of identical samples."""
-        _, first = np.unique(self._group[rows], return_index=True)
-        return rows[np.sort(first)]
-
-    def labels(self, rows: list[int]) -> list[list[int]]:
-        """Class codes and their number in `rows`, the most frequent first."""
-        codes, counts = np.unique(self.columns.label[rows], return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        return [[int(codes[i]), int(counts[i])] for i in order]
-
-    def _find(self) -> None:
-        try:
-            groups = self.samples.duplicates()
-        except Exception:  # decoders and disks raise any error; the review works without duplicates
-            groups = []
-        for group in groups:
-            self._rows[group[0]] = group
-            self._group[group] = group[0]
-        self._ready.set()
-
-
 class Neighbours:
-    def __init__(self, columns: LabelColumns, samples: Samples, duplicates: Duplicates) -> None:
-        self.columns, self.samples, self.duplicates = columns, samples, duplicates
+    """The nearest selected samples of a class: by the embeddings of the run, else by simple features."""
+
+    def __init__(
+        self, columns: LabelColumns, samples: Samples, duplicates: Duplicates, embedding: Rows | None = None
+    ) -> None:
+        self.columns, self.samples, self.duplicates, self.embedding = columns, samples, duplicates, embedding
         self._pools: OrderedDict[int, tuple[IntArray, FloatArray]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -89,7 +50,9 @@ class Neighbours:
             return []
         if features_of_row is None:
             return [int(r) for r in rows[rows != row][:count]]
-        scaled = weighted(np.vstack([features, features_of_row[None]]), self.samples.kind)
+        scaled = np.vstack([features, features_of_row[None]])
+        if self.embedding is None:
+            scaled = weighted(scaled, self.samples.kind)
         distance = np.linalg.norm(scaled[:-1] - scaled[-1], axis=1)
         distance[rows == row] = np.inf
         best = np.argsort(distance, kind="stable")[:count]
@@ -103,6 +66,8 @@ class Neighbours:
 
     def describe(self, row: int) -> NDArray[np.float32] | None:
         """A sample as numbers; None if it cannot be read."""
+        if self.embedding is not None:
+            return unit_rows(self.embedding, np.array([row])).ravel()
         if self.samples.kind == "pictures":
             pixels = self.samples.pixels(row)
             return None if pixels is None else pixels.ravel()
@@ -116,19 +81,24 @@ class Neighbours:
             self._pools.move_to_end(label)
             return self._pools[label]
         members = np.flatnonzero((self.columns.label == label) & (self.columns.verdict == SELECTED))
-        # Finding identical pictures reads every file, which may take too long.
-        if self.samples.kind != "pictures" and self.duplicates.wait(DUPLICATES_WAIT):
-            members = self.duplicates.unique(members)
-        if len(members) > POOL_SIZE:
-            members = np.sort(np.random.default_rng(label).choice(members, POOL_SIZE, replace=False))
-        described = [(row, features) for row in members.tolist() if (features := self.describe(row)) is not None]
-        rows = np.array([row for row, _ in described], dtype=np.int64)
-        width = len(described[0][1]) if described else 1
-        features = np.array([f for _, f in described], dtype=np.float32).reshape(len(rows), width)
+        members = self.duplicates.unique(members)
+        size = POOL_SIZE if self.embedding is None else EMBEDDED_POOL_SIZE
+        if len(members) > size:
+            members = np.sort(np.random.default_rng(label).choice(members, size, replace=False))
+        rows, features = self._describe_all(members)
         self._pools[label] = rows, features
         if len(self._pools) > MAX_POOLS:
             self._pools.popitem(last=False)
         return rows, features
+
+    def _describe_all(self, members: IntArray) -> tuple[IntArray, FloatArray]:
+        """The samples that can be read, and their features."""
+        if self.embedding is not None:
+            return members, unit_rows(self.embedding, members)
+        described = [(row, features) for row in members.tolist() if (features := self.describe(row)) is not None]
+        rows = np.array([row for row, _ in described], dtype=np.int64)
+        width = len(described[0][1]) if described else 1
+        return rows, np.array([f for _, f in described], dtype=np.float32).reshape(len(rows), width)
 
 
 def bag_of_words(text: str) -> NDArray[np.float32]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.data.embedding_cache import find_embeddings
 from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
-from labelsieve.labels_csv import LabelColumns, most_confused, pair_counts
+from labelsieve.labels_csv import Duplicates, LabelColumns, most_confused, pair_counts
 from labelsieve.report.facts import (
     DEFAULT_CONFIDENCE,
     SAMPLE_SIZE,
@@ -26,8 +27,8 @@ from labelsieve.report.facts import (
     why_unknown,
 )
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
-from labelsieve.review.neighbours import Duplicates, Neighbours
-from labelsieve.runfolder import DECISIONS, RunFolder
+from labelsieve.review.neighbours import Neighbours
+from labelsieve.runfolder import DECISIONS, STAGED, RunFolder
 from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
 
 MAX_ITEMS = 60  # samples per request
@@ -36,8 +37,8 @@ MAX_TEXT = 20_000  # characters that are shown of a text
 MAX_CELLS, MAX_CELL = 200, 2000  # cells of a row and characters of a cell that are shown
 LARGE_SIDE, SMALL_SIDE = 1000, 160  # pixels of the picture and of its neighbours
 MAX_QUEUES = 16  # filtered and sorted lists of samples that stay in memory
-DUPLICATES_WAIT = 2.0  # seconds until the page has to ask again
-SHOW = ("suspects", "no_class", "conflicts", "all", *VERDICTS)
+MAX_DUPLICATES = 8  # duplicates of a sample that are shown beside it
+SHOW = ("suspects", "no_class", "conflicts", "duplicates", "outliers", "all", *VERDICTS)
 SORT = ("suspicion", "pair")
 WARNINGS = {
     WhyUnknown.WEAK: "many suspects and suggestions are wrong",
@@ -74,6 +75,10 @@ class Filter:
             mask = conflict
         elif self.show == "no_class":
             mask = no_class
+        elif self.show == "duplicates":
+            mask = columns.duplicates > 0
+        elif self.show == "outliers":
+            mask = columns.outlier
         elif self.show == "all":
             mask = np.ones(len(columns), dtype=bool)
         else:
@@ -123,6 +128,9 @@ class Queues:
         rows = self.columns.ranked(np.flatnonzero(mask))
         if wanted.sort == "pair":
             rows = rows[np.lexsort((self.columns.suggested[rows], self.columns.label[rows]))]
+        if wanted.show == "duplicates":  # group by group, those with different labels first
+            together = Duplicates(self.columns).conflicting()
+            rows = rows[np.lexsort((self.columns.duplicates[rows], ~together[rows]))]
         return rows
 
     def next_open(self, wanted: Filter, start: int, *, step: int = 1) -> int | None:
@@ -151,8 +159,9 @@ class ReviewSession:
         self.spot_check = None if probability is None else SpotCheck(self.columns, probability)
         self.queues = Queues(self.columns, self.log, self.spot_check, self.no_class)
         self.samples = open_samples(run, self.columns)
-        self.duplicates = Duplicates(self.columns, self.samples)
-        self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates)
+        self.duplicates = Duplicates(self.columns)
+        embedding = find_embeddings(run / STAGED, len(self.columns))
+        self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates, embedding)
         self.why_unknown = why_unknown(summary)
         self.not_assessed = frozenset(not_assessed(summary, self.columns.classes))
         self.suspects = self.queues.rows(Filter())
@@ -212,6 +221,8 @@ class ReviewSession:
             "judged": int(columns.label[row]) not in self.not_assessed,
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),
+            "outlier": bool(columns.outlier[row]),
+            "same": self.duplicates.labels([other for other in self.duplicates.of(row) if other != row]),
             "content": self._content(row, with_cells=True),
             **self.decision(row, reviewer),
         }
@@ -244,24 +255,22 @@ class ReviewSession:
             {"label": label, "items": [self._neighbour(near) for near in self.neighbours_of.nearest(row, label)]}
             for label in labels
         ]
-        return {"row": row, "groups": groups}
+        others = [other for other in self.duplicates.of(row) if other != row]
+        return {
+            "row": row,
+            "groups": groups,
+            "duplicates": [self._neighbour(other) for other in others[:MAX_DUPLICATES]],
+        }
 
     def _neighbour(self, row: int) -> dict[str, Any]:
         rows = self.duplicates.of(row)
-        about = {"times": len(rows), "labels": self.duplicates.labels(rows)}
+        about = {"given": int(self.columns.label[row]), "times": len(rows), "labels": self.duplicates.labels(rows)}
         return {"row": row, "id": self.columns.id(row), "content": self._content(row), **about}
 
     def _content(self, row: int, *, with_cells: bool = False) -> dict[str, Any]:
         if self.samples.kind == "pictures":
             return {"kind": "picture"}  # requested separately
         return content(self.samples.show(row), self.samples.cells(row) if with_cells else ())
-
-    def same(self, row: int) -> dict[str, Any]:
-        """The labels of identical samples; `known` is false until they have been found."""
-        self._check_row(row)
-        known = self.duplicates.wait(DUPLICATES_WAIT)
-        others = [other for other in self.duplicates.of(row) if other != row]
-        return {"row": row, "known": known, "labels": self.duplicates.labels(others) if others else []}
 
     def matrix(self) -> dict[str, Any]:
         """Suspects per given and suggested class, in total and undecided, for the most confused classes."""

@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from labelsieve.checks import whole
 from labelsieve.data.columns import TableX, encoding_of
-from labelsieve.data.duplicates import copies_among
-from labelsieve.data.label_notes import equal_samples, label_notes
+from labelsieve.data.duplicates import kept_together, with_duplicates
+from labelsieve.data.label_notes import label_notes
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
-from labelsieve.execute.embed_samples import embed
+from labelsieve.execute.embed_samples import embed, kind_of, with_similar
 from labelsieve.execute.sklearn_trainer import check_executor, take
 from labelsieve.frames import SHOWN_SUSPECTS, Suspect, installed_frame, sample_html, suspects_html
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
@@ -355,11 +355,15 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     )  # fmt: skip
     choice = choose_selector(samples, len(classes), request)
     kind: Kind = "table" if samples.kind == "arrays" else samples.kind
-    together = copies_among(X, codes, text=kind == "text") if groups is None else group_codes(groups, len(codes))
-    data = LabelledData(X, codes, tuple(classes.tolist()), np.empty(0, dtype=str), kind, groups=together)
+    data = replace(with_duplicates(X, codes, kind), classes=tuple(classes.tolist()))
+    together = None if groups is None else group_codes(groups, len(codes))
+    if together is None:
+        embedded = replace(data, kind=kind_of(original), embedding=X) if selector.embed is not None else None
+        together = kept_together(data if embedded is None else with_similar(embedded))
+    data = replace(data, kind=kind, groups=together)
     options = TrainerOptions(selector.epochs, selector.loss, selector.device, selector.executor, selector.protocol)
     trainer = build_trainer(choice, data, options)
-    notes = label_notes(data, equal_samples(data))
+    notes = label_notes(data)
     incv = settings_for(settings, choice, leaks=any(note.kind is NoteKind.LEAK for note in notes))
     steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, name=name, groups=together)
     total = len(codes) * selection_passes(incv)

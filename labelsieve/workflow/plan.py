@@ -377,7 +377,7 @@ def _sample_bytes(store: Store) -> float:
 def take_evenly(data: LabelledData, count: int) -> LabelledData:
     """Return up to `count` samples, evenly spread."""
     chosen = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).astype(np.int64))
-    return replace(data.take(chosen), groups=None)
+    return replace(data.take(chosen), groups=None, duplicates=None)
 
 
 def _small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:

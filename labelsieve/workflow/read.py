@@ -105,7 +105,7 @@ def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | No
         from labelsieve.execute.embed_samples import read_embedding
 
         model = EmbeddingModel(settings["embed"], settings.get("embed_revision") or "")
-        data = read_embedding(data, model, cache_dir)
+        data = read_embedding(data, model, cache_dir, own_groups=settings.get("group_column") is not None)
     return data
 
 

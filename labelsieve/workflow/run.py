@@ -319,4 +319,7 @@ def read_for_run(
         data, model = read_to_embed(
             source, settings, progress, recorded=recorded, cache_dir=folder / STAGED, labels=labels
         )
-        return data if model is None else embed_data(data, model, folder / STAGED, settings.device, progress)
+        if model is None:
+            return data
+        own_groups = settings.group_column is not None
+        return embed_data(data, model, folder / STAGED, settings.device, progress, own_groups=own_groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +10,16 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from labelsieve import NCV
-from labelsieve.data.label_notes import equal_samples, label_notes
+from labelsieve.data.duplicates import with_duplicates
+from labelsieve.data.label_notes import label_notes
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.progress import Note, NoteKind, Progress, RecordingProgress
-from labelsieve.types import LabelledData
 
 
 def of_arrays(x: np.ndarray, y: np.ndarray) -> list[NoteKind]:
     classes, codes = np.unique(y, return_inverse=True)
-    data = LabelledData(x, codes, tuple(classes.tolist()), np.zeros(0, dtype=str), "table")
-    return [note.kind for note in label_notes(data, equal_samples(data))]
+    data = replace(with_duplicates(x, codes, "table"), classes=tuple(classes.tolist()), kind="table")
+    return [note.kind for note in label_notes(data)]
 
 
 def of_table(path: Path, rows: list[str], **options: str) -> dict[NoteKind, Note]:

@@ -200,6 +200,16 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+def mark(run, column, values):
+    """Write some cells of labels.csv."""
+    with (run / "labels.csv").open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    for i, value in values.items():
+        rows[i][head.index(column)] = value
+    with (run / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([head, *rows])
+
+
 def suspects_of(run):
     """The rows that another label is suggested for, the most suspicious first."""
     return sorted((row for row in run.read_labels() if row.suggested), key=lambda row: -row.suspicion)

@@ -15,7 +15,7 @@ from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Row, Text
 from labelsieve.review.app import make_app
-from labelsieve.review.neighbours import Duplicates
+from labelsieve.review.neighbours import Neighbours
 from labelsieve.review.review_session import Filter, ReviewSession, content
 from labelsieve.runfolder import RunFolder
 
@@ -28,7 +28,6 @@ PATHS = (
     "/api/items",
     "/api/picture/0",
     "/api/neighbours/0",
-    "/api/same/0",
     "/favicon.ico",
     "/x",
 )
@@ -412,11 +411,11 @@ def test_what_is_cut_is_told():
 
 
 def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
-    """A person who walks fast leaves many questions behind that wait for the search of what is the same."""
+    """A person who walks fast leaves many questions behind that wait for its neighbours."""
     found = threading.Event()
-    monkeypatch.setattr(Duplicates, "wait", lambda *_: found.wait(120))
+    monkeypatch.setattr(Neighbours, "nearest", lambda *_: found.wait(120) and [])
     with ThreadPoolExecutor(61) as windows:
-        helps = [windows.submit(client.get, f"/api/same/{i % 32}") for i in range(60)]
+        helps = [windows.submit(client.get, f"/api/neighbours/{i % 32}") for i in range(60)]
         wait(helps, timeout=1)  # until they are all under way
         try:
             assert windows.submit(client.get, "/api/items").result(timeout=60).status_code == 200
@@ -427,9 +426,9 @@ def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
 
 def test_a_help_that_nobody_waits_for_any_more_is_not_looked_for(run, monkeypatch):
     looked = []
-    monkeypatch.setattr(ReviewSession, "same", lambda _, row: looked.append(row) or {})
+    monkeypatch.setattr(ReviewSession, "neighbours", lambda _, row: looked.append(row) or {})
     headers = [(b"host", HOST.encode()), (b"x-labelsieve-token", TOKEN.encode())]
-    scope = {"type": "http", "method": "GET", "path": "/api/same/0", "query_string": b"", "headers": headers}
+    scope = {"type": "http", "method": "GET", "path": "/api/neighbours/0", "query_string": b"", "headers": headers}
     sent = []
 
     async def gone():

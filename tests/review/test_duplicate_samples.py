@@ -1,19 +1,19 @@
-"""The same sample twice: what the card says of its labels, and that it stands among the neighbours once."""
+"""Equal samples: the labels of the others, their order in the review, and one of them among the neighbours."""
 
 from __future__ import annotations
 
 import csv
-import shutil
 
 import numpy as np
 import pytest
 
+from labelsieve.data.duplicates import groups_of
 from labelsieve.data.source import load_source
-from labelsieve.review.review_session import ReviewSession
+from labelsieve.review.review_session import Filter, ReviewSession
 from labelsieve.runfolder import fingerprint
 
 
-def rewritten(run, source, change):
+def rewritten(runs, run, source, change):
     """The table with its rows changed, and the run as if it had read them."""
     with source.open(newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
@@ -22,7 +22,14 @@ def rewritten(run, source, change):
     with source.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([head, *rows])
     about = run.record()["data"]
-    run.update(data={**about, "fingerprint": fingerprint(load_source(about["source"]))})
+    data = load_source(about["source"])
+    run.update(data={**about, "fingerprint": fingerprint(data)})
+    place = {id: i for i, id in enumerate(row.id for row in run.read_labels())}
+    kept = [place[id] for id in data.ids.tolist()]
+    if "label" in head:
+        runs.mark(run, "label", {i: row[head.index("label")] for i, row in enumerate(rows)})
+    groups = {kept[i]: str(number) for number, group in enumerate(groups_of(data), start=1) for i in group}
+    runs.mark(run, "duplicates", groups)
     return run
 
 
@@ -38,14 +45,13 @@ def test_the_labels_of_the_same_text(runs, tmp_path):
         elif i % 5 == 1:
             row[2] = "  "  # left out of a run, and nothing that is there twice
 
-    run = rewritten(runs.text(tmp_path), tmp_path / "mails.csv", change)
+    run = rewritten(runs, runs.text(tmp_path), tmp_path / "mails.csv", change)
     session = ReviewSession(run)
     same = list(range(0, 60, 5))
-    answer = session.same(same[3])
-    assert answer["known"] and dict(answer["labels"]) == label_counts(session, [i for i in same if i != same[3]])
-    assert len(answer["labels"]) > 1
-    assert [count for _, count in answer["labels"]] == sorted((n for _, n in answer["labels"]), reverse=True)
-    assert session.same(1)["labels"] == [] and session.same(2) == {"row": 2, "known": True, "labels": []}
+    labels = session.item(same[3])["same"]
+    assert dict(labels) == label_counts(session, [i for i in same if i != same[3]]) and len(labels) > 1
+    assert [count for _, count in labels] == sorted((n for _, n in labels), reverse=True)
+    assert session.item(1)["same"] == [] and session.item(2)["same"] == []
 
 
 def test_the_labels_of_the_same_row(runs, tmp_path):
@@ -53,44 +59,35 @@ def test_the_labels_of_the_same_row(runs, tmp_path):
         if i in (4, 20, 31):
             row[:3], row[4] = ["3", "99.5", "Bern"], "00000"
 
-    session = ReviewSession(rewritten(runs.table(tmp_path), tmp_path / "homes.csv", change))
-    assert dict(session.same(20)["labels"]) == label_counts(session, [4, 31]) and session.same(5)["labels"] == []
+    session = ReviewSession(rewritten(runs, runs.table(tmp_path), tmp_path / "homes.csv", change))
+    assert dict(session.item(20)["same"]) == label_counts(session, [4, 31]) and session.item(5)["same"] == []
 
 
-def test_the_labels_of_the_same_picture(runs, tmp_path):
-    run = runs.pictures(tmp_path, n=24)
-    ids = [row.id for row in run.read_labels()]
-    first, other = ids[0], next(id for id in ids if id.split("/")[0] != ids[0].split("/")[0])
-    shutil.copy(tmp_path / "shapes" / first, tmp_path / "shapes" / other)
-    session = ReviewSession(run)
-    row = ids.index(other)
-    assert session.same(0)["labels"] == [[int(session.columns.label[row]), 1]]
-    assert session.same(row)["labels"] == [[int(session.columns.label[0]), 1]]
-    assert session.same(1)["labels"] == []
-    (tmp_path / "shapes" / other).unlink()
-    assert ReviewSession(run).same(0) == {"row": 0, "known": True, "labels": []}
-
-
-def test_the_labels_of_the_same_array(runs, tmp_path):
-    x = np.random.default_rng(0).random((60, 3))
-    x[7] = x[40]
-    run = runs.table(tmp_path)
-    y = np.array([row.label for row in run.read_labels()])
-    np.savez(tmp_path / "homes.npz", x=x, y=y)
-    run.update(data={**run.record()["data"], "source": str(tmp_path / "homes.npz"), "fingerprint": None})
-    session = ReviewSession(run)
-    assert session.same(7)["labels"] == [[int(session.columns.label[40]), 1]] and session.same(8)["labels"] == []
-
-
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_search_that_fails_or_has_nothing_to_search_is_no_error(runs, tmp_path, gone):
+def test_samples_without_duplicates_and_files_of_earlier_versions(runs, tmp_path):
     run = runs.text(tmp_path)
-    if gone:
-        (tmp_path / "mails.csv").unlink()
+    assert ReviewSession(run).item(0)["same"] == []
+    with (run / "labels.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row[:9] for row in csv.reader(file)]
+    with (run / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
     session = ReviewSession(run)
-    if not gone:
-        object.__setattr__(session.samples, "same", lambda: 1 / 0)
-    assert session.same(0) == {"row": 0, "known": True, "labels": []}
+    assert session.item(0)["same"] == [] and not session.item(0)["outlier"]
+
+
+def test_groups_with_different_labels_come_first_and_outliers_have_a_list(runs, tmp_path):
+    def change(i, row):
+        row[2] = {2: "one", 40: "one", 7: "two", 9: "two", 33: "two"}.get(i, row[2])
+        row[1] = {2: "praise", 40: "praise", 7: "praise", 9: "payment", 33: "praise"}.get(i, row[1])
+
+    run = rewritten(runs, runs.text(tmp_path), tmp_path / "mails.csv", change)
+    runs.mark(run, "outlier", dict.fromkeys((5, 11), "true"))
+    session = ReviewSession(run)
+    shown = [item["row"] for item in session.items(Filter("duplicates"), 0, 9)["items"]]
+    assert set(shown[:3]) == {7, 9, 33} and set(shown[3:]) == {2, 40}
+    assert {item["row"] for item in session.items(Filter("outliers"), 0, 9)["items"]} == {5, 11}
+    assert [near["row"] for near in session.neighbours(7)["duplicates"]] == [9, 33]
+    session.decide([(5, 0)], "drop", None, window="w")
+    assert session.item(5)["decision"] == "drop"
 
 
 @pytest.mark.parametrize("kind", ["text", "table"])
@@ -104,7 +101,7 @@ def test_each_different_neighbour_stands_once_with_its_labels(runs, tmp_path, ki
             row[:3], row[4] = ["3", "99.5", "Bern"], "00000"
 
     source = tmp_path / ("mails.csv" if kind == "text" else "homes.csv")
-    session = ReviewSession(rewritten(getattr(runs, kind)(tmp_path), source, change))
+    session = ReviewSession(rewritten(runs, getattr(runs, kind)(tmp_path), source, change))
     everywhere = label_counts(session, list(range(1, 60, 2)))
     for row in (0, 1):
         for group in session.neighbours(row)["groups"]:
@@ -120,7 +117,7 @@ def test_a_text_comes_with_the_other_columns_of_its_row(runs, tmp_path):
     def change(i, row):
         row[3] = "" if i else "en"
 
-    run = rewritten(runs.text(tmp_path), tmp_path / "mails.csv", change)
+    run = rewritten(runs, runs.text(tmp_path), tmp_path / "mails.csv", change)
     session = ReviewSession(run)
     assert session.item(0)["content"]["cells"] == [["lang", "en"]] and session.item(1)["content"]["cells"] == [
         ["lang", ""]

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelsieve.labels_csv import read_labels
+from labelsieve.labels_csv import Duplicates, read_labels
 from labelsieve.report.samples import open_samples
-from labelsieve.review.neighbours import Duplicates, Neighbours, bag_of_words, cells_as_numbers, weighted
+from labelsieve.review.neighbours import Neighbours, bag_of_words, cells_as_numbers, weighted
 
 
 def neighbours(run):
     columns = read_labels(run / "labels.csv")
     samples = open_samples(run, columns)
-    return Neighbours(columns, samples, Duplicates(columns, samples)), columns
+    return Neighbours(columns, samples, Duplicates(columns)), columns
 
 
 def test_words_in_common_bring_texts_together(runs, tmp_path):

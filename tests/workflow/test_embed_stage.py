@@ -13,6 +13,8 @@ from PIL import Image, ImageDraw
 import labelsieve
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
+from labelsieve.review.review_session import ReviewSession
+from labelsieve.runfolder import RunFolder
 from labelsieve.workflow.predict import predict_source
 from labelsieve.workflow.run import plan_source, select_source, train_run
 from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, SourceSettings, TrainSettings
@@ -72,6 +74,32 @@ def test_a_run_selects_and_trains_on_embeddings(run):
     labels = run.labels
     assert set(labels.sort_values("suspicion").id[-10:]) == {f"s{i}" for i in range(10)}
     assert "text" in (run.path / "report.html").read_text()
+
+
+def test_near_duplicates_stay_together_and_are_listed(vowels, tmp_path):
+    """Every tenth word occurs again with a letter more; vowels decide the rest."""
+    rng = np.random.default_rng(1)
+    words = ["".join(rng.choice(list("aeiou"), 40)) for _ in range(120)]
+    rows = [f"{i},{word},{i % 2}" for i, word in enumerate([*words, *(f"{word}b" for word in words[:12])])]
+    (tmp_path / "words.csv").write_text("\n".join(["id,text,label", *rows]))
+    settings = SelectSettings(embed="own_embedding:vowels", iterations=1, text_column="text")
+    result = select_source(str(tmp_path / "words.csv"), tmp_path / "run", settings, SILENT)
+    labels = result.labels
+    group = labels.duplicates.to_numpy()
+    assert (group[:12] == group[120:]).all() and len(set(group[:12])) == 12
+    assert set(labels.outlier) <= {True, False}
+    session = ReviewSession(RunFolder.existing(tmp_path / "run"))
+    rows = labels.index[(labels.label == labels.label[0]) & (labels.verdict == "selected")].tolist()
+    near = session.neighbours_of.nearest(0, 0, 1)
+    embedded = own_vowels([*words, *(f"{word}b" for word in words[:12])])
+    cosine = embedded @ embedded[0] / np.linalg.norm(embedded, axis=1)
+    assert near == [max((row for row in rows if row not in (0, 120)), key=lambda row: cosine[row])] or near == [120]
+
+
+def own_vowels(texts):
+    import own_embedding
+
+    return own_embedding.vowels(texts)
 
 
 def test_predict_imports_the_function_only_if_it_is_named(run, texts, tmp_path):

@@ -133,9 +133,8 @@
     helps.abort();
     helps = new AbortController();
     if (item) {
-      Show.item(item, state.names, state.judged);
+      Show.item(item, state.names, state.judged, state.kind);
       beside(item);
-      twins(item);
       lookAhead(at);
     } else {
       Show.end(state.total, state.name);
@@ -152,17 +151,8 @@
   function beside(item) {
     $("neighbours").replaceChildren();
     ask(`/api/neighbours/${item.row}`).then((answer) => {
-      if (state.current && state.current.row === answer.row) Show.neighbours(answer.groups, state.names, state.kind);
+      if (state.current && state.current.row === answer.row) Show.neighbours(answer, state.names, state.kind);
     }).catch(() => { /* only a help: its absence says enough */ });
-  }
-
-  // Ask again until the server has the answer, while the sample is shown.
-  function twins(item, tries = 30) {
-    ask(`/api/same/${item.row}`).then((answer) => {
-      if (state.current !== item) return;
-      if (answer.known) Show.same(item, answer.labels, state.names, state.kind);
-      else if (tries) setTimeout(() => { if (state.current === item) twins(item, tries - 1); }, 1000);
-    }).catch(() => { /* as above */ });
   }
 
   function lookAhead(at) {

@@ -53,34 +53,37 @@ const Show = (() => {
 
   const often = (pairs, names) => pairs.map(([code, count]) => `${names[code] ?? "no label"} (${count.toLocaleString("en")})`).join(", ");
 
-  function small(item, names) {
+  function small(item, names, withLabel = false) {
     const content = item.content;
+    const named = withLabel ? [el("span", { class: "times" }, ...breakable(names[item.given] ?? "no label"))] : [];
     const times = item.times > 1 && content.kind !== "picture" ? [el("span", { class: "times", text: `${item.times.toLocaleString("en")} times: ${often(item.labels, names)}` })] : [];
-    if (content.kind === "picture") return el("li", { title: item.id }, picture(item.row, "small", `Selected sample ${item.id}`));
-    if (content.kind === "text") return el("li", { class: "near" }, ...times, content.text.slice(0, 400));
+    if (content.kind === "picture") return el("li", { title: item.id }, picture(item.row, "small", `Sample ${item.id}`), ...named);
+    if (content.kind === "text") return el("li", { class: "near" }, ...(withLabel ? named : times), content.text.slice(0, 400));
     if (content.kind === "row") {
       const cells = content.cells.slice(0, 10).map(([name, cell]) => el("span", { class: "cell" }, el("span", { text: name }), cell === "" ? "–" : cell));
-      return el("li", { class: "near" }, ...times, ...cells);
+      return el("li", { class: "near" }, ...(withLabel ? named : times), ...cells);
     }
     return el("li", { class: "near quiet", text: "cannot be shown" });
   }
 
-  function neighbours(groups, names, kind) {
+  function neighbours({ groups, duplicates }, names, kind) {
+    const list = (items) => el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...items);
+    const equal = duplicates.length ? [el("h3", { text: "Equal or nearly equal" }), list(duplicates.map((near) => small(near, names, true)))] : [];
     const parts = groups.flatMap((group) => {
       const head = el("h3", {}, "Nearest selected as ", el("strong", {}, ...breakable(names[group.label])));
       if (!group.items.length) return [head, el("p", { class: "quiet", text: "none was selected" })];
-      return [head, el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...group.items.map((near) => small(near, names)))];
+      return [head, list(group.items.map((near) => small(near, names)))];
     });
-    $("neighbours").replaceChildren(...parts);
+    $("neighbours").replaceChildren(...equal, ...parts);
   }
 
-  // An identical sample with another label: one of the two labels is wrong.
-  function same(item, pairs, names, kind) {
-    const others = pairs.filter(([code]) => code !== item.given);
+  // An equal sample with another label: one of the two labels is wrong.
+  function same(item, names, kind) {
+    const pairs = item.same, others = pairs.filter(([code]) => code !== item.given);
     $("same").hidden = !others.length;
     if (!others.length) return;
     const here = pairs.filter(([code]) => code === item.given);
-    const what = { pictures: "The same picture", text: "The same text", table: "A row with the same features" }[kind] ?? "The same sample";
+    const what = { pictures: "The same picture, or nearly the same,", text: "The same text, or nearly the same,", table: "A row with the same features" }[kind] ?? "The same sample";
     $("same").textContent = `${what} occurs elsewhere with another label: ${often(others, names)}`
       + (here.length ? `; and with this one: ${often(here, names)}.` : ".");
   }
@@ -142,16 +145,17 @@ const Show = (() => {
     if (item.likely !== null) parts.push(`${percent(item.likely)} likely ${names[item.suggested]}`);
     else if (item.probability !== null) parts.push(`The model gives the given label ${percent(item.probability)}`);
     if (item.no_class) parts.push("The sample may belong to none of the classes");
+    if (item.outlier) parts.push("An outlier: far from all other samples");
     return parts;
   }
 
-  function item(item, names, judged) {
+  function item(item, names, judged, kind) {
     $("sample").replaceChildren(large(item));
     label("given-label", names[item.given], "unknown");
     label("suggested-label", item.suggested >= 0 ? names[item.suggested] : null, "no other");
     $("numbers").replaceChildren(...numbers(item, names, judged).map((text) => el("span", {}, ...breakable(text))));
     $("sample-id").textContent = item.id;
-    $("same").hidden = true;
+    same(item, names, kind);
     stamp(item, names);
     const keep = $("do-keep").querySelector("span"), take = $("do-suggested").querySelector("span");
     keep.textContent = `Keep ${names[item.given] ?? ""}`;
@@ -233,5 +237,5 @@ const Show = (() => {
     for (const name of ["other", "rest"]) $(`check-${name}`).hidden = answer.groups[name].checked >= answer.groups[name].sample;
   }
 
-  return { $, el, grid, selection, check, item, end, progress, saved, notice, banner, stamp, same, neighbours, matrix };
+  return { $, el, grid, selection, check, item, end, progress, saved, notice, banner, stamp, neighbours, matrix };
 })();
