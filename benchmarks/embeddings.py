@@ -216,11 +216,15 @@ REMARKS = """
 C = 1 was read one by one: 15 labels are wrong ("My cards were stolen" as lost_or_stolen_phone, "The card payment
 didn't work" as reverted_card_payment), one question fits no class, six are ambiguous, and eight are right.
 
+## Growth and memory
+
+`embeddings.py growth` selects from synthetic embeddings on disk, on 2 cores that had other load. The classifier holds
+the rows of half of the samples in memory while it is trained, and `train` holds all of them; only the embedding and its
+file are read in batches. Finding near duplicates comes on top: `similar.md`.
+
 ## Not measured yet
 
-The default for photos without embeddings (`edges`), and the growth to 1,000,000 samples (`embeddings.py growth`). A
-classifier holds the rows of half of the samples in memory while it is trained, and `train` holds all of them; only
-the embedding and its file are read in batches.
+The default for photos without embeddings (`edges`) on the same photos.
 """
 HEADINGS = {
     "classifiers": "The classifier: 3,000 samples, 30 % wrong labels, one iteration",
