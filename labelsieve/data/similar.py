@@ -5,7 +5,7 @@ relative to the data: d5 is the distance of a sample to the nearest 5 % of a ran
 the typical distance.
 
     near duplicates    d < DUPLICATE_DISTANCE of the kind x typical distance
-    outliers           log d5 is more than OUTLIER_SCORE robust standard deviations above its median
+    outliers           log d5 is more than OUTLIER_SCORE of the kind robust standard deviations above its median
 
 A cluster of outliers is found too, unless it has more than 5 % of the samples. The reference takes O(n) time. Pairs
 are compared exactly up to MAX_EXACT samples; beyond, each sample is compared with those that share one of its two
@@ -25,7 +25,7 @@ from labelsieve.types import BoolArray, FloatArray, IntArray, Kind
 
 # Chosen on one half of the clothing photos and of banking77, measured on the other halves (benchmarks/similar.md).
 DUPLICATE_DISTANCE = {"pictures": 0.2, "text": 0.1}
-OUTLIER_SCORE = 2.3
+OUTLIER_SCORE = {"pictures": 2.3, "text": 3.0}
 REFERENCE_SIZE, NEAREST_SHARE = 1000, 0.05
 MIN_SAMPLES = 50  # with fewer, the nearest 5 % are two samples and the median says little
 MIN_DISTANCE = 1e-6  # rounding errors of float32; a model whose typical distance is smaller says nothing
@@ -56,7 +56,9 @@ def find_similar(rows: Any, kind: Kind = "pictures", *, exact: int = MAX_EXACT) 
     distance, middle = np.log(distance), np.log(typical)
     deviation = max(MAD_TO_DEVIATION * float(np.median(np.abs(distance - middle))), MIN_DISTANCE)
     links = [_near_pairs(rows, part, 1 - DUPLICATE_DISTANCE[kind] * typical) for part in _parts(rows, exact)]
-    return SimilarSamples(join_groups(count, np.concatenate(links)), distance > middle + OUTLIER_SCORE * deviation)
+    return SimilarSamples(
+        join_groups(count, np.concatenate(links)), distance > middle + OUTLIER_SCORE[kind] * deviation
+    )
 
 
 def join_groups(count: int, pairs: IntArray) -> IntArray:
