@@ -103,7 +103,8 @@ class Duplicates:
 
     def __init__(self, columns: LabelColumns) -> None:
         self.columns = columns
-        self._order = np.argsort(columns.duplicates, kind="stable")
+        members = np.flatnonzero(columns.duplicates)
+        self._order = members[np.argsort(columns.duplicates[members], kind="stable")]
         self._groups = columns.duplicates[self._order]
 
     def of(self, row: int) -> list[int]:
@@ -122,12 +123,13 @@ class Duplicates:
 
     def conflicting(self) -> BoolArray:
         """Whether each sample is in a group with different labels."""
-        group, label = self.columns.duplicates, self.columns.label
-        low = np.full(int(group.max(initial=0)) + 1, np.iinfo(np.int32).max)
-        high = np.full(len(low), -1)
-        np.minimum.at(low, group, label)
-        np.maximum.at(high, group, label)
-        return np.asarray((group > 0) & (low < high)[group])
+        found = np.zeros(len(self.columns), dtype=bool)
+        if len(self._order):
+            begins = np.flatnonzero(np.diff(self._groups, prepend=0))
+            label = self.columns.label[self._order]
+            differ = np.minimum.reduceat(label, begins) < np.maximum.reduceat(label, begins)
+            found[self._order] = np.repeat(differ, np.diff(np.append(begins, len(self._order))))
+        return found
 
     def labels(self, rows: list[int]) -> list[list[int]]:
         """Class codes and their number in `rows`, the most frequent first."""

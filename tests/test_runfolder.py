@@ -61,7 +61,8 @@ def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert rows[1] == LabelRow("b,c", "dog\n", "cat, tabby", 0.125, 2.0, "removed", 2, 0.875, "cat, tabby")
     assert rows[2].predicted == "" and math.isnan(rows[2].loss) and rows[2].suggested == ""
     header = (run / "labels.csv").read_text().splitlines()[0]
-    assert header == "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested,no_class"
+    head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested"
+    assert header == f"{head},duplicates,outlier,no_class"
 
 
 def test_summary_counts_by_verdict_and_class(tmp_path: Path) -> None:
