@@ -31,7 +31,7 @@ def test_it_reads_without_scripts_and_asks_for_nothing(runs, tmp_path, browser, 
     path = write_report(getattr(runs, kind)(tmp_path))
     page = opened(browser, path, java_script_enabled=False)
     assert page.locator("h1").inner_text().startswith("About")
-    assert page.locator("section").count() == 7
+    assert page.locator("section").count() == 8
     assert page.locator("svg.heat").is_visible() and page.locator("svg.curve").count() == 2
     assert page.locator("li.suspect").count() > 5
     if kind == "pictures":
