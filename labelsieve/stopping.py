@@ -105,11 +105,13 @@ def _watch(reader: int, ended: threading.Event) -> None:
 
 
 def _end_process(number: int) -> None:
-    os.write(2, b"labelsieve: stopped; run the same command to resume\n")
-    if multiprocessing := sys.modules.get("multiprocessing"):  # if it is not imported, there are no workers
-        for worker in multiprocessing.active_children():
-            worker.kill()
-    os._exit(EXIT_CODES[number])
+    try:
+        os.write(2, b"labelsieve: stopped; run the same command to resume\n")
+        if multiprocessing := sys.modules.get("multiprocessing"):  # if it is not imported, there are no workers
+            for worker in multiprocessing.active_children():
+                worker.kill()
+    finally:  # also if a worker cannot be killed
+        os._exit(EXIT_CODES[number])
 
 
 def limit_exit(code: int) -> None:

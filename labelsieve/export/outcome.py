@@ -21,8 +21,10 @@ from labelsieve.export.tables import RunResult
 from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Group, SpotCheck, noise_of
 from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
-# Suggestions of which fewer than this share may be right do harm rather than good (benchmarks/exports.md).
-LEAST_RIGHT = 0.5
+# Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
+# benchmarks/exports.md this refuses the harmful exports of photos and tables, and not those above 0.27, of which 61 to
+# 100 % were right.
+LEAST_RIGHT = 0.2
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
 
 

@@ -37,7 +37,9 @@ from labelsieve.types import BoolArray, FloatArray, IntArray, NoiseEstimate, Sco
 DENOISE_STEPS = 10  # more steps sharpen p without ranking better
 MOST_CLASSES_TO_DENOISE = 50  # a step costs samples x classes^2; worse order at 77 classes (banking77, no stored page)
 BLOCK_CELLS = 100_000  # samples x classes that are expanded at a time: they stay in the processor's cache
-PSEUDO_COUNTS = 20.0  # labels' worth of the mean row that each row of a transition matrix starts with
+# Per cell of a transition matrix: a row of c classes starts with 2 c labels of symmetric noise. With 20 labels for any
+# number of classes, the matrix of 77 classes was mostly chance, and suspicion ranked worse than p_y.
+PSEUDO_COUNTS = 2.0
 CONFIDENCE_BINS, BIN_SAMPLES = 25, 60  # bins of equal size in which agreement is counted: at most, samples per bin
 SUREST_SHARE, SUREST_SAMPLES = 0.1, 40  # samples that measure the floor: the share, and the least number
 TRANSITION_SHARE = 0.3  # of each predicted class, the surest: their labels are counted for the transition matrix
@@ -58,6 +60,10 @@ LEAST_ERROR, MOST_ERROR = 0.4, 2.4
 # this part of that of the classifiers of all samples. On tables it is 0.97 or more; fast networks on CIFAR-10 with 80 %
 # symmetric noise had too few selected samples to learn from, and the estimate was wrong by 0.1 with a narrow interval.
 COMPARABLE_AGREEMENT = 0.75
+# Smallest singular value of T below which predictions are not denoised, because that would amplify chance. Without
+# it, F1 falls from 0.781 to 0.776 with 70 % class-dependent noise, and the interval covers 97.4 % of 233 runs
+# instead of 97.9 %.
+NEAR_SINGULAR = 0.02
 RULE_OF_THREE = 2.3  # a count of none among n samples leaves room for a share of 3 / n
 LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
 TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
@@ -115,8 +121,11 @@ def denoise_blocks(blocks: Callable[[], Iterable[tuple[IntArray, NDArray[Any]]]]
         number += np.bincount(predicted, minlength=classes)
         sums += np.eye(classes, dtype=q.dtype)[predicted].T @ q
     n = number.sum()
-    T = (sums + PSEUDO_COUNTS * sums.sum(axis=0) / n) / (number[:, None] + PSEUDO_COUNTS)
+    before = PSEUDO_COUNTS * classes
+    T = (sums + before * sums.sum(axis=0) / n) / (number[:, None] + before)
     prior = (number + 1) / (n + classes)
+    if np.linalg.svd(T, compute_uv=False)[-1] < NEAR_SINGULAR:
+        T = np.eye(classes)
     return Scores.joined([_denoised(q, given, T, prior) for given, q in blocks()])
 
 
@@ -197,7 +206,8 @@ def count_transition(scores: Scores, given: IntArray, classes: int) -> FloatArra
     noise = 1 - np.trace(counts) / max(counts.sum(), 1.0)
     even = np.full((classes, classes), noise / max(classes - 1, 1))
     np.fill_diagonal(even, 1 - noise)
-    return np.asarray((counts + PSEUDO_COUNTS * even) / (counts.sum(axis=1, keepdims=True) + PSEUDO_COUNTS))
+    before = PSEUDO_COUNTS * classes
+    return np.asarray((counts + before * even) / (counts.sum(axis=1, keepdims=True) + before))
 
 
 def excess_agreement(predicted: IntArray, given: IntArray, classes: int) -> float:
@@ -263,7 +273,7 @@ class TwoOpinions:
         confused = pair_counts(first[differ], second[differ], classes)
         confused += confused.T
         labels = pair_counts(first[against], self.given[against], classes)
-        labels += PSEUDO_COUNTS * (1 - np.eye(classes)) / (classes - 1) ** 2
+        labels += PSEUDO_COUNTS * classes * (1 - np.eye(classes)) / (classes - 1) ** 2
         labels /= labels.sum(axis=1, keepdims=True)
         return float((confused * labels).sum() / confused.sum()) if differ.any() else 1 / (classes - 1)
 

@@ -6,8 +6,7 @@ With a(r) and e(r) of the noise model at the confidence r of the prediction m, a
     P(z = k | y)  ~  P(z = k) P(y | z = k, r)
 
 where P(y = k | z = k, r) = (1 - e(r)) times the factor of class k, and the rest is spread as T-hat spreads it.
-Suspicion is the mean posterior of "wrong" along the order that ranks best: the geometric mean of p_y and
-p_y T_yy / (p T)_y. Their sum would tie labels of small p_y.
+Suspicion is the mean posterior of "wrong" along the order that ranks best: the mean of p_y and p_y T_yy / (p T)_y.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def _posterior(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
     mixed = np.where(is_given, 0.0, probs * T[top, given[:, None]]).sum(axis=1)
     others = ((T.sum(axis=0) - np.diagonal(T)) / max(classes - 1, 1))[given]
     right = p_given * T[given, given]
-    order = 1 - np.sqrt(p_given * right / np.maximum(right + mixed + p_rest * others, SMALLEST))
+    order = 1 - (p_given + right / np.maximum(right + mixed + p_rest * others, SMALLEST)) / 2
 
     # Level: accuracy and noise at this confidence.
     accuracy, noise = model.accuracy_at(confidence), model.noise_at(confidence)

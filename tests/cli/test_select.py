@@ -222,7 +222,7 @@ def test_every_setting_is_on_record(
         "ignore_columns": None, "group_column": None, "split": None, "header": None, "embed": None,
         "embed_revision": None,
     }  # fmt: skip
-    assert stage["where"] == {"device": "cpu", "executor": "local", "workers": 1}
+    assert stage["where"] == {"device": "cpu", "executor": "local", "workers": None}
     # Where it runs is not what a run is known by.
     elsewhere = f"select t.csv --out run --model {model} --iterations 1 --workers 2"
     assert answer(capsys, elsewhere)["resumed"] == "done"
@@ -283,7 +283,7 @@ def test_repeats_are_counted_recorded_and_checked(here: Path, capsys: pytest.Cap
     assert run("select t.csv --out run --model neighbours --iterations 2".split()) == 2
     assert "repeats was 3, now 1" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 0".split()) == 2
-    assert "--repeats 0" in capsys.readouterr().err
+    assert "--repeats" in capsys.readouterr().err
     assert run("select t.csv --out other --repeats 2 --protocol paper".split()) == 2
     assert "--repeats" in capsys.readouterr().err
 
@@ -381,7 +381,7 @@ def test_groups_of_a_column_are_searched_together(tmp_path, monkeypatch, capsys)
     assert run("report run".split()) == 0
     assert "--group-column patient" in (tmp_path / "run" / "report.html").read_text()
     for words, message in (
-        ("t.csv --group-column nobody", "has no column 'nobody' (--group-column)"),
+        ("t.csv --group-column nobody", "has no column 'nobody' (set it with --group-column)"),
         ("t.csv --group-column patient --protocol paper", "--group-column: --protocol paper"),
         ("digits --group-column patient", "--group-column needs"),
     ):

@@ -76,7 +76,7 @@ def test_the_pages_example_in_python(mine, monkeypatch):
     (text,) = [text for named, text in BLOCKS if not named]
     found = {}
     exec(compile(text, "docs/methods.md", "exec"), found)
-    model, same = found["model"], found["same"]
+    model, same = found["model"], found["same_model"]
     assert model.score(found["X"], found["y"]) > 0.9
     assert model.method_.settings() == same.method_.settings() == {"trust": 0.7}
     assert np.array_equal(model.predict_proba(found["X"]), same.predict_proba(found["X"]))

@@ -269,7 +269,7 @@ def test_bad_input_is_one_clear_line(change, word):
     ("arguments", "word"),
     [
         ({"estimator": LogisticRegression}, "estimator"),
-        ({"estimator": "svc"}, "estimator: 'svc' .*fast, boosting, edges, forest"),
+        ({"estimator": "svc"}, "estimator 'svc'.*fast, boosting, edges, forest"),
         ({"estimator": "tfidf"}, "tfidf reads texts"),
         ({"executor": "cloud"}, "executor"),
         ({"executor": 0}, "executor"),
@@ -372,7 +372,7 @@ def test_networks_by_name():
         NCV("small-cnn").fit(x.astype(float), given)
     with pytest.raises(InputError, match="mlp does not read texts; choose tfidf"):
         NCV("mlp").fit(["a b", "c d"] * 20, [0, 1] * 20)
-    with pytest.raises(InputError, match=r"estimator: 'vgg' .*small-cnn, resnet20"):
+    with pytest.raises(InputError, match=r"estimator 'vgg'.*small-cnn, resnet20"):
         NCV("vgg").fit(x, given)
 
 

@@ -132,7 +132,7 @@ def test_your_own_network(digits):
         ({"method_settings": [1]}, r"method_settings: .*\[1\]"),
         ({"method": "coteaching", "method_settings": {"gradual_epochs": "x"}}, "gradual_epochs"),
         ({"together": "no"}, "together: .* 'no'"),
-        ({"network": "vgg16"}, "network: 'vgg16' .*small-cnn"),
+        ({"network": "vgg16"}, "network 'vgg16'.*small-cnn"),
         ({"network": "resnet32"}, "resnet32 reads pictures"),
         ({"network": 3}, "network: .* got 3"),
         ({"network": torch.nn.Linear(2, 2)}, "network: "),
