@@ -83,9 +83,9 @@ test; no choice used the photos. Survival and default (Titanic, credit) are outc
 
 *Apply P* is `--apply suggested --min-confidence P`, *drop P* is `--drop-suspects P` (the share among the labels that
 remain, and how many remain). An export in parentheses is refused until a random sample of suggestions was judged; the
-number is the share that it would have given. The limit of the refusal was chosen on this table. The default export lowers the share in {harmed_default} of {settings}
-settings. *Apply 0.9* and *apply 0.5* would lower it in {harmed_09} and {harmed_05} without the refusal, and lower it in
-{allowed_09} and {allowed_05} with it.
+number is the share that it would have given. The limit of the refusal was chosen on this table. The default export
+lowers the share in {harmed_default} of {settings} settings. *Apply 0.9* and *apply 0.5* would lower it in {harmed_09}
+and {harmed_05} without the refusal, and lower it in {allowed_09} and {allowed_05} with it.
 
 {shares}
 
