@@ -47,7 +47,8 @@ PAGE = """\
 name the model and the device. Two iterations of INCV, told nothing. *Read as*: the estimated noise ratio with its 95 %
 interval. *Plain rule*: F1 if every label is flagged that is not predicted. *Error / disagreement*: how often the two
 classifiers that measure the error are really wrong, as a multiple of how often they disagree. The constant
-`MOST_ERROR` of the noise model follows from it.
+`MOST_ERROR` of the noise model follows from it. The rows were measured before the transition matrix started with two
+labels per cell; `--again` measures the stored predictions again.
 
 {table}
 

@@ -94,7 +94,8 @@ def test_epochs_count_from_where_they_were_stopped_and_hint_once() -> None:
     assert asked == [4.0]
     lines = stream.getvalue().splitlines()
     assert lines[0].startswith("training: 7/10 epochs") and lines[0].endswith("loss 0.5, samples/s 120")
-    assert lines[1] == "be quicker" and "10/10 epochs, done in" in lines[-1] and len(lines) == 4
+    # Lines in between depend on the clock.
+    assert lines[1] == "be quicker" and lines.count("be quicker") == 1 and "10/10 epochs, done in" in lines[-1]
 
 
 def test_a_note_goes_above_the_bar() -> None:
