@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+import uuid
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -109,7 +110,7 @@ class Child:
 
 def fork(line: str, *, prelude: Callable[[], None] | None = None, often: bool = True) -> Child:
     """`labelsieve LINE` in a child; `often`: a checkpoint after every epoch, so that there is much to be killed."""
-    said = Path(f".said-{random.getrandbits(40):x}")
+    said = Path(f".said-{uuid.uuid4().hex}")  # not `random`: tests start from the same seed
     pid = os.fork()
     if pid:
         return Child(pid, said)
