@@ -285,7 +285,7 @@ ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         (noise_model, "OVERCONFIDENCE", 0.0),
     ),
     "noise share by the floor alone": ((noise_model, "OVERCONFIDENCE", 0.0),),
-    "noise share 1/2 whatever the floor": ((noise_model, "FLOOR_WEIGHT", 0.0),),
+    "noise share 1/2, independent of the floor": ((noise_model, "FLOOR_WEIGHT", 0.0),),
     "no limit by the surer half": ((noise_model, "HARD_TO_EASY", np.inf),),
     "flags without a least suspicion": ((posterior, "LEAST_SUSPICION", 0.0),),
 }

@@ -390,7 +390,7 @@ def describe(
 
 
 def unknown_by_leak(estimate: NoiseEstimate) -> NoiseEstimate:
-    """The estimate of samples that repeat their given labels: whatever the noise is, predictions agree with them."""
+    """The estimate of samples that repeat their given labels: predictions agree with them at any noise."""
     text = f"{Trust.UNKNOWN}: one column tells the labels by itself, so predictions would repeat wrong labels as well"
     return replace(estimate, trust=Trust.UNKNOWN, why_unknown=WhyUnknown.LEAK, explanation=text)
 

@@ -41,11 +41,11 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("theory --nonsense 3", "Unknown option: --nonsense"),
         ("theory --ratio much", "--ratio"),
         ("run a.csv b.csv", "too many arguments: 'b.csv'"),
-        ("theory --ratio 1.5", "--ratio must be"),
-        ("theory --classes 1", "--classes must be"),
+        ("theory --ratio 1.5", "--ratio must be a number from 0 to 1, got 1.5"),
+        ("theory --classes 1", "--classes must be at least 2, got 1"),
         ("theory --pattern odd", "odd"),
         ("theory --matrix none.csv", "none.csv"),
-        ("theory --accuracy 2", "--accuracy must be"),
+        ("theory --accuracy 2", "--accuracy must be a number from 0 to 1, got 2.0"),
         ("corrupt digits", "--out"),
         ("corrupt nowhere --out l.csv", "nowhere"),
         ("corrupt digits --out l.csv --pattern odd", "symmetric"),
@@ -57,7 +57,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("select digits --out run --labels none.csv", "none.csv"),
         ("select digits --out run --remove-ratio some", "--remove-ratio"),
         ("select digits --out run --device gpu", "unknown --device 'gpu'"),
-        ("select digits --out run --seed -1", "--seed must be"),
+        ("select digits --out run --seed -1", "--seed must be a number from 0 to 2^32 - 1, got -1"),
         ("report none", "none"),
     ],
 )
@@ -82,7 +82,7 @@ def test_all_mistakes_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> No
     line = one_line(capsys)
     for part in (
         "--method",
-        "--iterations",
+        "--iterations must be at least 1, got 0",
         "--remove-ratio",
         "--epochs",
         "--protocol",

@@ -72,5 +72,5 @@ def test_the_growth_of_a_classifier_is_measured() -> None:
 def test_all_mistakes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("plan nowhere --gpus 0 --model resnet7 --seconds 0".split()) == 2
     message = capsys.readouterr().err
-    for part in ("--gpus", "resnet7", "--seconds"):
+    for part in ("--gpus must be at least 1, got 0", "resnet7", "--seconds must be above 0, got 0"):
         assert part in message

@@ -160,9 +160,9 @@ def test_train_needs_a_selection_only_where_the_method_does(here: Path, capsys: 
         ("run t.csv --out run --device cuda", "cuda"),
         ("run t.csv --out run --model frest --epochs 0 --device tpu", "--model 'frest'"),
         ("run t.csv --out run --network nope --epochs 0", "--network 'nope'"),
-        ("run t.csv --out run --size -1 --epochs 0", "--size must be"),
+        ("run t.csv --out run --size -1 --epochs 0", "got -1"),
         ("data fetch mnist --to x", "mnist"),
-        ("bench io --pictures 2", "--pictures must be"),
+        ("bench io --pictures 2", "got 2"),
     ],
 )
 def test_mistakes(here: Path, capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:

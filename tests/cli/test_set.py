@@ -128,7 +128,7 @@ def test_mistakes_are_told_at_once_with_all_others(
 ) -> None:
     assert run([*f"{command} {line} --batch-size 1".split()]) == 2
     message = capsys.readouterr().err
-    assert said in message and "--batch-size" in message and message.count("\n") == 1
+    assert said in message and "--batch-size must be at least 2, got 1" in message and message.count("\n") == 1
     assert not (here / "run").exists()
 
 

@@ -209,7 +209,11 @@ def test_what_is_no_method_is_said_with_everything_else(mine: Path, capsys: pyte
         for command in ("train nowhere", "run t.csv --out run"):
             assert run([*command.split(), "--method", name, "--batch-size", "1"]) == 2
             expected = capsys.readouterr().err
-            assert message in expected and "--batch-size" in expected and expected.count("\n") == 1
+            assert (
+                message in expected
+                and "--batch-size must be at least 2, got 1" in expected
+                and expected.count("\n") == 1
+            )
     assert run("select t.csv --out bare --iterations 1".split()) == 0
     (mine / "bare" / "labels.csv").unlink()
     assert run("train bare --method own_methods:OnSelected".split()) == 2

@@ -529,21 +529,14 @@ def test_the_json_cannot_become_a_page(runs, tmp_path, serve, browser):
 
 
 def test_keys_are_answered_quickly_with_a_million_samples(million_run, serve, visit):
-    """The first page in under 2 s; a key press in under 100 ms, saved, moved on and drawn.
-
-    Other processes can only make it slower, so the fastest of three pages and the faster quarter of the keys count.
-    """
+    """The first page in under 2 s; a key press in under 100 ms, saved, moved on and drawn."""
     server = serve(million_run)
     from time import perf_counter
 
-    first = []
-    for _ in range(3):
-        start = perf_counter()
-        page = visit(server.address)
-        first.append(perf_counter() - start)
-        if first[-1] < 2:
-            break
-    assert min(first) < 2, first
+    start = perf_counter()
+    page = visit(server.address)
+    first = perf_counter() - start
+    assert first < 2, f"the first page took {first:.2f} s"
     assert left(page) > 250_000
     page.wait_for_selector("#neighbours li")
     took = page.evaluate(
@@ -559,6 +552,6 @@ def test_keys_are_answered_quickly_with_a_million_samples(million_run, serve, vi
           return times;
         }"""
     )
-    assert sorted(took)[len(took) // 4] < 100, took
+    assert sorted(took)[len(took) // 2] < 100 and max(took) < 400, took
     page.select_option("#given", index=7)
     until(page, lambda: page.locator("#given-label").text_content() == "class 006")

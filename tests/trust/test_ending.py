@@ -16,7 +16,6 @@ import trust_chaos as chaos
 from labelsieve import stopping
 
 SECONDS = 5.0
-BUSY_SECONDS = 60.0  # a busy machine may let the process run later than it could
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def test_a_stuck_command_ends(here: Path) -> None:
         began[name], codes[name] = time.monotonic(), (130, 143)[i % 2]
         child.send((signal.SIGINT, signal.SIGTERM)[i % 2])
     for name, child in children.items():
-        ended = child.wait_at_most(began[name] + BUSY_SECONDS - time.monotonic())
+        ended = child.wait_at_most(began[name] + SECONDS - time.monotonic())
         assert ended == codes[name], f"{name} {ended}: {child.stderr}"
         assert "Traceback" not in child.stderr and "resume" in child.stderr.splitlines()[-1], child.stderr
     assert not list(here.glob("exported/*")) and not (here / "p.csv").exists()
@@ -99,7 +98,7 @@ def test_a_review_with_an_open_connection_ends(here: Path) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"GET /?token=x HTTP/1.1\r\nHost: ")  # the request never ends
         child.send(signal.SIGTERM)
-        assert child.wait_at_most(BUSY_SECONDS) == 143, child.stderr
+        assert child.wait_at_most(SECONDS) == 143, child.stderr
 
 
 def test_a_worker_that_is_terminated_does_not_end_its_parent(here: Path) -> None:

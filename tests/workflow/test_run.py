@@ -50,7 +50,7 @@ def test_wrong_options_are_named(tmp_path: Path) -> None:
     table(tmp_path / "t.csv")
     with pytest.raises(InputError, match="'epoch'"):
         labelsieve.run(str(tmp_path / "t.csv"), out=tmp_path / "run", epoch=3)
-    with pytest.raises(InputError, match=r"--epochs .*--model 'odd'"):
+    with pytest.raises(InputError, match=r"--epochs must be at least 1, got 0.*--model 'odd'"):
         labelsieve.run(str(tmp_path / "t.csv"), out=tmp_path / "run", epochs=0, model="odd")
     with pytest.raises(InputError, match="'label'"):
         labelsieve.run(str(tmp_path / "t.csv"), out=tmp_path / "run", **QUICK)
