@@ -67,7 +67,7 @@ class LabelledData:
     notes: tuple[str, ...] = ()  # what is odd about it
     groups: IntArray | None = None  # code per sample; samples with equal codes are never on both sides of a split
     equal_files: IntArray | None = None  # code per sample, equal if the files of the samples have equal bytes
-    leaks: bool = False  # whether one column tells the given labels by itself
+    why_unknown: WhyUnknown | None = None  # why no classifier can estimate the noise of these labels
     embedding: Any = None  # rows of numbers that a pretrained model computed from the samples
     duplicates: IntArray | None = None  # position of the first sample that equals or nearly equals each sample
     outlier: BoolArray | None = None  # whether a sample is far from all others; None without an embedding
@@ -233,6 +233,7 @@ class WhyUnknown(StrEnum):
     RANDOM = "random"  # predictions agree with the labels no more often than by chance
     WEAK = "weak"  # the classifier is too weak to separate wrong labels from its own errors
     LEAK = "leak"  # a column repeats the given labels, wrong ones included, so every classifier agrees with them
+    OUTCOME = "outcome"  # equal cases end differently: a label that differs from a good prediction need not be wrong
 
 
 @dataclass(frozen=True)

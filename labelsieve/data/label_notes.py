@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
 from labelsieve.data.duplicates import Groups, groups_of, has_independent_labels
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.progress import Note, NoteKind
-from labelsieve.types import IntArray, LabelledData
+from labelsieve.types import IntArray, LabelledData, WhyUnknown
 
 # A column leaks the label if it removes this share of the errors of always naming the most frequent class. On real
 # tables, all columns above determine the label by construction; the best measurement has 0.91
@@ -39,6 +39,12 @@ def label_notes(data: LabelledData, label_column: str = "") -> list[Note]:
     groups = groups_of(data)
     found = (_contradictions(data, groups), *_leaks(data), _numbers(data), _outcomes(data, groups, label_column))
     return [note for note in found if note is not None]
+
+
+def why_unknown(notes: Iterable[Note]) -> WhyUnknown | None:
+    """Return why the noise of labels with these notes cannot be estimated; None if it can."""
+    reasons = {NoteKind.LEAK: WhyUnknown.LEAK, NoteKind.OUTCOMES: WhyUnknown.OUTCOME}
+    return next((reasons[note.kind] for note in notes if note.kind in reasons), None)
 
 
 def _contradictions(data: LabelledData, groups: Groups) -> Note | None:

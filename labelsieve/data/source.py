@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from labelsieve.data.duplicates import about_copies, group_codes, kept_together, repeated
-from labelsieve.data.label_notes import about_spelling, class_counts, label_notes
+from labelsieve.data.label_notes import about_spelling, class_counts, label_notes, why_unknown
 from labelsieve.data.labels import (
     NO_CLASS,
     NO_LABEL,
@@ -30,7 +30,7 @@ from labelsieve.data.read_options import check_no_split
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.data.table_file import TABLES as TABLES
 from labelsieve.errors import InputError
-from labelsieve.progress import NoteKind, Progress, RecordingProgress
+from labelsieve.progress import Progress, RecordingProgress
 from labelsieve.types import IntArray, LabelledData
 
 BUILT_IN = ("digits",)
@@ -94,7 +94,7 @@ def load_source(
         for note in (spelling, *kinds, together):
             if note is not None:
                 recorder.note(note)
-        data = replace(data, leaks=any(note.kind is NoteKind.LEAK for note in kinds))
+        data = replace(data, why_unknown=why_unknown(kinds))
     return replace(data, notes=tuple(map(str, recorder.notes)))
 
 

@@ -121,6 +121,7 @@ WHY_UNKNOWN = {
     WhyUnknown.RANDOM: "the labels cannot be distinguished from random ones",
     WhyUnknown.WEAK: "the classifier is too weak",
     WhyUnknown.LEAK: "one column tells the labels by itself",
+    WhyUnknown.OUTCOME: "the labels look like outcomes",
 }
 
 

@@ -84,12 +84,8 @@ def _scrolling(content: Markup, label: str) -> Markup:
 
 def headline(facts: Facts) -> str:
     found, total, ratio = len(facts.suspects), len(facts.columns), facts.noise_ratio
-    if facts.why_unknown is WhyUnknown.RANDOM:
-        return "These labels cannot be distinguished from random ones."
-    if facts.why_unknown is WhyUnknown.WEAK:
-        return "The classifier is too weak to estimate how many labels are wrong."
-    if facts.why_unknown is WhyUnknown.LEAK:
-        return "One column tells the labels by itself, so the share of wrong labels is unknown."
+    if facts.why_unknown is not None:
+        return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown]}."
     if ratio is None:
         return f"{plural(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
     if ratio < CLEAN_RATIO:

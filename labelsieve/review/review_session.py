@@ -43,6 +43,7 @@ SORT = ("suspicion", "pair")
 WARNINGS = {
     WhyUnknown.WEAK: "many suspects and suggestions are wrong",
     WhyUnknown.LEAK: "wrong labels that this column repeats are not found",
+    WhyUnknown.OUTCOME: "a suspect can be an unusual case instead of a wrong label",
     WhyUnknown.RANDOM: "suspects and suggestions are little better than guesses",
 }
 

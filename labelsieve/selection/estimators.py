@@ -15,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from labelsieve.checks import whole
 from labelsieve.data.columns import TableX, encoding_of
 from labelsieve.data.duplicates import kept_together, with_duplicates
-from labelsieve.data.label_notes import label_notes
+from labelsieve.data.label_notes import label_notes, why_unknown
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed, kind_of, with_similar
 from labelsieve.execute.sklearn_trainer import check_executor, take
 from labelsieve.frames import SHOWN_SUSPECTS, Suspect, installed_frame, sample_html, suspects_html
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
-from labelsieve.progress import NoteKind, Progress
+from labelsieve.progress import Progress
 from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
@@ -36,7 +36,17 @@ from labelsieve.selection.inputs import (
 )
 from labelsieve.selection.refit import Refit
 from labelsieve.selection.settings import INCVSettings, ncv_settings, selection_passes
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, LabelledData
+from labelsieve.types import (
+    CANDIDATE,
+    REMOVED,
+    SELECTED,
+    VERDICTS,
+    FloatArray,
+    IntArray,
+    Kind,
+    LabelledData,
+    WhyUnknown,
+)
 
 
 class RareClassWarning(UserWarning):
@@ -326,11 +336,11 @@ class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     """
 
 
-def settings_for(settings: INCVSettings, choice: ModelChoice, *, leaks: bool) -> INCVSettings:
-    """Adapt the settings of a selection to the model that selects, and to samples that repeat their labels."""
+def settings_for(settings: INCVSettings, choice: ModelChoice, why_unknown: WhyUnknown | None) -> INCVSettings:
+    """Adapt the settings of a selection to the model that selects, and to the kind of labels."""
     if choice.kind is ModelKind.FAST:
         settings = settings.for_fast_network()
-    return replace(settings, networks=choice.is_network, leaks=leaks)
+    return replace(settings, networks=choice.is_network, why_unknown=why_unknown)
 
 
 def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSettings, name: str, groups: Any) -> None:
@@ -364,7 +374,7 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     options = TrainerOptions(selector.epochs, selector.loss, selector.device, selector.executor, selector.protocol)
     trainer = build_trainer(choice, data, options)
     notes = label_notes(data)
-    incv = settings_for(settings, choice, leaks=any(note.kind is NoteKind.LEAK for note in notes))
+    incv = settings_for(settings, choice, why_unknown(notes))
     steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, name=name, groups=together)
     total = len(codes) * selection_passes(incv)
     with Progress(silent=not selector.verbose).trainings(trainer, total):

@@ -31,8 +31,8 @@ from labelsieve.selection.noise_model import (
     denoise,
     fit_noise_model,
     is_comparable,
-    unknown_by_leak,
     with_mean_posterior,
+    without_meaning,
 )
 from labelsieve.selection.posterior import posterior_of
 from labelsieve.selection.settings import INCVSettings, authors_remove_ratio
@@ -189,8 +189,8 @@ def measured(
             opinions = pair if pair.is_comparable(held_out, classes) else None
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
     model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, distinct=distinct)
-    if problem.settings.leaks:
-        model = replace(model, estimate=unknown_by_leak(model.estimate))
+    if (why := problem.settings.why_unknown) is not None and model.estimate.known:
+        model = replace(model, estimate=without_meaning(model.estimate, why))
     elif opinions is None:
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)

@@ -69,6 +69,12 @@ LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples 
 TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
 
 
+MEANINGLESS = {
+    WhyUnknown.LEAK: "one column tells the labels by itself, so predictions would repeat wrong labels as well",
+    WhyUnknown.OUTCOME: "the labels look like outcomes, and equal cases can end differently without a wrong label",
+}
+
+
 @dataclass(frozen=True)
 class NoiseModel:
     """A fitted model. The curves give the values at the mean confidence of each bin, in rising order."""
@@ -389,10 +395,9 @@ def describe(
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 
 
-def unknown_by_leak(estimate: NoiseEstimate) -> NoiseEstimate:
-    """The estimate of samples that repeat their given labels: predictions agree with them at any noise."""
-    text = f"{Trust.UNKNOWN}: one column tells the labels by itself, so predictions would repeat wrong labels as well"
-    return replace(estimate, trust=Trust.UNKNOWN, why_unknown=WhyUnknown.LEAK, explanation=text)
+def without_meaning(estimate: NoiseEstimate, why: WhyUnknown) -> NoiseEstimate:
+    """The estimate of labels whose agreement with predictions says nothing about wrong labels."""
+    return replace(estimate, trust=Trust.UNKNOWN, why_unknown=why, explanation=f"{Trust.UNKNOWN}: {MEANINGLESS[why]}")
 
 
 # ---------------------------------------------------------------- results of the estimate

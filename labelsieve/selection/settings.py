@@ -8,6 +8,7 @@ from typing import Literal
 
 from labelsieve.checks import is_number, whole
 from labelsieve.errors import InputError
+from labelsieve.types import WhyUnknown
 
 Protocol = Literal["auto", "paper"]
 ASYMMETRIC = ("pair", "asymmetric", "cifar10-map")
@@ -42,7 +43,7 @@ class INCVSettings:
     stored: bool = False
     """Whether the scores are stored predictions (stored.py). Then no further training can measure the noise."""
 
-    leaks: bool = False
+    why_unknown: WhyUnknown | None = None
     """Whether a column of the samples repeats the given labels. Then predictions say nothing about the noise."""
 
     def __post_init__(self) -> None:

@@ -89,7 +89,7 @@ def select_labels(
             progress.note(Note.of(NoteKind.ALL_PREDICTED))
         incv, trainer = stored_settings(settings.incv_settings()), stored
     else:
-        incv = settings_for(settings.incv_settings(), choice, leaks=data.leaks)
+        incv = settings_for(settings.incv_settings(), choice, data.why_unknown)
         trainer = RunTrainer(run, _build(run, choice, features, settings, incv, progress), choice, incv, progress)
     steps = incv_steps(
         data.y, data.classes, settings=incv, seed=settings.seed, name=recorded["method"], groups=data.groups

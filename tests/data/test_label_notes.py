@@ -46,6 +46,17 @@ def test_a_copy_of_wrong_labels_is_a_leak() -> None:
     assert leaking.history_[0]["estimate"]["why_unknown"] == "leak"
 
 
+def test_the_noise_of_outcomes_is_unknown() -> None:
+    """Equal cases that end differently contradict a good classifier without a wrong label."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, (300, 3))
+    survived = (rng.random(300) < 0.2 + 0.3 * x[:, 0]).astype(int)
+    estimate = NCV("logistic", random_state=0).fit(x, survived).history_[0]["estimate"]
+    assert (estimate["trust"], estimate["why_unknown"]) == ("unknown", "outcome") and estimate["ratio"] > 0.05
+    annotated = NCV("logistic", random_state=0).fit(x, x[:, 0] > 0)
+    assert annotated.history_[0]["estimate"]["why_unknown"] != "outcome"
+
+
 def test_kinds_of_tables(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     rows = [f"{rng.integers(3)},{rng.integers(2)},{rng.integers(2)}" for _ in range(200)]
