@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import time
 import zipfile
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -163,7 +163,8 @@ class StoredAnswers(Trainer):
                 self.on_trained(job, loaded=True)
         missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
-            found = self.train_missing([jobs[i] for i in missing])
+            with self.show_progress([jobs[i] for i in missing]):
+                found = self.trainer.train_and_score([jobs[i] for i in missing])
             for i, scores in zip(missing, found, strict=True):
                 with atomic_file(self._path(jobs[i])) as file:
                     np.savez(file, **scores.arrays())
@@ -171,9 +172,9 @@ class StoredAnswers(Trainer):
             shutil.rmtree(self.checkpoints, ignore_errors=True)  # not if all are stored: a later request may need them
         return [answer for answer in answers if answer is not None]
 
-    def train_missing(self, jobs: Sequence[Job]) -> list[Scores]:
-        """Ask the other trainer."""
-        return self.trainer.train_and_score(jobs)
+    def show_progress(self, jobs: Sequence[Job]) -> AbstractContextManager[Any]:
+        """Return the context of a request to the other trainer; it may show the progress."""
+        return nullcontext()
 
     def _path(self, job: Job) -> Path:
         return self.folder / f"{job.name.replace('/', '-')}-{job.digest()}.npz"
@@ -204,18 +205,15 @@ class RunTrainer(StoredAnswers):
         trainer.on_history = partial(append_epochs, run)
         self.hint_given = False
 
-    def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
+    @contextmanager
+    def show_progress(self, jobs: Sequence[Job]) -> Iterator[None]:
         if stopping.requested():  # between two requests the selection can stop
             raise stopping.reason()
-        return super().train_and_score(jobs)
-
-    def train_missing(self, jobs: Sequence[Job]) -> list[Scores]:
         stage, epochs = _stage_name(jobs[0].name), self.trainer.epochs
         self.progress.note(Note.of(NoteKind.TRAININGS, stage=stage, count=len(jobs)))
-        shown = self.progress.epochs(stage, epochs, hint=self._hint) if epochs else nullcontext()
         self.trainer.on_trained = self.on_trained
-        with shown as self.trainer.on_epoch:
-            return self.trainer.train_and_score(jobs)
+        with self.progress.epochs(stage, epochs, hint=self._hint) if epochs else nullcontext() as self.trainer.on_epoch:
+            yield
 
     def warn_damaged(self, path: Path) -> None:
         self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))
