@@ -1,27 +1,37 @@
-"""Run the long tests of kills, failed writes, hostile files and fuzzing, and write docs/trust.md.
+"""Run the long tests of kills, failed writes, hostile files, generated attacks and fuzzing, and write docs/trust.md.
 
-    python scripts/trust.py                     all tests (about an hour on 2 cores)
-    python scripts/trust.py --resume            continue the tests of this commit that were stopped
-    python scripts/trust.py --only fuzz         some tests; the others keep their last numbers
-    python scripts/trust.py --only generated --resume --seconds 600
-                                                continue the generated attacks of this commit for 10 minutes
+    python scripts/trust.py                     all tests (about 25 minutes on 2 cores)
+    python scripts/trust.py --resume            skip the units that passed on the same code
+    python scripts/trust.py --only trees,fuzz   some parts; the others keep their last numbers
     python scripts/trust.py --only none         write the page again
     python scripts/trust.py --fuzz              only the parsers, without writing the page (`make fuzz`)
 
-The script exits with 1 if a test fails. Failing inputs are stored in tests/fuzz/, and a test replays them.
+The work is divided into units. Each unit runs in its own process, one process per core; very large inputs follow one
+after another, because their time and memory are measured. docs/trust.json is written after every unit. A result belongs
+to the code that it tested: the sources of the package, of these tests and their fixed versions. A commit that changes
+only documentation keeps all results.
+
+The script exits with 1 if a test fails. Inputs that fail in the fuzzer are stored in tests/fuzz/; a test replays them.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
+import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,65 +39,65 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "trust"
 RECORD = ROOT / "docs" / "trust.json"
 PAGE = ROOT / "docs" / "trust.md"
-KEPT = ROOT / "tests" / "fuzz"
+FAILING_INPUTS = ROOT / "tests" / "fuzz"
 sys.path.insert(0, str(TESTS))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-PARTS = ("kills", "writes", "stops", "hostile", "large", "generated", "fuzz", "audit")
-CHUNKS = {"strings": 2, "trees": 40, "tables": 40}  # generated attacks between two writes of the record
-WORKERS = len(os.sched_getaffinity(0))
+UNIT_SECONDS = 1200  # a unit that takes longer hangs: each takes at most 5 minutes on an idle machine
+PER_UNIT = {"strings": 2, "trees": 100, "tables": 100}  # generated attacks: 10 to 30 seconds
+STRINGS_PER_ATTACK = 2000
+MEMORY_FOLDER = "/dev/shm"  # kills and failed writes do not depend on the disk; without it they take twice the time
+TEST_FILES = ("ending", "faults", "findings", "numbers", "open_calls", "pages", "supply")
+SHARES = {"network": 0.5, "scikit-learn": 0.3, "pictures": 0.2}  # of the kills
 
 
-def say(line: str) -> None:
-    print(line, flush=True)
+@dataclass(frozen=True)
+class Unit:
+    part: str
+    name: str
+    work: partial[dict[str, Any]]
+    alone: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.part}/{self.name}"
 
 
-def kills(wanted: int) -> dict[str, Any]:
-    import trust_chaos as chaos
+@contextmanager
+def chaos_folder() -> Iterator[Any]:
+    """The sources of the killed and stopped runs, in a new working folder."""
+    import trust_chaos
 
-    chaos.load_everything()
-    found = {}
-    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
-        chaos.prepare(Path(folder))
-        for scenario, share in (("network", 0.5), ("scikit-learn", 0.3), ("pictures", 0.2)):
-            tally = chaos.chaos(scenario, round(wanted * share), seed=time.time_ns() % 2**32, say=say)
-            found[scenario] = asdict(tally)
+    place = MEMORY_FOLDER if Path(MEMORY_FOLDER).is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-", dir=place) as folder:
+        trust_chaos.prepare(Path(folder))
+        yield trust_chaos
         os.chdir(ROOT)
-    return found
+
+
+def kills(scenario: str, wanted: int) -> dict[str, Any]:
+    with chaos_folder() as chaos:
+        return asdict(chaos.chaos(scenario, round(wanted * SHARES[scenario]), seed=time.time_ns() % 2**32))
 
 
 def writes(wanted: int) -> dict[str, Any]:
-    import trust_chaos as chaos
-
-    chaos.load_everything()
-    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
-        chaos.prepare(Path(folder))
-        tally = chaos.refused_writes(range(1, wanted + 1), say=say)
-        os.chdir(ROOT)
-    return asdict(tally)
+    with chaos_folder() as chaos:
+        return asdict(chaos.refused_writes(range(1, wanted + 1)))
 
 
 def stops(wanted: int) -> dict[str, Any]:
-    import trust_chaos as chaos
-
-    chaos.load_everything()
-    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
-        chaos.prepare(Path(folder))
-        tally = chaos.stops(wanted, seed=time.time_ns() % 2**32, say=say)
-        os.chdir(ROOT)
-    return asdict(tally)
+    with chaos_folder() as chaos:
+        return asdict(chaos.stops(wanted, seed=time.time_ns() % 2**32))
 
 
-def hostile() -> dict[str, Any]:
-    """Run each case in its own process."""
+def hostile(kind: str) -> dict[str, Any]:
+    """Run the cases of a kind, each in its own process."""
     import trust_hostile
 
-    import labelsieve.cli.app  # noqa: F401
-
-    counts: dict[str, list[str]] = {}
-    for case in trust_hostile.CASES:
+    cases = [case for case in trust_hostile.CASES if case.kind == kind]
+    for case in cases:
         with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
             pid = os.fork()
             if pid == 0:
@@ -95,9 +105,7 @@ def hostile() -> dict[str, Any]:
             _, status = os.waitpid(pid, 0)
             if os.waitstatus_to_exitcode(status) != 0:
                 raise AssertionError(f"{case.name}: {(Path(folder) / 'problem').read_text()}")
-        counts.setdefault(case.kind, []).append(case.name)
-        say(f"hostile: {case.name}: survived")
-    return counts
+    return {"cases": [case.name for case in cases]}
 
 
 def _survive(case: Any, folder: Path) -> None:
@@ -123,70 +131,42 @@ def _survive(case: Any, folder: Path) -> None:
         trust_hostile.survive(case, work, said)
         code = 0
     except BaseException:
-        import traceback
-
         (folder / "problem").write_text(traceback.format_exc())
     finally:
         os._exit(code)
 
 
-def fuzz(inputs: int, names: list[str] | None = None) -> dict[str, Any]:
-    import trust_fuzz
-
-    found = {}
-    for name in names or list(trust_fuzz.PARSERS):
-        tally = trust_fuzz.forked(name, inputs, keep=KEPT)
-        found[name] = asdict(tally)
-        say(f"fuzz: {name}: {tally.tried:,} inputs in {tally.seconds:.0f} s, {len(tally.problems)} problems")
-        for file, problem in tally.problems.items():
-            say(f"  {file}: {problem}")
-    return found
-
-
-def large() -> dict[str, Any]:
-    import trust_large
-
-    found = {}
-    for name in trust_large.CASES:
-        found[name] = asdict(trust_large.measure(name))
-        say(f"large: {name}: {found[name]}")
-    return found
-
-
-def generated(record: dict[str, Any], wanted: dict[str, int], *, resume: bool, seconds: float) -> dict[str, Any]:
-    """Generated strings, trees and tables. The record is written after every chunk, so that `resume` continues it."""
+def generated(family: str, seeds: range) -> dict[str, Any]:
     import trust_generated
 
-    same_commit = record.get("commits", {}).get("generated") == commit()
-    before = record.get("generated", {}) if resume and same_commit else {}
-    found = {name: trust_generated.Tally(**before.get(name, {})) for name in wanted}
-    end = time.monotonic() + seconds
-    trust_generated.warm_up()
-    while time.monotonic() < end:
-        left = {name: tally for name, tally in found.items() if tally.items < wanted[name]}
-        if not left:
-            break
-        for name, tally in left.items():
-            seeds = range(tally.next_seed, tally.next_seed + CHUNKS[name])
-            trust_generated.attacks(name, seeds, tally, workers=WORKERS)
-            say(f"{name}: {tally.items:,} of {wanted[name]:,}, {len(tally.problems)} problems")
-        record["generated"] = {name: asdict(tally) for name, tally in found.items()}
-        write_record(record, "generated")
-    for tally in found.values():
-        for name, problem in tally.problems.items():
-            say(f"{name}: {problem}")
-    return {name: asdict(tally) for name, tally in found.items()}
+    return asdict(trust_generated.attacks(family, seeds, trust_generated.Tally()))
 
 
-def commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+def fuzz(name: str, inputs: int) -> dict[str, Any]:
+    import trust_fuzz
+
+    return asdict(trust_fuzz.forked(name, inputs, keep=FAILING_INPUTS))
 
 
-def write_record(record: dict[str, Any], part: str) -> None:
-    record.setdefault("commits", {})[part] = commit()
-    record["machine"] = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+def limits(name: str) -> dict[str, Any]:
+    import trust_limits
+
+    return {"result": trust_limits.run(name)}
+
+
+def large(name: str) -> dict[str, Any]:
+    import trust_large
+
+    return asdict(trust_large.measure(name))
+
+
+def tests(name: str) -> dict[str, Any]:
+    """Run a file of tests, the slow ones included."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "slow or not slow", "-rs"]
+    done = subprocess.run([*command, f"tests/trust/test_{name}.py"], cwd=ROOT, capture_output=True, text=True)
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout)}
+    assert done.returncode == 0, f"test_{name}.py: {done.stdout[-3000:]}"
+    return {"passed": counts["passed"], "skipped": counts.get("skipped", 0)}
 
 
 def audit() -> dict[str, Any]:
@@ -197,60 +177,161 @@ def audit() -> dict[str, Any]:
     try:
         packages = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
-        reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        return {"reached": False, "reason": "connection" if "onnect" in reason or "Max retries" in reason else "failed"}
+        return {"reached": False}
     skipped = [p["name"] for p in packages if "skip_reason" in p]
-    if len(skipped) == len(packages):
-        return {"reached": False, "reason": f"its database knew none of the {len(packages)} packages"}
     known = {p["name"]: [v["id"] for v in p.get("vulns", [])] for p in packages if p.get("vulns")}
-    return {"reached": True, "packages": len(packages), "known": known, "skipped": skipped}
+    return {"reached": len(skipped) < len(packages), "packages": len(packages) - len(skipped), "known": known}
+
+
+def all_units(args: argparse.Namespace) -> list[Unit]:
+    """Long units first, so that all processes end at about the same time."""
+    import trust_fuzz
+    import trust_hostile
+    import trust_large
+    import trust_limits
+
+    units = [Unit("kills", name, partial(kills, name, args.kills)) for name in SHARES]
+    units += [Unit("writes", "all", partial(writes, args.writes)), Unit("stops", "all", partial(stops, args.stops))]
+    units += [Unit("tests", name, partial(tests, name)) for name in TEST_FILES]
+    units += [
+        Unit("hostile", kind, partial(hostile, kind)) for kind in dict.fromkeys(c.kind for c in trust_hostile.CASES)
+    ]
+    units += [Unit("limits", name, partial(limits, name)) for name in trust_limits.CASES]
+    units += [Unit("fuzz", name, partial(fuzz, name, args.inputs)) for name in trust_fuzz.PARSERS]
+    attacks = {"strings": -(-args.strings // STRINGS_PER_ATTACK), "trees": args.trees, "tables": args.tables}
+    for family, wanted in attacks.items():
+        starts = range(0, wanted, PER_UNIT[family])
+        ranges = [range(start, min(start + PER_UNIT[family], wanted)) for start in starts]
+        units += [Unit(family, f"{r.start} to {r.stop - 1}", partial(generated, family, r)) for r in ranges]
+    units.append(Unit("audit", "all", partial(audit)))
+    return units + [Unit("large", name, partial(large, name), alone=True) for name in trust_large.CASES]
+
+
+@dataclass
+class Process:
+    """A unit in a process group of its own, so that its children end with it."""
+
+    unit: Unit
+    pid: int
+    answer: Path
+    began: float
+
+    @classmethod
+    def start(cls, unit: Unit, folder: Path) -> Process:
+        answer = folder / f"{time.monotonic_ns()}.json"
+        pid = os.fork()
+        if pid:
+            return cls(unit, pid, answer, time.monotonic())
+        os.setsid()
+        try:
+            log = os.open(answer.with_suffix(".log"), os.O_WRONLY | os.O_CREAT)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            result = {"problems": {}, **unit.work()}
+        except BaseException:
+            result = {"problems": {unit.key: traceback.format_exc()[-3000:]}}
+        answer.write_text(json.dumps(result))
+        os._exit(0)
+
+    def result(self) -> dict[str, Any] | None:
+        """The answer of the process; None while it works."""
+        late = time.monotonic() - self.began > UNIT_SECONDS
+        if late:
+            os.killpg(self.pid, signal.SIGKILL)
+        pid, status = os.waitpid(self.pid, 0 if late else os.WNOHANG)
+        if not pid:
+            return None
+        result = {"problems": {self.unit.key: f"the process ended with status {status}"}}
+        if self.answer.exists():
+            result = json.loads(self.answer.read_text())
+        return {**result, "wall_seconds": round(time.monotonic() - self.began, 1)}
+
+
+def run_units(units: list[Unit], workers: int, finish: Callable[[Unit, dict[str, Any]], None]) -> None:
+    waiting, running = list(units), []
+    with tempfile.TemporaryDirectory(prefix="labelsieve-trust-") as folder:
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    running.append(Process.start(waiting.pop(0), Path(folder)))
+                for process in list(running):
+                    if (result := process.result()) is not None:
+                        running.remove(process)
+                        finish(process.unit, result)
+                time.sleep(0.05)
+        finally:
+            for process in running:
+                os.killpg(process.pid, signal.SIGKILL)
+                os.waitpid(process.pid, 0)
+
+
+@cache
+def commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+@cache
+def code() -> str:
+    """Hash of everything that the results depend on."""
+    digest = hashlib.sha256()
+    sources = [*(ROOT / "labelsieve").rglob("*"), *TESTS.rglob("*"), Path(__file__), ROOT / "constraints.txt"]
+    for path in sorted(path for path in sources if path.is_file() and path.suffix != ".pyc"):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def has_passed(unit: Unit, result: dict[str, Any] | None) -> bool:
+    """Whether this unit, with these amounts, passed on this code."""
+    expected = {"code": code(), "arguments": repr(unit.work.args), "problems": {}}
+    return result is not None and expected.items() <= result.items()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PARTS), help=f"comma-separated list of {', '.join(PARTS)}, or none")
-    parser.add_argument("--kills", type=int, default=210)
-    parser.add_argument("--writes", type=int, default=120)
-    parser.add_argument("--stops", type=int, default=40)
-    parser.add_argument("--strings", type=int, default=100_000)
-    parser.add_argument("--trees", type=int, default=2_000)
-    parser.add_argument("--tables", type=int, default=2_000)
-    parser.add_argument("--resume", action="store_true", help="continue the tests of this commit that were stopped")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end the generated attacks after this time")
-    parser.add_argument("--inputs", type=int, default=10_000)
-    parser.add_argument("--parsers", default="", help="parsers to fuzz; the others keep their numbers")
+    parser.add_argument("--only", help="comma-separated parts, for example kills,trees,fuzz; or none")
+    parser.add_argument("--resume", action="store_true", help="skip the units that passed on the same code")
     parser.add_argument("--fuzz", action="store_true", help="only the parsers; do not write the page")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (one per core)")
+    for name, amount in (("kills", 210), ("writes", 120), ("stops", 40), ("strings", 100_000), ("trees", 2_000),
+                         ("tables", 2_000), ("inputs", 10_000)):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=amount)
     args = parser.parse_args()
-    if args.fuzz:
-        return 1 if any(tally["problems"] for tally in fuzz(args.inputs).values()) else 0
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    work = {
-        "kills": lambda: kills(args.kills),
-        "writes": lambda: writes(args.writes),
-        "stops": lambda: stops(args.stops),
-        "hostile": hostile,
-        "large": large,
-        "generated": lambda: generated(
-            record,
-            {"strings": args.strings, "trees": args.trees, "tables": args.tables},
-            resume=args.resume,
-            seconds=args.seconds,
-        ),
-        "fuzz": lambda: {**record.get("fuzz", {}), **fuzz(args.inputs, list(filter(None, args.parsers.split(","))))},
-        "audit": audit,
-    }
-    for part in args.only.split(","):
-        done = args.resume and part != "generated" and record.get("commits", {}).get(part) == commit()
-        if part != "none" and not done:
-            record[part] = work[part]()
-            write_record(record, part)
-    from trust_page import page
+    results: dict[str, Any] = record.get("units", {})
+    units = all_units(args)
+    keys = {unit.key for unit in units}
+    only = ["fuzz"] if args.fuzz else args.only.split(",") if args.only else None
+    wanted = [unit for unit in units if only is None or unit.part in only]
+    if args.resume:
+        wanted = [unit for unit in wanted if not has_passed(unit, results.get(unit.key))]
+    began, done, failed = time.monotonic(), 0, 0
 
-    PAGE.write_text(page(record))
-    say(f"{PAGE.relative_to(ROOT)} written")
-    tallies = (*record.get("fuzz", {}).values(), *record.get("generated", {}).values())
-    broken = any(tally["problems"] for tally in tallies)
-    return 1 if broken else 0
+    def finish(unit: Unit, result: dict[str, Any]) -> None:
+        nonlocal done, failed
+        done, failed = done + 1, failed + bool(result["problems"])
+        results[unit.key] = {**result, "code": code(), "commit": commit(), "arguments": repr(unit.work.args)}
+        print(f"{done} of {len(wanted)}, {time.monotonic() - began:.0f} s: {unit.key}, {result['wall_seconds']} s")
+        for name, problem in result["problems"].items():
+            print(f"  {name}: {problem}", flush=True)
+        if not args.fuzz:
+            machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+            kept = {key: value for key, value in sorted(results.items()) if key in keys}
+            content = {"machine": machine, "cores": args.workers, "units": kept}
+            RECORD.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+    if wanted:
+        import trust_generated
+
+        trust_generated.warm_up()  # once, for all processes
+    run_units([unit for unit in wanted if not unit.alone], args.workers, finish)
+    run_units([unit for unit in wanted if unit.alone], 1, finish)
+    if not args.fuzz:
+        from trust_page import page
+
+        PAGE.write_text(page(json.loads(RECORD.read_text())))
+        print(f"{PAGE.relative_to(ROOT)} written after {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
