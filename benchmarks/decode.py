@@ -27,12 +27,12 @@ from torch import Tensor
 
 from labelsieve.data.decode import best_decoder
 from labelsieve.data.make_webvision import make
-from labelsieve.data.pictures import PictureFiles
+from labelsieve.data.pictures import CODES, PictureFiles
 from labelsieve.data.resources import usable_cores
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
 from labelsieve.engine.picture_stores import CropStream
-from labelsieve.engine.store import CODES, MEAN, STD, DevicePictures
+from labelsieve.engine.store import MEAN, STD, DevicePictures
 
 BATCH, CROP, SIDE = 128, 227, 256
 

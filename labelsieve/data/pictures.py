@@ -11,12 +11,13 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TypeVar, overload
+from typing import Any, BinaryIO, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.decode import (
+    GREY,
     SIDE,
     Decoder,
     ExactSize,
@@ -324,3 +325,55 @@ def in_order(
                 future.cancel()
         if pool is not None:
             pool.shutdown(wait=True)
+
+
+# -- windows: what worker processes read of pictures. This module does not import torch, so that they start quickly ----
+
+SPAN = 127  # positions of a window per axis; odd, so that one is the middle, and codes fit 16 bits
+CODES = 2 * SPAN * SPAN  # the upper half is mirrored
+CENTRE = (SPAN // 2) * SPAN + SPAN // 2  # code of the middle window, not mirrored
+
+
+def place(code: int, height: int, width: int, crop: int) -> tuple[int, int, bool]:
+    """Return top and left of the window of a code, and whether it is mirrored; all positions are equally likely."""
+    mirrored, spot = divmod(code, SPAN * SPAN)
+    row, column = divmod(spot, SPAN)
+    return row * (height - crop + 1) // SPAN, column * (width - crop + 1) // SPAN, bool(mirrored)
+
+
+def cut(picture: Pixels, code: int, crop: int) -> Pixels:
+    """Return the window of a code as a view, not mirrored."""
+    top, left, _ = place(code, picture.shape[0], picture.shape[1], crop)
+    return picture[top : top + crop, left : left + crop]
+
+
+def map_windows(path: Path, first: int, shape: tuple[int, ...]) -> Pixels:
+    """Map windows [n, height, width, 3] of a slot, from window number `first` on."""
+    return np.memmap(path, dtype=np.uint8, mode="r+", offset=first * int(np.prod(shape[1:])), shape=shape)
+
+
+class WindowTask(NamedTuple):
+    """Windows to write into a slot; it is sent to a process in every step."""
+
+    path: Path
+    first: int  # window of the slot where they begin
+    shape: tuple[int, int, int, int]
+    pictures: PictureSequence  # encoded ones: those of `samples` only, as a list of millions of names would be sent
+    samples: list[int]  # -1: padding
+    spots: list[int]
+    crop: int | None  # None: the window is the whole picture
+
+
+def fill_windows(task: WindowTask) -> dict[int, str]:
+    """Write the windows and return sample and reason of the pictures that could not be read."""
+    windows = map_windows(task.path, task.first, task.shape)
+    encoded = isinstance(task.pictures, EncodedPictures)
+    real = [sample for sample in task.samples if sample >= 0]
+    rows = iter(range(len(real)) if encoded else real)
+    for window, sample, spot in zip(windows, task.samples, task.spots, strict=True):
+        if sample < 0:
+            window[:] = GREY
+        else:
+            picture = task.pictures.picture(next(rows))
+            window[:] = picture if task.crop is None else cut(picture, spot, task.crop)
+    return {real[row]: text for row, text in task.pictures.unreadable.items()} if encoded else {}

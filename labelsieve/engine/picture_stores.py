@@ -31,17 +31,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.decode import GREY, Pixels
-from labelsieve.data.pictures import CROP, EncodedPictures, PictureSequence
+from labelsieve.data.pictures import CROP, SPAN, EncodedPictures, PictureSequence, WindowTask, fill_windows, map_windows
 from labelsieve.data.read_pictures import Placement, plan_pictures
 from labelsieve.data.resources import available_memory, usable_cores, worker_processes
 from labelsieve.engine.store import (
-    SPAN,
     CroppedPictures,
     DevicePictures,
     PictureStore,
     ShiftedPictures,
-    cut,
     default_shift,
     picture_dtype,
 )
@@ -121,42 +118,10 @@ class Slot:
         self.size = size
 
 
-def map_windows(path: Path, first: int, shape: tuple[int, ...]) -> Pixels:
-    """Map windows [n, height, width, 3] of a slot, from window number `first` on."""
-    return np.memmap(path, dtype=np.uint8, mode="r+", offset=first * int(np.prod(shape[1:])), shape=shape)
-
-
 def slot_folder() -> str | None:
     """Return a folder in memory with enough space, None for the folder of temporary files."""
     roomy = os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free >= LEAST_SHARED
     return SHARED_MEMORY if roomy else None
-
-
-class WindowTask(NamedTuple):
-    """Windows to write into a slot; it is sent to a process in every step."""
-
-    path: Path
-    first: int  # window of the slot where they begin
-    shape: tuple[int, int, int, int]
-    pictures: PictureSequence  # encoded ones: those of `samples` only, as a list of millions of names would be sent
-    samples: list[int]  # -1: padding
-    spots: list[int]
-    crop: int | None  # None: the window is the whole picture
-
-
-def fill(task: WindowTask) -> dict[int, str]:
-    """Write the windows and return sample and reason of the pictures that could not be read."""
-    windows = map_windows(task.path, task.first, task.shape)
-    encoded = isinstance(task.pictures, EncodedPictures)
-    real = [sample for sample in task.samples if sample >= 0]
-    rows = iter(range(len(real)) if encoded else real)
-    for window, sample, spot in zip(windows, task.samples, task.spots, strict=True):
-        if sample < 0:
-            window[:] = GREY
-        else:
-            picture = task.pictures.picture(next(rows))
-            window[:] = picture if task.crop is None else cut(picture, spot, task.crop)
-    return {real[row]: text for row, text in task.pictures.unreadable.items()} if encoded else {}
 
 
 class Windows(NamedTuple):
@@ -282,7 +247,7 @@ class PictureStream(Store):
             bounds = np.linspace(0, len(step.keys), pieces + 1).astype(int).tolist()
             rows = [(a, b) for a, b in pairwise(bounds) if a < b]
             try:
-                step.work = [executor.submit(fill, self._task(step, a, b)) for a, b in rows]
+                step.work = [executor.submit(fill_windows, self._task(step, a, b)) for a, b in rows]
             except BrokenProcessPool:  # `_end` makes the windows
                 self._stop_using_workers()
         return step
@@ -301,10 +266,10 @@ class PictureStream(Store):
 
     def _end(self, step: _Ahead) -> Windows:
         try:
-            found = [work.result() for work in step.work] or [fill(self._task(step, 0, len(step.keys)))]
+            found = [work.result() for work in step.work] or [fill_windows(self._task(step, 0, len(step.keys)))]
         except BrokenProcessPool:
             self._stop_using_workers()
-            found = [fill(self._task(step, 0, len(step.keys)))]
+            found = [fill_windows(self._task(step, 0, len(step.keys)))]
         bad = {sample: text for some in found for sample, text in some.items()}
         new = bad.keys() - self.pictures.unreadable.keys()
         self.pictures.unreadable.update(bad)

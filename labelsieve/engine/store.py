@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.decode import Pixels
-from labelsieve.data.pictures import CROP, EncodedPictures, PictureSequence, decoded
+from labelsieve.data.pictures import CENTRE, CODES, CROP, SPAN, EncodedPictures, PictureSequence, cut, decoded
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
 from labelsieve.progress import Progress
@@ -19,9 +18,6 @@ from labelsieve.types import FloatArray, IntArray, Store
 FAST_SHIFT = 2  # pixels: a short training gains nothing from larger shifts
 PADDED_AT_ONCE = 1024  # pictures that are copied to the device in one piece
 STATISTICS_SAMPLE, STATISTICS_AT_ONCE = 10_000, 256  # pictures in the statistics of channels, and in memory for them
-SPAN = 127  # positions of a window per axis; odd, so that one is the middle, and codes fit 16 bits
-CODES = 2 * SPAN * SPAN  # the upper half is mirrored
-CENTRE = (SPAN // 2) * SPAN + SPAN // 2  # code of the middle window, not mirrored
 # The channels of ImageNet: no pass over the data is needed before the first epoch, and validation sets agree.
 MEAN = np.array([0.485, 0.456, 0.406])
 STD = np.array([0.229, 0.224, 0.225])
@@ -141,19 +137,6 @@ class PictureStore(ShiftedPictures):
 
     def batch(self, index: Tensor, code: Tensor) -> Tensor:
         return self.gather(self.pixels, index, code)
-
-
-def place(code: int, height: int, width: int, crop: int) -> tuple[int, int, bool]:
-    """Return top and left of the window of a code, and whether it is mirrored; all positions are equally likely."""
-    mirrored, spot = divmod(code, SPAN * SPAN)
-    row, column = divmod(spot, SPAN)
-    return row * (height - crop + 1) // SPAN, column * (width - crop + 1) // SPAN, bool(mirrored)
-
-
-def cut(picture: Pixels, code: int, crop: int) -> Pixels:
-    """Return the window of a code as a view, not mirrored."""
-    top, left, _ = place(code, picture.shape[0], picture.shape[1], crop)
-    return picture[top : top + crop, left : left + crop]
 
 
 def check_crop(crop: int, side: int) -> None:

@@ -13,8 +13,7 @@ from PIL import Image
 
 from labelsieve.data import decode
 from labelsieve.data.decode import ShorterSide, UnreadablePictureError
-from labelsieve.data.pictures import PictureFiles
-from labelsieve.engine.store import CENTRE, CODES, SPAN, cut, place
+from labelsieve.data.pictures import CENTRE, CODES, SPAN, PictureFiles, cut, place
 from labelsieve.errors import InputError
 
 

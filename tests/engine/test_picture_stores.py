@@ -14,12 +14,12 @@ import torch
 
 from labelsieve.data.decode import GREY, ShorterSide
 from labelsieve.data.make_webvision import make
-from labelsieve.data.pictures import PictureFiles
+from labelsieve.data.pictures import CENTRE, SPAN, PictureFiles, place
 from labelsieve.data.stage import StagedPictures, stage
 from labelsieve.data.webvision import listed_training
 from labelsieve.engine.method import in_batches
 from labelsieve.engine.picture_stores import CropStream, picture_store
-from labelsieve.engine.store import CENTRE, MEAN, SPAN, STD, DevicePictures, place
+from labelsieve.engine.store import MEAN, STD, DevicePictures
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray
 
@@ -239,3 +239,11 @@ def test_nothing_trains_on_grey_pictures_alone(kind: type[CropStream] | type[Dev
     with pytest.raises(InputError, match="none of the 3 pictures can be read"):
         store = kind(pictures, crop=CROP, workers=0)
         store.batch(torch.tensor([[0, 1, 2]]), torch.tensor([[0, 0, 0]]))
+
+
+def test_worker_processes_start_without_torch(pictures: PictureFiles) -> None:
+    """Sixteen of them would otherwise take seconds and gigabytes to import it."""
+    with CropStream(pictures, crop=CROP, workers=1) as store:
+        run(store, *epoch(36))
+        assert store._executor is not None
+        assert not store._executor.submit(eval, "'torch' in __import__('sys').modules").result()
