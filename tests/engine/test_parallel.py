@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -278,27 +279,20 @@ KILLED = textwrap.dedent(
 )
 
 
-def test_a_worker_killed_under_torchrun_comes_back_to_the_same_end(tmp_path):
+def test_a_worker_killed_under_torchrun_comes_back_to_the_same_end(tmp_path, monkeypatch):
     script = tmp_path / "script.py"
     script.write_text(KILLED)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ends = {}
-    for name, start, deadly in (
-        ("alone", [sys.executable], 0),
-        ("killed", ["torchrun", "--nproc-per-node", "2", "--max-restarts", "3", "--monitor-interval", "0.2"], 4),
-    ):
-        folder = tmp_path / name
-        folder.mkdir()
-        command = [sys.executable, "-m", "torch.distributed.run", *start[1:]] if start[0] == "torchrun" else start
-        done = subprocess.run(
-            [*command, str(script), str(folder), str(deadly)],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        ends[name] = json.loads((folder / "end.json").read_text())
+    for name in ("alone", "killed"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path / "alone"), "0"])
+    runpy.run_path(str(script))
+    options = ["--nproc-per-node", "2", "--max-restarts", "3", "--monitor-interval", "0.2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *options, str(script), str(tmp_path / "killed"), "4"],
+        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ends = {name: json.loads((tmp_path / name / "end.json").read_text()) for name in ("alone", "killed")}
     assert (tmp_path / "killed" / "killed4").exists()  # it was killed,
     assert ends["alone"]["began"] == [1, 2, 3, 4, 5, 6]
     assert ends["killed"]["began"] in ([4, 5, 6], [5, 6])  # and did not begin at the beginning
