@@ -17,6 +17,7 @@ from labelsieve.errors import InputError
 from labelsieve.scoring import checked, class_names, named_columns, probability_blocks, score_probabilities
 from labelsieve.selection.finalize import LEAST_SUGGESTED_SHARE
 from labelsieve.selection.noise_model import (
+    BIN_SAMPLES,
     MOST_CLASSES_TO_DENOISE,
     denoise_blocks,
     fit_noise_model,
@@ -24,6 +25,7 @@ from labelsieve.selection.noise_model import (
 )
 from labelsieve.selection.posterior import calibrate, flag_labels, posterior_of
 from labelsieve.selection.settings import INCVSettings, ncv_settings
+from labelsieve.selection.splits import SMALLEST
 from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores, Trainer, Trust
 
 ALL_PREDICTED = "every label was predicted: predictions of samples that the model was trained on say nothing"
@@ -108,7 +110,8 @@ def find_wrong_labels(
         a warning. The columns are the labels 0..c-1, or `classes`, or the sorted distinct labels if those are text; a
         data frame (pandas, polars) is read by its column names unless these are numbers.
     folds : array-like of shape (n_samples,), optional
-        The fold of each row, if models of different folds have different scales of confidence.
+        The fold of each row. Pass it if the models of the folds may have different scales of confidence: all folds are
+        brought to the same scale.
     classes : array-like of shape (n_classes,), optional
         The classes in the order of the columns.
 
@@ -135,7 +138,7 @@ def find_wrong_labels(
     given = codes.astype(np.int64)
     if len(np.unique(given)) < 2:
         raise InputError("labels: there is only one class; two classes or more are needed")
-    scores = denoised_scores(given, probs, folds)
+    scores = denoised_scores(given, probs if folds is None else on_one_scale(probs, folds))
     model = fit_noise_model(scores, given, probs.shape[1])
     posterior = posterior_of(scores, given, model)
     estimate = with_mean_posterior(model.estimate, posterior.wrong)
@@ -162,20 +165,30 @@ def find_wrong_labels(
     )
 
 
-def denoised_scores(given: IntArray, probs: NDArray[Any], folds: ArrayLike | None) -> Scores:
-    """Scores of denoised predictions. Each fold is denoised by itself, because each model learnt its own noise."""
-    classes = probs.shape[1]
-    if classes > MOST_CLASSES_TO_DENOISE:
+def denoised_scores(given: IntArray, probs: NDArray[Any]) -> Scores:
+    """Scores of denoised predictions."""
+    if probs.shape[1] > MOST_CLASSES_TO_DENOISE:
         return score_probabilities(given, probs)
-    codes = np.zeros(len(given), dtype=np.int64) if folds is None else np.asarray(folds)
-    if codes.shape != given.shape:
-        raise InputError(f"folds: expected {len(given)} entries, one per label, got shape {codes.shape}")
-    _, fold = np.unique(codes, return_inverse=True)
-    if fold.max() == 0:
-        return denoise_blocks(lambda: probability_blocks(given, probs), classes)
-    rows = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
-    parts = [denoised_scores(given[part], probs[part], None) for part in rows]
-    return Scores.joined(parts).take(np.argsort(np.concatenate(rows)))
+    return denoise_blocks(lambda: probability_blocks(given, probs), probs.shape[1])
+
+
+def on_one_scale(probs: NDArray[Any], folds: ArrayLike) -> NDArray[Any]:
+    """The probabilities with one scale of confidence: p^t, renormalised, with one t per fold.
+
+    Folds are random parts of the same data, so the median log-odds of the two likeliest classes should be the same in
+    all of them. Folds with few samples keep their scale. benchmarks/real-noise.md measures the gain.
+    """
+    codes = np.asarray(folds)
+    if codes.shape != (len(probs),):
+        raise InputError(f"folds: expected {len(probs)} entries, one per label, got shape {codes.shape}")
+    _, fold, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+    logs = np.log(np.maximum(probs, SMALLEST, dtype=np.float32))
+    log_odds = np.diff(np.partition(logs, -2, axis=1)[:, -2:], axis=1)[:, 0]
+    medians, median = np.array([np.median(log_odds[fold == k]) for k in range(len(sizes))]), float(np.median(log_odds))
+    scaled = (sizes >= BIN_SAMPLES) & (np.minimum(medians, median) > SMALLEST)
+    power = np.where(scaled, median / np.maximum(medians, SMALLEST), 1.0)
+    found = np.exp(logs * power[fold][:, None])
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def suggestions(names: NDArray[Any], given: IntArray, codes: IntArray, no_class: BoolArray) -> NDArray[Any]:

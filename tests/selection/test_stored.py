@@ -144,13 +144,19 @@ def test_a_class_that_is_never_predicted_does_not_make_everything_unknown() -> N
     assert found.noise_known and found.noise_interval[0] < np.mean(given != true) < found.noise_interval[1]
 
 
-def test_folds_are_denoised_by_themselves() -> None:
-    true, given, probs = predictions("pair", 0.3)
-    folds = np.arange(len(given)) % 2
-    probs[folds == 1] = 0.5 * probs[folds == 1] + 0.1  # another scale of confidence
-    wrong = given != true
-    plain, by_fold = find_wrong_labels(given, probs), find_wrong_labels(given, probs, folds=folds)
-    assert metrics.auroc(wrong, by_fold.suspicion) > metrics.auroc(wrong, plain.suspicion) - 0.01
+def test_folds_with_different_scales_of_confidence_are_brought_to_one_scale() -> None:
+    true, given, probs = predictions("symmetric", 0.3)
+    folds, wrong = np.arange(len(given)) % 4, given != true
+    scaled = probs ** np.array([0.3, 0.6, 1.5, 4.0])[folds][:, None]
+    scaled /= scaled.sum(axis=1, keepdims=True)
+    auroc = [
+        metrics.auroc(wrong, find_wrong_labels(given, each, folds=which).suspicion)
+        for each, which in ((probs, None), (probs, folds), (scaled, None), (scaled, folds))
+    ]
+    assert auroc[1] == pytest.approx(auroc[0], abs=0.002)  # nothing is lost if the scales are the same
+    assert auroc[3] > auroc[2] + 0.005 and auroc[3] == pytest.approx(auroc[0], abs=0.002)
+    one_per_fold = find_wrong_labels(given, probs, folds=np.arange(len(given)))  # too small to know their scale
+    np.testing.assert_allclose(one_per_fold.suspicion, find_wrong_labels(given, probs).suspicion, atol=1e-6)
     with pytest.raises(InputError, match="folds"):
         find_wrong_labels(given, probs, folds=folds[:-1])
 
