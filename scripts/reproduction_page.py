@@ -21,7 +21,7 @@ from labelsieve.experiments.cells import THEORY_KINDS
 from labelsieve.experiments.paper import CONVENTIONS, METHODS, SCALES, Scale
 from labelsieve.experiments.records import Record
 from labelsieve.experiments.render import Footnotes, Item, by_cell, deviations, markdown, seeds_text, summarise
-from labelsieve.experiments.runner import PAPER_ITEMS
+from labelsieve.experiments.runner import ITEMS, PAPER_ITEMS
 from labelsieve.experiments.theory_figures import largest_gaps, with_random_labels
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,7 +49,7 @@ epoch's are stored.
 def page_text(results: Path, page: Path, scale: Scale, remarks: dict[str, str]) -> str:
     found = [record for record in records.walk(results) if record["cell"]["scale"] == scale.name]
     parts = [_HEAD, _summary(found, scale), _conventions(found)]
-    for item in PAPER_ITEMS.values():
+    for item in (PAPER_ITEMS | ITEMS).values():
         of_kind = [record for record in found if record["kind"] == item.kind]
         figure = results / "figures" / f"{item.name}.svg"
         link = Path(os.path.relpath(figure, page.parent)).as_posix() if item.figure and figure.is_file() else ""

@@ -197,6 +197,8 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> l
 
 def hidden_cells(item: Item, results: Path, scale: Scale, cells: Sequence[Cell]) -> list[str]:
     """Return the finished cells that the table omits in favour of others with the same method and noise."""
+    if item.every_setting:
+        return []
     found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
     shown = {record["id"] for group in by_cell(found).values() for record in group}
     return sorted({record["id"] for record in found} & {cell.id for cell in cells} - shown)

@@ -53,7 +53,7 @@ def stopped_again_and_again(training, folder):
             break
         except OutOfTime:
             assert attempt < 20
-    assert attempt >= 3
+    assert attempt >= 2  # three epochs in one lockstep end two times before the last one
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from labelsieve.errors import InputError
 from labelsieve.experiments import records, theory_figures
-from labelsieve.experiments.runner import PAPER_ITEMS
+from labelsieve.experiments.runner import ITEMS
 
 ARRAYS = {"predicted_test": np.array([[1, 2, 3]], np.uint8), "verdict": np.array([0, 1], np.int8)}
 
@@ -160,7 +160,7 @@ def numbers(text: str) -> list[str]:
 
 def test_tables_in_the_repository_have_the_numbers_of_its_records() -> None:
     results = Path(__file__).parents[2] / "results"
-    for item in PAPER_ITEMS.values():
+    for item in ITEMS.values():
         found = records.read_all(results, item.kind) if item.kind else []
         stored = (results / "tables" / f"{item.name}.md").read_text()
         drawn = item.table(found, item.scales["paper"])
