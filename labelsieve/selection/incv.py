@@ -158,7 +158,10 @@ def splits_and_jobs(state: INCVState, problem: Problem) -> tuple[list[Split], li
         suffix = f"-split{1 + s}" if s else ""
         splits.append((second, first))
         for j, (train, score) in enumerate(((first, second), (second, first))):
-            name, rows = f"{problem.name}-{k}-{1 + j}{suffix}", np.sort(np.concatenate([chosen, train]))
+            known = chosen
+            if problem.groups is not None:  # a selected copy would confirm the label of a copy that is scored
+                known = chosen[~np.isin(problem.groups[chosen], problem.groups[score])]
+            name, rows = f"{problem.name}-{k}-{1 + j}{suffix}", np.sort(np.concatenate([known, train]))
             jobs.append(Job(name, problem.given, rows, score, seeds[2 * s + j], keep_best))
     return splits, jobs
 

@@ -11,10 +11,16 @@ import pytest
 from PIL import Image, ImageDraw
 
 import labelsieve
+from labelsieve.data.columns import texts as text_column
 from labelsieve.errors import InputError
+from labelsieve.execute.embed_samples import embed_data
+from labelsieve.execute.sklearn_trainer import SklearnTrainer
+from labelsieve.models.choose import named_classifier
 from labelsieve.progress import Progress
 from labelsieve.review.review_session import ReviewSession
 from labelsieve.runfolder import RunFolder
+from labelsieve.selection.incv import drive, incv_steps
+from labelsieve.types import LabelledData
 from labelsieve.workflow.predict import predict_source
 from labelsieve.workflow.run import plan_source, select_source, train_run
 from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, SourceSettings, TrainSettings
@@ -94,6 +100,35 @@ def test_near_duplicates_stay_together_and_are_listed(vowels, tmp_path):
     embedded = own_vowels([*words, *(f"{word}b" for word in words[:12])])
     cosine = embedded @ embedded[0] / np.linalg.norm(embedded, axis=1)
     assert near == [max((row for row in rows if row not in (0, 120)), key=lambda row: cosine[row])] or near == [120]
+
+
+def test_no_training_sees_a_near_duplicate_of_a_sample_that_it_scores(vowels, tmp_path):
+    """60 of 200 words occur again with a letter more; some labels are wrong, so that several iterations have work."""
+    rng = np.random.default_rng(2)
+    true = rng.integers(0, 2, 200)
+    words = ["".join(rng.choice(list("aaaeeiou" if label else "aeiooouu"), 40)) for label in true]
+    words += [f"{word}b" for word in words[:60]]
+    given = np.concatenate([true, true[:60]])
+    wrong = rng.permutation(260)[:50]
+    given[wrong] = 1 - given[wrong]
+    ids = np.arange(260).astype(str)
+    data = embed_data(
+        LabelledData(text_column(words), given, ("0", "1"), ids, "text"),
+        "own_embedding:vowels", tmp_path, "cpu", SILENT, share=False,
+    )  # fmt: skip
+    assert data.groups is not None and (data.groups[:60] == data.groups[200:]).mean() > 0.9
+    jobs = []
+
+    class Recording(SklearnTrainer):
+        def train_and_score(self, asked):
+            jobs.extend(asked)
+            return super().train_and_score(asked)
+
+    trainer = Recording(data.embedding, named_classifier("logistic", embedded_columns=5), 2)
+    drive(incv_steps(given, 2, seed=0, groups=data.groups), trainer)
+    assert {job.name.split("-")[1] for job in jobs} >= {"1", "2"}
+    for job in jobs:
+        assert not set(data.groups[job.train]) & set(data.groups[job.score]), job.name
 
 
 def own_vowels(texts):
