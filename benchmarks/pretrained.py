@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 SIDE = 224  # pixels
 MEAN, SCALE = 127.0, 128.0  # of the published network
@@ -33,14 +32,18 @@ def network() -> Any:
         return EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
 
 
-def pixels(pictures: list[Any]) -> torch.Tensor:
-    """Resize pictures to squares, [n, 3, 224, 224]."""
+def pixels(pictures: list[Any]) -> Any:
+    """Resize pictures to squares, a tensor [n, 3, 224, 224]."""
+    import torch  # not at the top: a run whose embeddings are on disk imports this module, but computes nothing
+
     squares = [np.asarray(picture.resize((SIDE, SIDE), 2)) for picture in pictures]
     return (torch.from_numpy(np.stack(squares)).permute(0, 3, 1, 2).float() - MEAN) / SCALE
 
 
 def lite0(pictures: list[Any]) -> np.ndarray:
     """Return 1,280 features per picture: the mean of the last feature map."""
+    import torch
+
     with torch.inference_mode():
         return network().extract_features(pixels(pictures)).mean(dim=(2, 3)).numpy()
 

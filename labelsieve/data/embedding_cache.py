@@ -1,6 +1,7 @@
 """Embeddings: rows of numbers that a pretrained model computes from pictures or texts, kept on disk.
 
     RUN/staged/embeddings-KEY.npy     one float32 row per sample, in input order
+    RUN/staged/embeddings-KEY.npz     near duplicates and outliers among them (`similar.py`)
 
 The key is a hash of the samples, the model and its revision. Rows are appended batch by batch, so the length of the
 file says how many are done: a killed process loses the batch in flight. The file is memory-mapped, never loaded.
@@ -47,6 +48,9 @@ class Encoder(ABC):
 
     model: EmbeddingModel
     batch_size: int = 64
+
+    def prepare(self) -> None:  # noqa: B027
+        """Load the network, if there is one."""
 
     @abstractmethod
     def encode(self, samples: Sequence[Any]) -> Rows:
@@ -151,6 +155,7 @@ def embed_to_disk(folder: Path, data: LabelledData, encoder: Encoder, progress: 
 
 def _append_rows(path: Path, data: LabelledData, encoder: Encoder, progress: Progress) -> None:
     """Compute the rows that the file does not have yet, and append them batch by batch."""
+    encoder.prepare()  # a model that cannot be loaded leaves no file
     unit = "pictures" if data.kind == "pictures" else "texts"
     with (
         open_to_append(path) as file,

@@ -15,12 +15,16 @@ nearest centres, which takes about O(n) time too and never holds n x n numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.files import atomic_file, open_file
 from labelsieve.types import BoolArray, FloatArray, IntArray, Kind
 
 # Chosen on one half of the clothing photos and of banking77, measured on the other halves (benchmarks/similar.md).
@@ -59,6 +63,24 @@ def find_similar(rows: Any, kind: Kind = "pictures", *, exact: int = MAX_EXACT) 
     return SimilarSamples(
         join_groups(count, np.concatenate(links)), distance > middle + OUTLIER_SCORE[kind] * deviation
     )
+
+
+def stored_similar(path: Path, rows: Any, kind: Kind) -> SimilarSamples:
+    """Return what `find_similar` found in an earlier run; else find it, and store it in `path`."""
+    limits = np.array([DUPLICATE_DISTANCE[kind], OUTLIER_SCORE[kind]])
+    with (
+        suppress(OSError, ValueError, KeyError, BadZipFile),
+        open_file(path) as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
+        group, outlier = stored["group"].astype(np.int64), stored["outlier"].astype(bool)
+        valid = group.shape == outlier.shape == (len(rows),) and ((group >= 0) & (group < len(rows))).all()
+        if valid and np.array_equal(stored["limits"], limits):
+            return SimilarSamples(group, outlier)
+    found = find_similar(rows, kind)
+    with suppress(OSError), atomic_file(path) as new:  # the run folder may be read only
+        np.savez(new, group=found.group, outlier=found.outlier, limits=limits)
+    return found
 
 
 def join_groups(count: int, pairs: IntArray) -> IntArray:

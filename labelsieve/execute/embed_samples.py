@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.duplicates import groups_of, kept_together
-from labelsieve.data.embedding_cache import EmbeddingModel, cache_path, embed_to_disk, encode_batches, load_embeddings
+from labelsieve.data.embedding_cache import (
+    EmbeddingModel,
+    cache_path,
+    embed_to_disk,
+    encode_batches,
+    load_embeddings,
+)
 from labelsieve.data.pictures import EncodedPictures
 from labelsieve.data.read_pictures import LARGEST_SIDE, measure, picture_shape
-from labelsieve.data.similar import find_similar, join_groups
+from labelsieve.data.similar import find_similar, join_groups, stored_similar
 from labelsieve.errors import InputError
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, default_model, is_local, load_encoder
 from labelsieve.progress import Note, NoteKind, Progress
@@ -30,18 +37,27 @@ def embed_data(
 
     With `own_groups` the groups of the data are the user's and stay; else near duplicates become groups.
     """
-    encoder = load_encoder(name, data.kind, _device(device))
-    data = with_similar(replace(data, embedding=embed_to_disk(folder, data, encoder, progress, share=share)))
+    encoder = load_encoder(name, data.kind, partial(_device, device))
+    embedding = embed_to_disk(folder, data, encoder, progress, share=share)
+    data = with_similar(replace(data, embedding=embedding), cache_path(folder, data, encoder.model))
     for note in about_similar(data):
         progress.note(note)
     return data if own_groups else replace(data, groups=kept_together(data))
 
 
-def with_similar(data: LabelledData) -> LabelledData:
-    """Return embedded data with its outliers, and with near duplicates beside the equal samples."""
-    found = find_similar(data.embedding, data.kind)
+def with_similar(data: LabelledData, stored: Path | None = None) -> LabelledData:
+    """Return embedded data with its outliers, and with near duplicates beside the equal samples.
+
+    `stored` is the file of the embeddings; what is found is kept beside it.
+    """
     rows = np.arange(len(data))
-    pairs = [np.stack([rows, codes], axis=1) for codes in (found.group, data.duplicates) if codes is not None]
+    if stored is None:
+        found = find_similar(data.embedding, data.kind)
+    else:
+        found = stored_similar(stored.with_suffix(".npz"), data.embedding, data.kind)
+    if data.duplicates is None or np.array_equal(data.duplicates, rows):  # the import of scipy takes a second
+        return replace(data, duplicates=found.group, outlier=found.outlier)
+    pairs = [np.stack([rows, codes], axis=1) for codes in (found.group, data.duplicates)]
     return replace(data, duplicates=join_groups(len(data), np.concatenate(pairs)), outlier=found.outlier)
 
 
@@ -62,13 +78,14 @@ def read_embedding(
     data: LabelledData, model: EmbeddingModel, folder: Path, *, own_groups: bool = False
 ) -> LabelledData:
     """Return the data of a run with the embeddings that the run computed; no model is loaded."""
-    found = load_embeddings(cache_path(folder, data, model), data, model)
+    path = cache_path(folder, data, model)
+    found = load_embeddings(path, data, model)
     if found is None:
         raise InputError(
             f"{folder} has no embeddings of these samples by {model.name}; run `labelsieve select` again with the "
             "same options"
         )
-    data = with_similar(replace(data, embedding=found))
+    data = with_similar(replace(data, embedding=found), path)
     return data if own_groups else replace(data, groups=kept_together(data))
 
 
@@ -126,7 +143,7 @@ def embed(samples: Any, model: Any, *, device: str = "auto") -> NDArray[np.float
     listed = samples if isinstance(samples, np.ndarray) and samples.ndim > 1 else list(samples)
     kind = kind_of(listed)
     name = default_model(kind) if isinstance(model, str) and model == AUTO else model
-    encoder = load_encoder(name, kind, _device(device), option="model")
+    encoder = load_encoder(name, kind, partial(_device, device), option="model")
     if isinstance(listed, np.ndarray) and listed.ndim == 3:
         listed = listed[..., None]
     if kind == "pictures" and isinstance(listed, list):

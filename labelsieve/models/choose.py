@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -140,14 +140,19 @@ class SampleInfo:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model that was chosen, and why. It holds an unfitted classifier or a function that builds a network."""
+    """A model that was chosen, and why. It builds an unfitted classifier or a network when that is needed."""
 
     name: str
     kind: ModelKind
     reason: Reason = Reason.NAMED
-    classifier: Any = None
+    build_classifier: Callable[[], Any] | None = None  # imports scikit-learn, which a finished run does not need
     factory: Factory | None = None
     side: int | None = None  # of the pictures that it reads
+
+    @cached_property
+    def classifier(self) -> Any:
+        """The unfitted classifier; None for other models."""
+        return None if self.build_classifier is None else self.build_classifier()
 
     @property
     def is_network(self) -> bool:
@@ -219,10 +224,11 @@ def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest)
         return ModelChoice(FAST, ModelKind.FAST, reason, side=side)
     if name in CLASSIFIERS:
         embedded = samples.shape[0] if samples.embedded else 0
-        classifier = named_classifier(
-            name, samples.count, sparse=samples.sparse, numbers=samples.numbers, embedded_columns=embedded
-        )
-        choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, classifier)
+        build = partial(
+            named_classifier, name, samples.count, sparse=samples.sparse, numbers=samples.numbers,
+            embedded_columns=embedded,
+        )  # fmt: skip
+        choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, build)
     else:
         factory = create_network(name, samples.shape, classes, option=option)
         choice = ModelChoice(name, ModelKind.NETWORK, reason, factory=factory, side=side)
@@ -447,7 +453,7 @@ def _own_model(model: Any, name: str, samples: SampleInfo, classes: int, option:
         found = found()
     if isinstance(found, Classifier) and not isinstance(found, type):
         check_classifier(found, where)
-        return ModelChoice(name, ModelKind.CLASSIFIER, classifier=found)
+        return ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=lambda: found)
     if samples.kind == "text":
         raise InputError(f"{where}: a network cannot read texts; choose {TEXT}")
     factory = _own_factory(found, classes, where, named=named)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -51,31 +53,50 @@ class FunctionEncoder(Encoder):
         return _as_rows(self.function(list(samples)))
 
 
-class StaticEncoder(Encoder):
+class FolderEncoder(Encoder):
+    """A model in a folder. It is loaded when the first samples are encoded: embeddings on disk need no model."""
+
+    def __init__(self, folder: Path, model: EmbeddingModel, device: Callable[[], str], where: str) -> None:
+        self.folder, self.model, self.device, self.where = folder, model, device, where
+
+    @abstractmethod
+    def load(self, device: str) -> Any:
+        """Return the network."""
+
+    def prepare(self) -> None:
+        self.network  # noqa: B018 - loads it
+
+    @cached_property
+    def network(self) -> Any:
+        device = self.device()
+        with _loading(self.where):
+            return self.load(device)
+
+
+class StaticEncoder(FolderEncoder):
     """A model2vec model: the mean of one vector per token."""
 
     batch_size = STATIC_TEXTS_AT_ONCE
 
-    def __init__(self, folder: Path, model: EmbeddingModel) -> None:
+    def load(self, device: str) -> Any:
         from model2vec import StaticModel
 
-        self.model, self.network = model, StaticModel.from_pretrained(folder)
+        return StaticModel.from_pretrained(self.folder)
 
     def encode(self, samples: Sequence[Any]) -> Rows:
         return _as_rows(self.network.encode(list(samples), use_multiprocessing=False))
 
 
-class SentenceEncoder(Encoder):
+class SentenceEncoder(FolderEncoder):
     """A sentence-transformers model, or a transformer whose tokens are averaged."""
 
     batch_size = TEXTS_AT_ONCE
 
-    def __init__(self, folder: Path, model: EmbeddingModel, device: str) -> None:
+    def load(self, device: str) -> Any:
         from sentence_transformers import SentenceTransformer
 
-        self.model = model
-        self.network = SentenceTransformer(
-            str(folder), device=device, trust_remote_code=False, local_files_only=True,
+        return SentenceTransformer(
+            str(self.folder), device=device, trust_remote_code=False, local_files_only=True,
             model_kwargs={"use_safetensors": True},
         )  # fmt: skip
 
@@ -91,36 +112,41 @@ class PicturesAndTexts(Protocol):
         """Return the output of the half for pictures."""
 
 
-class PictureEncoder(Encoder):
+class PictureEncoder(FolderEncoder):
     """A vision transformer or another network for pictures, such as DINOv2, SigLIP or the picture half of CLIP."""
 
     batch_size = PICTURES_AT_ONCE
 
-    def __init__(self, folder: Path, model: EmbeddingModel, device: str) -> None:
+    def load(self, device: str) -> Any:
         from transformers import AutoImageProcessor, AutoModel
 
-        self.model, self.device = model, device
         options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-        self.processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **options)
-        self.network = AutoModel.from_pretrained(folder, use_safetensors=True, **options).eval().to(device)
+        network = AutoModel.from_pretrained(self.folder, use_safetensors=True, **options).eval()
+        return AutoImageProcessor.from_pretrained(self.folder, backend="pil", **options), network.to(device)
 
     def encode(self, samples: Sequence[Any]) -> Rows:
         import torch
 
-        inputs = self.processor(images=list(samples), return_tensors="pt").to(self.device)
+        processor, network = self.network
+        inputs = processor(images=list(samples), return_tensors="pt").to(network.device)
         with torch.inference_mode():
-            if isinstance(self.network, PicturesAndTexts):
-                found = self.network.get_image_features(**inputs)
+            if isinstance(network, PicturesAndTexts):
+                found = network.get_image_features(**inputs)
                 found = found if isinstance(found, torch.Tensor) else found.pooler_output
             else:
-                output = self.network(**inputs)
+                output = network(**inputs)
                 pooled = output.get("pooler_output")
                 found = output.last_hidden_state[:, 0] if pooled is None else pooled
         return _as_rows(found.flatten(1).float().cpu())
 
 
-def load_encoder(name: Any, kind: Kind, device: str = "cpu", *, option: str = "--embed") -> Encoder:
-    """Return the encoder of a name, or of the user's own function; `kind` is that of the samples."""
+def load_encoder(
+    name: Any, kind: Kind, device: Callable[[], str] = lambda: "cpu", *, option: str = "--embed"
+) -> Encoder:
+    """Return the encoder of a name, or of the user's own function; `kind` is that of the samples.
+
+    `device` returns the device of the network. It is called when the network is loaded, because it imports torch.
+    """
     if kind == "table":
         raise InputError(
             f"{option} supports only pictures and texts, but these samples have numeric features; remove it"
@@ -136,12 +162,8 @@ def load_encoder(name: Any, kind: Kind, device: str = "cpu", *, option: str = "-
     if pictures != (kind == "pictures"):
         reads, samples = ("pictures", "texts") if pictures else ("texts", "pictures")
         raise InputError(f"{option} {name} reads {reads}, but these samples are {samples}")
-    with _loading(f"{option} {name}"):
-        if pictures:
-            return PictureEncoder(folder, model, device)
-        if "embeddings" in weights:
-            return StaticEncoder(folder, model)
-        return SentenceEncoder(folder, model, device)
+    encoder = PictureEncoder if pictures else StaticEncoder if "embeddings" in weights else SentenceEncoder
+    return encoder(folder, model, device, f"{option} {name}")
 
 
 def default_model(kind: str) -> str:

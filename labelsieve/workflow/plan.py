@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def total(seconds: dict[str, float]) -> dict[str, Any]:
 
 def embed_some(data: LabelledData, model: str, device: str) -> tuple[LabelledData, float]:
     """Embed some of the samples; return them, and the number that are embedded per second."""
-    encoder = load_encoder(model, data.kind, str(choose_device(device)))
+    encoder = load_encoder(model, data.kind, lambda: str(choose_device(device)))
     some = take_evenly(data, EMBEDDED_PICTURES if data.kind == "pictures" else TIMED_SAMPLES[-1])
     next(encode_batches(encoder, take_evenly(data, 1)))  # the first batch is slower
     began = time.perf_counter()
@@ -188,7 +189,7 @@ def _plan_classifier(data: LabelledData, choice: ModelChoice, n: int, trial: Cla
     """Plan the training of a classifier: one training on all samples."""
     name = choose_classifier(data, choice.name)
     if trial is None or name != choice.name:
-        other = ModelChoice(name, ModelKind.CLASSIFIER, classifier=named_classifier(name, n))
+        other = ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=partial(named_classifier, name, n))
         trial = ClassifierTrial.of(data, other)
     sample_bytes = float(np.asarray(data.x[:100]).nbytes / min(100, len(data)))
     measured = Measured(0.0, 0.0, None, sample_bytes, 0, 0, HOST_BYTES + data.ids.dtype.itemsize, trial.samples)

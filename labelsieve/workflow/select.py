@@ -61,10 +61,6 @@ def select_labels(
     True labels in `labels` are only used to measure the result.
     """
     from labelsieve.data.labels import true_codes
-    from labelsieve.selection.estimators import settings_for
-    from labelsieve.selection.incv import drive_together, incv_steps
-    from labelsieve.selection.settings import selection_passes
-    from labelsieve.selection.stored import stored_settings
 
     features = data.features()
     choice = choose_model(settings, features)
@@ -78,6 +74,11 @@ def select_labels(
         again = measure_again(run, data, true)
         progress.note(Note.of(NoteKind.MEASURED_AGAIN if again else NoteKind.SELECTION_DONE, run=run.path))
         return begun, choice
+    from labelsieve.selection.estimators import settings_for  # imports scikit-learn
+    from labelsieve.selection.incv import drive_together, incv_steps
+    from labelsieve.selection.settings import selection_passes
+    from labelsieve.selection.stored import stored_settings
+
     _record_device(run, choice, settings)
     model = f"model {choice.name}" if stored is None else f"predictions from {settings.predictions}"
     kind = NoteKind.SELECTION_RESUMED if begun == "resumed" else NoteKind.SELECTION_STARTED

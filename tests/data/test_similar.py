@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from labelsieve.data.similar import MIN_SAMPLES, find_similar, join_groups
+from labelsieve.data import similar
+from labelsieve.data.similar import MIN_SAMPLES, find_similar, join_groups, stored_similar
+from labelsieve.types import Kind
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +63,27 @@ def test_rows_that_say_nothing() -> None:
 def test_groups_are_joined_over_several_pairs() -> None:
     pairs = np.array([[4, 2], [2, 1], [5, 6]])
     assert join_groups(8, pairs).tolist() == [0, 1, 1, 3, 1, 5, 5, 7]
+
+
+def test_what_was_found_is_read_the_next_time_unless_the_file_is_damaged(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "similar.npz"
+    first = stored_similar(path, rows, "pictures")
+    calls = []
+
+    def counted(some: np.ndarray, kind: Kind) -> similar.SimilarSamples:
+        calls.append(kind)
+        return find_similar(some, kind)
+
+    monkeypatch.setattr(similar, "find_similar", counted)
+    again = stored_similar(path, rows, "pictures")
+    assert not calls
+    assert np.array_equal(again.group, first.group) and np.array_equal(again.outlier, first.outlier)
+    stored_similar(path, rows, "text")  # other limits
+    stored_similar(path, rows[:900], "text")
+    path.write_bytes(path.read_bytes()[:100])
+    cut = stored_similar(path, rows, "pictures")
+    assert calls == ["text", "text", "pictures"] and np.array_equal(cut.group, first.group)
+    np.savez(path, group=first.group + len(rows), outlier=first.outlier, limits=np.array([0.2, 2.3]))
+    assert np.array_equal(stored_similar(path, rows, "pictures").group, first.group)

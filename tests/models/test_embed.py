@@ -131,7 +131,7 @@ def test_a_truncated_file_is_refused(broken):
 def test_a_folder_without_weights_and_one_that_does_not_fit_are_refused(broken):
     (broken / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match="cannot be loaded"):
-        load_encoder(str(broken), "text")
+        load_encoder(str(broken), "text").encode(["a text"])
     (broken / "model.safetensors").unlink()
     with pytest.raises(InputError, match="no weights"):
         check_model(broken, "here")
