@@ -46,10 +46,11 @@ PAGE = """\
 # Noise estimate of own trainings
 
 `.venv/bin/python benchmarks/own_training.py --tables --texts FILE.csv` and `--cifar DIR --people FILE.npz`; the rows
-name the model and the device. One iteration of INCV without any hint about the noise. *Read as*: the estimated noise
-ratio with its 95 % interval. *Plain rule*: F1 if every label is flagged that is not predicted. *Error / disagreement*:
-how often the two classifiers that measure the error are really wrong, as a multiple of how often they disagree. The
-constant `MOST_ERROR` of the noise model follows from it. *LP / LR*: label precision and recall of the selection.
+name the model and the device. One iteration of INCV without any hint about the noise (two for the rows of the fast
+network, which were measured before a table of the ablation existed). *Read as*: the estimated noise ratio with its 95 %
+interval. *Plain rule*: F1 if every label is flagged that is not predicted. *Error / disagreement*: how often the two
+classifiers that measure the error are really wrong, as a multiple of how often they disagree. The constant `MOST_ERROR`
+of the noise model follows from it. *LP / LR*: label precision and recall of the selection.
 
 {summary}
 
