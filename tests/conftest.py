@@ -7,6 +7,8 @@ import random
 import subprocess
 import sys
 import tempfile
+import traceback
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,3 +87,36 @@ def alone_with_ray():
             yield folder
 
     return ran
+
+
+@pytest.fixture(scope="session")
+def forked():
+    """Run a command, or a function, in a forked child: in a new process, the imports would take most of the time.
+
+    What it prints goes to the file `said`. Returns the process id.
+    """
+
+    def started(command, said, **environment):
+        child = os.fork()
+        if child:
+            return child
+        code = 99
+        try:
+            written = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for number in (1, 2):
+                os.dup2(written, number)
+            sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+            warnings.resetwarnings()  # as outside of the tests
+            warnings.simplefilter("ignore", DeprecationWarning)
+            os.environ |= environment
+            from labelsieve.cli.app import run
+
+            code = command() if callable(command) else run(command)
+            sys.stdout.flush()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    return started

@@ -42,10 +42,11 @@ def test_a_recipe_that_was_done_is_read_from_its_checkpoint(tmp_path):
     assert accuracies(tmp_path, *options) == first
 
 
+@pytest.mark.slow  # of a benchmark: two processes import torch
 def test_loops_take_turns_in_processes_of_their_own(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    rates = in_turns(torch.device("cpu"), (0, 2), seconds=0.05, rounds=2, depth=8)
-    assert rates.shape == (2, 2, 2)
+    rates = in_turns(torch.device("cpu"), (0, 1), seconds=0.01, rounds=1, depth=8)
+    assert rates.shape == (2, 1, 2)
     time, processor = rates[..., 0], rates[..., 1]
     assert (time > 1).all() and (processor > 0.8 * time).all()  # one thread works no longer than time passes
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import inspect
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -141,22 +144,8 @@ def test_failures_that_are_nobodys_mistake_exit_1(
     assert "No space left on device" in one_line(capsys)
 
 
-FULL_DISK = """
-import contextlib, io, json, resource, signal, sys
-from labelsieve.cli.app import run
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
-ends = []
-for line in sys.argv[1:]:
-    with contextlib.redirect_stderr(io.StringIO()) as error:
-        code = run(line.split())
-    ends.append((code, error.getvalue().splitlines()[-1]))
-print(json.dumps(ends))
-"""
-
-
 def test_a_full_disk_is_reported_with_the_file_and_a_solution(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: Callable[..., int]
 ) -> None:
     """A limit on the size of files has the effect of a full disk."""
     (tmp_path / "t.csv").write_text("x,label\n" + "".join(f"{i % 2 + i / 1000},{'ab'[i % 2]}\n" for i in range(900)))
@@ -171,8 +160,21 @@ def test_a_full_disk_is_reported_with_the_file_and_a_solution(
         "report run": f"cannot write run/report.html: {full}",
         "select t.csv --out other --model logistic": f"cannot write other/run.json: {full} or give another --out",
     }
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, *expected], capture_output=True, text=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == [[1, f"labelsieve: {text}"] for text in expected.values()]
+    ends, writer = os.pipe()
+
+    def on_a_full_disk() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+        for command in expected:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as error:
+                code = run(command.split())
+            os.write(writer, f"{code} {error.getvalue().splitlines()[-1]}\n".encode())
+        return 0
+
+    os.waitpid(forked(on_a_full_disk, tmp_path / "said"), 0)
+    os.close(writer)
+    with os.fdopen(ends) as lines:
+        assert lines.read().splitlines() == [f"1 labelsieve: {text}" for text in expected.values()]
 
 
 def test_a_file_that_is_called_like_an_option(

@@ -8,13 +8,14 @@ import os
 import socket
 import subprocess
 import sys
-import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from labelsieve.cli.app import run as main
 
+Forked = Callable[..., int]
 SELECT = ["-m", "labelsieve", "select", "digits", "--model", "mlp", "--epochs", "3", "--iterations", "1"]
 
 
@@ -46,39 +47,21 @@ def test_as_tasks_of_a_ray_cluster(here: list[dict[str, str]], tmp_path: Path) -
     assert len(epochs) == len(set(epochs)) and {("incv-1-1", 3), ("incv-1-2", 1)} <= set(epochs)
 
 
-def test_on_two_processes_of_one_training(here: list[dict[str, str]], tmp_path: Path) -> None:
+def test_on_two_processes_of_one_training(here: list[dict[str, str]], tmp_path: Path, forked: Forked) -> None:
     """With the environment that torchrun sets; `engine/test_parallel.py` starts torchrun itself."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
     children = []
     for rank in range(2):
-        environment = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        children.append(fork([*SELECT[2:], "--out", str(tmp_path / "run")], environment, tmp_path / f"said-{rank}"))
+        line, ranks = [*SELECT[2:], "--out", str(tmp_path / "run")], {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        children.append(forked(line, tmp_path / f"said-{rank}", **shared, **ranks))
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
     both = list(zip(rows(tmp_path / "run"), here, strict=True))
     assert sum(a["verdict"] != b["verdict"] for a, b in both) <= 2  # sums in another order
     assert max(abs(float(a["probability"]) - float(b["probability"])) for a, b in both) < 0.02
     said = [(tmp_path / f"said-{rank}").read_text() for rank in range(2)]
     assert said[0].count(" selected, ") == 1 and " selected, " not in said[1]  # one process prints
-
-
-def fork(line: list[str], environment: dict[str, str], said: Path) -> int:
-    """Run a command in a child: in a new process, the imports would take most of the time."""
-    child = os.fork()
-    if child:
-        return child
-    code = 99
-    try:
-        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 1)
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-        os.environ |= environment
-        code = main(line)
-        sys.stdout.flush()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
 
 
 def test_a_cluster_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from labelsieve import stopping
 from labelsieve.cli.app import run
+from labelsieve.experiments.train_cells import ExperimentContext
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,21 +77,37 @@ def test_unused_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stopped_run_stores_the_epoch_and_continues(tmp_path: Path, number: int, code: int) -> None:
+def test_a_stopped_run_stores_the_epoch_and_continues(
+    tmp_path: Path, number: int, code: int, forked: Callable[..., int]
+) -> None:
     line = "reproduce theory --scale smoke --settings pair-0.4 --epochs 8 --device cpu --results"
-    command = [sys.executable, "-m", "labelsieve", *line.split(), str(tmp_path), "--commit", "a" * 40]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert child.stderr is not None
-    assert "0 finished" in child.stderr.readline()
-    wait_for(lambda: any(tmp_path.glob(".work/*/cells.json")))
-    child.send_signal(number)
-    error = child.communicate(timeout=120)[1]
-    assert child.returncode == code and "stopped with 1 left" in error
+    command = [*line.split(), str(tmp_path), "--commit", "a" * 40]
+
+    def begun() -> bool:
+        return any(tmp_path.glob(".work/*/cells.json"))
+
+    def wait_in_the_first_epoch() -> int:
+        must_stop = ExperimentContext.must_stop
+
+        def after_the_signal(context: ExperimentContext) -> bool:
+            while begun() and not stopping.requested():
+                time.sleep(0.01)
+            return must_stop(context)
+
+        ExperimentContext.must_stop = after_the_signal  # type: ignore[method-assign]
+        return run(command)
+
+    child = forked(wait_in_the_first_epoch, tmp_path / "said")
+    wait_for(begun)
+    os.kill(child, number)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+    error = (tmp_path / "said").read_text()
+    assert "0 finished" in error and "stopped with 1 left" in error
     (stored,) = tmp_path.glob(".work/*/engine/*.safetensors")  # long before two minutes are over
     if number == signal.SIGTERM:
         return  # the signals differ only in the exit code
-    assert run(command[3:]) == 0
-    assert run([part if part != str(tmp_path) else str(tmp_path / "again") for part in command[3:]]) == 0
+    assert run(command) == 0
+    assert run([part if part != str(tmp_path) else str(tmp_path / "again") for part in command]) == 0
     once, twice = (json.loads(path.read_text()) for path in sorted(tmp_path.rglob("standard-*.json")))
     assert once["hashes"] == twice["hashes"] and once["results"] == twice["results"] and not stored.exists()
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -278,37 +274,6 @@ def test_a_class_without_a_selected_sample_is_named(here: Path, capsys: pytest.C
     message = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("training mlp"))
     selected = sum(row.verdict == "selected" for row in RunFolder("run").read_labels())
     assert f"{selected + 3} samples (including all 3 of 'rare'" in message
-
-
-def start(here: Path) -> subprocess.Popen[bytes]:
-    line = "run t.csv --out killed --train-epochs 12 --model logistic".split()
-    return subprocess.Popen(
-        [sys.executable, "-m", "labelsieve", *line], cwd=here, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-
-
-def test_killed_again_and_again_it_ends_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table(here / "t.csv", n=80)
-    answer(capsys, "run t.csv --out whole --train-epochs 12 --model logistic")
-    rng = np.random.default_rng(0)
-    for attempt in range(8):
-        child = start(here)
-        deadline = time.monotonic() + (rng.uniform(1.0, 6.0) if attempt < 4 else 300)
-        while child.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        if child.poll() is not None:
-            break
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        for name in ("run.json", "summary.json"):
-            if (here / "killed" / name).exists():
-                json.loads((here / "killed" / name).read_text())
-    assert child.returncode == 0
-    for name in ("labels.csv", "summary.json"):
-        assert (here / "killed" / name).read_text() == (here / "whole" / name).read_text()
-    answer(capsys, "predict whole t.csv --to a.csv")
-    answer(capsys, "predict killed t.csv --to b.csv")
-    assert (here / "a.csv").read_text() == (here / "b.csv").read_text()
 
 
 def test_made_webvision_and_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

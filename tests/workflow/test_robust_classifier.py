@@ -18,7 +18,7 @@ from labelsieve.workflow.robust_classifier import RobustClassifier, WeakTraining
 CHECKS = [  # scikit-learn itself skips the array API check unless SCIPY_ARRAY_API is set before scipy is imported
     pytest.param(estimator, check, id=check.func.__name__)
     for estimator, check in estimator_checks_generator(
-        RobustClassifier(n_iterations=1, epochs=12, selection_epochs=8, random_state=0)
+        RobustClassifier(n_iterations=1, epochs=8, selection_epochs=5, random_state=0)
     )
     if check.func.__name__ != "check_array_api_input"
 ]
