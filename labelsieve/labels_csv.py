@@ -34,9 +34,10 @@ class LabelRow(NamedTuple):
     suggested: str  # another label to consider; empty for samples that are not suspects
     duplicates: int = 0  # number of its group of equal or nearly equal samples; an empty cell is 0: no duplicates
     outlier: bool = False  # an empty cell if the run has no embeddings
+    confidence: float = math.nan  # out-of-sample probability of the predicted label
 
 
-ADDED_COLUMNS = ("duplicates", "outlier")  # missing in files of earlier versions
+ADDED_COLUMNS = ("duplicates", "outlier", "confidence")  # missing in files of earlier versions
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class LabelColumns:
     suspicion: FloatArray
     duplicates: NDArray[np.int32]  # group of equal or nearly equal samples, from 1; 0 if there is no other
     outlier: BoolArray
+    confidence: FloatArray  # of the predicted label; nan in files of earlier versions
 
     def __len__(self) -> int:
         return len(self.label)
@@ -88,6 +90,7 @@ class LabelColumns:
             self.ids.to_pylist(), self.names(self.label), self.names(self.predicted), self.probability.tolist(),
             self.loss.tolist(), [VERDICTS[code] for code in self.verdict.tolist()], self.iteration.tolist(),
             self.suspicion.tolist(), self.names(self.suggested), self.duplicates.tolist(), self.outlier.tolist(),
+            self.confidence.tolist(),
         )  # fmt: skip
         return map(LabelRow._make, zip(*cells, strict=True))
 
@@ -155,7 +158,7 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     coded = pa.dictionary(pa.int32(), pa.string())
     types = {"id": pa.string(), "iteration": pa.int16()}
     types |= dict.fromkeys(("label", "predicted", "suggested", "verdict"), coded)
-    types |= dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())
+    types |= dict.fromkeys(("probability", "loss", "suspicion", "confidence"), pa.float64())
     types |= {"duplicates": pa.int32(), "outlier": pa.bool_()}
     with open_file(path) as file:
         head = file.readline().decode("utf-8", "replace")
@@ -204,6 +207,7 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
         suspicion=numbers("suspicion"),
         duplicates=added("duplicates", np.int32),
         outlier=added("outlier", np.bool_),
+        confidence=numbers("confidence") if "confidence" in present else np.full(table.num_rows, np.nan),
     )
 
 

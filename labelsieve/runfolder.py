@@ -417,6 +417,7 @@ def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any
             names[predicted] if doubted[i] else "",
             groups[i] or "",
             outlier[i],
+            number_cell(selection.confidence[i]),
             int(no_class[i]),
         )
 

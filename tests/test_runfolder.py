@@ -57,12 +57,13 @@ def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     run.write_selection(three_samples(), a_selection(), measured={"label_precision": 1.0})
     rows = list(run.read_labels())
-    assert rows[0] == LabelRow("a", "cat, tabby", "cat, tabby", 0.75, 0.25, "selected", 1, 0.25, "")
-    assert rows[1] == LabelRow("b,c", "dog\n", "cat, tabby", 0.125, 2.0, "removed", 2, 0.875, "cat, tabby")
+    assert rows[0] == LabelRow("a", "cat, tabby", "cat, tabby", 0.75, 0.25, "selected", 1, 0.25, "", confidence=0.75)
+    second = LabelRow("b,c", "dog\n", "cat, tabby", 0.125, 2.0, "removed", 2, 0.875, "cat, tabby", confidence=0.875)
+    assert rows[1] == second
     assert rows[2].predicted == "" and math.isnan(rows[2].loss) and rows[2].suggested == ""
     header = (run / "labels.csv").read_text().splitlines()[0]
     head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested"
-    assert header == f"{head},duplicates,outlier,no_class"
+    assert header == f"{head},duplicates,outlier,confidence,no_class"
 
 
 def test_summary_counts_by_verdict_and_class(tmp_path: Path) -> None:

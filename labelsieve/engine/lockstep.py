@@ -120,6 +120,7 @@ class Lockstep:
         self.views = self.trainings[0].method.views() if self.trainings else Views()
         if any(training.method.views() != self.views for training in self.trainings):
             raise InputError("methods with different views cannot train in one lockstep; train them one by one")
+        self.views.check(pictures=store.scale is not None)
         self.saved = -1
         self._score_cache: dict[int, Scores] = {}  # scores that were computed together with those of another row
         self.world = parallel.current()

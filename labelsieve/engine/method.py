@@ -62,7 +62,7 @@ class Views:
         The engine keeps a copy of each network whose weights are a moving average with this decay. The copy reads the
         plain batch, has its own batch-norm statistics, and is the network that is evaluated and stored. None: no copy.
     strong
-        The networks read strongly augmented pictures (engine/step.py); other samples stay as they are.
+        The networks read strongly augmented pictures (engine/step.py).
     mixup
         The networks read mixtures of two samples with weights from Beta(mixup, mixup), the larger one first; 0: none.
     """
@@ -70,6 +70,11 @@ class Views:
     teacher_decay: float | None = None
     strong: bool = False
     mixup: float = 0.0
+
+    def check(self, *, pictures: bool) -> None:
+        """Raise InputError for strong views of samples that are not pictures."""
+        if self.strong and not pictures:
+            raise InputError("strong augmentation (strong=true) is for pictures, but these samples are not: omit it")
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,6 @@ class Stepper:
         views: Views, *, together: bool, capture: bool,
     ) -> None:  # fmt: skip
         self.store, self.labels, self.views = store, labels, views
-        self.strong = views.strong and store.scale is not None
         self.bundles, self.groups, self.clock = bundles, groups, clock
         self.together, self.capture = together, capture
         self.world = bundles[0].world if bundles else ALONE
@@ -183,7 +182,7 @@ class Stepper:
         given = self.labels.rows[self.labels.of_training[:, None], safe] * valid
         own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
         found = StepBatch(index, given, valid, *own)
-        if self.strong:
+        if self.views.strong:
             numbers = clock.numbers[self.rows, place, :width][self.training_of]
             found = replace(found, numbers=self.world.mine(numbers))
         if self.views.mixup:

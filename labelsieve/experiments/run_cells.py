@@ -26,6 +26,7 @@ from labelsieve.experiments.cells import FAST_KINDS, FINISH_SELECTION, SELECTION
 from labelsieve.experiments.datasets import ExperimentData, PictureArrays, WebVisionFiles
 from labelsieve.experiments.paper import WEBVISION_REMOVE_RATIO
 from labelsieve.experiments.train_cells import (
+    JUDGED_ARRAYS,
     Arrays,
     ExperimentContext,
     Results,
@@ -218,6 +219,8 @@ def _evaluate(cell: Cell, context: ExperimentContext, given: IntArray, selection
     if cell.kind == FINISH_SELECTION and data.true is not None:
         results["transition_matrix"] = selection.transition_matrix.tolist()
         results |= evaluate.judgement_results(data.true, given, selection)
+        stored = {name: getattr(selection, name) for name in JUDGED_ARRAYS}
+        arrays |= {name: values.astype(np.float32) for name, values in stored.items()}
     if cell.kind in ("errors", "webvision-selection"):
         ranked = np.argsort(-np.nan_to_num(selection.suspicion, nan=-1.0), kind="stable")
         worst = ranked[(selection.predicted != given)[ranked]][: cell.protocol.suspects]

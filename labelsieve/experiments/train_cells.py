@@ -35,13 +35,14 @@ from labelsieve.files import read_text, write_text
 from labelsieve.methods import METHODS, create
 from labelsieve.models.choose import create_network
 from labelsieve.progress import Progress
-from labelsieve.selection.finalize import Verdicts, judge_again
-from labelsieve.types import CANDIDATE, SELECTED, IntArray
+from labelsieve.selection.finalize import FirstJudgement, judge_again
+from labelsieve.types import CANDIDATE, SELECTED, IntArray, Scores
 
 Arrays = dict[str, NDArray[Any]]
 Results = dict[str, Any]
 CHECKPOINT_SECONDS = 120.0  # training time that a kill can cost
 PROGRESS_SECONDS = 15.0  # between two lines of progress
+JUDGED_ARRAYS = ("suspicion", "probability", "confidence")  # of a selection, for the judgement after the training
 
 
 @dataclass
@@ -291,7 +292,12 @@ def _judgements(cell: Cell, context: ExperimentContext, result: Trained, network
     factory = create_network(cell.network, context.store.shape, context.data.classes)
     scores = out_of_sample_scores(context.store, factory, result.states, labels, network)
     stored = records.load_arrays(context.results, record)
-    judged = judge_again(scores, labels, context.data.classes, Verdicts(stored["verdict"], stored["iteration"]))
+    unknown = np.full(len(labels), np.nan)  # records of earlier versions have fewer arrays
+    suspicion, probability, confidence = (stored.get(name, unknown).astype(np.float64) for name in JUDGED_ARRAYS)
+    predicted = Scores(stored["predicted"].astype(np.int64), probability, confidence, -np.log(probability))
+    history = tuple(record["results"]["history"])
+    before = FirstJudgement(stored["verdict"], stored["iteration"], suspicion, predicted, history)
+    judged = judge_again(scores, labels, context.data.classes, before)
     return found | {"after": evaluate.judgement_results(context.data.true, labels, judged)}
 
 

@@ -189,6 +189,8 @@ class INCV(Selector):
         Out-of-sample prediction.
     probability_ : ndarray of shape (n_samples,)
         Out-of-sample probability of the given label.
+    confidence_ : ndarray of shape (n_samples,)
+        Out-of-sample probability of the predicted label.
     loss_ : ndarray of shape (n_samples,)
         Cross-entropy of the given label.
     suspicion_ : ndarray of shape (n_samples,)
@@ -382,7 +384,8 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     warn_about_rare_classes(selection, classes, stacklevel=4)
     store_selection(selector, selection, classes, codes)
     selector.predicted_ = classes[selection.predicted]
-    selector.probability_, selector.loss_ = selection.probability, selection.loss
+    selector.probability_, selector.confidence_ = selection.probability, selection.confidence
+    selector.loss_ = selection.loss
     selector.history_ = list(selection.history)
     selector.notes_ += [*(X.notes if isinstance(X, TableX) else ()), *map(str, notes)]
     selector.labels_ = classes[codes]

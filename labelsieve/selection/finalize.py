@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from labelsieve import theory
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.errors import InputError
-from labelsieve.selection.noise_model import fit_noise_model, with_mean_posterior
+from labelsieve.selection.noise_model import fit_noise_model, with_mean_posterior, without_meaning
 from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.splits import averaged
 from labelsieve.selection.state import INCVState
 from labelsieve.types import (
     CANDIDATE,
@@ -27,8 +28,10 @@ from labelsieve.types import (
     FloatArray,
     IntArray,
     LabelledData,
+    NoiseEstimate,
     Scores,
     Selection,
+    WhyUnknown,
 )
 
 # A label that is likely wrong gets no suggestion if the predicted class has less than this share of the wrong cases:
@@ -101,35 +104,53 @@ def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSele
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class FirstJudgement:
     """The part of a selection that a second judgement builds on."""
 
     verdict: NDArray[np.int8]
     iteration: NDArray[np.int16]
+    suspicion: FloatArray
+    scores: Scores  # without top classes; the confidence is nan if it was not stored
     history: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    why_unknown: WhyUnknown | None = None  # why no classifier can estimate the noise of these labels
+
+
+def combine_scores(first: Scores, second: Scores, given: IntArray, classes: int) -> Scores:
+    """The mean of two predictions of each sample (of log-probabilities); the second one if the first is not known."""
+    known = np.isfinite(first.confidence)
+    rows, others = np.flatnonzero(known), np.flatnonzero(~known)
+    mean = averaged((first.take(rows), second.take(rows)), given[rows], classes)
+    return Scores.joined([mean, second.take(others)]).take(np.argsort(np.concatenate([rows, others])))
 
 
 def judge_again(
-    scores: Scores, given: IntArray, classes: int, before: Verdicts, groups: IntArray | None = None
+    new: Scores, given: IntArray, classes: int, before: FirstJudgement, groups: IntArray | None = None
 ) -> JudgedSelection:
-    """The judgement of out-of-sample scores of networks that a robust method trained after a selection.
+    """The judgement of a selection and of the networks that a robust method trained after it (`new`: out of sample).
 
-    The noise model is fitted again. A label is selected if it is the predicted one; others that were removed stay so.
-    `iteration` counts the robust training as one more.
+    Neither judge is always the better one, so both count (benchmarks/finish.md). The noise model is fitted to the mean
+    of their predictions. Labels are ranked by the mean of the suspicion before and the order of the new scores, as
+    `incv.with_scores` ranks by the mean over the iterations. A label is selected if it is the predicted one; others
+    that were removed stay so. `iteration` counts the robust training as one more.
     """
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    model = fit_noise_model(scores, given, classes, distinct=distinct)
-    posterior = posterior_of(scores, given, model)
+    scores = combine_scores(before.scores, new, given, classes)
+    first, *others = before.history or ({},)
+    earlier = NoiseEstimate.from_record(first["estimate"]) if "estimate" in first else None
+    model = fit_noise_model(scores, given, classes, earlier=earlier, distinct=distinct)
+    posterior, order = posterior_of(scores, given, model), posterior_of(new, given, model).order
     estimate = with_mean_posterior(model.estimate, posterior.wrong)
-    suspicion = calibrate(posterior.order, posterior.wrong)
+    if before.why_unknown is not None and estimate.known:
+        estimate = without_meaning(estimate, before.why_unknown)
+    judged = np.isfinite(before.scores.confidence) & np.isfinite(before.suspicion)
+    suspicion = calibrate(np.where(judged, (before.suspicion + order) / 2, order), posterior.wrong)
     selected = scores.predicted == given
     verdict = np.where(selected, SELECTED, np.where(before.verdict == REMOVED, REMOVED, CANDIDATE)).astype(np.int8)
     last = int(before.iteration.max(initial=0)) + 1
     iteration = np.where(verdict == before.verdict, before.iteration, np.where(verdict == CANDIDATE, 0, last))
     precision = float(1 - suspicion[selected].mean()) if selected.any() else 0.0
     clean = (1 - estimate.ratio) * len(given)
-    first, *others = before.history or ({},)
     return JudgedSelection(
         verdict=verdict,
         iteration=iteration.astype(np.int16),

@@ -291,13 +291,15 @@ def fit_noise_model(
     *,
     held_out: Scores | None = None,
     opinions: TwoOpinions | None = None,
+    earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
 ) -> NoiseModel:
     """Fit the model to denoised held-out scores of all samples.
 
     `held_out` are scores of classifiers that saw none of the labels they score, if `scores` also come from others: only
     their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
-    bounded. `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
+    bounded. `earlier` is an estimate for the same labels: its interval limits the ratio. `distinct` is the share of
+    samples that are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
     agrees, confidence = scores.predicted == given, scores.confidence
@@ -335,6 +337,9 @@ def fit_noise_model(
         margin = _sampling_error(disagreement, n * distinct)
         low, high = lower - margin, upper + margin
         share = float(np.interp(min(measured, most), ratios, grid))
+    if earlier is not None and earlier.known:
+        low, high = max(low, earlier.low), min(high, earlier.high)
+        share = float(np.interp(np.clip(weights @ noise(share), earlier.low, earlier.high), ratios, grid))
     ratio = float(weights @ noise(share))
     interval = (float(np.clip(min(low, ratio), 0, 1)), float(np.clip(max(high, ratio), 0, 1)))
     prior = (np.bincount(scores.predicted, minlength=classes) + 1) / (n + classes)

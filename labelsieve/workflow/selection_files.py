@@ -16,8 +16,8 @@ from labelsieve.csv_files import csv_line
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path, copy_file
 from labelsieve.progress import Note, NoteKind
-from labelsieve.selection.finalize import SUGGESTIONS, Verdicts, judge_again, write_suggestions
-from labelsieve.types import VERDICTS, LabelledData, Scores
+from labelsieve.selection.finalize import SUGGESTIONS, FirstJudgement, judge_again, write_suggestions
+from labelsieve.types import LabelledData, Scores
 from labelsieve.workflow.settings import absolute, option
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def selection_files(run: RunFolder) -> RunFolder:
 
 
 def judge_labels(run: RunFolder, data: LabelledData, scores: Scores) -> None:
-    """Replace the judgement of the selection by that of out-of-sample scores, and keep its files."""
+    """Replace the judgement of the selection by that of its and these out-of-sample scores, and keep its files."""
     if selection_files(run) is run:
         (run / BEFORE).mkdir(exist_ok=True)
         for name in JUDGEMENT_FILES:
@@ -44,14 +44,17 @@ def judge_labels(run: RunFolder, data: LabelledData, scores: Scores) -> None:
                 with atomic_path(run / BEFORE / name) as partial_path:
                     copy_file(run / name, partial_path)
     before = selection_files(run)
-    summary, rows = before.read_summary(), list(before.read_labels())
-    verdicts = Verdicts(
-        np.array([VERDICTS.index(row.verdict) for row in rows], dtype=np.int8),
-        np.array([row.iteration for row in rows], dtype=np.int16),
+    summary, columns = before.read_summary(), before.columns()
+    first = FirstJudgement(
+        columns.verdict,
+        columns.iteration,
+        columns.suspicion,
+        Scores(columns.predicted.astype(np.int64), columns.probability, columns.confidence, columns.loss),
         tuple(summary["iterations"]),
         tuple(note for note in summary["notes"] if note not in data.notes),
+        data.why_unknown,
     )
-    judged = judge_again(scores, data.y, len(data.classes), verdicts, data.groups)
+    judged = judge_again(scores, data.y, len(data.classes), first, data.groups)
     write_suggestions(run / SUGGESTIONS, data, judged)
     run.write_selection(data, judged)
     after = run.read_summary()

@@ -194,6 +194,7 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
         return None
     sizes, everything = _sizes(settings, data, device, paper=paper), np.arange(len(data))
     method = settings.create_method(sizes.method_settings())
+    method.views().check(pictures=data.kind == "pictures")
     if ":" not in settings.method:
         plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
         if method.needs() == "transition":

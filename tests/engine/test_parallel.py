@@ -26,6 +26,7 @@ WORK = textwrap.dedent(
     from pathlib import Path
     import numpy as np, torch
     from labelsieve.engine import OutOfTime, Plan, Schedule, VectorStore, parallel, stage_pictures, train
+    from labelsieve.engine.method import Views
     from labelsieve.methods.coteaching import CoTeaching
     from labelsieve.methods.d2l import D2L
     from labelsieve.methods.standard import Standard
@@ -93,6 +94,10 @@ WORK = textwrap.dedent(
         found = {name: tensor.numpy() for name, tensor in result.states[0].items()}
         np.savez(folder / f"drawing-{world.rank}.npz", **found, masks=torch.stack(masks).numpy())
 
+    class Mixing(Standard):
+        def views(self):
+            return Views(mixup=0.5)
+
     def disagree(folder, name):
         world = parallel.start("cpu")
         odd = world.rank == world.size - 1
@@ -104,6 +109,11 @@ WORK = textwrap.dedent(
                 train(VectorStore(data, torch.device("cpu")), plain, Standard(), plans, schedule=SGD, batch_size=50)
             except ValueError as problem:
                 said.append(type(problem).__name__ + ": " + str(problem))
+        try:  # a mixture needs samples of other processes
+            store = VectorStore(rows, torch.device("cpu"))
+            train(store, plain, Mixing(), [Plan("p", labels, np.arange(50), 0)], schedule=SGD, batch_size=50)
+        except ValueError as problem:
+            said.append(type(problem).__name__ + ": " + str(problem))
         (folder / f"said-{world.rank}.txt").write_text("\\n".join(said))
 
     def files(folder, name):
@@ -213,11 +223,12 @@ def test_where_networks_and_losses_draw_they_stay_equal_though_each_process_drop
 
 def test_what_differs_between_the_processes_is_named(work):
     for rank in range(3):
-        samples, seed, labels, values = (work / f"said-{rank}.txt").read_text().splitlines()
+        samples, seed, labels, values, mixing = (work / f"said-{rank}.txt").read_text().splitlines()
         assert samples.startswith("InputError: the processes disagree about the data: process 0 has 300 samples")
         assert "process 2 has 299" in samples
         assert "settings or labels: process 2" in seed and "settings or labels: process 2" in labels
         assert "process 2 reads other samples than process 0" in values
+        assert mixing.startswith("InputError") and "mixup" in mixing
 
 
 def test_only_the_first_process_writes_into_the_run_folder(work):

@@ -135,6 +135,15 @@ def test_too_much_memory_is_refused(make_plan):
         INCVPosterior().check(plan, 10)
 
 
+def test_memory_for_50_000_samples(make_plan):
+    labels = np.arange(50_000) % 10
+    plan = make_plan(labels=labels, train=np.arange(50_000), candidates=np.arange(0), transition=np.eye(10))
+    method = INCVPosterior()
+    method.check(plan, 10)
+    state = method.state(plan, samples=50_000, classes=10, epochs=10)
+    assert sum(tensor.nbytes for tensor in state.values()) < 4.2e6  # 4 MB of predictions, as docs/methods.md says
+
+
 def test_strong_views_and_the_forward_loss_are_part_of_the_recipe():
     settings = INCVPosterior.recipe.settings
     assert create("incv-posterior", **settings).views().strong and settings["forward_weight"] == 0.5

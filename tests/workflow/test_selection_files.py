@@ -47,7 +47,7 @@ def test_a_run_judges_its_labels_again(folder):
     assert result.stages == {"select": "new", "train": "new"}
     assert summary["before_finish"]["noise_ratio"] == before["noise_ratio"]
     assert summary["before_finish"]["measured_auroc"] == before["measured_auroc"]
-    assert summary["measured_auroc"] > 0.9
+    assert summary["measured_auroc"] > max(0.9, before["measured_auroc"] - 0.01)
     assert abs(summary["noise_ratio"] - summary["measured_noise_ratio"]) < 0.1
     final, first = ((part / "labels.csv").read_text().splitlines() for part in (out, out / "before"))
     assert len(final) == len(first) == 301 and final != first
