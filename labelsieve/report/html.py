@@ -67,12 +67,17 @@ def shorten_middle(name: str, limit: int) -> str:
 
 
 def shorten_names(names: Sequence[str], limit: int) -> list[str]:
-    """Short forms of names that stay different: if needed, without the letters that all names begin with."""
-    shown = [shorten_middle(name, limit) for name in names]
-    if len(set(shown)) == len(set(names)):
-        return shown
-    start = len(os.path.commonprefix(list(names)))  # noqa: RUF071 - letters, not folders
-    return [shorten(f"\u2026{name[start:]}", limit) for name in names]
+    """Short forms of names. Names that would get the same form show the part in which they differ, between two ends."""
+    alike: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        alike.setdefault(shorten_middle(name, limit), []).append(name)
+    ends, shown = limit // 4, {}
+    for form, group in alike.items():
+        start = len(os.path.commonprefix(group))  # noqa: RUF071 - letters, not folders
+        part = slice(start, start + limit - 2 * ends - 2)
+        for name in group:
+            shown[name] = form if len(group) == 1 else f"{name[:ends]}\u2026{name[part]}\u2026{name[-ends:]}"
+    return [shown[name] for name in names]
 
 
 def shorten(value: str, limit: int) -> str:
@@ -102,6 +107,7 @@ LINE_STYLES = 8  # colours and dashes in the style sheet
 MAX_POINTS = 400  # per line
 NAME_SIZE = 12.5  # font size of class names
 MAX_NAME = 44  # letters beside a bar
+LEAST_SHOWN = 0.005  # share of a row that reads as 1 %; smaller ones have no number and no colour
 AXIS_TITLE = 150  # pixels that a vertical title needs
 
 
@@ -129,12 +135,12 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
                 continue
             level = round(10 * value)
             if i != j:
-                level = math.ceil(10 * value / mistakes - 1e-9) if value >= 0.0005 else 0
+                level = math.ceil(10 * value / mistakes - 1e-9) if value >= LEAST_SHOWN else 0
             kind = f"{'d' if i == j else 'h'}{min(max(level, 0), 10)}"
             label = f"{names[i]} labelled {names[j]}: {percent(value, 1)}"
             box = el("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2, cls=f"cell {kind}")
             number = Markup("")
-            if value >= 0.005 or i == j:
+            if value >= LEAST_SHOWN or i == j:
                 middle, base = left + j * cell + (cell - 1) / 2, y + (cell - 1) / 2 + size * 0.36
                 number = el(
                     "text", f"{100 * value:.0f}", x=_n(middle), y=_n(base), text_anchor="middle", font_size=size,

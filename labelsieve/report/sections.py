@@ -39,6 +39,7 @@ MAX_SUSPECTS = 200  # default of --suspects
 THUMBNAIL_SIDE = 220  # pixels: twice the width of a card, for sharp displays
 MAX_PICTURE_BYTES = 6_000_000  # of all pictures together: the page stays below 10 MB
 MAX_GROUPS, MAX_GROUP_MEMBERS, MAX_OUTLIERS = 12, 4, 12  # duplicates and outliers that are shown
+MAX_CLASS_NAME = 120  # letters of a class name on a card, which has several lines for it
 MAX_TEXT, MAX_CELLS = 600, 24  # characters of a text and cells of a row that a card shows
 CONFIDENCES = (0.5, 0.7, 0.9, 0.95)  # probabilities for which the report counts the suggestions
 MAX_WIDE_MATRIX = 12  # classes up to which a table fits beside the matrix
@@ -373,7 +374,7 @@ def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
 def _card(facts: Facts, row: int, sample: Sample) -> Markup:
     columns = facts.columns
     given, suggested = (columns.name(int(codes[row])) or "?" for codes in (columns.label, columns.suggested))
-    was, now = (breakable(shorten_middle(name, 60)) for name in (given, suggested))
+    was, now = (breakable(shorten_middle(name, MAX_CLASS_NAME)) for name in (given, suggested))
     labels = el("del", was, cls="was"), " \u2192 ", el("strong", now, cls="now")
     suspicion, numbers = float(columns.suspicion[row]), "suspicion unknown"
     if suspicion == suspicion:
@@ -443,7 +444,7 @@ def _labelled(facts: Facts, row: int, samples: Samples) -> Markup:
     """A card with a sample and its given label."""
     given = facts.columns.name(int(facts.columns.label[row])) or "?"
     id = el("p", f"id {shorten(facts.columns.id(row), 120)}", cls="id")
-    about = el("div", el("p", el("strong", breakable(shorten_middle(given, 60)))), id, cls="about")
+    about = el("div", el("p", el("strong", breakable(shorten_middle(given, MAX_CLASS_NAME)))), id, cls="about")
     return el("li", _content(samples.show(row, side=THUMBNAIL_SIDE), given, given), about, cls="suspect")
 
 

@@ -26,6 +26,7 @@ from labelsieve.report.facts import (
     suggested_probabilities,
     why_unknown,
 )
+from labelsieve.report.html import shorten_names
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.neighbours import Neighbours
 from labelsieve.runfolder import DECISIONS, STAGED, RunFolder
@@ -35,6 +36,7 @@ MAX_ITEMS = 60  # samples per request
 MAX_MATRIX_CLASSES = 24  # more names cannot be read
 MAX_TEXT = 20_000  # characters that are shown of a text
 MAX_CELLS, MAX_CELL = 200, 2000  # cells of a row and characters of a cell that are shown
+SHORT_NAME = 24  # letters of a class name on a button or at the edge of the matrix
 LARGE_SIDE, SMALL_SIDE = 1000, 160  # pixels of the picture and of its neighbours
 MAX_QUEUES = 16  # filtered and sorted lists of samples that stay in memory
 MAX_DUPLICATES = 8  # duplicates of a sample that are shown beside it
@@ -214,6 +216,7 @@ class ReviewSession:
             "id": columns.id(row),
             "given": int(columns.label[row]),
             "suggested": int(columns.suggested[row]),
+            "short": shorten_names(columns.names(np.array([columns.label[row], columns.suggested[row]])), SHORT_NAME),
             "predicted": int(columns.predicted[row]),
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
@@ -283,7 +286,8 @@ class ReviewSession:
             for (given, suggested), count in pairs.items()
             if {given, suggested} <= set(shown)
         ]
-        return {"classes": shown, "cells": cells, "hidden": len(self.columns.classes) - len(shown)}
+        names = shorten_names([self.columns.classes[code] for code in shown], SHORT_NAME)
+        return {"classes": shown, "names": names, "cells": cells, "hidden": len(self.columns.classes) - len(shown)}
 
     def next_open(self, wanted: Filter, start: int, step: int) -> int | None:
         return self.queues.next_open(wanted, start, step=1 if step >= 0 else -1)

@@ -9,10 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from labelsieve.csv_files import write_csv
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
+from labelsieve.report.facts import read_facts
+from labelsieve.review.review_session import Filter, ReviewSession
 
 _spec = importlib.util.spec_from_file_location("export_runs", Path(__file__).parents[1] / "report" / "runs.py")
 assert _spec is not None and _spec.loader is not None
@@ -80,6 +83,19 @@ def test_selected_suspects_and_decisions(tmp_path):
         first[2].id: ("relabel", first[2].suggested, first[2].label),
         first[3].id: ("drop", "", first[3].label),
     }
+
+
+def test_equal_suspects_have_one_order(tmp_path):
+    """The report, the review page and the exported table list equally suspicious labels in the same order."""
+    run = runs.text(tmp_path)
+    rows = rows_of(run / "labels.csv")
+    write_csv(run / "labels.csv", rows[0], ([*(row | {"suspicion": "0.5"}).values()] for row in rows))
+    listed = [row["id"] for row in rows_of(export(run, what="suspects", to=tmp_path / "u.csv").path)]
+    facts = read_facts(run)
+    assert len(listed) > 5
+    assert listed == [facts.columns.id(row) for row in facts.suspects]
+    session = ReviewSession(run)
+    assert listed == [facts.columns.id(row) for row in session.queues.rows(Filter())]
 
 
 def test_parquet_keeps_numbers_numbers(tmp_path):

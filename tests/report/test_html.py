@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelsieve.report.html import Markup, count, el, percent, plural, shorten, text
+from labelsieve.report.html import Markup, count, el, percent, plural, shorten, shorten_names, text
 
 
 class Collector(HTMLParser):
@@ -56,3 +56,14 @@ def test_numbers_as_people_read_them():
     assert plural(2000, "class", "classes") == "2,000 classes"
     assert shorten("abcdef", 4) == "abc\u2026"
     assert shorten("abcd", 4) == "abcd"
+
+
+def test_short_names_differ_and_show_in_which_part():
+    """Names of many classes share their beginnings and ends."""
+    topics = ("refund_of_card_payment", "automatic_top_up", "international_transfer")
+    whos = ("by_a_business_account", "by_a_minor_or_guardian")
+    names = [f"complaint_or_question_about_{topic}_{who}" for topic in topics for who in whos]
+    short = shorten_names(names, 24)
+    assert len(set(short)) == len(names) and all(len(name) <= 24 for name in short)
+    assert all(topic[:6] in form for form, topic in zip(short[::2], topics, strict=True))
+    assert shorten_names(["cat", "dog", "cat"], 24) == ["cat", "dog", "cat"]

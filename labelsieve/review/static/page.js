@@ -247,7 +247,7 @@
     matches = found.slice(0, 60).map(([, code]) => code);
     active = 0;
     $("choose-list").replaceChildren(...matches.map((code, i) =>
-      Show.el("li", { role: "option", id: `class-${i}`, "aria-selected": String(i === 0), text: state.names[code], onclick: () => choose(i) })));
+      Show.el("li", { role: "option", id: `class-${i}`, "aria-selected": String(i === 0), onclick: () => choose(i) }, ...Show.breakable(state.names[code]))));
     $("choose-more").textContent = found.length > matches.length ? `and ${(found.length - matches.length).toLocaleString("en")} more: type to narrow` : found.length ? "" : "no class is called that";
     mark();
   }

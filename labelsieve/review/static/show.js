@@ -158,8 +158,8 @@ const Show = (() => {
     same(item, names, kind);
     stamp(item, names);
     const keep = $("do-keep").querySelector("span"), take = $("do-suggested").querySelector("span");
-    keep.textContent = `Keep ${names[item.given] ?? ""}`;
-    take.textContent = item.suggested >= 0 ? `Take ${names[item.suggested]}` : "No suggestion";
+    keep.textContent = `Keep ${item.short[0]}`;
+    take.textContent = item.suggested >= 0 ? `Take ${item.short[1]}` : "No suggestion";
     $("do-suggested").disabled = item.suggested < 0;
   }
 
@@ -201,8 +201,8 @@ const Show = (() => {
   function matrix(answer, names, open) {
     const cells = new Map(answer.cells.map(([given, suggested, count, left]) => [`${given} ${suggested}`, { given, suggested, count, left }]));
     const most = Math.max(1, ...answer.cells.map((cell) => cell[3]));
-    const head = el("tr", {}, el("td", { class: "same" }), ...answer.classes.map((code) => el("th", { scope: "col", title: names[code] }, el("span", { text: names[code] }))));
-    const rows = answer.classes.map((given) => el("tr", {}, el("th", { scope: "row", title: names[given], text: names[given] }),
+    const head = el("tr", {}, el("td", { class: "same" }), ...answer.classes.map((code, i) => el("th", { scope: "col", title: names[code] }, el("span", { text: answer.names[i] }))));
+    const rows = answer.classes.map((given, i) => el("tr", {}, el("th", { scope: "row", title: names[given], text: answer.names[i] }),
       ...answer.classes.map((suggested) => {
         const cell = cells.get(`${given} ${suggested}`);
         if (given === suggested || !cell) return el("td", { class: given === suggested ? "same" : "" });
@@ -237,5 +237,5 @@ const Show = (() => {
     for (const name of ["other", "rest"]) $(`check-${name}`).hidden = answer.groups[name].checked >= answer.groups[name].sample;
   }
 
-  return { $, el, grid, selection, check, item, end, progress, saved, notice, banner, stamp, neighbours, matrix };
+  return { $, el, breakable, grid, selection, check, item, end, progress, saved, notice, banner, stamp, neighbours, matrix };
 })();
