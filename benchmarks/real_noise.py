@@ -272,6 +272,9 @@ def misses(results: list[Result]) -> str:
         behind = max(f1["plain rule"], f1["cleanlab"]) - f1["labelsieve"]
         if behind > 0.01:
             lines.append(f"- {family}: F1 is {behind:.3f} below the better of both others.")
+        flagged = float(np.mean([r.flagged for r in group]))
+        if not group[0].ratio and flagged > 0.01:
+            lines.append(f"- {family}: {100 * flagged:.1f} % of the right labels are flagged.")
         ece = float(np.mean([r.ece for r in group]))
         if ece > 0.05:
             lines.append(f"- {family}: expected calibration error {ece:.3f}.")
