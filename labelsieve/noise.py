@@ -298,7 +298,9 @@ def _by_class(codes: IntArray, c: int) -> Iterator[tuple[int, IntArray]]:
 
 def _rows(features: Any, n: int) -> Any:
     """Validate the features and return a 2D array or a CSR matrix with one row per label."""
-    sparse = hasattr(features, "tocsr")
+    from scipy.sparse import issparse  # here, because importing it takes a while
+
+    sparse = issparse(features)
     x = features.tocsr() if sparse else np.asarray(features)
     if x.ndim < 1 or x.shape[0] != n:
         raise InputError(f"features: {x.shape[0] if x.ndim else 0} rows but {n} labels")

@@ -11,9 +11,10 @@ memory: what has been read is let go again. Why this suspicion and no other: ben
 from __future__ import annotations
 
 import mmap
+import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -243,7 +244,7 @@ class _Releaser:
                 modes.add(owner.mode)
             owner = owner.base
         shared = bool(modes) and "c" not in modes
-        if isinstance(owner, mmap.mmap) and shared and probs.flags.c_contiguous and hasattr(owner, "madvise"):
+        if isinstance(owner, mmap.mmap) and shared and probs.flags.c_contiguous and sys.platform != "win32":
             self.map = owner
             self.first = probs.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
             self.stride = probs.strides[0]
@@ -294,16 +295,22 @@ def class_names(labels: ArrayLike, columns: int, classes: ArrayLike | None) -> N
     return np.arange(columns).astype(given.dtype)
 
 
+@runtime_checkable
+class Frame(Protocol):
+    """A data frame of any library."""
+
+    columns: Any  # the names
+
+
 def named_columns(labels: ArrayLike, pred_probs: Any, classes: ArrayLike | None) -> ArrayLike | None:
     """The classes by the names of a data frame's columns, written as the labels are; else `classes` as they were given.
 
     Columns without names have numbers (polars: `column_0` and so on) and stand for the classes in their order.
     """
-    columns = getattr(pred_probs, "columns", None)
     given = np.asarray(labels)
-    if columns is None or callable(columns) or given.ndim != 1 or len(given) == 0:
+    if not isinstance(pred_probs, Frame) or given.ndim != 1 or len(given) == 0:
         return classes
-    found = list(columns)
+    found = list(pred_probs.columns)
     if found in (list(range(len(found))), [f"column_{k}" for k in range(len(found))]):
         return classes
     texts = [str(name) for name in found]

@@ -27,7 +27,7 @@ SCRIPT = textwrap.dedent(
     def training(name):
         plans = [Plan(f"p{i}", labels, np.arange(i * 50, 450 + i * 50), seed=i, noise_ratio=0.3) for i in range(2)]
         results = train(VectorStore(x, torch.device("cpu")), network, CoTeaching(), plans, batch_size=64,
-                        schedule=Schedule(60, ((0, 1e-3), (30, 1e-4)), fresh_state=True), checkpoint=folder / name)
+                        schedule=Schedule(30, ((0, 1e-3), (15, 1e-4)), fresh_state=True), checkpoint=folder / name)
         digest = [float(t.double().sum()) for r in results for s in r.states for t in s.values()]
         (folder / f"{name}.txt").write_text(repr(digest))
 
@@ -62,11 +62,11 @@ SCRIPT = textwrap.dedent(
 def test_kills_at_random_moments_change_nothing(tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), "10"],
+        [sys.executable, "-c", SCRIPT, str(tmp_path), "6"],
         capture_output=True,
         text=True,
         env=environment,
         timeout=400,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) == 10, done.stdout  # it did not end before the last kill
+    assert int(done.stdout.split()[-1]) == 6, done.stdout  # it did not end before the last kill
