@@ -36,7 +36,7 @@ class NoteKind(Enum):
         "a pretrained model finds more wrong labels: pip install 'labelsieve[embed]', then labelsieve data fetch model "
         "{name}"
     )
-    FEATURES = "{name}: the features are {columns}"
+    FEATURES = "{name}: features: {columns}"
     SELECTION_NOT_MIRRORED = "classes differ by left and right: the selection does not mirror pictures"
     TRAINING_NOT_MIRRORED = (
         "training shifts but does not mirror pictures: the nearest neighbour has the same label for {plain:.1f} % of "
@@ -65,11 +65,11 @@ class NoteKind(Enum):
     )
     CONTRADICTIONS = (
         "{count:,} samples occur more than once with different labels, e.g. {pair}: {wrong:,} labels ({percent:.1f} %) "
-        "or more disagree with those of equal samples, which no classifier can resolve"
+        "or more disagree with those of identical samples, which no classifier can resolve"
     )
     NEAR_DUPLICATES = (
-        "{count:,} samples equal or nearly equal another one, in {groups:,} groups that stay on one side of every "
-        "split; {conflicts:,} groups have different labels"
+        "{count:,} samples are identical or nearly identical to another one, in {groups:,} groups that stay on one "
+        "side of every split; {conflicts:,} groups have different labels"
     )
     OUTLIERS = "{count:,} samples are outliers: far from all others, perhaps of none of the classes"
     LEAK = (

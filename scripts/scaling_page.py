@@ -20,13 +20,13 @@ BEGIN, END = "<!-- computed by scripts/scaling_page.py -->", "<!-- end -->"
 
 ASSUMED_TRAINED, ASSUMED_SCORED = 1_000.0, 3_000.0  # pictures per second on one GPU, if not measured
 DECODED = 82  # pictures per second on one core: benchmarks/decode.md
-CORES = 64  # of the host of a GPU: assumed
+CORES = 64  # of the machine of a GPU: assumed
 NAME = 28  # characters of a file name; an id has 4 bytes per character, a Python string 57 bytes more
 PICTURE_BYTES = 253_700  # decoded, shorter side 256: mean of the drawn pictures
 WINDOW_BYTES = 227 * 227 * 3
 PARAMETERS = 54_400_000
 HEADER = (
-    "| samples | INCV, training | INCV, scoring | robust training | total | decoding (host hours) | host memory "
+    "| samples | INCV, training | INCV, scoring | robust training | total | decoding (machine hours) | memory "
     "| staged pictures on disk |"
 )
 SETTINGS = ((65_944, 50, 120), (2_400_000, 50, 120), (1_000_000_000, 1, 2))
@@ -96,7 +96,7 @@ def computed(at: Speed) -> str:
             filled(f"""The table shows GPU hours for Inception-ResNet-v2 with the settings of the paper: INCV with 2
             x 50 epochs, robust training with 120 epochs, two networks. It assumes {at.trained:,.0f}
             pictures per second in training and {at.scored:,.0f} in scoring on one GPU ({at.source}). The
-            decoding time is given in hours on one host, which is assumed to have {CORES} cores and to
+            decoding time is given in hours on one machine, which is assumed to have {CORES} cores and to
             decode {host:,} pictures per second ({DECODED} per core, `benchmarks/decode.md`). The row for
             a billion samples assumes one epoch for each training of INCV and two for the robust training.
             Use `labelsieve plan` for the speed of your machine."""),
@@ -120,17 +120,20 @@ def computed(at: Speed) -> str:
             per second read {size(eight * PICTURE_BYTES)} per second from the memory-mapped files and copy
             {size(eight * WINDOW_BYTES)} of crops per second. Stage the pictures on a fast local disk of
             each machine. Without staging, {eight:,.0f} pictures per second must be decoded, which takes
-            {eight / DECODED:,.0f} cores. Scoring after every epoch (`checkpoint="best-until-k"`) costs
-            {at.trained / at.scored:.0%} of the training time of INCV; `checkpoint="last"` avoids it."""),
+            {
+                eight
+                / DECODED:,.0f} cores. Scoring after every epoch (`checkpoint="best-until-k"`, which uses the best epoch
+            up to iteration k) costs
+            {100 * at.trained / at.scored:.0f} % of the training time of INCV; `checkpoint="last"` avoids it."""),
             "",
             filled(f"""**A billion pictures.** {trained[2]:,.0f} GPU hours take one day on {cards:,} GPUs.
             Computation is not the bottleneck:"""),
             "",
             item(f"""Staged pictures ({size(1e9 * PICTURE_BYTES)}) do not fit on local disks. They stay as JPEG in
             large files on shared storage and are decoded while streaming: {cards * at.trained:,.0f}
-            pictures per second need {cards * at.trained / host:,.0f} hosts of the kind assumed above in
+            pictures per second need {cards * at.trained / host:,.0f} machines of the kind assumed above in
             every epoch."""),
-            item(f"""Host memory is {size(found[2][1]["host_bytes"])} per process. {size(1e9 * HOST_BYTES)} of it
+            item(f"""The memory is {size(found[2][1]["host_bytes"])} per process. {size(1e9 * HOST_BYTES)} of it
             is the peak of the selection, the rest is ids and file names. The per-sample data must be
             distributed over several machines. Selection uses counts per class and the largest losses and
             confidences, which can be merged exactly."""),

@@ -40,7 +40,7 @@ IGNORED_WARNINGS = ("The number of unique classes is greater than 50% of the num
 
 
 def version(*, common: Common = Common()) -> None:
-    """Print the versions of labelsieve and of the packages that its numbers depend on."""
+    """Print the versions of labelsieve and of the packages that affect its results."""
     from labelsieve.runfolder import versions
 
     found = versions()
@@ -52,7 +52,7 @@ def make_app(command: str | None = None) -> App:
     """Return the app. Given a command, only that one is imported, and the others are known by name and help."""
     app = App(
         name="labelsieve",
-        help="Find wrong labels in your data, and train networks that do not learn them.",
+        help="Find wrong labels in your data and train models that are robust to them.",
         help_format="plaintext" if command == "" else "markdown",
         version=labelsieve.__version__,
         suppress_keyboard_interrupt=False,
@@ -116,7 +116,7 @@ def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
 
 def _describe(error: CycloptsError, option: str) -> str:
     text = " ".join(str(error).split())
-    text = text if text.endswith("...") else text.rstrip(".")
+    text = text[:1].lower() + (text if text.endswith("...") else text.rstrip("."))[1:]
     if isinstance(error, UnknownOptionError) and os.path.lexists(name := error.token.keyword or error.token.value):
         return f"{text}; for the file {name!r} write {shlex.quote(f'./{name}')}"
     if isinstance(error, MissingArgumentError) and error.command_chain and not error.tokens_so_far:

@@ -27,18 +27,18 @@ def corrupt(
     settings: Annotated[SourceSettings, Flat] = SourceSettings(),
     common: Common = Common(),
 ) -> None:
-    """Write a CSV file with id, label (some of them wrong) and true.
+    """Replace some labels with wrong ones and write a CSV file with the columns id, label and true.
 
     Parameters
     ----------
     source
-        Folder with one subfolder per class, a .csv, .parquet or .npz file, cifar10:DIR, hf:NAME_OR_DIR, digits.
+        Source, as for `run`.
     out
-        File to write; give it to `select` or `run` as --labels.
+        CSV file to write. Use it with the option --labels of `select` or `run`.
     pattern
         Noise pattern: symmetric, symmetric-inclusive, pair, cifar10-map or instance (depends on the sample).
     ratio
-        Share of labels that are redrawn, 0 to 1.
+        Proportion of labels that are replaced, from 0 to 1.
     matrix
         File with a transition matrix (.csv, .json or .npy) instead of --pattern and --ratio.
     force
@@ -79,7 +79,7 @@ def corrupt(
 
 data = App(
     name="data",
-    help="List and merge the classes of a source, fetch CIFAR, or make a small folder in WebVision's layout.",
+    help="List or merge classes, download CIFAR or a pretrained model, or create a small data set like WebVision.",
     help_format="plaintext",
 )
 
@@ -97,22 +97,22 @@ def classes(
     settings: Annotated[SourceSettings, Flat] = SourceSettings(),
     common: Common = Common(),
 ) -> None:
-    """List the classes with their number of samples, and names that may be spellings of one class or not a class.
+    """List the classes with their number of samples. Different spellings of a class and names such as n/a are marked.
 
-    --to writes the labels to a file for `run --labels`; the source is not changed.
+    --to writes the labels to a file for `run --labels`. The source is not changed.
 
     Parameters
     ----------
     source
-        Folder with one subfolder per class, a .csv, .parquet or .npz file, hf:NAME_OR_DIR.
+        Source, as for `run`.
     alike
-        Join classes whose names differ in case or punctuation only, under the most frequent name.
+        Merge classes whose names differ only in case or punctuation. The most frequent name is used.
     merge
         Rename classes: OLD=NEW, separated by commas. Put a name that contains a comma in quotes.
     leave_out
-        Names that are not labels, such as n/a, separated by commas; their samples are left out.
+        Labels to exclude, such as n/a, separated by commas. Their samples are skipped.
     to
-        CSV file to write, with id and label.
+        CSV file to write, with the columns id and label.
     force
         Overwrite the file if it exists.
     """
@@ -215,7 +215,7 @@ def make_webvision(
     corrupt: int = 0,
     common: Common = Common(),
 ) -> None:
-    """Write a small folder in WebVision's layout, with drawn pictures and planted wrong labels.
+    """Create a small data set in WebVision's layout, with generated pictures and known wrong labels.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def make_webvision(
     validation
         Validation pictures per class.
     wrong
-        Share of training labels that are wrong.
+        Proportion of wrong training labels.
     side
         Shorter side of the pictures in pixels.
     corrupt

@@ -26,7 +26,7 @@ def theory(
     accuracy: float | None = None,
     common: Common = Common(),
 ) -> None:
-    """Print the test accuracy, label precision and label recall that the theory predicts for a noise.
+    """Print the test accuracy, label precision and label recall that the theory predicts for a noise pattern.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def theory(
     pattern
         Noise pattern: symmetric, symmetric-inclusive, pair or cifar10-map.
     ratio
-        Share of labels that are redrawn, 0 to 1.
+        Proportion of labels that are replaced, from 0 to 1.
     matrix
         File with a transition matrix (.csv, .json, also a summary.json, or .npy) instead of --pattern and --ratio.
     accuracy
@@ -84,7 +84,7 @@ def theory(
 
 
 def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> None:
-    """Find wrong labels in 1,197 embedded digits, 40 % of which were given wrong labels.
+    """Find wrong labels in 1,197 built-in handwritten digits, about 40 % of which have wrong labels.
 
     Parameters
     ----------
@@ -120,12 +120,11 @@ def describe_demo(result: dict[str, Any], out: Path) -> list[str]:
         "label_recall": "label recall of the selected",
     }
     last, found = result["by_iteration"][-1], result["noise_ratio"]
-    rounds = len(result["by_iteration"])
-    rows = [["one round, a classifier that memorises", "theory", "measured"]]
+    rows = [["one iteration, a classifier that memorises", "theory", "measured"]]
     rows += [
         [f"  {text}", percent(result["theory"][key]), percent(result["measured"][key])] for key, text in names.items()
     ]
-    rows += [["", "", ""], [f"INCV, {rounds} iterations", "expected", "measured"]]
+    rows += [["", "", ""], [f"INCV, {len(result['by_iteration'])} iterations", "expected", "measured"]]
     rows += [["  wrong labels in the data", percent(found["estimated"]), percent(found["true"])]]
     rows += [
         [f"  {names[key]}", percent(result["expected"][key]), percent(last[key])]
@@ -142,7 +141,7 @@ def describe_demo(result: dict[str, Any], out: Path) -> list[str]:
         "",
         *table(gain),
         "",
-        f"picture   {result['picture']}",
+        f"figure    {result['picture']}",
         f"report    {result['report']}",
         f"suspects  {out}/labels.csv: a higher suspicion means that a label is more likely wrong",
         f"done in {result['seconds']} s",
@@ -198,7 +197,7 @@ def bench(
     pictures: int = 3000,
     common: Common = Common(),
 ) -> None:
-    """Measure the training engine, the selection on stored predictions, or the reading of pictures.
+    """Measure the speed of the training engine, of the selection, or of reading pictures.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ MAX_SUSPECTS = 2000  # more would make a page that browsers load slowly
 
 
 def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> None:
-    """Write RUN/report.html, one self-contained file: the noise, the confused classes and the suspects.
+    """Write RUN/report.html, a single file with the estimated noise, the confused classes and the suspects.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def review(
     port
         Port to listen on; 0 is any free port. Default: 8765, or any free port if it is in use.
     host
-        Address to listen on. With another address than that of this machine, others can open the printed URL.
+        Address to listen on. With an address other than 127.0.0.1, other machines can open the printed URL.
     reviewer
-        Name that decisions are saved under. It can be changed on the page. Decisions of several people are kept apart.
+        Name of the reviewer. It can be changed on the page. Decisions are saved per reviewer.
     open
         Open the page in the browser.
     """
@@ -100,14 +100,15 @@ def export(
 ) -> None:
     """Write results of a run to a .csv or .parquet file or to class folders. The source is never changed.
 
-    Labels change only if a person decided on them, or if --apply suggested or --drop-suspects asks for it.
+    Labels change only if you decided on them on the review page or use --apply suggested. Suspects are excluded only
+    with --drop-suspects.
 
     Parameters
     ----------
     run
         Run folder of `select` or `run`.
     dry_run
-        Print how many labels would change, and write nothing.
+        Print how many labels would change. Nothing is written.
     """
     done = write(run, dry_run=dry_run, announce=common.say, **vars(settings))
     if not dry_run:

@@ -28,7 +28,7 @@ class SelectOptions(SelectSettings):
     Parameters
     ----------
     selection
-        Selection algorithm: incv (iterative noisy cross-validation) or ncv (noisy cross-validation: one round, no
+        Selection algorithm: incv (iterative noisy cross-validation) or ncv (noisy cross-validation: one iteration, no
         samples are removed).
     """
 
@@ -45,14 +45,15 @@ def select(
     settings: Annotated[SelectOptions, Flat] = SelectOptions(),
     output: Output = Output(),
 ) -> None:
-    """Find the labels to trust and the suspects. Run the same command again to resume a stopped selection.
+    """Select the samples whose labels are probably right and list the suspects. Run the same command again to
+    resume a stopped selection.
 
     Parameters
     ----------
     source
-        Folder with one subfolder per class; a .csv, .parquet, .jsonl or .xlsx file with a label column and path, text
-        or feature columns; an .npz file with the arrays x and y; cifar10:DIR, cifar10n:DIR?labels=worse,
-        webvision:DIR, hf:NAME_OR_DIR; or digits (built-in data set).
+        Folder with one subfolder per class; a .csv, .tsv, .parquet, .jsonl or .xlsx file with a label column and path,
+        text or feature columns; an .npz file with the arrays x and y; cifar10:DIR, cifar100:DIR,
+        cifar10n:DIR?labels=worse, webvision:DIR, hf:NAME_OR_DIR; or digits (built-in data set).
     out
         Folder for the results of the run. Default: runs/NAME, where NAME is the name of the source.
     """
@@ -100,16 +101,16 @@ def train(
     settings: Annotated[TrainSettings, Flat] = TrainSettings(),
     output: Output = Output(),
 ) -> None:
-    """Train a robust network on the selection of a run. Run the same command again to resume a stopped training.
+    """Train a model on the selection of a run. Run the same command again to resume a stopped training.
 
-    Decisions of the review page are not used: to train on corrected labels, `export` them and `run` the exported file.
+    Decisions of the review page are not used. To train on corrected labels, `export` them and `run` the exported file.
 
     Parameters
     ----------
     run
         Run folder of `select` or `run`.
     out
-        Another run folder for the network, to compare methods on the same selection. Default: RUN.
+        Another run folder for the model, to compare methods on the same selection. Default: RUN.
     """
     from labelsieve.workflow.run import train_run
 
@@ -136,9 +137,9 @@ def run(
     Parameters
     ----------
     source
-        Folder with one subfolder per class; a .csv, .parquet, .jsonl or .xlsx file with a label column and path, text
-        or feature columns; an .npz file with the arrays x and y; cifar10:DIR, cifar10n:DIR?labels=worse,
-        webvision:DIR, hf:NAME_OR_DIR; or digits (built-in data set).
+        Folder with one subfolder per class; a .csv, .tsv, .parquet, .jsonl or .xlsx file with a label column and path,
+        text or feature columns; an .npz file with the arrays x and y; cifar10:DIR, cifar100:DIR,
+        cifar10n:DIR?labels=worse, webvision:DIR, hf:NAME_OR_DIR; or digits (built-in data set).
     out
         Folder for the results of the run. Default: runs/NAME, where NAME is the name of the source.
     dry_run
@@ -178,13 +179,12 @@ def plan(
     settings: Annotated[RunSettings, Flat] = RunSettings(),
     output: Output = Output(),
 ) -> None:
-    """Estimate the time, memory and disk space of a run, from a short measurement of what the run would use.
+    """Estimate the time, memory and disk space of a run from a short measurement.
 
     Parameters
     ----------
     source
-        Folder with one subfolder per class, a .csv, .parquet or .npz file, cifar10:DIR, webvision:DIR,
-        hf:NAME_OR_DIR or digits.
+        Source, as for `run`.
     """
     from labelsieve.workflow.run import plan_source
 
@@ -276,10 +276,10 @@ class PredictOptions:
     device
         Device: auto, cpu, cuda or mps.
     network
-        package.module:Name of your own network, if the model was trained with one. Code is only imported if you
-        name it.
+        package.module:Name of the custom network that the model was trained with. Custom code is imported only if you
+        specify it.
     embed
-        Pretrained model of the run, if it is in another place or if it is package.module:function.
+        Pretrained model of the run, if it was moved or if it is package.module:function.
     score
         Compare the predictions with the labels of SOURCE.
     force
@@ -311,9 +311,9 @@ def predict(
     Parameters
     ----------
     run
-        Run folder with a trained network.
+        Run folder with a trained model.
     source
-        As for `select`; a folder may hold pictures without class folders.
+        Source, as for `run`. A folder may contain pictures without class folders.
     """
     from labelsieve.workflow.predict import predict_source
 

@@ -81,7 +81,7 @@ def load_source(
     if options.labels is not None:
         data = _relabel(source, data, options, recorder)
     if options.labelled and not options.allow_one_class:
-        check_classes(data)
+        check_classes(data, source)
     if options.labelled:
         data = replace(data, duplicates=group_codes(repeated(data), len(data)))
         if data.groups is None:
@@ -214,14 +214,14 @@ def load_digits() -> LabelledData:
     )
 
 
-def check_classes(data: LabelledData) -> None:
+def check_classes(data: LabelledData, source: str) -> None:
     """Raise an error if there is one class only, or if the labels look like ids."""
     present = np.unique(data.y)
     if len(present) < 2:
         only = f" ({data.classes[int(present[0])]!r})" if len(present) and present[0] >= 0 else ""
-        raise InputError(f"{data.name} has only one class{only}; at least two classes are required")
+        raise InputError(f"{source} has only one class{only}; at least two classes are required")
     if len(data) >= SMALL_SAMPLE and 2 * len(present) > len(data):
         raise InputError(
-            f"{data.name} has {len(present)} classes for {len(data)} samples, too few per class; if the labels "
-            "are ids or texts, name the label column with --label-column"
+            f"{source} has {len(present)} classes for {len(data)} samples, too few per class; if the labels "
+            "are ids or texts, set the label column with --label-column"
         )

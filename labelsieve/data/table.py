@@ -108,11 +108,11 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
     }
     missing = {option: name for option, name in needed.items() if name is not None and name not in file.names}
     if missing:
-        columns = ", ".join(f"{name!r} (set it with {option})" for option, name in missing.items())
+        columns = ", ".join(f"{name!r} ({option})" for option, name in missing.items())
         title = "; if there is a title above the header, delete it" if len(file.names) == 1 else ""
         raise MissingColumnError(
-            f"{path} has no column {columns}; its columns are {_listed(file.names)}{title}"
-            + ("" if options.header else "; set the column names with --header if the file has no header row"),
+            f"{path} has no column {columns}; its columns are {_listed(file.names)}; choose one of them{title}"
+            + ("" if options.header else ", or set the column names with --header if the file has no header row"),
             tuple(missing.values()),
         )
     return file

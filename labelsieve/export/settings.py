@@ -20,22 +20,22 @@ class ExportSettings:
     Parameters
     ----------
     what
-        cleaned: all samples with corrected labels. selected: samples that the run or a person trusts. suspects: the
-        most suspicious first. decisions: decisions of the review page.
+        cleaned: all samples except dropped ones, with corrected labels. selected: samples whose label was confirmed by
+        the run or by you. suspects: the suspects, most suspicious first. decisions: your decisions on the review page.
     to
-        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file in this
-        folder, named after the source, such as fruit-cleaned.csv.
+        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file in the
+        current folder, named after the source, such as fruit-cleaned.csv.
     apply
-        decided: change only labels that a person decided on. suggested: also apply the suggestions to suspects without
+        decided: change only labels that you decided on. suggested: also apply the suggestions to suspects without
         a decision, if their probability is at least --min-confidence.
     min_confidence
-        Least probability, from 0 to 1, of a suggestion that --apply suggested applies.
+        Minimum probability, from 0 to 1, of a suggestion that --apply suggested applies.
     drop_suspects
-        Leave out suspects without a decision whose suspicion is at least this, from 0 to 1.
+        Exclude suspects without a decision whose suspicion is at least this value, from 0 to 1.
     link
-        Fill the folder with links to the pictures instead of copies.
+        Create links to the pictures instead of copies.
     raw
-        Write cells that a spreadsheet would run as formulas unchanged. Default: with an apostrophe in front.
+        Do not change cells that a spreadsheet would evaluate as formulas. Default: prefix them with an apostrophe.
     force
         Overwrite the file or folder if it exists.
     """

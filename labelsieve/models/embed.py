@@ -149,7 +149,7 @@ def load_encoder(
     """
     if kind == "table":
         raise InputError(
-            f"{option} supports only pictures and texts, but these samples have numeric features; remove it"
+            f"{option} supports only pictures and texts, but these samples have numeric features; remove {option}"
         )
     if not isinstance(name, str) and callable(name):
         return FunctionEncoder(f"{name.__module__}:{name.__qualname__}", name)

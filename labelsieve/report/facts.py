@@ -120,7 +120,7 @@ MANY_SUSPECTS_FACTOR, MANY_SUSPECTS_SHARE = 1.5, 0.02
 WHY_UNKNOWN = {
     WhyUnknown.RANDOM: "the labels cannot be distinguished from random ones",
     WhyUnknown.WEAK: "the classifier is too weak",
-    WhyUnknown.LEAK: "one column tells the labels by itself",
+    WhyUnknown.LEAK: "one column predicts the labels by itself",
     WhyUnknown.OUTCOME: "the labels look like outcomes",
 }
 

@@ -420,10 +420,11 @@ def similar(facts: Facts, samples: Samples) -> Markup:
     if not groups:
         text = "No sample occurs more than once."
     else:
-        text = f"{plural(int(np.count_nonzero(columns.duplicates)), 'sample')} in {plural(groups, 'group')} equal or "
+        text = f"{plural(int(np.count_nonzero(columns.duplicates)), 'sample')} in {plural(groups, 'group')} are "
         text += (
-            f"nearly equal another sample; {plural(len(conflicting), 'group has', 'groups have')} different labels. "
+            f"identical or nearly identical to another sample; {plural(len(conflicting), 'group has', 'groups have')} "
         )
+        text += "different labels. "
         text += "In labels.csv, column duplicates has the number of the group."
     parts: list[object] = [el("p", text)]
     for group in conflicting[:MAX_GROUPS].tolist():

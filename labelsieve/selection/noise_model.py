@@ -70,7 +70,7 @@ TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the 
 
 
 MEANINGLESS = {
-    WhyUnknown.LEAK: "one column tells the labels by itself, so predictions would repeat wrong labels as well",
+    WhyUnknown.LEAK: "one column predicts the labels by itself, so predictions would repeat wrong labels as well",
     WhyUnknown.OUTCOME: "the labels look like outcomes, and equal cases can end differently without a wrong label",
 }
 
@@ -387,7 +387,7 @@ def describe(
     low, high = interval
     most = max(ratio - low, high - ratio)
     if why_unknown is not None:
-        trust, text = Trust.UNKNOWN, "held-out predictions agree with the labels no more often than by chance"
+        trust, text = Trust.UNKNOWN, "out-of-sample predictions agree with the labels no more often than by chance"
     elif most <= TRUSTWORTHY_ERROR:
         trust, text = Trust.TRUSTWORTHY, "the classifier is almost always right, so disagreement is label noise"
     elif most <= FAIR_ERROR:

@@ -146,7 +146,7 @@ def draw(run: RunFolder, train: LabelledData, result: dict[str, Any]) -> Path:
         place = np.arange(len(keys))
         first.bar(place - 0.2, [result["theory"][key] for key in keys], 0.38, color=grey, label="theory")
         first.bar(place + 0.2, [result["measured"][key] for key in keys], 0.38, color=blue, label="measured")
-        first.set(title="One round against the theory", xticks=place, xticklabels=list(keys.values()), ylim=(0, 1.15))
+        first.set(title="One iteration and theory", xticks=place, xticklabels=list(keys.values()), ylim=(0, 1.15))
         first.legend(frameon=False, loc="upper right", ncols=2)
         steps = np.arange(1, len(result["by_iteration"]) + 1)
         for key, colour, above in (("label_precision", blue, 6), ("label_recall", orange, -14)):

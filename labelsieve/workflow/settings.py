@@ -66,8 +66,8 @@ class SourceSettings:
         Column names, separated by commas, for a file without a header row.
     split
         Splits to read, separated by commas, or all. Only for a source that has folders, or values in a column split,
-        with the names train, val, validation, valid, dev or test. Default: all splits except test. Default for
-        predict: all splits; for predict --score: test.
+        with the names train, val, validation, valid, dev or test, and for Hugging Face datasets. Default: all splits
+        except test; for Hugging Face datasets: train. Default for predict: all splits; for predict --score: test.
     """
 
     root: Path | None = None
@@ -111,7 +111,7 @@ class SelectSettings(SourceSettings):
     Parameters
     ----------
     selection
-        Selection algorithm: incv (iterative noisy cross-validation) or ncv (noisy cross-validation: one round, no
+        Selection algorithm: incv (iterative noisy cross-validation) or ncv (noisy cross-validation: one iteration, no
         samples are removed).
     iterations
         Maximum number of iterations of INCV.
@@ -135,7 +135,8 @@ class SelectSettings(SourceSettings):
         File with out-of-sample predicted probabilities. They are used instead of training a model for the selection.
         Formats: .npy, .npz (array pred_probs), or .csv or .parquet with an id column and one column per class.
     remove_ratio
-        Number of samples to remove per selected sample: a number, or auto (computed from the estimated noise).
+        Number of samples to remove from the later iterations per selected sample: a number, or auto (computed from the
+        estimated noise).
     labels
         CSV file with the columns id, label and optionally true. Its labels replace those of the source; true
         labels are only used to measure the result.

@@ -41,7 +41,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("nonsense", "nonsense"),
         ("runn digits", "plan, ..."),  # not all commands are named, and that shows
         ("reproduce", "ITEM is missing"),
-        ("theory --nonsense 3", "Unknown option: --nonsense"),
+        ("theory --nonsense 3", "unknown option: --nonsense"),
         ("theory --ratio much", "--ratio"),
         ("run a.csv b.csv", "too many arguments: 'b.csv'"),
         ("theory --ratio 1.5", "--ratio must be a number from 0 to 1, got 1.5"),

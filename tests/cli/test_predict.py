@@ -91,7 +91,7 @@ def test_one_class_or_one_row_is_enough_to_score(cities: None, capsys: pytest.Ca
     assert "predictions.csv: 2 predictions, 1 sample skipped, accuracy" in capsys.readouterr().out
     for word in ("select", "run"):
         assert run([word, "same.csv", "--out", "other"]) == 2
-        assert "same has only one class ('no')" in capsys.readouterr().err
+        assert "has only one class ('no')" in capsys.readouterr().err
 
 
 def test_a_folder_with_one_class_is_enough_to_score(tmp_path: Path) -> None:

@@ -371,7 +371,7 @@ def test_groups_of_a_column_are_searched_together(tmp_path, monkeypatch, capsys)
     assert run("select t.csv --out run --group-column patient --iterations 2 --model forest".split()) == 0
     said = capsys.readouterr().err
     assert "240 groups by patient" in said
-    assert "the features are a, b, c, d\n" in said
+    assert "features: a, b, c, d\n" in said
     rows = list(csv.DictReader((tmp_path / "run" / "labels.csv").read_text().splitlines()))
     wrong, flagged = (given != true)[patient], np.array([bool(row["suggested"]) for row in rows])
     assert flagged[wrong].mean() > 0.85 and wrong[flagged].mean() > 0.8
@@ -381,7 +381,7 @@ def test_groups_of_a_column_are_searched_together(tmp_path, monkeypatch, capsys)
     assert run("report run".split()) == 0
     assert "--group-column patient" in (tmp_path / "run" / "report.html").read_text()
     for words, message in (
-        ("t.csv --group-column nobody", "has no column 'nobody' (set it with --group-column)"),
+        ("t.csv --group-column nobody", "has no column 'nobody' (--group-column)"),
         ("t.csv --group-column patient --protocol paper", "--group-column: --protocol paper"),
         ("digits --group-column patient", "--group-column needs"),
     ):

@@ -373,7 +373,7 @@ def test_many_are_accepted_after_twenty_random_ones_were_judged(runs, tmp_path, 
         press(page, "s")
     page.keyboard.press("s")
     until(page, lambda: page.locator("#bulk").is_visible())  # the sample is complete
-    assert page.locator("#bulk-checked").text_content().startswith("1 of your 20 was wrong; the model expected 19.0")
+    assert page.locator("#bulk-checked").text_content().startswith("19 of your 20 were right; the model expected 19.0")
     assert "95 % interval" in page.locator("#bulk-noise").text_content()
     page.click("#bulk-accept")
     until(page, lambda: page.locator("#saved").text_content() == f"Saved ✓ {total - 20} accepted")

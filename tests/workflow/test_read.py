@@ -84,7 +84,7 @@ def test_a_run_without_ids_takes_rows_by_number(here: Path, capsys: pytest.Captu
     table(here / "t.csv")
     assert run(f"run t.csv {QUICK}".split()) == 0
     text = capsys.readouterr().err
-    assert text.count("t: the features are x, noise, or so\n") == 1
+    assert text.count("t: features: x, noise, or so\n") == 1
     assert text.count("column customer_id is left out") == 1
     (here / "new.csv").write_text('x,"noise, or so"\n0.1,0\n5.2,0\n')
     assert run("predict run new.csv".split()) == 0
@@ -102,7 +102,7 @@ def test_columns_are_left_out_for_good(here: Path, capsys: pytest.CaptureFixture
     assert "nada" in (message := capsys.readouterr().err) and "nix" in message
     ignoring = [*line, "--ignore-columns", 'customer_id,"noise, or so"']
     assert run(ignoring) == 0
-    assert "t: the features are x\n" in capsys.readouterr().err
+    assert "t: features: x\n" in capsys.readouterr().err
     assert RunFolder("run").record()["settings"]["ignore_columns"] == ["customer_id", "noise, or so"]
     assert run(line) == 2
     assert "ignore_columns was ['customer_id', 'noise, or so'], now not set" in capsys.readouterr().err

@@ -68,7 +68,7 @@ const Show = (() => {
 
   function neighbours({ groups, duplicates }, names, kind) {
     const list = (items) => el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...items);
-    const equal = duplicates.length ? [el("h3", { text: "Equal or nearly equal" }), list(duplicates.map((near) => small(near, names, true)))] : [];
+    const equal = duplicates.length ? [el("h3", { text: "Identical or nearly identical" }), list(duplicates.map((near) => small(near, names, true)))] : [];
     const parts = groups.flatMap((group) => {
       const head = el("h3", {}, "Nearest selected as ", el("strong", {}, ...breakable(names[group.label])));
       if (!group.items.length) return [head, el("p", { class: "quiet", text: "none was selected" })];
@@ -220,10 +220,10 @@ const Show = (() => {
   function check(answer) {
     const count = (n) => Math.round(n).toLocaleString("en"), many = answer.acceptable, group = answer.groups.suggested;
     $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label. About ${count(answer.expected_right)} of these changes are expected to be right.`;
-    const left = group.sample - group.checked, wrong = group.checked - group.right_suggestions;
+    const left = group.sample - group.checked, right = group.right_suggestions;
     $("bulk-checked").textContent = left > 0
       ? `Judge a random sample of ${group.sample} first: ${left} left.`
-      : `${wrong} of your ${group.checked} ${wrong === 1 ? "was" : "were"} wrong; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)} right. By your sample, about ${count(many * group.right_suggestions / Math.max(group.checked, 1))} of the ${count(many)} are right.`;
+      : `${right} of your ${group.checked} ${right === 1 ? "was" : "were"} right; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)}. According to your sample, about ${count(many * group.right_suggestions / Math.max(group.checked, 1))} of the ${count(many)} are right.`;
     if (!group.size) $("bulk-checked").textContent = "No suggestion is that probable.";
     $("check-suggested").hidden = left <= 0;
     $("bulk-accept").disabled = left > 0 || !many;
