@@ -1,4 +1,4 @@
-"""Find wrong labels in your data, and train networks that do not learn them.
+"""Find wrong labels in your data and train models that are robust to them.
 
     import labelsieve
     from labelsieve import INCV, NCV, CleanClassifier, RobustClassifier

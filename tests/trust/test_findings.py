@@ -256,7 +256,7 @@ def test_9_a_column_with_the_given_label_is_named(labelsieve: Run) -> None:
     rows = [f"{rng.normal() + 3 * t:.3f},{'no' if g else 'yes'},{'ab'[g]}\n" for t, g in zip(true, given, strict=True)]
     Path("t.csv").write_text("x,answer,label\n" + "".join(rows))
     code, said = labelsieve("select t.csv --out run --iterations 1")
-    assert code == 0 and [line for line in said.splitlines() if "answer" in line and "features are" not in line]
+    assert code == 0 and [line for line in said.splitlines() if "answer" in line and "features:" not in line]
     noise = json.loads(Path("run/summary.json").read_text())["iterations"][0]["estimate"]
     assert noise["trust"] == "unknown" and noise["why_unknown"] == "leak"
     assert labelsieve("report run")[0] == 0
