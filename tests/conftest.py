@@ -32,17 +32,17 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 # Files that take longest. They run first, so that no worker is left with one of them at the end.
 LONG_FILES = (
     "test_estimators.py",
-    "test_tutorials.py",
-    "test_robust_classifier.py",
     "test_runner.py",
-    "test_webvision.py",
     "test_browser.py",
-    "test_parallel.py",
-    "test_elsewhere.py",
     "test_faults.py",
-    "test_picture_stores.py",
-    "test_run_command.py",
+    "test_robust_classifier.py",
+    "test_tutorials.py",
+    "test_parallel.py",
+    "test_webvision.py",
     "test_select.py",
+    "test_lockstep.py",
+    "test_run_command.py",
+    "test_ray.py",
 )
 
 

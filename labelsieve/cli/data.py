@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from cyclopts import App
 
 from labelsieve.cli.common import Common, Flag, Flat, check_target, percent, table
 from labelsieve.csv_files import csv_line, parse_names, write_csv
+from labelsieve.data.make_webvision import GeneratedFolder
 from labelsieve.errors import InputError, Problems
 from labelsieve.workflow.settings import SourceSettings, check_known, check_seed
 
@@ -205,15 +207,7 @@ def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, com
 
 @data.command(name="make-webvision")
 def make_webvision(
-    *,
-    to: Path,
-    classes: int = 10,
-    train: int = 40,
-    validation: int = 10,
-    wrong: float = 0.2,
-    side: int = 256,
-    corrupt: int = 0,
-    common: Common = Common(),
+    *, to: Path, content: Annotated[GeneratedFolder, Flat] = GeneratedFolder(), common: Common = Common()
 ) -> None:
     """Create a small data set in WebVision's layout, with generated pictures and known wrong labels.
 
@@ -221,31 +215,10 @@ def make_webvision(
     ----------
     to
         Folder to write.
-    classes
-        Number of classes.
-    train
-        Training pictures per class.
-    validation
-        Validation pictures per class.
-    wrong
-        Proportion of wrong training labels.
-    side
-        Shorter side of the pictures in pixels.
-    corrupt
-        Number of training files that are truncated.
     """
     from labelsieve.data.make_webvision import make
 
-    found = make(
-        to,
-        classes=classes,
-        train=train,
-        validation=validation,
-        wrong=wrong,
-        side=side,
-        corrupt=corrupt,
-        seed=common.seed,
-    )
+    found = make(to, seed=common.seed, **asdict(content))
     use = shlex.quote(f"webvision:{to}")
-    common.say(f"{to}: {classes} classes, {classes * train:,} training pictures; use it as {use}")
+    common.say(f"{to}: {found['classes']} classes, {found['train']:,} training pictures; use it as {use}")
     common.answer({"to": to, "source": f"webvision:{to}", **found})

@@ -38,10 +38,7 @@ FILES = {
         "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
         "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
     },
-    "cifar100": {
-        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
-        "test.bin": "4499cfba6c016c1be1438163640a0898",
-    },
+    "cifar100": {"train.bin": "6172c7755cfe09b2fe270c85cebc1b15", "test.bin": "4499cfba6c016c1be1438163640a0898"},
 }
 _EXTRA = {"cifar10": ("batches.meta.txt",), "cifar100": ("fine_label_names.txt", "coarse_label_names.txt")}
 

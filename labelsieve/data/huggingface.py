@@ -13,13 +13,7 @@ import numpy as np
 from labelsieve.data.columns import Notify, by_row
 from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
-from labelsieve.data.labels import (
-    read_labels,
-    unique_ids,
-    unlabelled,
-    without_blank,
-    without_label,
-)
+from labelsieve.data.labels import read_labels, unique_ids, unlabelled, without_blank, without_label
 from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
 from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_query
 from labelsieve.data.read_pictures import read_pictures

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import colorsys
 import math
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,38 @@ SYNSETS = (Path(__file__).parent / "synsets.txt").read_text(encoding="utf-8").sp
 SHAPES = ("disc", "ring", "cross", "bars", "polygon3", "polygon4", "polygon5", "star5", "dots", "star8")
 
 
-def make(
-    to: str | Path,
-    *,
-    classes: int = 10,
-    train: int = 40,
-    validation: int = 10,
-    wrong: float = 0.2,
-    side: int = 256,
-    corrupt: int = 0,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Write the folder and return its numbers.
+@dataclass(frozen=True)
+class GeneratedFolder:
+    """What the folder contains. The fields are the options of the command.
 
-    `train` and `validation` are pictures per class, `wrong` is the share of wrong training labels, `side` the shorter
-    side of the pictures, and `corrupt` the number of training files that are cut short.
+    Parameters
+    ----------
+    classes
+        Number of classes.
+    train
+        Training pictures per class.
+    validation
+        Validation pictures per class.
+    wrong
+        Proportion of wrong training labels.
+    side
+        Shorter side of the pictures in pixels.
+    corrupt
+        Number of training files that are truncated.
     """
+
+    classes: int = 10
+    train: int = 40
+    validation: int = 10
+    wrong: float = 0.2
+    side: int = 256
+    corrupt: int = 0
+
+
+def make(to: str | Path, *, seed: int = 0, **options: Any) -> dict[str, Any]:
+    """Write the folder and return its numbers; `options` are the fields of `GeneratedFolder`."""
     folder = Path(to)
+    classes, train, validation, wrong, side, corrupt = astuple(GeneratedFolder(**options))
     needed = {
         f"classes {classes}: 2 to {len(SYNSETS)} are possible": 2 <= classes <= len(SYNSETS),
         f"train {train}: at least one picture per class": train >= 1,

@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.columns import by_row, ignore_note
-from labelsieve.data.labels import (
-    decoded,
-    read_labels,
-    unique_ids,
-    unlabelled,
-    without_blank,
-    without_label,
-)
+from labelsieve.data.labels import decoded, read_labels, unique_ids, unlabelled, without_blank, without_label
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
 from labelsieve.files import open_file

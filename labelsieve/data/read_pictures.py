@@ -19,15 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.decode import (
-    ExactSize,
-    Pixels,
-    ShorterSide,
-    open_checked,
-    reason,
-    silenced_warnings,
-    upright_size,
-)
+from labelsieve.data.decode import ExactSize, Pixels, ShorterSide, open_checked, reason, silenced_warnings, upright_size
 from labelsieve.data.duplicates import Groups, group_codes, same_files
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Size, decoded, in_chunks
 from labelsieve.data.resources import available_memory, usable_cores

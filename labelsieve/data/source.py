@@ -16,15 +16,7 @@ import numpy as np
 
 from labelsieve.data.duplicates import about_copies, group_codes, kept_together, repeated
 from labelsieve.data.label_notes import about_spelling, class_counts, label_notes, why_unknown
-from labelsieve.data.labels import (
-    NO_CLASS,
-    NO_LABEL,
-    about_left_out,
-    about_stripped,
-    lacking,
-    leave_out,
-    with_labels,
-)
+from labelsieve.data.labels import NO_CLASS, NO_LABEL, about_left_out, about_stripped, lacking, leave_out, with_labels
 from labelsieve.data.read_options import ReadOptions as ReadOptions
 from labelsieve.data.read_options import check_no_split
 from labelsieve.data.table import NOT_FEATURES
@@ -139,11 +131,7 @@ def _relabel(
 
 
 def _without_any_label(
-    source: str,
-    data: LabelledData,
-    missing: list[str],
-    options: ReadOptions,
-    progress: Progress,
+    source: str, data: LabelledData, missing: list[str], options: ReadOptions, progress: Progress
 ) -> LabelledData:
     """Leave out the samples that have no label in the file of labels and none in the source."""
     if data.kind == "pictures":  # reading the source again would decode all images again

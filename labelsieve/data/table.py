@@ -187,12 +187,7 @@ def _ids(values: Iterable[Any], used: IntArray, file: TableFile) -> NDArray[np.s
 
 
 def _load_images(
-    file: TableFile,
-    labels: Labels,
-    rows: _Rows,
-    options: ReadOptions,
-    *,
-    progress: Progress,
+    file: TableFile, labels: Labels, rows: _Rows, options: ReadOptions, *, progress: Progress
 ) -> LabelledData:
     """The images that the column `path` names. Files that do not exist are skipped if they are few."""
     from labelsieve.data.pictures import PictureFiles

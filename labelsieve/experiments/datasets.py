@@ -155,7 +155,7 @@ def synthetic(
 ILSVRC, TRUTH = "ilsvrc12", "planted_truth.csv"
 LAYOUT = ("info/synsets.txt", "info/train_filelist_google.txt", "info/val_filelist.txt", "val_images_256", ILSVRC)
 THUMBNAIL_SIDE = 96  # pixels, of the suspects in a record
-GENERATED = {"classes": 8, "train": 50, "validation": 10, "wrong": 0.2}  # the folder of a smoke run
+GENERATED: dict[str, Any] = {"classes": 8, "train": 50, "validation": 10, "wrong": 0.2}  # the folder of a smoke run
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def generate_webvision(folder: Path, side: int) -> Path:
 
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-            make(Path(partial) / "drawn", side=side, **GENERATED)  # type: ignore[arg-type]
+            make(Path(partial) / "drawn", side=side, **GENERATED)
             (Path(partial) / "drawn").rename(folder)
     return folder
 

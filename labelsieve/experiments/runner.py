@@ -41,11 +41,7 @@ Say = Callable[[str], None]
 
 
 def reproduce(
-    item: str,
-    options: ReproduceOptions = ReproduceOptions(),
-    *,
-    say: Say = print,
-    progress: Progress | None = None,
+    item: str, options: ReproduceOptions = ReproduceOptions(), *, say: Say = print, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Run the missing cells of an item, or of `all`, and draw it. Return the number of cells and the files.
 

@@ -24,13 +24,7 @@ from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
 from labelsieve.experiments.cells import FINISH, THEORY_KINDS, WITHOUT_DECAY, Cell, selections_for
 from labelsieve.experiments.datasets import ExperimentData, PictureArrays, WebVisionFiles
-from labelsieve.experiments.paper import (
-    AUTOMATIC,
-    CONVENTIONS,
-    SMOKE_SETTINGS,
-    SMOKE_WEIGHT_DECAY,
-    WEBVISION_WARMUP,
-)
+from labelsieve.experiments.paper import AUTOMATIC, CONVENTIONS, SMOKE_SETTINGS, SMOKE_WEIGHT_DECAY, WEBVISION_WARMUP
 from labelsieve.files import read_text, write_text
 from labelsieve.methods import METHODS, create
 from labelsieve.models.choose import create_network
@@ -337,11 +331,7 @@ def save_record(
         "device": records.device_name(context.device),
         "commit": context.commit,
         "source": context.source,
-        "hashes": {
-            "data": context.data_digest,
-            "train_labels": records.digest(given),
-            **records.array_hashes(arrays),
-        },
+        "hashes": {"data": context.data_digest, "train_labels": records.digest(given), **records.array_hashes(arrays)},
         **outcome,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
