@@ -237,6 +237,9 @@ class DecisionLog:
         self._foreign = False
         self._before_restart: dict[str, list[Action]] = {}  # by reviewer
         self._lock = threading.RLock()
+        names = list(enumerate(columns.classes))
+        # Class codes by the names in the file; a name without line breaks belongs to the class that is called so.
+        self._codes = {one_line(name): i for i, name in names} | {name: i for i, name in names}
         self._read()
 
     def problem(self) -> str:
@@ -277,7 +280,9 @@ class DecisionLog:
         """Accept the suggestion for all undecided `rows` that have one. All of them are saved, or none."""
         with self._lock:
             chosen: list[int] = rows[~self.decided[rows] & self.columns.with_suggestion(rows)].tolist()
-            accepted = (Resolution(Choice.RELABEL, int(self.columns.suggested[row])) for row in chosen)
+            accepted = [Resolution(Choice.RELABEL, int(self.columns.suggested[row])) for row in chosen]
+            for row, resolution in zip(chosen, accepted, strict=True):
+                self._check_unique(row, resolution.label)
             action = [Change(row, reviewer, NO_DECISION, made) for row, made in zip(chosen, accepted, strict=True)]
             if action:
                 self._act(action, window)
@@ -356,6 +361,15 @@ class DecisionLog:
             raise InputError("this is not a valid decision")
         if resolution.choice == Choice.KEEP and resolution.label != self.columns.label[row]:
             raise InputError("keep is only possible with the given label")
+        self._check_unique(row, resolution.label)
+
+    def _check_unique(self, row: int, label: int) -> None:
+        """Raise InputError if the line of a decision would be read as that of another sample or class."""
+        id, name = self.columns.id(row), self.columns.name(label) or ""
+        if one_line(id) != id and self._rows([one_line(id)])[0] != row:
+            raise InputError(f"{id!r} and the id of another sample differ only in line breaks; rename one of them")
+        if label >= 0 and self._codes[one_line(name)] != label:
+            raise InputError(f"{name!r} and another class differ only in line breaks; rename one of them")
 
     def _history(self, window: str) -> UndoHistory:
         if window not in self.windows and len(self.windows) >= MAX_WINDOWS:
@@ -367,10 +381,9 @@ class DecisionLog:
         file = DecisionFile.read(self.path)
         self._foreign = file.foreign
         rows = self._rows(["" if made is None else made.id for _, made in file.decisions])
-        code = {one_line(name): i for i, name in enumerate(self.columns.classes)}
         entries: list[tuple[Decision, int, Resolution]] = []
         for (number, made), row in zip(file.decisions, rows.tolist(), strict=True):
-            resolution = self._understand(made, row, code)
+            resolution = self._understand(made, row)
             if isinstance(resolution, Resolution) and made is not None:
                 entries.append((made, row, resolution))
             else:
@@ -394,7 +407,7 @@ class DecisionLog:
                 mine.append(action)
             del mine[:-MAX_UNDO]
 
-    def _understand(self, line: Decision | None, row: int, code: dict[str, int]) -> Resolution | str:
+    def _understand(self, line: Decision | None, row: int) -> Resolution | str:
         """The decision, or why it is not one."""
         if line is None:
             return f"expected {', '.join(Decision._fields)}"
@@ -405,7 +418,8 @@ class DecisionLog:
             return f"{line.decision!r} is not one of {', '.join(CHOICES)}"
         if choice in (Choice.UNDECIDED, Choice.DROP):
             return Resolution(choice, -1)
-        label, given = code.get(line.label, code.get(line.label.strip(), -1)), int(self.columns.label[row])
+        label = self._codes.get(line.label, self._codes.get(line.label.strip(), -1))
+        given = int(self.columns.label[row])
         if choice == Choice.RELABEL and label < 0:
             return f"the run has no class {line.label!r}"
         if choice == Choice.KEEP and line.label.strip() and label != given:

@@ -177,7 +177,7 @@ def load_matrix(path: str | Path) -> Matrix:
             return check_transition_matrix(np.load(regular_file(file), allow_pickle=False))
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-        except (ValueError, EOFError):
+        except Exception:  # a damaged header can raise nearly any exception
             raise InputError(f"{file}: not a .npy file of plain numbers") from None
     if suffix == ".json":
         rows = _read_json(file)

@@ -21,7 +21,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,6 +68,17 @@ SETTING_TYPES: dict[str, Any] = {
     "size": int | list | None,
     "embed": TEXT,
     "embed_revision": TEXT,
+}
+NUMBER = int | float | None
+# Entries of summary.json that commands print and trainings use.
+SUMMARY_TYPES: dict[str, Any] = {
+    "samples": int,
+    "skipped": int,
+    "noise_ratio": NUMBER,
+    "label_precision": NUMBER,
+    "label_recall": NUMBER,
+    "counts": dict,
+    "notes": list,
 }
 DATA_TYPES: dict[str, Any] = {"source": TEXT, "name": TEXT, "kind": TEXT, "fingerprint": TEXT, "skipped": int | None}
 
@@ -259,11 +270,20 @@ class RunFolder:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         self._write("summary.json", summary)
 
-    def read_summary(self) -> dict[str, Any]:
+    def read_summary(self, *, complete: bool = False) -> dict[str, Any]:
+        """summary.json; with `complete`, the entries of `SUMMARY_TYPES` must be there."""
         path = self / "summary.json"
         if not path.is_file():
             raise InputError(f"{self.path} has no summary.json: run `labelsieve select` first")
-        return _read_json(path)
+        summary = _read_json(path)
+        if complete:
+            summary = dict.fromkeys(SUMMARY_TYPES) | summary
+            measured = {name: NUMBER for name in summary if name.startswith("measured_")}
+            _check_types(summary, SUMMARY_TYPES | measured, path, "summary")
+            _check_types(summary["counts"], dict.fromkeys(VERDICTS, int), path, "summary.counts")
+            if not all(isinstance(note, str) for note in summary["notes"]):
+                raise InputError(f"{path} is damaged: summary.notes has a wrong type")
+        return summary
 
     # files that grow
 
@@ -478,22 +498,23 @@ def _finite(value: Any) -> Any:
 
 def _check_record(record: Mapping[str, Any], path: Path) -> None:
     """Raise InputError for a damaged or hostile run.json, here rather than where an entry is used."""
-
-    def check(entries: Any, types: Mapping[str, Any], where: str) -> None:
-        if not isinstance(entries, dict):
-            raise InputError(f"{path} is damaged: {where} must be an object")
-        for name, expected in types.items():
-            if not isinstance(entries.get(name), expected):
-                raise InputError(f"{path} is damaged: {where}.{name} has a wrong type")
-
-    check(record.get("settings", {}), SETTING_TYPES, "settings")
-    check(record.get("versions", {}), {}, "versions")
+    check = partial(_check_types, path=path)
+    check(record.get("settings", {}), SETTING_TYPES, where="settings")
+    check(record.get("versions", {}), {}, where="versions")
     data = record.get("data")
-    check({} if data is None else data, DATA_TYPES, "data")
-    check(record.get("stages", {}), {}, "stages")
+    check({} if data is None else data, DATA_TYPES, where="data")
+    check(record.get("stages", {}), {}, where="stages")
     for name, stage in record.get("stages", {}).items():
-        check(stage, {"state": str, "started": str, "settings": dict, "versions": dict}, f"stages.{name}")
-        check(stage["settings"], SETTING_TYPES, f"stages.{name}.settings")
+        check(stage, {"state": str, "started": str, "settings": dict, "versions": dict}, where=f"stages.{name}")
+        check(stage["settings"], SETTING_TYPES, where=f"stages.{name}.settings")
+
+
+def _check_types(entries: Any, types: Mapping[str, Any], path: Path, where: str) -> None:
+    if not isinstance(entries, dict):
+        raise InputError(f"{path} is damaged: {where} must be an object")
+    for name, expected in types.items():
+        if not isinstance(entries.get(name), expected):
+            raise InputError(f"{path} is damaged: {where}.{name} has a wrong type")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

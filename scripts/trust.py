@@ -46,7 +46,7 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 UNIT_SECONDS = 1200  # a unit that takes longer hangs: each takes at most 5 minutes on an idle machine
-PER_UNIT = {"strings": 2, "trees": 100, "tables": 100}  # generated attacks: 10 to 30 seconds
+PER_UNIT = {"strings": 2, "trees": 100, "tables": 100, "runs": 100}  # generated attacks: 10 to 30 seconds
 STRINGS_PER_ATTACK = 2000
 MEMORY_FOLDER = "/dev/shm"  # kills and failed writes do not depend on the disk; without it they take twice the time
 TEST_FILES = ("ending", "faults", "findings", "numbers", "open_calls", "pages", "supply")
@@ -199,6 +199,7 @@ def all_units(args: argparse.Namespace) -> list[Unit]:
     units += [Unit("limits", name, partial(limits, name)) for name in trust_limits.CASES]
     units += [Unit("fuzz", name, partial(fuzz, name, args.inputs)) for name in trust_fuzz.PARSERS]
     attacks = {"strings": -(-args.strings // STRINGS_PER_ATTACK), "trees": args.trees, "tables": args.tables}
+    attacks["runs"] = args.runs
     for family, wanted in attacks.items():
         starts = range(0, wanted, PER_UNIT[family])
         ranges = [range(start, min(start + PER_UNIT[family], wanted)) for start in starts]
@@ -272,18 +273,18 @@ def commit() -> str:
 
 
 @cache
-def code() -> str:
+def sources() -> str:
     """Hash of everything that the results depend on."""
     digest = hashlib.sha256()
-    sources = [*(ROOT / "labelsieve").rglob("*"), *TESTS.rglob("*"), Path(__file__), ROOT / "constraints.txt"]
-    for path in sorted(path for path in sources if path.is_file() and path.suffix != ".pyc"):
+    files = [*(ROOT / "labelsieve").rglob("*"), *TESTS.rglob("*"), Path(__file__), ROOT / "constraints.txt"]
+    for path in sorted(path for path in files if path.is_file() and path.suffix != ".pyc"):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def has_passed(unit: Unit, result: dict[str, Any] | None) -> bool:
     """Whether this unit, with these amounts, passed on this code."""
-    expected = {"code": code(), "arguments": repr(unit.work.args), "problems": {}}
+    expected = {"sources": sources(), "arguments": repr(unit.work.args), "problems": {}}
     return result is not None and expected.items() <= result.items()
 
 
@@ -294,7 +295,7 @@ def main() -> int:
     parser.add_argument("--fuzz", action="store_true", help="only the parsers; do not write the page")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (one per core)")
     for name, amount in (("kills", 210), ("writes", 120), ("stops", 40), ("strings", 100_000), ("trees", 2_000),
-                         ("tables", 2_000), ("inputs", 10_000)):  # fmt: skip
+                         ("tables", 2_000), ("runs", 1_000), ("inputs", 10_000)):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=amount)
     args = parser.parse_args()
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
@@ -310,7 +311,7 @@ def main() -> int:
     def finish(unit: Unit, result: dict[str, Any]) -> None:
         nonlocal done, failed
         done, failed = done + 1, failed + bool(result["problems"])
-        results[unit.key] = {**result, "code": code(), "commit": commit(), "arguments": repr(unit.work.args)}
+        results[unit.key] = {**result, "sources": sources(), "commit": commit(), "arguments": repr(unit.work.args)}
         print(f"{done} of {len(wanted)}, {time.monotonic() - began:.0f} s: {unit.key}, {result['wall_seconds']} s")
         for name, problem in result["problems"].items():
             print(f"  {name}: {problem}", flush=True)

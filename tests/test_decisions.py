@@ -322,3 +322,27 @@ def test_restarts_add_no_blank_lines(book):
         book = again(book)
     lines = book.path.read_text().split("\n")
     assert len(lines) == 6 and lines.pop() == "" and all(lines)
+
+
+def test_a_decision_is_never_saved_for_another_sample_or_class(tmp_path):
+    """In the file, a line break is a space: ids and classes that differ only in it must not be mixed up."""
+    ids, classes = ["p q", "p\nq", "p\rq"], ["cat", "cat\n", "big cat", "big\ncat"]
+    with (tmp_path / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        file.write(HEAD)
+        rows = [
+            [ids[i % 3] + str(i // 3), name, "", 0.1, 2.3, "candidate", 0, 0.9, "cat"] for i, name in enumerate(classes)
+        ]
+        csv.writer(file).writerows(rows)
+    log = DecisionLog(tmp_path / "decisions.csv", read_labels(tmp_path / "labels.csv", classes))
+    refused = 0
+    for row, choice in enumerate([DROP] * 4):
+        for made in (choice, *(Resolution(Choice.RELABEL, label) for label in range(4))):
+            try:
+                log.decide(row, made, seen=log.version(row), window="w")
+            except InputError:
+                refused += 1
+            assert standing(again(log)) == standing(log)
+    assert refused > 0
+    log.decide(0, DROP, seen=log.version(0), window="w")
+    with pytest.raises(InputError, match="line breaks"):
+        log.decide(1, DROP, seen=log.version(1), window="w")

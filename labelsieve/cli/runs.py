@@ -87,7 +87,7 @@ def describe_summary(summary: dict[str, Any], *, shown: Sequence[Any] = ()) -> l
         ("  label recall of the selected", "label_recall"),
     ):
         row = [name, percent(summary[key]) if known else "not known"]
-        rows.append([*row, percent(summary[f"measured_{key}"])] if measured else row)
+        rows.append([*row, percent(summary.get(f"measured_{key}"))] if measured else row)
     # If the noise is not known, a column that was not used may be the reason: notes are then repeated.
     hidden = {str(note) for note in shown} if known else set()
     return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"] if note not in hidden)]

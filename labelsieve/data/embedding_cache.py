@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from labelsieve.data.decode import ShorterSide
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, decoded
 from labelsieve.errors import InputError
-from labelsieve.files import open_to_append, regular_file, share_file, sync_folder
+from labelsieve.files import link_on_way, open_to_append, regular_file, share_file, sync_folder
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData, Samples
 
@@ -125,11 +125,17 @@ def find_embeddings(folder: Path, count: int) -> Rows | None:
 
 
 def _map_rows(path: Path, count: int) -> Rows | None:
+    """Map a file of a run folder, which may come from another person: a link or a damaged file is not read."""
+    if path.is_symlink():
+        return None
     try:
         rows = np.load(regular_file(path), mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError):
+    except Exception:  # a damaged header can raise nearly any exception
         return None
-    return rows if rows.ndim == 2 and rows.dtype == np.float32 and len(rows) == count else None
+    if rows.ndim != 2 or rows.dtype != np.float32 or len(rows) != count or not rows.size:
+        return None
+    blocks = (rows[start : start + ROWS_AT_ONCE] for start in range(0, count, ROWS_AT_ONCE))
+    return rows if all(np.isfinite(block).all() for block in blocks) else None
 
 
 def embed_to_disk(folder: Path, data: LabelledData, encoder: Encoder, progress: Progress, *, share: bool) -> EmbeddedX:
@@ -141,12 +147,16 @@ def embed_to_disk(folder: Path, data: LabelledData, encoder: Encoder, progress: 
     found = load_embeddings(path, data, model)
     if found is None and share and not path.exists():
         runs = folder.absolute().parent.parent
-        others = (other for other in runs.glob(f"*/{folder.name}/{path.name}") if not other.is_symlink())
+        others = (other for other in runs.glob(f"*/{folder.name}/{path.name}") if link_on_way(runs, other) is None)
         complete = next((other for other in others if load_embeddings(other, data, model) is not None), None)
         if complete is not None:
             share_file(complete, path)
             found = load_embeddings(path, data, model)
     if found is None:
+        _append_rows(path, data, encoder, progress)
+        found = load_embeddings(path, data, model)
+    if found is None:  # the rows that the file had were damaged
+        path.unlink()
         _append_rows(path, data, encoder, progress)
         found = load_embeddings(path, data, model)
         assert found is not None
@@ -214,10 +224,10 @@ def _as_samples(data: LabelledData, start: int) -> Iterator[Any]:
 def _keep_complete_rows(file: BinaryIO, count: int) -> tuple[int, int]:
     """Return the number of complete rows in a file and their length; cut the rest off and go to the end."""
     done, columns, end = 0, 0, 0
-    with suppress(ValueError):  # no header yet
+    with suppress(Exception):  # no header yet, or a damaged one, which can raise nearly any exception
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        if len(shape) == 2 and shape[0] == count and dtype == np.float32:
+        if len(shape) == 2 and shape[0] == count and shape[1] > 0 and dtype == np.float32:
             columns, begin = int(shape[1]), file.tell()
             done = (os.fstat(file.fileno()).st_size - begin) // (4 * columns)
             end = begin + 4 * columns * done if done else 0

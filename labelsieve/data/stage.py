@@ -343,7 +343,10 @@ def cached_pictures(table: Path) -> Pixels | StagedPictures:
     """Return the pictures of the rows of pictures-KEY.csv; earlier versions kept them in pictures-KEY.npy."""
     old = table.with_suffix(".npy")
     if old.exists():
-        pictures: Pixels = np.load(regular_file(old), mmap_mode="r", allow_pickle=False)
+        try:
+            pictures: Pixels = np.load(regular_file(old), mmap_mode="r", allow_pickle=False)
+        except Exception as error:  # a damaged header can raise nearly any exception
+            raise InputError(f"{old} is damaged ({str(error)[:300]}); delete it") from None
         return pictures
     staged = StagedPictures.open(table.with_suffix(""))
     return staged.readable()

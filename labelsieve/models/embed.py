@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ import numpy as np
 from labelsieve.checks import imported
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
 from labelsieve.errors import InputError
-from labelsieve.files import open_file, read_text, regular_file
+from labelsieve.files import check_free, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
 AUTO, NO_EMBEDDING = "auto", "none"
@@ -203,6 +204,8 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise InputError(f"fetching models needs more packages: {INSTALL}") from None
+    if to is not None and not (to / ".cache" / "huggingface").is_dir():  # a download that was stopped continues
+        check_free(to, "--to")
     patterns = [f"*{suffix}" for suffix in DESCRIPTIONS]
     try:
         folder = Path(snapshot_download(name, allow_patterns=patterns, local_dir=to))
@@ -214,10 +217,13 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
 
 
 def check_model(folder: Path, where: str) -> list[str]:
-    """Return the names of the weights. Raise InputError for code, pickles, and damaged or missing weights."""
+    """Return the names of the weights. Raise InputError for code, pickles, special files and damaged weights."""
     from safetensors import SafetensorError, safe_open
 
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    files = [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
+    for file in files:
+        if file.suffix in DESCRIPTIONS and not file.is_file():  # a library would wait for the other end of a pipe
+            raise InputError(f"{where}: {file.name} is a pipe, a device or a broken link")
     for file in (file for file in files if file.suffix == ".json"):
         if _names_code(file):
             raise InputError(f"{where} needs its own code ({file.name}), which labelsieve does not run")
@@ -252,7 +258,7 @@ def _names_code(file: Path) -> bool:
     """Whether a description asks for code that is not part of a library."""
     try:
         content = json.loads(read_text(file))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     if isinstance(content, dict):
         return bool(content.get("auto_map"))
@@ -267,7 +273,7 @@ def _digest(files: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for path in files:
         with open_file(path) as file:
-            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+            digest.update(os.fsencode(path.name) + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
 
 

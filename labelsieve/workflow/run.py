@@ -165,7 +165,7 @@ def run_source(source: str, out: Path | None, settings: RunSettings, progress: P
         if labels is not None and "before_finish" in folder.read_summary():  # the labels were judged again
             measure_again(folder, data, true_codes(data, labels))
         report_run(folder)
-        summary = folder.read_summary()
+        summary = folder.read_summary(complete=True)
     stages = {"select": selected, "train": trained}
     return RunResult(path, summary, stages, choice.name, data.notes, time.monotonic() - began)
 
@@ -177,7 +177,7 @@ def select_source(source: str, out: Path | None, settings: SelectSettings, progr
     with open_run(source, out, settings) as (folder, path, labels):
         data = read_for_run(folder, source, settings, labels, progress)
         selected, choice = select_labels(folder, source, data, settings, labels, progress)
-        summary = folder.read_summary()
+        summary = folder.read_summary(complete=True)
     return RunResult(path, summary, {"select": selected}, choice.name, data.notes)
 
 

@@ -220,7 +220,7 @@ def paper_warmup(
 
     if settings.method != "incv-coteaching" or not (run / "labels.csv").is_file():
         return {}
-    ratio = float(selection_files(run).read_summary()["noise_ratio"] or 0.0)
+    ratio = float(selection_files(run).read_summary(complete=True)["noise_ratio"] or 0.0)
     pattern = "pair" if selected_with.get("pattern") in ASYMMETRIC else "symmetric"
     return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=ratio)}
 
@@ -237,7 +237,7 @@ def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, m
                 f"{run.path} has no selection, which --method {settings.method} needs; run `labelsieve select` first"
             )
         return Plan(settings.method, data.y, everything, settings.seed)
-    summary = selection_files(run).read_summary()
+    summary = selection_files(run).read_summary(complete=True)
     if needs not in ("selection", "transition"):
         ratio = min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
         return Plan(settings.method, data.y, everything, settings.seed, noise_ratio=ratio)
@@ -315,7 +315,7 @@ def trusted_samples(run: RunFolder, data: LabelledData) -> tuple[IntArray, float
     """Return the selected samples and their expected precision; all samples if there is no selection."""
     if not (run / "labels.csv").is_file():
         return np.arange(len(data)), None
-    return training_sets_of(run, data)[0], selection_files(run).read_summary()["label_precision"] or None
+    return training_sets_of(run, data)[0], selection_files(run).read_summary(complete=True)["label_precision"] or None
 
 
 def weak_network_note(

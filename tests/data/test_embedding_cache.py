@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -13,7 +14,14 @@ import numpy as np
 import pytest
 
 from labelsieve.data.columns import texts
-from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, Encoder, cache_path, embed_to_disk
+from labelsieve.data.embedding_cache import (
+    EmbeddedX,
+    EmbeddingModel,
+    Encoder,
+    cache_path,
+    embed_to_disk,
+    find_embeddings,
+)
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData
@@ -56,17 +64,18 @@ def test_rows_are_memory_mapped_and_a_subset_copies_nothing(tmp_path):
 
 
 def test_a_stopped_embedding_continues_after_its_last_batch(tmp_path):
+    staged = tmp_path / "run" / "staged"
     with pytest.raises(RuntimeError):
-        embedded(tmp_path, Lengths(fails_after=12))
-    path = cache_path(tmp_path, data_of(), EmbeddingModel("lengths", "1"))
+        embedded(staged, Lengths(fails_after=12))
+    path = cache_path(staged, data_of(), EmbeddingModel("lengths", "1"))
     path.write_bytes(path.read_bytes() + b"\0\0\0")  # a part of a row, as a kill may leave it
     again = Lengths()
-    found = embedded(tmp_path, again)
+    found = embedded(staged, again)
     assert again.seen == 22 - 12
     assert np.asarray(found)[:, 1].tolist() == list(range(1, 23))
     assert np.load(path).shape == (22, 2)
     finished = Lengths()
-    embedded(tmp_path, finished)
+    embedded(staged, finished)
     assert finished.seen == 0
 
 
@@ -107,7 +116,7 @@ def test_rows_that_do_not_fit_are_refused(tmp_path):
 
     for i, encoder in enumerate((Few(), Changing(), Missing())):
         with pytest.raises(InputError, match="lengths"):
-            embedded(tmp_path / str(i), encoder)
+            embedded(tmp_path / str(i) / "staged", encoder)
 
 
 SLOW = """
@@ -160,3 +169,43 @@ def test_three_kills_lose_only_the_batch_in_flight(tmp_path):
 @pytest.mark.slow
 def test_twenty_kills_lose_only_the_batch_in_flight(tmp_path):
     check_kills(tmp_path, 20, 2000)
+
+
+def header(shape, dtype="<f4"):
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header((22, 0)),
+        header((22, 2)).replace(b")", b"("),  # numpy's parser of headers ends with an error of its own
+        header((22, 2)) + np.full((22, 2), np.nan, dtype=np.float32).tobytes(),
+        header((22, 2), "<i4") + bytes(22 * 8),
+        b"\x93NUMPY",
+        b"",
+    ],
+)
+def test_a_damaged_file_is_computed_again(tmp_path, content):
+    """A run folder may come from another person."""
+    staged = tmp_path / "run" / "staged"
+    staged.mkdir(parents=True)
+    cache_path(staged, data_of(), EmbeddingModel("lengths", "1")).write_bytes(content)
+    assert np.asarray(embedded(staged, Lengths()))[:, 0].tolist() == list(range(1, 23))
+
+
+def test_links_in_run_folders_are_not_followed(tmp_path):
+    embedded(tmp_path / "elsewhere" / "one" / "staged", Lengths())
+    (tmp_path / "runs" / "linked").mkdir(parents=True)
+    (tmp_path / "runs" / "linked" / "staged").symlink_to(tmp_path / "elsewhere" / "one" / "staged")
+    mine = Lengths()
+    path = cache_path(tmp_path / "runs" / "mine" / "staged", data_of(), mine.model)
+    embedded(path.parent, mine)
+    assert mine.seen == 22
+    path.rename(tmp_path / "moved.npy")
+    path.symlink_to(tmp_path / "moved.npy")
+    assert find_embeddings(path.parent, 22) is None
+    with pytest.raises(OSError, match=r"."):
+        embedded(path.parent, Lengths())

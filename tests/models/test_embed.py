@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,3 +158,29 @@ def test_a_function_is_an_encoder():
     assert rows.tolist() == [[1, 1], [3, 1]]
     with pytest.raises(InputError, match="missing_module:f"):
         load_encoder("missing_module:f", "text")
+
+
+def test_hostile_files_in_the_folder_of_a_model(broken, tmp_path, monkeypatch):
+    """Nested JSON and names that are not text are read; a pipe is refused instead of waiting for its other end."""
+    before = load_encoder(str(broken), "text").model.revision
+    (broken / "extra.json").write_text("[" * 100_000)
+    Path(os.fsdecode(bytes(broken) + b"/\xff.json")).write_text("{}")
+    assert load_encoder(str(broken), "text").model.revision != before
+    (tmp_path / "evil.py").write_text("open('marker', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (broken / "router_config.json").write_text(json.dumps({"types": {"query_0": "evil.Model"}}))
+    load_encoder(str(broken), "text")
+    assert not Path("marker").exists()
+    (broken / "tokenizer.json").unlink()
+    os.mkfifo(broken / "tokenizer.json")
+    with pytest.raises(InputError, match=r"tokenizer.json is a pipe"):
+        load_encoder(str(broken), "text")
+
+
+def test_fetching_a_model_does_not_replace_other_files(tmp_path, monkeypatch):
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
+    (tmp_path / "config.json").write_text("mine")
+    with pytest.raises(InputError, match="--to"):
+        fetch_model("name/model", tmp_path)

@@ -260,3 +260,16 @@ def test_9_a_column_with_the_given_label_is_named(labelsieve: Run) -> None:
     noise = json.loads(Path("run/summary.json").read_text())["iterations"][0]["estimate"]
     assert noise["trust"] == "unknown" and noise["why_unknown"] == "leak"
     assert labelsieve("report run")[0] == 0
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    "entry", [{"label_recall": "x"}, {"noise_ratio": []}, {"notes": None}, {"notes": [[]]}, {"counts": {}}]
+)
+def test_a_damaged_summary_is_one_line(labelsieve: Run, entry: dict[str, object]) -> None:
+    table("t.csv")
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    path = Path("run/summary.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | entry))
+    code, said = labelsieve(f"select t.csv --out run {QUICK}")
+    assert code == 2 and "summary.json is damaged" in said.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""A few generated attacks; `make trust` runs 100,000 strings, 2,000 trees and 2,000 tables."""
+"""A few generated attacks; `make trust` runs 100,000 strings and thousands of trees, tables and damaged runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def warm() -> None:
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize(("family", "count"), [("strings", 1), ("trees", 4), ("tables", 6)])
+@pytest.mark.parametrize(("family", "count"), [("strings", 1), ("trees", 4), ("tables", 6), ("runs", 6)])
 def test_nothing_is_lost_and_nothing_hangs(family: str, count: int) -> None:
     options = {"count": 300} if family == "strings" else {}
     tally = generated.attacks(family, range(count), generated.Tally(), **options)

@@ -406,7 +406,14 @@ def tables(rng: random.Random, work: Path) -> int:
     return 1
 
 
-FAMILIES: dict[str, Callable[..., int]] = {"strings": strings, "trees": trees, "tables": tables}
+def runs(rng: random.Random, work: Path) -> int:
+    """A damaged run folder is read, or refused with one line; nothing outside of it changes."""
+    import trust_runs
+
+    return trust_runs.runs(rng, work)
+
+
+FAMILIES: dict[str, Callable[..., int]] = {"strings": strings, "trees": trees, "tables": tables, "runs": runs}
 
 
 # ---------------------------------------------------------------- running
