@@ -42,7 +42,7 @@ from labelsieve.types import LabelledData
 HERE = Path(__file__).parent
 RATIOS = (0.0, 0.1, 0.3)
 SMALL = 3_000  # samples of the comparison of classifiers
-TIMED = 512  # photos of one measurement of speed
+TIMED = 128  # photos of one measurement of speed
 GROWTH = (10_000, 100_000, 200_000, 1_000_000)  # synthetic embeddings, 384 numbers, 10 classes
 
 

@@ -2,7 +2,11 @@
 
 Runs the tutorials of docs/tutorials up to their reports, opens each report and review page in a headless Chromium and
 writes docs/images/ with a reduced number of colours, under 150 KB per image. The output of the commands is printed, so
-that you can compare it with the tutorials.
+that you can compare it with the tutorials. The tutorials with pretrained models need data and models that are not part
+of this repository; run their commands yourself and pass the run folder:
+
+    .venv/bin/python scripts/screenshots.py photos --run runs/photos
+    .venv/bin/python scripts/screenshots.py sentences --run runs/banking77
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import Any
 DOCS = Path(__file__).parents[1] / "docs"
 # Parts of the report to show for each tutorial.
 PARTS = {"pictures": ("top", "mistakes", "suspects"), "tables": ("mistakes",), "text": ("suspects",)}
+PRETRAINED = {"photos": ("suspects",), "sentences": ("suspects",)}
 LARGEST = 150_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 COMMAND = [sys.executable, "-u", "-m", "labelsieve"]
@@ -91,20 +96,24 @@ def notebook_cell(run: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tutorials", nargs="*", choices=[*PARTS, []], help="which ones; all without any")
+    parser.add_argument("tutorials", nargs="*", choices=[*PARTS, *PRETRAINED, []], help="which ones; all without any")
+    parser.add_argument("--run", type=Path, help="run folder of photos or sentences")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     chosen = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
+    own = None if chosen.run is None else chosen.run.absolute()
+    if own is None and set(chosen.tutorials) & set(PRETRAINED):
+        raise SystemExit("photos and sentences need --run")
     (DOCS / "images").mkdir(exist_ok=True)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chosen.chromium, args=FLAGS)
         for tutorial in chosen.tutorials or PARTS:
             with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-                run = follow(tutorial)
+                run = follow(tutorial) if own is None else own
                 page = browser.new_page(viewport={"width": 1200, "height": 900})
                 page.goto(f"file://{run}/report.html")
-                for part in PARTS[tutorial]:
+                for part in (PARTS | PRETRAINED)[tutorial]:
                     if part != "top":
                         page.evaluate(f"document.getElementById('{part}').scrollIntoView({{behavior: 'instant'}})")
                     save(page.screenshot(), f"report-{tutorial}-{part}.png")
@@ -116,6 +125,7 @@ def main() -> None:
                     page = browser.new_page(viewport={"width": 1200, "height": 800})
                     page.goto(address)
                     page.wait_for_selector("body[data-ready]")
+                    page.wait_for_load_state("networkidle", timeout=120_000)  # all pictures are loaded
                     page.wait_for_timeout(500)
                     save(page.screenshot(), f"review-{tutorial}.png")
                     for key, selector, name in (("a", "#bulk", "accept"), ("g", ".tile", "grid")):
