@@ -276,7 +276,7 @@ class INCV(Selector):
 
 @dataclass(repr=False, eq=False)
 class NCV(Selector):
-    """Noisy cross-validation: one round of INCV that removes nothing.
+    """Noisy cross-validation: one iteration of INCV that removes nothing.
 
     Parameters and attributes are those of `INCV`, without `n_iterations` and `remove_ratio`.
 
