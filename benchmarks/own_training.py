@@ -272,6 +272,7 @@ def selected(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
         "ece": expected_calibration_error(suspicion, wrong),
         "label_precision": metrics.label_precision(selection.selected, setting.given, setting.true),
         "label_recall": metrics.label_recall(selection.selected, setting.given, setting.true),
+        "training_seconds": trainer.trained,
     }
 
 
