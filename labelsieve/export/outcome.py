@@ -22,8 +22,8 @@ from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Group, SpotCheck, 
 from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
-# benchmarks/exports.md this refuses the harmful exports of photos and tables, and not those above 0.27, of which 61 to
-# 100 % were right.
+# benchmarks/exports.md this refuses the harmful exports of photos and annotated tables, and helpful ones whose noise
+# estimate has a wide interval.
 LEAST_RIGHT = 0.2
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
 

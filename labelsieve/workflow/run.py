@@ -110,14 +110,14 @@ class RunResult:
         return export(self.path, to=to, **options)
 
 
-def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunResult:
+def run(source: str | Path, *, out: str | Path | None = None, **options: Any) -> RunResult:
     """Select the clean labels of a source, train a robust model and write a report.
 
     This is `labelsieve run` as a function. A stopped run resumes when it is called again with the same options.
 
     Parameters
     ----------
-    source : str
+    source : str or Path
         A folder of class folders; a .csv or .parquet file with a label column and path, text or feature columns; an
         .npz file with x and y; "cifar10:DIR", "webvision:DIR", "hf:NAME_OR_DIR" or "digits".
     out : str or Path, default=None
@@ -144,9 +144,14 @@ def run(source: str, *, out: str | Path | None = None, **options: Any) -> RunRes
     >>> rows, result.summary["samples"]
     (1797, 1797)
     """
+    if not isinstance(source, str | Path):
+        raise InputError(
+            f"the source must be a path or a name, not a {type(source).__name__}: use INCV or CleanClassifier for "
+            "samples in memory, or write them to a file"
+        )
     shown = options.pop("progress", True) and (sys.stderr.isatty() or in_notebook())
     settings = RunSettings.from_options(options)
-    return run_source(source, Path(out) if out is not None else None, settings, Progress(silent=not shown))
+    return run_source(str(source), Path(out) if out is not None else None, settings, Progress(silent=not shown))
 
 
 def run_source(source: str, out: Path | None, settings: RunSettings, progress: Progress) -> RunResult:

@@ -26,7 +26,7 @@ def table(path: Path, *, seed: int = 0, n: int = 80) -> list[int]:
 def test_run_on_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = table(tmp_path / "t.csv")
     options = QUICK | {"label_column": "kind", "set": {"warmup": 1}}
-    result = labelsieve.run(str(tmp_path / "t.csv"), out=tmp_path / "run", **options)
+    result = labelsieve.run(tmp_path / "t.csv", out=tmp_path / "run", **options)
     assert result.path == tmp_path / "run" and result.stages == {"select": "new", "train": "new"}
     assert result.model_path.is_file() and result.report_path.is_file() and result.model == "logistic"
     assert str(result).startswith(f"{tmp_path / 'run'}: 80 samples") and len(str(result).splitlines()) == 1
@@ -55,3 +55,8 @@ def test_wrong_options_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'label'"):
         labelsieve.run(str(tmp_path / "t.csv"), out=tmp_path / "run", **QUICK)
     assert not (tmp_path / "run").exists()
+
+
+def test_samples_in_memory_are_refused_with_the_class_to_use() -> None:
+    with pytest.raises(InputError, match="INCV"):
+        labelsieve.run(np.zeros((4, 2)))  # type: ignore[arg-type]
