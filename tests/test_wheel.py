@@ -41,9 +41,9 @@ def test_the_wheel_installs_and_runs_the_demo(tmp_path: Path) -> None:
     assert shipped <= names, shipped - names
 
     # The dependencies come from this environment; labelsieve itself only from the wheel.
-    venv.create(tmp_path / "clean", with_pip=True)
+    venv.create(tmp_path / "clean", with_pip=False)  # the pip of this environment installs into the other one
     python = tmp_path / "clean" / "bin" / "python"
-    call(python, "-m", "pip", "install", "--quiet", "--no-deps", wheel)
+    call(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel)
     packages = Path(call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
