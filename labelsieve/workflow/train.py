@@ -165,13 +165,13 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
 
 def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) -> None:
     """Raise what would stop the training, before the selection takes hours."""
-    from labelsieve.engine.device import choose_device
-
     data = data.features()
     check_augment(data, settings.augment)
-    device = choose_device(settings.device)
     if run.state("train") == "done":
         return
+    from labelsieve.engine.device import choose_device  # imports torch
+
+    device = choose_device(settings.device)
     method = check_method(data, settings, device, paper=settings.protocol == "paper")
     if method is None:
         return
