@@ -224,13 +224,12 @@ def sync_folder(folder: Path) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line and sync it, or change nothing. An incomplete last line of a crash is removed first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NO_FOLLOW | NO_BLOCK, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
+    with open_to_append(path) as file:
+        descriptor, size = file.fileno(), file.seek(0, os.SEEK_END)
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             size = read_bytes(path).rfind(b"\n") + 1
             os.ftruncate(descriptor, size)
+            file.seek(size)
         rest = line.encode() + b"\n"
         try:
             while rest:  # a disk that fills up accepts a part and refuses only the next write
@@ -239,13 +238,6 @@ def append_line(path: Path, line: str) -> None:
         except OSError as problem:
             os.ftruncate(descriptor, size)
             raise WriteError(problem.errno, problem.strerror, str(path)) from problem
-    finally:
-        os.close(descriptor)
-
-
-def lines_of(path: Path) -> list[str]:
-    """The complete lines of a file that grows; none if it does not exist."""
-    return read_lines(path)[0]
 
 
 def read_lines(path: Path) -> tuple[list[str], str]:

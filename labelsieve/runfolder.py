@@ -37,10 +37,10 @@ from labelsieve.files import (
     atomic_writer,
     check_free,
     first_link,
-    lines_of,
     link_on_way,
     locked,
     read_bytes,
+    read_lines,
     sweep,
     visible_names,
     write_json,
@@ -293,7 +293,7 @@ class RunFolder:
     def read_history(self) -> list[dict[str, Any]]:
         path = self / "history.jsonl"
         try:
-            entries = [json.loads(line) for line in lines_of(path)]
+            entries = [json.loads(line) for line in read_lines(path)[0]]
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path} has a line that is not JSON ({error})") from None
         return [entry for entry in entries if isinstance(entry, dict)]

@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +35,7 @@ MIN_DISTANCE = 1e-6  # rounding errors of float32; a model whose typical distanc
 MAX_EXACT = 20_000  # samples compared with all others: takes seconds
 SAMPLES_PER_CENTRE = 1024  # equal cost of finding the centres and of comparing, at about a million samples
 ROWS_AT_ONCE = 2048  # rows of a block of similarities
+MAX_STORED = 1024  # bytes per sample of the stored result, which has 9 and three headers
 MAD_TO_DEVIATION = 1.4826  # of a normal distribution
 
 
@@ -69,17 +69,19 @@ def stored_similar(path: Path, rows: Any, kind: Kind) -> SimilarSamples:
     """Return what `find_similar` found in an earlier run; else find it, and store it in `path`."""
     limits = np.array([DUPLICATE_DISTANCE[kind], OUTLIER_SCORE[kind]])
     with (
-        suppress(OSError, ValueError, KeyError, BadZipFile),
+        suppress(Exception),  # a damaged archive can raise nearly any exception
         open_file(path) as file,
         np.load(file, allow_pickle=False) as stored,
     ):
+        if path.is_symlink() or sum(entry.file_size for entry in stored.zip.infolist()) > MAX_STORED * (1 + len(rows)):
+            raise ValueError("a link, or an archive that claims another size")
         group, outlier = stored["group"].astype(np.int64), stored["outlier"].astype(bool)
         valid = group.shape == outlier.shape == (len(rows),) and ((group >= 0) & (group < len(rows))).all()
         if valid and np.array_equal(stored["limits"], limits):
             return SimilarSamples(group, outlier)
     found = find_similar(rows, kind)
-    with suppress(OSError), atomic_file(path) as new:  # the run folder may be read only
-        np.savez(new, group=found.group, outlier=found.outlier, limits=limits)
+    with suppress(OSError), atomic_file(path) as partial:  # the run folder may be read only
+        np.savez(partial, group=found.group, outlier=found.outlier, limits=limits)
     return found
 
 

@@ -39,7 +39,11 @@ def is_unspaced(text: str) -> bool:
 
 
 def tokens(text: str) -> list[str]:
-    """The words or runs of letters that are counted in a text."""
+    """The words or runs of letters that are counted in a text; a text without any, such as "5" or "-", is a word."""
+    return _tokens(text) or [text] * bool(text.strip())
+
+
+def _tokens(text: str) -> list[str]:
     if not is_unspaced(text):
         return _words()(text)
     found = []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,21 @@ def test_what_was_found_is_read_the_next_time_unless_the_file_is_damaged(
     assert calls == ["text", "text", "pictures"] and np.array_equal(cut.group, first.group)
     np.savez(path, group=first.group + len(rows), outlier=first.outlier, limits=np.array([0.2, 2.3]))
     assert np.array_equal(stored_similar(path, rows, "pictures").group, first.group)
+
+
+def test_a_damaged_or_linked_result_is_found_again(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
+    path = tmp_path / "similar.npz"
+    expected = stored_similar(path, rows, "text")
+    other = {"group": np.zeros(80, dtype=np.int64), "outlier": np.ones(80, dtype=bool), "limits": np.array([0.1, 3.0])}
+    for extra in ({"more": np.zeros(10**7)}, {"group": np.full(80, 2.5)}):
+        np.savez_compressed(path, **other | extra, allow_pickle=False)
+        if "group" in extra:  # an entry that is no array
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("group.npy", b"\x93NUMPY\x01\x00\x06\x00{'a':(")
+        assert np.array_equal(stored_similar(path, rows, "text").outlier, expected.outlier)
+    np.savez(tmp_path / "elsewhere.npz", **other)
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere.npz")
+    assert np.array_equal(stored_similar(path, rows, "text").outlier, expected.outlier)
+    assert not path.is_symlink() and np.load(tmp_path / "elsewhere.npz")["outlier"].all()

@@ -273,3 +273,11 @@ def test_a_damaged_summary_is_one_line(labelsieve: Run, entry: dict[str, object]
     path.write_text(json.dumps(json.loads(path.read_text()) | entry))
     code, said = labelsieve(f"select t.csv --out run {QUICK}")
     assert code == 2 and "summary.json is damaged" in said.splitlines()[-1]
+
+
+@pytest.mark.filterwarnings("default")
+def test_texts_without_words_are_read(labelsieve: Run) -> None:
+    Path("t.csv").write_text("text,label\n" + "".join(f"{'+-'[i % 2]},{'ab'[i % 2]}\n" for i in range(40)))
+    assert labelsieve("run t.csv --out run --text-column text --model tfidf --iterations 1 --train-epochs 1")[0] == 0
+    assert labelsieve("predict run t.csv --to p.csv")[0] == 0
+    assert Path("p.csv").read_text().count("\n") == 41

@@ -70,6 +70,14 @@ def test_a_link_among_the_files_that_grow_is_not_followed(tmp_path: Path, name: 
     assert (tmp_path / "profile").read_text() == "export A=1\n"
 
 
+@pytest.mark.parametrize("name", ["decisions.csv", "history.jsonl"])
+def test_a_pipe_among_the_files_that_grow_is_refused(tmp_path: Path, name: str) -> None:
+    """A line that is written to a pipe is lost."""
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match="not a regular file"):
+        files.append_line(tmp_path / name, "a line")
+
+
 def test_a_link_called_as_a_half_written_file_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "profile"
     victim.write_text("export A=1\n")
