@@ -44,7 +44,7 @@ class INCVSettings:
     """Whether the scores are stored predictions (stored.py). Then no further training can measure the noise."""
 
     why_unknown: WhyUnknown | None = None
-    """Whether a column of the samples repeats the given labels. Then predictions say nothing about the noise."""
+    """Why agreement with these labels says nothing about wrong ones: a leak, or outcomes. None if it does."""
 
     def __post_init__(self) -> None:
         r = self.remove_ratio
