@@ -138,12 +138,20 @@ def page(lines: list[dict[str, Any]]) -> str:
 
 
 REMARKS = """
-The exchange of predictions between the two networks was chosen on digits with seeds 0 to 2, the table has other seeds.
+**Accuracy: the goal is missed.** incv-posterior is far better than standard everywhere, and better than incv-
+coteaching on digits at 40 %, most of all under pair noise. It is worse on digits at 20 % and on photos. Each of its
+networks learns half of the labels; whether that is the reason was not tested. On digits at 20 % with seeds 0 to 2 it
+has 98.1 % and incv-coteaching 98.2 %. Mixup of 0.2 or 2, and twice the epochs with and without sharpening, were not
+better there.
 
-- incv-posterior is better than incv-coteaching under pair noise, slightly better at 40 %, and worse at 20 %: the goal
-  (better in every setting) is missed. Each of its networks learns half of the labels.
-- The labels are judged better after the training under pair noise only. At symmetric 40 % the selection is better.
-- Photos: not measured yet.
+**Wrong labels**: the AUROC is higher after the training than before it in the mean of every setting. F1 is higher on
+digits and not on photos (-0.003 and 0.000), ECE is lower except on digits at 20 %. The networks alone are better than
+the selection under pair noise, also than both together, and clearly worse on photos.
+
+The judgement from both was chosen among 19 variants on digits with seeds 0 to 5, photos with seeds 0 to 2 and two
+tables. So digits are not an independent test of it; the photos here have other planted errors, but are the same
+pictures. On a table of 398 rows and two classes (breast cancer, 20 %, two seeds) the AUROC fell from 0.984 to 0.979.
+Photos with pair noise are not in the tables: they were part of the choice only.
 """
 
 
