@@ -1,8 +1,8 @@
 """All methods on scikit-learn's digits with wrong labels.
 
-    python benchmarks/methods_digits.py          writes benchmarks/methods-digits.md; about 10 minutes on one core
+    python benchmarks/methods_digits.py          writes benchmarks/methods-digits.md; about 20 minutes on one core
 
-Expected: incv-coteaching has the best mean, or one within a standard deviation of it, in every column of table 1.
+Expected: incv-coteaching or incv-posterior has the best mean in every column of table 1.
 """
 
 from __future__ import annotations
