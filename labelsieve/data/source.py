@@ -86,7 +86,7 @@ def load_source(
         for note in (spelling, *kinds, together):
             if note is not None:
                 recorder.note(note)
-        data = replace(data, why_unknown=why_unknown(kinds))
+        data = replace(data, why_unknown=why_unknown(kinds, options.label_column))
     return replace(data, notes=tuple(map(str, recorder.notes)))
 
 

@@ -453,12 +453,17 @@ def _own_model(model: Any, name: str, samples: SampleInfo, classes: int, option:
         found = found()
     if isinstance(found, Classifier) and not isinstance(found, type):
         check_classifier(found, where)
-        return ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=lambda: found)
+        return ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=partial(_unchanged, found))
     if samples.kind == "text":
         raise InputError(f"{where}: a network cannot read texts; choose {TEXT}")
     factory = _own_factory(found, classes, where, named=named)
     side = min(samples.shape[1:]) if samples.kind == "pictures" else None
     return ModelChoice(name, ModelKind.NETWORK, factory=factory, side=side)
+
+
+def _unchanged(found: Any) -> Any:
+    """Return the argument; unlike a lambda, a partial of this function can be pickled."""
+    return found
 
 
 def _own_factory(found: Any, classes: int, option: str, *, named: bool) -> Factory:

@@ -13,7 +13,11 @@ from labelsieve import NCV
 from labelsieve.data.duplicates import with_duplicates
 from labelsieve.data.label_notes import label_notes
 from labelsieve.data.source import ReadOptions, load_source
+from labelsieve.models.choose import ModelChoice, ModelKind
 from labelsieve.progress import Note, NoteKind, Progress, RecordingProgress
+from labelsieve.selection.estimators import settings_for
+from labelsieve.selection.settings import INCVSettings
+from labelsieve.types import WhyUnknown
 
 
 def of_arrays(x: np.ndarray, y: np.ndarray) -> list[NoteKind]:
@@ -46,15 +50,16 @@ def test_a_copy_of_wrong_labels_is_a_leak() -> None:
     assert leaking.history_[0]["estimate"]["why_unknown"] == "leak"
 
 
-def test_the_noise_of_outcomes_is_unknown() -> None:
+def test_the_noise_of_outcomes_is_unknown(tmp_path: Path) -> None:
     """Equal cases that end differently contradict a good classifier without a wrong label."""
     rng = np.random.default_rng(0)
-    x = rng.integers(0, 3, (300, 3))
-    survived = (rng.random(300) < 0.2 + 0.3 * x[:, 0]).astype(int)
-    estimate = NCV("logistic", random_state=0).fit(x, survived).history_[0]["estimate"]
-    assert (estimate["trust"], estimate["why_unknown"]) == ("unknown", "outcome") and estimate["ratio"] > 0.05
-    annotated = NCV("logistic", random_state=0).fit(x, x[:, 0] > 0)
-    assert annotated.history_[0]["estimate"]["why_unknown"] != "outcome"
+    path = tmp_path / "t.csv"
+    for name, unknown in (("survived", WhyUnknown.OUTCOME), ("kind", None)):  # equal rows alone can be mistakes
+        path.write_text(f"a,b,{name}\n" + "".join(f"{i % 3},{i % 5},{rng.integers(2)}\n" for i in range(200)))
+        data = load_source(str(path), ReadOptions(label_column=name), progress=Progress(silent=True))
+        assert data.why_unknown is unknown
+        settings = settings_for(INCVSettings(), ModelChoice("logistic", ModelKind.CLASSIFIER), data.why_unknown)
+        assert settings.why_unknown is unknown
 
 
 def test_kinds_of_tables(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_columns_of_numbers_however_they_are_kept():
         NCV().fit(twice, load_iris().target)
 
 
-@pytest.mark.parametrize("text", ["", "  ", "a !", "?"])
+@pytest.mark.parametrize("text", ["", "  "])
 def test_texts_without_words(text: str):
     for estimator in (None, "tfidf"):
         with pytest.raises(InputError, match="X: the texts have no words"):

@@ -112,4 +112,6 @@ def test_comparison_with_printed_text_can_fail() -> None:
 
 
 def test_every_tutorial_is_tested() -> None:
-    assert sorted(path.stem for path in TUTORIALS.glob("*.md")) == ["pictures", "tables", "text"]
+    needs_download = ["photos", "sentences"]  # a model, and data of others
+    tested = {path.stem for path in TUTORIALS.glob("*.md")}.difference(needs_download)
+    assert sorted(tested) == ["pictures", "tables", "text"]
