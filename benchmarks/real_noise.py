@@ -81,7 +81,7 @@ t of 0.5, 0.75, 1, 1.5 and 2. `folds=` brings them back to one scale. It costs n
 
 {misses}
 
-The labels of *CIFAR-10, clean* cannot be told from noisy ones: the predictions of the surer half contradict 3.3 % of
+The labels of *CIFAR-10, clean* look like noisy ones: the predictions of the surer half contradict 3.3 % of
 them, as those of *CIFAR-10H, 5 %* do, where most of the contradicted labels are wrong. A limit of suspicion that flags
 1 % of the clean labels would lower the F1 of CIFAR-10H from {f1_now} to {f1_then} on average, and find next to nothing
 in the other stored families.

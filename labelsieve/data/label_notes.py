@@ -46,9 +46,10 @@ def why_unknown(notes: Iterable[Note], label_column: str = "") -> WhyUnknown | N
 
     Only the name of the column says that labels are outcomes: equal rows with different labels can also be mistakes.
     """
-    if any(note.kind is NoteKind.LEAK for note in notes):
+    kinds = {note.kind for note in notes}
+    if NoteKind.LEAK in kinds:
         return WhyUnknown.LEAK
-    return WhyUnknown.OUTCOME if _names_outcome(label_column) else None
+    return WhyUnknown.OUTCOME if NoteKind.OUTCOMES in kinds and _names_outcome(label_column) else None
 
 
 def _names_outcome(label_column: str) -> bool:

@@ -60,6 +60,8 @@ def test_the_noise_of_outcomes_is_unknown(tmp_path: Path) -> None:
         assert data.why_unknown is unknown
         settings = settings_for(INCVSettings(), ModelChoice("logistic", ModelKind.CLASSIFIER), data.why_unknown)
         assert settings.why_unknown is unknown
+    path.write_text("text,fraud\n" + "".join(f"a longer text number {i} of many,{i % 2}\n" for i in range(40)))
+    assert load_source(str(path), ReadOptions(label_column="fraud"), progress=Progress(silent=True)).why_unknown is None
 
 
 def test_kinds_of_tables(tmp_path: Path) -> None:

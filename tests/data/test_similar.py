@@ -97,7 +97,7 @@ def test_a_damaged_or_linked_result_is_found_again(tmp_path):
     other = {"group": np.zeros(80, dtype=np.int64), "outlier": np.ones(80, dtype=bool), "limits": np.array([0.1, 3.0])}
     for extra in ({"more": np.zeros(10**7)}, {"group": np.full(80, 2.5)}):
         np.savez_compressed(path, **other | extra, allow_pickle=False)
-        if "group" in extra:  # an entry that is no array
+        if "group" in extra:  # an entry that is not an array
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("group.npy", b"\x93NUMPY\x01\x00\x06\x00{'a':(")
         assert np.array_equal(stored_similar(path, rows, "text").outlier, expected.outlier)

@@ -392,7 +392,7 @@ def tables(rng: random.Random, work: Path) -> int:
         samples = rows_of(Path("run/labels.csv"))
         assert len({row["id"] for row in samples}) == len(samples)
         listed = rows_of(Path("run/skipped.csv")) if Path("run/skipped.csv").exists() else []
-        if not damaged:  # an empty line is no row of a CSV file
+        if not damaged:  # an empty line is not a row of a CSV file
             written = count if name.endswith(".jsonl") else sum(map(bool, rows))
             assert len(samples) + len(listed) == written, f"{len(samples)} samples, {len(listed)} skipped"
         command("report", "run")
