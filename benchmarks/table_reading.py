@@ -21,7 +21,7 @@ from sklearn import datasets
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-from labelsieve.data.columns import TableX, encode_table
+from labelsieve.data.columns import Origin, TableX, encode_table
 from labelsieve.data.label_notes import LEAK_GAIN, _columns, accuracy_by_value
 from labelsieve.frames import frame_table
 from labelsieve.models.choose import named_classifier
@@ -134,7 +134,7 @@ def mixed(folder: Path, texts: Path) -> str:
     ]
     for name, (frame, text, labels) in cases.items():
         y = codes(labels)
-        x = encode_table(frame_table(frame.reset_index(drop=True)), where=name, texts=text)
+        x = encode_table(frame_table(frame.reset_index(drop=True)), Origin(name), texts=text)
         words = np.array(x.texts, dtype=object)
         found = [
             accuracy(named_classifier("forest"), x.numbers, y),
@@ -151,7 +151,7 @@ def leaks(folder: Path) -> str:
     for name, table in tables(folder):
         for label in labels_of(table):
             try:
-                x = encode_table(frame_table(table.drop(columns=label)), where=name)
+                x = encode_table(frame_table(table.drop(columns=label)), Origin(name))
             except ValueError:
                 continue
             gain, column = best_column(x, codes(table[label]))
@@ -169,7 +169,7 @@ def leaks(folder: Path) -> str:
     lines += ["", "Tables on which the limit was not chosen:", "", "| table | largest gain | column |", "|---|---|---|"]
     for name in ("wine", "breast_cancer", "digits"):
         data = getattr(datasets, f"load_{name}")(as_frame=True)
-        gain, column = best_column(encode_table(frame_table(data.data), where=name), data.target.to_numpy())
+        gain, column = best_column(encode_table(frame_table(data.data), Origin(name)), data.target.to_numpy())
         lines.append(f"| {name} | {gain:.3f} | {column} |")
     return "\n".join(lines)
 
@@ -200,7 +200,7 @@ def rare_values(folder: Path) -> str:
             continue
         y, forest = codes(table[label]), named_classifier("forest")
         try:
-            each, together = (np.asarray(encode_table(frame_table(x), where=name)) for x in (frame, merged))
+            each, together = (np.asarray(encode_table(frame_table(x), Origin(name))) for x in (frame, merged))
         except ValueError:
             continue
         if each.shape == together.shape or np.bincount(y).min() < 10:

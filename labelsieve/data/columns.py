@@ -8,7 +8,7 @@ are left out. Labels are not used. An `Encoding` reads the next table in the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +23,6 @@ from labelsieve.types import Samples
 MAX_LEVELS = 50  # columns per category; with more, tables of ids and names would outgrow memory
 MAX_NAMES = 10  # in one note
 MAX_EXAMPLES = 5  # values in one note
-MAX_MISSING_TEXTS = 20  # texts for a missing number that a model remembers
 COUNTER_GAPS = 1.5  # range of a counter per number in it: a third of the rows may have been deleted
 FLOAT32_INTEGERS = 2.0**24  # larger integers are rounded in float32
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -39,6 +38,15 @@ def ignore_note(text: str | Note) -> None:
 
 def by_row(row: int) -> str:
     return f"row {row + 1}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where values come from, for messages, and the function that receives notes about them."""
+
+    where: str
+    note: Notify = ignore_note
+    place: Place = by_row
 
 
 def quote_name(name: str) -> str:
@@ -62,7 +70,6 @@ class Column:
     others: bool = False  # whether a column stands for all other levels
     form: Form | Literal["", "text"] = ""  # "" is "number"; "text" is the column of texts
     origin: float = 0.0  # subtracted from numbers and dates that float32 would round
-    missing: tuple[str, ...] = ()  # texts that occurred in place of numbers
 
     @property
     def number_form(self) -> Form:
@@ -111,17 +118,17 @@ class Encoding:
         """Raises ValueError for anything that `to_json` does not write, InputError for removed forms."""
         columns = []
         for entry in content:
-            entry = dict(entry)
-            removed = [entry.pop(name, "") for name in ("before", "after", "thousands", "family")]
-            form, origin, missing = entry.get("form", ""), entry.get("origin", 0.0), entry.get("missing", [])
+            removed = [entry.get(name, "") for name in ("before", "after", "thousands", "family")]
+            form, origin = entry.get("form", ""), entry.get("origin", 0.0)
             if any(removed) or form in ("clock", "d mon y", "mon d y"):
                 raise InputError(
                     f"this model of an earlier version reads units, times or month names in column {entry['name']!r}, "
                     "which is no longer supported: clean the column and train again"
                 )
-            if form not in COLUMN_FORMS or type(origin) not in (int, float) or not isinstance(missing, list | tuple):
+            if form not in COLUMN_FORMS or type(origin) not in (int, float):
                 raise ValueError("a column that is not one of a table")
-            columns.append(Column(**{**entry, "levels": tuple(entry["levels"]), "missing": tuple(map(str, missing))}))
+            known = {item.name: entry[item.name] for item in fields(Column) if item.name in entry}
+            columns.append(Column(**known | {"levels": tuple(entry["levels"])}))
         return cls(tuple(columns))
 
 
@@ -198,15 +205,7 @@ def encoding_of(x: Any) -> Encoding | None:
 # ---------------------------------------------------------------- learning an encoding
 
 
-def learn_encoding(
-    table: Any,
-    *,
-    where: str,
-    texts: Sequence[str] = (),
-    commas: bool = False,
-    note: Notify = ignore_note,
-    place: Place = by_row,
-) -> Encoding:
+def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), commas: bool = False) -> Encoding:
     """Find out what the feature columns of a pyarrow table are.
 
     `texts` are columns of texts. `commas`: commas before three digits are decimal commas.
@@ -219,7 +218,7 @@ def learn_encoding(
         values = table.column(name)
         numbers = read_numbers(values, commas=commas)
         if numbers is not None:
-            _check_range(numbers.values, name, where, place)
+            _check_range(numbers.values, name, origin)
         if _is_counter(numbers) if numbers is not None else _are_ids(values):
             ids.append(name)
         elif numbers is not None:
@@ -228,18 +227,18 @@ def learn_encoding(
             columns.append(_learn_levels(name, values))
     if not columns:
         raise InputError(
-            f"{where} has no feature columns: {', '.join(map(quote_name, ids))[:300]} are ids; name a column of texts "
-            "with --text-column"
+            f"{origin.where} has no feature columns: {', '.join(map(quote_name, ids))[:300]} are ids; name a column "
+            "of texts with --text-column"
         )
     for name in ids:
-        note(f"column {quote_name(name)} is left out because its values are ids")
+        origin.note(f"column {quote_name(name)} is left out because its values are ids")
     features = TextFeatures.learn(_joined_texts(table, texts)) if texts else None
     encoding = Encoding(tuple(columns), features)
     if encoding.commas:
-        note(f"decimal commas in {join_names(list(map(quote_name, encoding.commas)))}")
+        origin.note(f"decimal commas in {join_names(list(map(quote_name, encoding.commas)))}")
     many = [quote_name(column.name) for column in columns if column.others]
     if many:
-        note(f"only the {MAX_LEVELS - 1} most frequent values are used separately in {join_names(many)}")
+        origin.note(f"only the {MAX_LEVELS - 1} most frequent values are used separately in {join_names(many)}")
     return encoding
 
 
@@ -276,10 +275,8 @@ def _learn_number(name: str, numbers: Numbers) -> Column:
     moved = float(np.floor(median)) if numbers.is_date or large else 0.0
     origin = moved if len(known) and np.abs(known - moved).max() <= FLOAT32_MAX else 0.0
     form: Form | Literal[""] = "" if numbers.form == "number" else numbers.form
-    return Column(
-        name, "number", median=median - origin, gaps=len(known) < len(numbers.values), form=form, origin=origin,
-        missing=numbers.invalid_texts[:MAX_MISSING_TEXTS],
-    )  # fmt: skip
+    gaps = len(known) < len(numbers.values)
+    return Column(name, "number", median=median - origin, gaps=gaps, form=form, origin=origin)
 
 
 def _learn_levels(name: str, values: Any) -> Column:
@@ -294,32 +291,25 @@ def _learn_levels(name: str, values: Any) -> Column:
 
 
 def encode_table(
-    table: Any,
-    encoding: Encoding | None = None,
-    *,
-    where: str,
-    texts: Sequence[str] = (),
-    commas: bool = False,
-    note: Notify = ignore_note,
-    place: Place = by_row,
+    table: Any, origin: Origin, encoding: Encoding | None = None, *, texts: Sequence[str] = (), commas: bool = False
 ) -> TableX:
     """A pyarrow table of feature columns as `TableX`, read as `encoding` says or as `learn_encoding` finds."""
-    new_values = note if encoding is not None else ignore_note
+    new_values = origin.note if encoding is not None else ignore_note
     if encoding is None:
-        encoding = learn_encoding(table, where=where, texts=texts, commas=commas, note=note, place=place)
+        encoding = learn_encoding(table, origin, texts=texts, commas=commas)
     present = set(table.column_names)
     missing = [quote_name(column.name) for column in encoding.columns if column.name not in present]
     if missing:
-        raise InputError(f"{where} lacks columns that the model was trained with: {', '.join(missing)}")
+        raise InputError(f"{origin.where} lacks columns that the model was trained with: {', '.join(missing)}")
     matrix = np.zeros((table.num_rows, encoding.number_width), dtype=np.float32)
     at = 0
     for column in encoding.columns:
         out, values = matrix[:, at : at + column.width], table.column(column.name)
         if column.kind == "number":
-            numbers = _numbers_of(column, values, where)
+            numbers = _numbers_of(column, values, origin.where)
             if len(numbers.invalid_rows):
-                note(_about_invalid(column.name, numbers, place))
-            _fill_numbers(out, column, _check_range(numbers.values - column.origin, column.name, where, place))
+                origin.note(_about_invalid(column.name, numbers, origin.place))
+            _fill_numbers(out, column, _check_range(numbers.values - column.origin, column.name, origin))
         elif column.form != "text":
             _fill_levels(out, column, values, new_values)
         at += column.width
@@ -330,10 +320,7 @@ def encode_table(
 
 def _numbers_of(column: Column, values: Any, where: str) -> Numbers:
     numbers = read_numbers(values, column.number_form)
-    known = numbers is not None and (
-        numbers.filled or not len(numbers.invalid_rows) or set(numbers.invalid_texts) <= set(column.missing)
-    )
-    if numbers is None or not known:
+    if numbers is None or (len(numbers.invalid_rows) and not numbers.filled):
         kind = "text" if is_text(values.type) else str(values.type)
         raise InputError(
             f"{where}: column {column.name!r} has {kind}, but the model was trained with "
@@ -358,14 +345,15 @@ def _about_invalid(name: str, numbers: Numbers, place: Place) -> str:
     return f"column {quote_name(name)} has {numbers.filled:,} {kind}; other values are missing: {count:,} ({example})"
 
 
-def _check_range(values: NDArray[np.float64], name: str, where: str, place: Place) -> NDArray[np.float64]:
+def _check_range(values: NDArray[np.float64], name: str, origin: Origin) -> NDArray[np.float64]:
     """The values, all finite in float32 unless they are missing."""
     with np.errstate(invalid="ignore"):  # missing values are NaN
         large = np.abs(values) > FLOAT32_MAX
     if large.any():
         row = int(large.argmax())
         raise InputError(
-            f"{where}, {place(row)}: column {name!r} has {values[row]:g}; values must be at most {FLOAT32_MAX:.1e}"
+            f"{origin.where}, {origin.place(row)}: column {name!r} has {values[row]:g}; values must be at most "
+            f"{FLOAT32_MAX:.1e}"
         )
     return values
 

@@ -15,10 +15,8 @@ from labelsieve.data.cells import has_decimal_commas, is_text, read_numbers
 from labelsieve.data.columns import (
     Encoding,
     Notify,
-    Place,
-    by_row,
+    Origin,
     encode_table,
-    ignore_note,
     is_id,
     join_names,
     quote_name,
@@ -36,20 +34,12 @@ TEXT_WORDS = 4  # words in the median cell of a column of texts; names of people
 NAME_WORDS = 2  # the same if the table has no other feature: a category with a level per row would be useless
 
 
-def read_features(
-    table: Any,
-    options: ReadOptions,
-    *,
-    where: str,
-    commas: bool = False,
-    note: Notify = ignore_note,
-    place: Place = by_row,
-) -> tuple[Any, Kind]:
+def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: bool = False) -> tuple[Any, Kind]:
     """The feature columns of a pyarrow table as samples, and their kind.
 
     `commas`: commas before three digits are decimal commas. They also are if another column has clear decimal commas.
     """
-    text_column, encoding = options.text_column, options.encoding
+    text_column, encoding, where, note = options.text_column, options.encoding, origin.where, origin.note
     found: list[str] = []
     if options.ignore_columns:
         table = _without_ignored(table, options.ignore_columns, encoding, where)
@@ -69,8 +59,7 @@ def read_features(
     if text_column is None:
         if encoding is None and found:
             note(Note.of(NoteKind.TEXTS_AND_OTHERS, texts=join_names(list(map(quote_name, found)))))
-        x = encode_table(table, encoding, where=where, texts=found, commas=commas, note=note, place=place)
-        return x, "table"
+        return encode_table(table, origin, encoding, texts=found, commas=commas), "table"
     if found and text_column != "text":
         note(f"column {quote_name(text_column)} is read as text; use --text-column for another one")
     if encoding is None and len(names) > 1:

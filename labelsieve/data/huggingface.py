@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from labelsieve.data.columns import Notify, by_row
+from labelsieve.data.columns import Origin
 from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
-from labelsieve.data.labels import read_labels, unique_ids, unlabelled, without_blank, without_label
+from labelsieve.data.labels import leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
 from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_query
 from labelsieve.data.read_pictures import read_pictures
@@ -38,7 +38,8 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     rows = _open(where, options, reading, progress)
     if len(rows) == 0:
         raise InputError(f"{spec} holds no samples")
-    y, classes, label = _labels(rows, options.get("label"), spec, labelled, progress.note)
+    origin = Origin(spec, progress.note)
+    y, classes, label = _labels(rows, options.get("label"), origin, labelled)
     if id_column != "id" and id_column not in rows.column_names:
         columns = ", ".join(rows.column_names)
         raise MissingColumnError(f"{spec} has no column {id_column!r}: its columns are {columns}", (id_column,))
@@ -50,16 +51,14 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     if pictures and reading.text_column is None:
         data = LabelledData(DatasetPictures.of(rows, pictures[0], Path(where)), y, classes, ids, "pictures", name=name)
         data = read_pictures(data, size=reading.size, staging=reading.cache_dir, progress=progress)
-        return without_label(data, progress.note) if labelled else data
+        return leave_out_unusable(data, reading, origin)
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
     if not plain:
         raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
     table = rows.with_format("arrow").select_columns(plain)[:]
-    x, kind = read_features(table, reading, where=spec, note=progress.note)
+    x, kind = read_features(table, reading, origin)
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
-    if reading.labelled:
-        data = without_blank(data, by_row, progress.note)
-    return without_label(data, progress.note) if labelled else data
+    return leave_out_unusable(data, reading, origin)
 
 
 def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: Progress) -> Any:
@@ -89,7 +88,7 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
 
 
 def _labels(
-    rows: Any, wanted: str | None, spec: str, labelled: bool, note: Notify
+    rows: Any, wanted: str | None, origin: Origin, labelled: bool
 ) -> tuple[IntArray, tuple[Any, ...], str | None]:
     """Return codes, -1 for a missing label, the classes, and the column of the labels."""
     names = rows.column_names
@@ -97,12 +96,14 @@ def _labels(
     label = wanted or ("label" if "label" in names else typed[0] if len(typed) == 1 else "label")
     if label not in names:
         if labelled or wanted:
-            raise InputError(f"{spec} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME")
+            raise InputError(
+                f"{origin.where} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME"
+            )
         return *unlabelled(len(rows)), None
     values = rows.with_format(None)[label][:]
     if label in typed:
         values = [None if value is None or value < 0 else value for value in values]
-    found = read_labels(values, where=f"{spec}: {label}", note=note, required=labelled)
+    found = read_labels(values, replace(origin, where=f"{origin.where}: {label}"), required=labelled)
     if label in typed and found.classes:  # a class that has no samples keeps its code
         codes = np.array([-1 if value is None else value for value in values], dtype=np.int64)
         return codes, tuple(rows.features[label].names), label

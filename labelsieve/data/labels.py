@@ -6,16 +6,19 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.csv_files import CsvFormat, make_harmless, read_rows, restore
 from labelsieve.data.cells import NUMBER
-from labelsieve.data.columns import Notify, Place, by_row, ignore_note
+from labelsieve.data.columns import Origin, Place, by_row
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData, Skipped
+
+if TYPE_CHECKING:
+    from labelsieve.data.read_options import ReadOptions
 
 EXAMPLES = 5  # rows that a message names
 NO_LABEL, EMPTY_TEXT, DROPPED = "no label", "empty text", "dropped"
@@ -36,20 +39,15 @@ def _some(places: Sequence[str]) -> str:
     return ", ".join(places[:EXAMPLES]) + ", ..." * (len(places) > EXAMPLES)
 
 
-def without_blank(data: LabelledData, place: Place, note: Notify) -> LabelledData:
-    """Leave out empty texts."""
-    rows = [row for row, text in enumerate(data.x) if not str(text).strip()] if data.kind == "text" else []
-    if rows:
-        note(about_left_out(EMPTY_TEXT, [place(row) for row in rows]))
-    return leave_out(data, dict.fromkeys(rows, EMPTY_TEXT))
-
-
-def without_label(data: LabelledData, note: Notify) -> LabelledData:
-    """Leave out samples whose label is missing (-1)."""
-    rows = np.flatnonzero(data.y < 0).tolist()
-    if rows:
-        note(about_left_out(NO_LABEL, [f"id {id}" for id in data.ids[rows].tolist()]))
-    return leave_out(data, dict.fromkeys(rows, NO_LABEL))
+def leave_out_unusable(data: LabelledData, options: ReadOptions, origin: Origin) -> LabelledData:
+    """Leave out samples without a label (-1) and empty texts, unless the samples are read for prediction."""
+    unlabelled = np.flatnonzero(data.y < 0).tolist() if options.needs_labels else []
+    texts = enumerate(data.x) if data.kind == "text" and options.labelled else ()
+    reasons = dict.fromkeys(unlabelled, NO_LABEL) | {row: EMPTY_TEXT for row, text in texts if not str(text).strip()}
+    for reason in (EMPTY_TEXT, NO_LABEL):
+        if rows := [row for row in sorted(reasons) if reasons[row] == reason]:
+            origin.note(about_left_out(reason, [origin.place(row) for row in rows]))
+    return leave_out(data, reasons)
 
 
 def leave_out(data: LabelledData, reasons: Mapping[int, str]) -> LabelledData:
@@ -126,18 +124,13 @@ class Labels:
 
 
 def read_labels(
-    values: Sequence[Any],
-    *,
-    where: str,
-    place: Place = by_row,
-    note: Notify = ignore_note,
-    required: bool = True,
-    empty_rows: Sequence[int] = (),
+    values: Sequence[Any], origin: Origin, *, required: bool = True, empty_rows: Sequence[int] = ()
 ) -> Labels:
     """Labels as a user wrote them: texts, integers, or integers that were written as 1.0 because some are missing.
 
     If labels are not `required`, they are used only if all samples but the `empty_rows` have one.
     """
+    where, place = origin.where, origin.place
     bare = [value.strip() if isinstance(value, str) else value for value in values]
     missing = [row for row, value in enumerate(bare) if value is None or value == "" or value != value]
     try:
@@ -158,7 +151,7 @@ def read_labels(
         return Labels(*unlabelled(len(bare)), [])
     spaces = sum(before != after for before, after in zip(values, bare, strict=True) if isinstance(before, str))
     if spaces and required:
-        note(about_stripped(spaces))
+        origin.note(about_stripped(spaces))
     return Labels(codes, classes, missing)
 
 

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.columns import by_row, ignore_note
-from labelsieve.data.labels import decoded, read_labels, unique_ids, unlabelled, without_blank, without_label
+from labelsieve.data.columns import Origin, by_row, ignore_note
+from labelsieve.data.labels import decoded, leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
 from labelsieve.files import open_file
@@ -33,13 +33,11 @@ def load(path: Path, options: ReadOptions | None = None, *, progress: Progress |
             )
     y, classes = unlabelled(len(x))
     if "y" in arrays:
-        labels = read_labels(arrays["y"].tolist(), where=f"{path}: y", note=note, required=options.needs_labels)
+        labels = read_labels(arrays["y"].tolist(), Origin(f"{path}: y", note), required=options.needs_labels)
         y, classes = labels.codes, labels.classes
     ids = unique_ids(arrays["ids"].tolist() if "ids" in arrays else range(len(x)), where=str(path))
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
-    if options.labelled:
-        data = without_blank(data, by_row, note)
-    return without_label(data, note) if options.needs_labels else data
+    return leave_out_unusable(data, options, Origin(str(path), note))
 
 
 def _read_arrays(path: Path, *, labelled: bool) -> dict[str, NDArray[Any]]:

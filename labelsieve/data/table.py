@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import quote_name
+from labelsieve.data.columns import Origin, quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
@@ -20,10 +20,10 @@ from labelsieve.data.labels import (
     about_left_out,
     id_texts,
     is_empty,
+    leave_out_unusable,
     read_labels,
     too_many,
     unique_ids,
-    without_blank,
 )
 from labelsieve.data.read_options import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
 from labelsieve.data.table_file import TableFile, in_any_case
@@ -59,19 +59,17 @@ def load(
     if not features.column_names:
         raise InputError(f"{path} has only the label: it needs a column path or text, or feature columns")
 
-    def place(row: int) -> str:
-        return file.place(int(rows.used[row]))
-
+    origin = Origin(str(path), progress.note, lambda row: file.place(int(rows.used[row])))
     # With semicolons between the cells, the comma is most likely a decimal comma.
     commas = file.style is not None and file.style.delimiter == ";"
-    x, kind = read_features(features, options, where=str(path), commas=commas, note=progress.note, place=place)
+    x, kind = read_features(features, options, origin, commas=commas)
     names = _ids(range(file.table.num_rows) if ids is None else ids, rows.used, file)
     skipped = tuple(Skipped(str(names[row]), reason) for row, reason in rows.skipped.items())
     data = LabelledData(
         x, labels.codes[rows.used], labels.classes, names[rows.used], kind, name=path.stem, skipped=skipped,
         groups=_groups(file, rows.used, options),
     )  # fmt: skip
-    return without_blank(data, place, progress.note) if options.labelled else data
+    return leave_out_unusable(data, options, origin)
 
 
 def _without_spaces(options: ReadOptions) -> ReadOptions:
@@ -133,10 +131,8 @@ def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) 
     column = in_any_case(options.label_column, file.names)
     empty = [] if options.needs_labels else _empty_rows(file, options.id_column)
     values = file.values(column) or [None] * count
-    where = f"{file.path}: {column}"
-    labels = read_labels(
-        values, where=where, place=file.place, note=progress.note, required=options.needs_labels, empty_rows=empty
-    )
+    origin = Origin(f"{file.path}: {column}", progress.note, file.place)
+    labels = read_labels(values, origin, required=options.needs_labels, empty_rows=empty)
     skipped, reason = (labels.missing, NO_LABEL) if options.needs_labels else (empty, EMPTY_ROW)
     used = np.setdiff1d(np.arange(count), skipped)
     if not len(used):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.checks import is_missing
-from labelsieve.data.columns import Encoding, TableX
+from labelsieve.data.columns import Encoding, Origin, TableX
 from labelsieve.data.features import read_features
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
@@ -249,9 +249,8 @@ def read_frame(frame: Any, encoding: Encoding | None = None) -> Any:
     if table.num_rows < 2 and encoding is None:
         raise InputError(f"X: there are {table.num_rows} samples; at least two are needed")
     notes: list[str] = []
-    x, _ = read_features(
-        table, ReadOptions(encoding=encoding), where="X", note=lambda note: notes.append(str(note)), place=by_sample
-    )
+    origin = Origin("X", lambda note: notes.append(str(note)), by_sample)
+    x, _ = read_features(table, ReadOptions(encoding=encoding), origin)
     if isinstance(x, TableX):
         x.notes = tuple(notes)
     return x

@@ -43,12 +43,12 @@ def test_one_invalid_cell_does_not_make_numbers_a_category(tmp_path: Path) -> No
     assert "column a has 28 numbers" in said and "'n.a.', line 9" in said
 
 
-def test_texts_for_missing_numbers_are_remembered(tmp_path: Path) -> None:
+def test_other_texts_among_numbers_are_missing_in_prediction_too(tmp_path: Path) -> None:
     rows = ["a,label", *numbers()]
     rows[8] = "n.a.,y"
     encoding = kept(load(tmp_path / "t.csv", rows)[0])
     new = {"labelled": False, "encoding": encoding}
-    assert np.asarray(load(tmp_path / "n.csv", ["a", "n.a."], **new)[0].x)[0, 1] == 1
+    assert np.asarray(load(tmp_path / "n.csv", ["a", "NA"], **new)[0].x)[0, 1] == 1
     data, said = load(tmp_path / "n.csv", ["a", "4", "unknown"], **new)
     assert np.asarray(data.x)[:, 1].tolist() == [0, 1] and "'unknown', line 3" in said
     with pytest.raises(InputError, match="'a' has text"):
@@ -209,7 +209,7 @@ def test_a_model_with_decimal_points_reads_no_commas(tmp_path: Path) -> None:
     assert np.asarray(data.x).tolist() == [[3, 1], [2.5, 0]] and "'1,5', line 2" in said
 
 
-@pytest.mark.parametrize("wrong", [{"form": "code"}, {"origin": "x"}, {"origin": True}, {"missing": "n.a."}])
+@pytest.mark.parametrize("wrong", [{"form": "code"}, {"origin": "x"}, {"origin": True}])
 def test_a_damaged_encoding_is_refused(wrong: dict[str, object]) -> None:
     entry = Encoding((Column("a", "number"),)).to_json()[0]
     with pytest.raises(ValueError, match="not one of a table"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelsieve.data.labels import about_left_out, leave_out, without_label
+from labelsieve.data.columns import Origin
+from labelsieve.data.labels import about_left_out, leave_out, leave_out_unusable
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 
@@ -15,10 +17,11 @@ def data(labels: list[int]) -> LabelledData:
     return LabelledData(np.zeros((len(labels), 2)), np.array(labels), ("a", "b"), ids, "table", name="t")
 
 
-def test_ids_with_spaces_are_told_whole() -> None:
+def test_samples_without_a_label_are_named() -> None:
     message: list[str] = []
-    assert len(without_label(data([0, -1, 1, -1]), message.append)) == 2
-    assert message == ["2 samples left out (no label): id my photo 1.png, id my photo 3.png"]
+    origin = Origin("t", message.append, lambda row: f"photo {row}")
+    assert len(leave_out_unusable(data([0, -1, 1, -1]), ReadOptions(), origin)) == 2
+    assert message == ["2 samples left out (no label): photo 1, photo 3"]
 
 
 def test_one_row_is_one() -> None:

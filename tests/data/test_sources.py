@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelsieve.data.columns import Encoding, encode_table
+from labelsieve.data.columns import Encoding, Origin, encode_table
 from labelsieve.data.labels import encode, read_label_file, true_codes, with_labels
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
@@ -145,12 +145,12 @@ def test_new_values_of_a_category() -> None:
     import pyarrow as pa
 
     words = [f"w{i:03d}" for i in range(100)] + ["common"] * 5
-    x = encode_table(pa.table({"word": words, "few": ["u", "v", *["w"] * 103]}), where="t")
+    x = encode_table(pa.table({"word": words, "few": ["u", "v", *["w"] * 103]}), Origin("t"))
     word, few = x.encoding.columns
     assert word.others and few.levels == ("u", "v", "w") and not few.others
     said: list[str] = []
     stored = Encoding.from_json(x.encoding.to_json())
-    new = encode_table(pa.table({"word": ["new", "common"], "few": ["x", "v"]}), stored, where="t", note=said.append)
+    new = encode_table(pa.table({"word": ["new", "common"], "few": ["x", "v"]}), Origin("t", said.append), stored)
     assert np.asarray(new)[:, [0, 49, 50, 51, 52]].tolist() == [[0, 1, 0, 0, 0], [1, 0, 0, 1, 0]]
     assert len(said) == 1 and "'x'" in said[0] and "few" in said[0]
 
@@ -159,7 +159,7 @@ def test_the_most_frequent_levels_are_kept() -> None:
     import pyarrow as pa
 
     words = [f"w{i:03d}" for i in range(60) for _ in range(5 + i % 3)]
-    column = encode_table(pa.table({"word": words}), where="t").encoding.columns[0]
+    column = encode_table(pa.table({"word": words}), Origin("t")).encoding.columns[0]
     assert len(column.levels) == 49 and column.others and column.width == 50
     assert {f"w{i:03d}" for i in range(60) if i % 3} <= set(column.levels)
 
