@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from textwrap import shorten
@@ -59,6 +60,24 @@ def is_missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.dtype.kind == "O":
         return np.array([_is_missing_value(value) for value in labels], dtype=np.bool_)
     return np.zeros(len(labels), dtype=np.bool_)
+
+
+def codes_among(labels: NDArray[Any], classes: Sequence[Any], name: str = "labels") -> NDArray[np.int64]:
+    """Return the position of each label in `classes`. Raise InputError for a label that is not there."""
+    found = distinct(labels, name)
+    position = {value: at for at, value in enumerate(classes)}
+    unknown = [value for value in found.tolist() if value not in position]
+    if unknown:
+        raise InputError(f"{name}: {unknown[0]!r} is not one of the classes")
+    return np.array([position[value] for value in found.tolist()], dtype=np.int64)[np.searchsorted(found, labels)]
+
+
+def distinct(labels: NDArray[Any], name: str = "labels") -> NDArray[Any]:
+    """Return the different labels, sorted. Raise InputError if they cannot be sorted."""
+    try:
+        return np.unique(labels)
+    except TypeError:
+        raise InputError(f"{name}: contain both text and numbers; use one type") from None
 
 
 def refuse_missing(labels: NDArray[Any], name: str = "labels") -> None:

@@ -7,14 +7,13 @@ true class.
 
 from __future__ import annotations
 
-from datetime import date, timedelta
 from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import as_labels, refuse_missing
+from labelsieve.checks import as_labels, codes_among, refuse_missing
 from labelsieve.errors import InputError
 from labelsieve.types import BoolArray, FloatArray, IntArray
 
@@ -379,18 +378,12 @@ def _labels(*named: tuple[str, ArrayLike], also: tuple[str, NDArray[Any]] | None
 
 def _kinds(array: NDArray[Any]) -> set[str]:
     """Return the types in an array, looking at each value of an object array."""
-    if array.dtype.kind == "O":
-        return {_kind_of(kind) for kind in set(map(type, array.tolist()))}
-    if not len(array):  # numpy gives an empty list a numeric type
-        return set()
-    return {{"U": "text", "T": "text", "S": "bytes", "M": "dates", "m": "durations"}.get(array.dtype.kind, "numbers")}
-
-
-def _kind_of(kind: type) -> str:
-    for base, name in ((str, "text"), (bytes, "bytes"), (Number, "numbers"), (date, "dates"), (timedelta, "durations")):
-        if issubclass(kind, base):
-            return name
-    return "numbers" if issubclass(kind, np.bool_) else kind.__name__
+    if array.dtype.kind not in "OUT":
+        kind = "numbers" if array.dtype.kind in "biuf" else str(array.dtype)
+        return {kind} if len(array) else set()  # numpy gives an empty list a numeric type
+    types = {str} if array.dtype.kind != "O" else set(map(type, array.tolist()))
+    names = {str: "text"} | {kind: "numbers" for kind in types if issubclass(kind, Number | np.bool_)}
+    return {names.get(kind, kind.__name__) for kind in types}
 
 
 def _codes(values: NDArray[Any], c: int | None, classes: ArrayLike | None, name: str) -> tuple[IntArray, int]:
@@ -398,11 +391,7 @@ def _codes(values: NDArray[Any], c: int | None, classes: ArrayLike | None, name:
         names = np.asarray(classes).tolist()
         if c is not None and len(names) != c:
             raise InputError(f"classes: {len(names)} names for {c} classes")
-        position = {value: k for k, value in enumerate(names)}
-        try:
-            return np.array([position[value] for value in values.tolist()], dtype=np.int64), len(names)
-        except KeyError as error:
-            raise InputError(f"{name}: {error.args[0]!r} is not one of the classes") from None
+        return codes_among(values, names, name), len(names)
     if values.dtype.kind not in "iub":
         raise InputError(f"{name}: expected codes 0..c-1; pass classes= for other labels")
     codes = values.astype(np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import as_labels, refuse_missing
+from labelsieve.checks import as_labels, codes_among, distinct, refuse_missing
 from labelsieve.csv_files import read_rows
 from labelsieve.errors import InputError
 from labelsieve.files import read_text, regular_file
@@ -233,31 +233,14 @@ def _encode(labels: ArrayLike, c: int | None, classes: ArrayLike | None) -> tupl
     elif given.dtype.kind == "b":
         names = np.array([False, True])
     else:
-        try:
-            names = np.unique(given)
-        except TypeError:
-            raise InputError("labels: contain both text and numbers; use one type") from None
+        names = distinct(given)
     if c is not None and len(names) != c:
         raise InputError(
             f"T: is {c} x {c} but the labels have {len(names)} classes; pass classes= in the order of the rows of T"
         )
     if len(names) < 2:
         raise InputError("labels: contain one class only; noise needs at least 2")
-    if given.dtype.kind in "iu" and names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names))):
-        inside = (given >= 0) & (given < len(names))
-        codes = given.astype(np.int64)
-    else:
-        try:
-            order = np.argsort(names, kind="stable")
-            place = np.minimum(np.searchsorted(names, given, sorter=order), len(names) - 1)
-        except TypeError:
-            raise InputError("classes: must have the same type as the labels") from None
-        codes = order[place].astype(np.int64)
-        inside = names[codes] == given
-    if not inside.all():
-        row = int(np.flatnonzero(~inside)[0])
-        raise InputError(f"labels: {given[row : row + 1].tolist()[0]!r} in row {row} is not one of the classes")
-    return given, codes, names
+    return given, codes_among(given, names.tolist()), names
 
 
 def _decode(codes: IntArray, names: NDArray[Any], given: NDArray[Any]) -> NDArray[Any]:

@@ -106,6 +106,7 @@ class Note:
 
 
 MAX_SECONDS_BETWEEN_LINES = 300.0  # a long run without any line looks stopped
+SPEED_SECONDS = 3600.0  # the speed of a bar is the mean over this time: an epoch can take minutes
 
 
 def format_duration(seconds: float) -> str:
@@ -222,17 +223,15 @@ class PlainStage(Stage):
 class BarStage(Stage):
     """A bar of rich."""
 
-    def __init__(self, bar: Any, task: Any, pace: Pace) -> None:
-        self.bar, self.task, self.pace = bar, task, pace
+    def __init__(self, bar: Any, task: Any) -> None:
+        self.bar, self.task = bar, task
         self.numbers: dict[str, float] = {}
 
     def advance(self, steps: int = 1) -> None:
-        self.pace.advance(steps)
         self.bar.advance(self.task, steps)
 
     def resume(self, done: int) -> None:
-        self.pace.resume(done)
-        self.bar.update(self.task, completed=done)
+        self.bar.reset(self.task, completed=done)  # what was done before a stop does not count for the speed
 
     def show(self, **numbers: float) -> None:
         self.numbers |= numbers
@@ -269,11 +268,10 @@ class Progress:
         if self.silent:
             yield Stage()
         elif self.stream.isatty() or in_notebook():
-            pace = Pace(total)
             with _bar(self.stream) as bar:
                 outer, self.bar = self.bar, bar
                 try:
-                    yield BarStage(bar, bar.add_task(name, total=total, unit=unit, numbers="", pace=pace), pace)
+                    yield BarStage(bar, bar.add_task(name, total=total, unit=unit, numbers=""))
                 finally:
                     self.bar = outer
         else:
@@ -368,30 +366,15 @@ def _shown(numbers: dict[str, float]) -> list[str]:
 
 def _bar(stream: IO[str]) -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
-    from rich.text import Text
-
-    def whole() -> Column:
-        return Column(no_wrap=True)
-
-    class Speed(ProgressColumn):
-        def render(self, task: Any) -> Text:
-            rate = task.fields["pace"].rate()
-            return Text(f"{rate:,.1f}/s" if rate >= 1 and not task.fields["numbers"] else "")
-
-    class Left(ProgressColumn):
-        def render(self, task: Any) -> Text:
-            left = None if task.finished else task.fields["pace"].left()
-            return Text(f"{format_duration(left)} left" if left is not None else "")
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
-        Speed(whole()),
-        Left(whole()),
-        TextColumn("{task.fields[numbers]}", table_column=whole()),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
     )
-    return Progress(*columns, console=Console(file=stream), transient=False)
+    return Progress(*columns, console=Console(file=stream), speed_estimate_period=SPEED_SECONDS)

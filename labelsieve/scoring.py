@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import refuse_missing
+from labelsieve.checks import codes_among, distinct, refuse_missing
 from labelsieve.errors import InputError
 from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Scores
 
@@ -354,15 +354,7 @@ def _encode(given: NDArray[Any], c: int, classes: ArrayLike | None) -> IntArray:
         if (given != np.floor(given)).any():
             raise InputError("labels: expected whole numbers, text or bools")
         return given.astype(np.int64)
-    try:
-        found, codes = np.unique(given, return_inverse=True)
-    except TypeError:
-        raise InputError("labels: hold text and numbers at once; use one kind") from None
-    names = found.tolist() if classes is None else np.asarray(classes).tolist()
+    names = (distinct(given) if classes is None else np.asarray(classes)).tolist()
     if len(names) != c:
         raise InputError(f"pred_probs: {c} columns but {len(names)} classes; pass classes= in the order of the columns")
-    position = {name: k for k, name in enumerate(names)}
-    unknown = [name for name in found.tolist() if name not in position]
-    if unknown:
-        raise InputError(f"labels: {unknown[0]!r} is not one of the classes")
-    return np.array([position[name] for name in found.tolist()], dtype=np.int64)[codes]
+    return codes_among(given, names)

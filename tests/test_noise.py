@@ -104,7 +104,7 @@ def test_classes_give_the_order_of_the_rows() -> None:
     labels = np.array(["b", "a"] * 10)
     noisy = noise.corrupt(labels, [[0, 1, 0], [0, 1, 0], [0, 0, 1]], 0, classes=["b", "c", "a"])
     assert noisy.tolist() == ["c", "a"] * 10
-    with pytest.raises(InputError, match="'b' in row 0 is not one of the classes"):
+    with pytest.raises(InputError, match="'b' is not one of the classes"):
         noise.corrupt(labels, np.eye(2), 0, classes=["a", "z"])
 
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from labelsieve.csv_files import read_records
-from labelsieve.data.decode import SIDE, ShorterSide
+from labelsieve.data.decode import FILE_NOT_FOUND, SIDE, ShorterSide
 from labelsieve.data.pictures import CROP, PictureFiles
 from labelsieve.data.read_options import ReadOptions, parse_query
 from labelsieve.data.read_pictures import leave_out_unreadable, read_pictures
@@ -77,7 +78,7 @@ def files(spec: str) -> list[Path]:
     lists = [root / "info" / f"train_filelist_{part}.txt" for part in _parts(options.get("subset", "google"))]
     every = synsets(root)
     classes = min(_whole(options.get("classes", str(CLASSES)), "classes"), len(every))
-    pictures = [root / name for path in lists for name in _filelist(path, len(every), classes)[0]]
+    pictures = [root / name for path in lists for name, _ in _filelist(path, len(every), classes)]
     return [root / "info" / "synsets.txt", *lists, *pictures]
 
 
@@ -100,24 +101,20 @@ def listed_training(
     root = Path(folder)
     every = synsets(root)
     names = every[:classes]
-    files: list[str] = []
-    codes: list[int] = []
-    for part in _parts(subset):
-        some, labels = _filelist(root / "info" / f"train_filelist_{part}.txt", len(every), len(names))
-        files += some
-        codes += labels
-    return _labelled(Listing("webvision", root, files, codes), names, side)
+    lists = [root / "info" / f"train_filelist_{part}.txt" for part in _parts(subset)]
+    listed = [line for path in lists for line in _filelist(path, len(every), len(names))]
+    return _labelled("webvision", root, listed, names, side)
 
 
 def validation(folder: str | Path, *, side: int = SIDE, progress: Progress | None = None) -> LabelledData:
     """Read WebVision's validation set, which people labelled."""
     root = Path(folder)
     every = synsets(root)
-    files, codes = _filelist(root / "info" / "val_filelist.txt", len(every), min(CLASSES, len(every)))
+    listed = _filelist(root / "info" / "val_filelist.txt", len(every), min(CLASSES, len(every)))
     inside = next((name for name in VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if inside is None:
         raise InputError(f"{root}: no folder val_images_256 with the validation pictures; unpack it there")
-    data = _labelled(Listing("webvision-val", root, files, codes, inside), every[:CLASSES], side)
+    data = _labelled("webvision-val", root / inside, listed, every[:CLASSES], side)
     return read_pictures(data, size=data.x.resize, progress=progress)
 
 
@@ -137,8 +134,7 @@ def ilsvrc_validation(
         found = [(name, code[wnid]) for name, wnid in _flat_labels(root, pictures) if wnid in code]
     if not found:
         raise InputError(f"{pictures}: no pictures of the synsets {names[0].wnid} to {names[-1].wnid}")
-    files, codes = [name for name, _ in found], [label for _, label in found]
-    data = _labelled(Listing("ilsvrc12-val", pictures, files, codes), names, side)
+    data = _labelled("ilsvrc12-val", pictures, found, names, side)
     return read_pictures(data, size=data.x.resize, progress=progress)
 
 
@@ -194,9 +190,9 @@ def _lines(path: Path) -> list[str]:
         raise InputError(f"{path}: {problem.strerror or problem}; {LAYOUT}") from problem
 
 
-def _filelist(path: Path, known: int, classes: int) -> tuple[list[str], list[int]]:
+def _filelist(path: Path, known: int, classes: int) -> list[tuple[str, int]]:
     """Return names and codes of the pictures in the first `classes` classes."""
-    files, codes = [], []
+    found = []
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
@@ -207,75 +203,38 @@ def _filelist(path: Path, known: int, classes: int) -> tuple[list[str], list[int
         if code >= known:
             raise InputError(f"{path}:{number}: class {code}, but info/synsets.txt names {known}, 0 to {known - 1}")
         if code < classes:
-            files.append(name.strip())
-            codes.append(code)
-    if not files:
+            found.append((name.strip(), code))
+    if not found:
         raise InputError(f"{path}: no pictures of the first {classes} classes")
-    return files, codes
+    return found
 
 
-class Listing(NamedTuple):
-    """Pictures and classes as a list of files gives them."""
+def _labelled(
+    name: str, root: Path, listed: Sequence[tuple[str, int]], names: Sequence[Synset], side: int
+) -> LabelledData:
+    """Return the listed pictures that exist; missing ones and links are skipped."""
+    root = root.absolute()  # processes with another working directory read them too
 
-    name: str
-    root: Path
-    files: Sequence[str]
-    codes: Sequence[int]
-    inside: str = ""  # folder of the files below the root
+    @cache  # a list names millions of files in a few folders
+    def is_inside(folder: str) -> bool:
+        return safe_path(root, folder) is not None
 
+    def problem(file: str) -> str | None:
+        path = root / file
+        if not is_inside(str(path.parent)) or path.is_symlink():
+            return "a link, or outside the data set's folder"
+        return None if path.is_file() else FILE_NOT_FOUND
 
-def _labelled(listing: Listing, names: Sequence[Synset], side: int) -> LabelledData:
-    """Return the listed pictures that exist; missing and empty ones, and links, are skipped."""
-    root, inside = listing.root, listing.inside
-    kept, labels, skipped = [], [], []
-    home = _Home(root)
-    for file, code in zip(listing.files, listing.codes, strict=True):
-        path = f"{inside}/{file}" if inside else file
-        reason = home.problem(root / path)
-        if reason is None:
-            kept.append(path)
-            labels.append(code)
-        else:
-            skipped.append(Skipped(file, reason))
-    if not kept:
-        raise InputError(f"{root / skipped[0].id}: none of the {len(listing.files)} listed pictures exists; {LAYOUT}")
-    ids = np.array([path.removeprefix(f"{inside}/") for path in kept], dtype=np.str_)
-    # absolute paths: processes with another working directory read them too
-    pictures = PictureFiles(root.absolute(), kept, ShorterSide(side))
+    problems = [problem(file) for file, _ in listed]
+    exist = [line for line, text in zip(listed, problems, strict=True) if text is None]
+    skipped = tuple(Skipped(file, text) for (file, _), text in zip(listed, problems, strict=True) if text is not None)
+    if not exist:
+        raise InputError(f"{root / skipped[0].id}: none of the {len(listed)} listed pictures exists; {LAYOUT}")
+    files = [file for file, _ in exist]
     return LabelledData(
-        x=pictures,
-        y=np.array(labels, dtype=np.int64),
-        classes=class_names(names),
-        ids=ids,
-        kind="pictures",
-        name=listing.name,
-        skipped=tuple(skipped),
-    )
-
-
-class _Home:
-    """A folder and everything below it. Each folder is checked once: a list names millions of files in a few."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
-        self._folders: dict[Path, bool] = {}
-
-    def problem(self, path: Path) -> str | None:
-        """Return why a listed file is skipped, None if it exists below this folder."""
-        try:
-            if not path.stat().st_size:
-                return "empty file"
-            return None if self._holds(path) else "a link, or outside the data set's folder"
-        except OSError as problem:
-            return problem.strerror or str(problem)
-        except (ValueError, RuntimeError) as problem:
-            return str(problem)
-
-    def _holds(self, path: Path) -> bool:
-        folder = path.parent
-        if folder not in self._folders:
-            self._folders[folder] = safe_path(self.root, str(folder.absolute())) is not None
-        return self._folders[folder] and not path.is_symlink()
+        PictureFiles(root, files, ShorterSide(side)), np.array([code for _, code in exist], dtype=np.int64),
+        class_names(names), np.array(files, dtype=np.str_), "pictures", name=name, skipped=skipped,
+    )  # fmt: skip
 
 
 def _picture_names(folder: Path) -> list[str]:
