@@ -78,7 +78,7 @@ def measure(arrays: Arrays, transition: Any, seed: int, estimator: Any) -> Itera
         bundles = [Bundle(factory, [state], schedule, device) for state in result.states]
         p = sum(probabilities(bundle, test, np.arange(len(x_test)), 0).numpy() for bundle in bundles)
         row = {"method": name, "accuracy": float(np.mean(p.argmax(1) == y_test))}
-        if (network := method.out_of_sample(plan)) is not None:
+        if (network := method.judges(plan)) is not None:
             scores = out_of_sample_scores(store, factory, result.states, given, network)
             verdict = np.where(found.selected_, SELECTED, np.where(found.candidate_, CANDIDATE, REMOVED))
             first = Scores(found.predicted_, found.probability_, found.confidence_, found.loss_)

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from labelsieve.engine.schedule import Schedule
 from labelsieve.errors import InputError
-from labelsieve.types import IntArray
+from labelsieve.types import FloatArray, IntArray
 
 State = dict[str, Tensor]
 Needs = Literal["nothing", "ratio", "selection", "transition"]
@@ -50,6 +50,7 @@ class Plan:
     score: IntArray | None = None  # samples to score at the end (selection's held-out half)
     keep_best: bool = False  # score with the epoch that agrees best with the given labels of `score`
     groups: IntArray | None = None  # one code per sample; copies of a sample have the same
+    suspicion: FloatArray | None = None  # the selection's probability that each label is wrong, nan if not known
 
 
 @dataclass(frozen=True)
@@ -161,8 +162,8 @@ class Method:
         """The tensors of one training, without the leading axis t."""
         return {}
 
-    def out_of_sample(self, plan: Plan) -> IntArray | None:
-        """For each sample the network that did not learn from its label, whose prediction can judge it; or None."""
+    def judges(self, plan: Plan) -> IntArray | None:
+        """For each sample the network that has not memorised its label, so that it can judge it; or None."""
         return None
 
     def before_epoch(self, view: TrainingView) -> None:

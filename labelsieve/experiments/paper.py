@@ -88,7 +88,7 @@ class Scale:
     fast_batch_size: int = 512
     finish_networks: tuple[str, ...] = ("resnet32", "preact-resnet18")  # of POSTERIOR
     finish_noises: tuple[Noise, ...] = (*TABLE_NOISES, PEOPLE)
-    finish_epochs: int = 100
+    finish_epochs: int = 200
     finish_batch_size: int = 256
     suspects: int = 40  # labels shown in figure 5 and supplement C
     side: int = 0  # WebVision: shorter side of the pictures, and side of the window cut out of them

@@ -176,6 +176,7 @@ def _plan_from_selection(cell: Cell, context: ExperimentContext, given: IntArray
         return Plan(cell.id, given, np.arange(len(given)), cell.seed, noise_ratio=estimate)
     arrays = records.load_arrays(context.results, record)
     verdict = verdict_after(arrays["verdict"], arrays["iteration"], cell.iterations)
+    finish = cell.kind == FINISH
     return Plan(
         cell.id,
         given,
@@ -183,7 +184,8 @@ def _plan_from_selection(cell: Cell, context: ExperimentContext, given: IntArray
         cell.seed,
         candidates=np.flatnonzero(verdict == CANDIDATE),
         noise_ratio=1 - record["results"]["expected_precision"],
-        transition=np.array(record["results"]["transition_matrix"]) if cell.kind == FINISH else None,
+        transition=np.array(record["results"]["transition_matrix"]) if finish else None,
+        suspicion=arrays["suspicion"].astype(np.float64) if finish else None,
     )
 
 
@@ -226,7 +228,7 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
         plan = result.plan
         arrays, results = _evaluate(cell, context, result, schedule)
         if cell.kind == FINISH:
-            results |= _judgements(cell, context, result, method.out_of_sample(plan))
+            results |= _judgements(cell, context, result, method.judges(plan))
         record = {
             "method": {
                 "name": cell.method,

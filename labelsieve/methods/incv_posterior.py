@@ -1,19 +1,24 @@
 """Learn from every sample: the target of a sample is the posterior of its true class.
 
     p_i      running mean of a teacher's prediction for sample i, with the class shares pulled towards the prior
-    target   ~ (p_i(k) T[k, y_i]) ^ (1 / temperature): T from the noise model, y_i the given label
-    loss     cross-entropy of the target, plus `forward_weight` times -log (p T)[y_i], on a mixed strong view
+    L_i      likelihood of the given label y_i for each true class: 1 - s_i for the class y_i, s_i spread over the other
+             classes as in T (from the noise model); s_i is the probability that the label is wrong
+    target   ~ (p_i(k) L_i(k)) ^ (1 / temperature)
+    loss     cross-entropy of the target, on a mixed strong view
 
 The first epochs (`warmup`) train on the selected samples with their given labels. The teacher (a moving average of the
 network) reads weak views, its predictions are kept in a memory per sample, 4 bytes per sample, class and network: 4 MB
 for 50,000 samples and 10 classes. The class shares are pulled by (prior / shares) ^ 0.5, which keeps classes from
 growing at the cost of others.
 
+With one network, which learns all labels, s_i is the suspicion of the selection, whose networks had not seen the label:
+the p_i of a network that has learnt a wrong label would confirm it. On CIFAR-10 with people's labels a network with the
+same s_i for all labels of a class memorises half of the wrong ones, with the selection's a tenth (docs/methods.md).
+
 With two networks each one uses the labels of one half of the samples and learns from the other half without labels
 (its targets there are its own p_i). So its predictions for the other half are out of sample. They judge those labels
-again, and they are the p_i of the targets with which the other network learns that half: a network whose own p_i were
-used would count a label twice, once in p_i and once in T (measure with benchmarks/finish.py). With `networks=1` one
-network uses all labels.
+again, and they are the p_i of the targets with which the other network learns that half. Here s_i depends on the class
+alone, so that a target is proportional to p_i(k) T[k, y_i].
 
 Needs a selection and its transition matrix. Fails if the warm-up leaves a class without predictions: if the share of a
 class falls below a tenth of its prior, the network continues with the forward-corrected loss alone, and a note says so.
@@ -42,7 +47,7 @@ from labelsieve.types import FloatArray, IntArray
 RATE_AT_256 = 0.06  # of SGD with 256 samples per batch, in proportion for other sizes
 SHARES_DECAY = 0.99  # of the running shares of the predicted classes, per step
 LEAST_TRANSITION = 1e-3  # few counted labels cannot show that a confusion never happens
-FORWARD_ON_PICTURES = 0.5  # chosen with strong views in one trial of 70 epochs on CIFAR-10; 0 is better on rows
+LEAST_SUSPICION = 0.02  # no label counts as certain: one selected label in 40 is wrong on people's CIFAR-10 labels
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
 PRIOR_STEPS = 100  # of expectation-maximisation; few classes converge in less
@@ -66,6 +71,18 @@ def labelled_half(plan: Plan) -> IntArray:
     return (np.random.default_rng([plan.seed, 6]).permutation(len(codes)) % 2)[places]
 
 
+def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor) -> Tensor:
+    """The likelihood [t, B, classes] of labels [t, B] for each true class, by the probability that each is wrong.
+
+    The likelihood of the given class is 1 - suspicion; the suspicion is spread over the others as in T [t, c, c].
+    """
+    given = F.one_hot(labels, transition.shape[-1]).bool()
+    row = torch.arange(len(labels), device=labels.device)[:, None]
+    others = transition.transpose(1, 2)[row, labels].masked_fill(given, 0.0)
+    spread = suspicion[..., None] * others / others.sum(-1, keepdim=True).clamp_min(1e-30)
+    return torch.where(given, 1 - suspicion[..., None], spread)
+
+
 def posterior_targets(predictions: Tensor, likelihood: Tensor, temperature: float) -> Tensor:
     """Sharpened, normalised predictions * likelihood, both [..., classes]; the predictions need not be normalised."""
     posterior = predictions * likelihood
@@ -81,16 +98,14 @@ class INCVPosterior(Method):
     Parameters
     ----------
     networks
-        2: each network uses the labels of one half, so that the other half can be judged again; 1: one network uses
-        all labels.
+        2: each network uses the labels of one half, and judges the other half again; 1: one network uses all labels
+        with the suspicion of the selection. The recipe for pictures on a GPU uses 1.
     temperature
         Targets are raised to the power 1 / temperature.
     momentum
         Share of the earlier predictions in the memory.
     teacher_decay
         Decay of the teacher's weights per step.
-    forward_weight
-        Weight of the forward-corrected loss; the recipe for pictures on a GPU uses 0.5.
     mixup
         Parameter of the beta distribution of mixup; 0 mixes nothing.
     strong
@@ -101,16 +116,15 @@ class INCVPosterior(Method):
 
     name = "incv-posterior"
     recipe = Recipe(
-        100,
+        200,
         256,
         lambda epochs, batch_size: Schedule.cosine(epochs, RATE_AT_256 * batch_size / 256),
-        {"strong": True, "forward_weight": FORWARD_ON_PICTURES},
+        {"strong": True, "networks": 1},
     )
     networks: int = 2
     temperature: float = 0.5
     momentum: float = 0.5
     teacher_decay: float = 0.996
-    forward_weight: float = 0.0
     mixup: float = 0.5
     strong: bool = False
     warmup: float = 0.15
@@ -124,7 +138,6 @@ class INCVPosterior(Method):
             between(f"incv-posterior: {name}", getattr(self, name), 0, 1, ends="[)")
         if not isinstance(self.strong, bool):
             raise InputError("incv-posterior: strong: choose true or false")
-        between("incv-posterior: forward_weight", self.forward_weight, 0, 1)
         between("incv-posterior: warmup", self.warmup, 0, 1)
         between("incv-posterior: mixup", self.mixup, 0, 100)
 
@@ -180,12 +193,24 @@ class INCVPosterior(Method):
             "shares": prior.expand(self.networks, classes).clone(),
             "prior": prior,
             "transition": torch.tensor(T, dtype=torch.float32),
+            "suspicion": torch.tensor(self._suspicion(plan, T), dtype=torch.float32),
             "warmup": torch.tensor(float(self.warmup_epochs())),
             "target_weight": torch.ones(self.networks),
         }
 
-    def out_of_sample(self, plan: Plan) -> IntArray | None:
-        return 1 - labelled_half(plan) if self.networks == 2 else None
+    def _suspicion(self, plan: Plan, T: FloatArray) -> FloatArray:
+        """The probability that each label is wrong, and 0 for padding."""
+        of_class = 1 - np.diag(T) / T.sum(0)
+        found = of_class[plan.labels]
+        if self.networks == 1 and plan.suspicion is not None:
+            known = np.clip(plan.suspicion, LEAST_SUSPICION, 1 - LEAST_SUSPICION)
+            found = np.where(np.isnan(known), found, known)
+        return np.append(found, 0.0)
+
+    def judges(self, plan: Plan) -> IntArray | None:
+        if self.networks == 2:
+            return 1 - labelled_half(plan)
+        return None if plan.suspicion is None else np.zeros(len(plan.labels), dtype=np.int64)
 
     def before_epoch(self, view: TrainingView) -> None:
         if view.epoch <= self.warmup_epochs():
@@ -211,7 +236,8 @@ class INCVPosterior(Method):
             memory = torch.lerp(p.transpose(1, 2), state["memory"][row, batch.index], self.momentum)
             state["memory"].index_put_((row, batch.index), memory)
             state["shares"].lerp_(p.sum(2) / real.sum(2).clamp_min(1), 1 - SHARES_DECAY)
-            of_given = state["transition"].transpose(1, 2)[row, batch.labels][:, None]  # T[:, y], [t,1,B,c]
+            suspicion = state["suspicion"][row, batch.index]
+            of_given = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
             likelihood = torch.where(uses_label, of_given, 1.0)
             pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6)).sqrt()[:, :, None]
             predictions = memory.transpose(1, 2) * pull
@@ -223,7 +249,7 @@ class INCVPosterior(Method):
             targets = torch.where(warm[..., None, None], given, targets)
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]
-            forward = torch.where(warm, 0.0, torch.where(weight > 0, self.forward_weight, 1.0))
+            forward = torch.where(warm | (weight > 0), 0.0, 1.0)
         log_p = logits.float().log_softmax(-1)
         log_noisy = torch.matmul(log_p.exp(), state["transition"][:, None]).clamp_min(1e-8).log()
         losses = weight[..., None] * (by_target * log_p).sum(-1) + forward[..., None] * (by_given * log_noisy).sum(-1)

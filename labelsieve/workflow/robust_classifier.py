@@ -180,7 +180,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._store(selection, given)
             plan = _plan_from(selection, plan, needs != "ratio")
             if needs == "transition":
-                plan = replace(plan, transition=selection.transition_matrix, groups=copies)
+                suspicion = selection.suspicion if selection.noise and selection.noise.known else None
+                plan = replace(plan, transition=selection.transition_matrix, groups=copies, suspicion=suspicion)
         method.check(plan, method.epochs(epochs))  # the engine checks it again, without warnings
         result = train(
             store, factory, method, [plan],

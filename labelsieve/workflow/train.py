@@ -151,7 +151,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
             run.append_history({"stage": "train", **entry})
         model = Model(choice.name, data.classes, reader, result.states, settings.method)
         model_file.save(run / "model.safetensors", model)
-        if (network := method.out_of_sample(plan)) is not None:
+        if (network := method.judges(plan)) is not None:
             from labelsieve.engine.evaluate import out_of_sample_scores
 
             judge_labels(run, data, out_of_sample_scores(store, factory, result.states, data.y, network))
@@ -244,7 +244,12 @@ def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, m
     chosen, candidates = training_sets_of(run, data)
     ratio = min(WORST_RATIO, max(0.0, 1 - float(summary["label_precision"] or 0.0)))
     plan = Plan(settings.method, data.y, chosen, settings.seed, candidates=candidates, noise_ratio=ratio)
-    return replace(plan, transition=transition_of(summary), groups=data.groups) if needs == "transition" else plan
+    if needs != "transition":
+        return plan
+    estimate = summary["iterations"][0].get("estimate") if summary["iterations"] else None
+    known = estimate is not None and estimate["known"]  # else suspicions are ranks, not probabilities
+    suspicion = selection_files(run).columns().suspicion if known else None
+    return replace(plan, transition=transition_of(summary), groups=data.groups, suspicion=suspicion)
 
 
 def transition_of(summary: Mapping[str, Any]) -> FloatArray:

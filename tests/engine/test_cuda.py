@@ -126,7 +126,7 @@ def test_a_captured_step_computes_what_an_eager_one_does(digits):
     )  # fmt: skip
     captured, eager = (
         train(
-            store, PreActResNet, INCVPosterior(networks=1, strong=True, forward_weight=0.5), [plan],
+            store, PreActResNet, INCVPosterior(networks=1, strong=True), [plan],
             schedule=Schedule.cosine(2, 0.01), batch_size=64, capture=capture,
         )[0]
         for capture in (True, False)
