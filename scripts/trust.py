@@ -224,6 +224,7 @@ class Process:
         if pid:
             return cls(unit, pid, answer, time.monotonic())
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             log = os.open(answer.with_suffix(".log"), os.O_WRONLY | os.O_CREAT)
             os.dup2(log, 1)
@@ -282,6 +283,13 @@ def sources() -> str:
     return digest.hexdigest()[:16]
 
 
+def seconds_left(waiting: list[Unit], before: dict[str, Any], measured: dict[str, float], workers: int) -> float:
+    """Estimate from the time of each unit in the last record; the mean of this run for units without one."""
+    mean = sum(measured.values()) / max(len(measured), 1)
+    times = [(unit.alone, before.get(unit.key, {}).get("wall_seconds", mean)) for unit in waiting]
+    return sum(seconds / (1 if alone else workers) for alone, seconds in times)
+
+
 def has_passed(unit: Unit, result: dict[str, Any] | None) -> bool:
     """Whether this unit, with these amounts, passed on this code."""
     expected = {"sources": sources(), "arguments": repr(unit.work.args), "problems": {}}
@@ -306,21 +314,32 @@ def main() -> int:
     wanted = [unit for unit in units if only is None or unit.part in only]
     if args.resume:
         wanted = [unit for unit in wanted if not has_passed(unit, results.get(unit.key))]
-    began, done, failed = time.monotonic(), 0, 0
+    began, failed = time.monotonic(), 0
+    before, measured = dict(results), dict[str, float]()
 
     def finish(unit: Unit, result: dict[str, Any]) -> None:
-        nonlocal done, failed
-        done, failed = done + 1, failed + bool(result["problems"])
+        nonlocal failed
+        failed += bool(result["problems"])
+        measured[unit.key] = result["wall_seconds"]
         results[unit.key] = {**result, "sources": sources(), "commit": commit(), "arguments": repr(unit.work.args)}
-        print(f"{done} of {len(wanted)}, {time.monotonic() - began:.0f} s: {unit.key}, {result['wall_seconds']} s")
+        left = seconds_left([unit for unit in wanted if unit.key not in measured], before, measured, args.workers)
+        print(
+            f"{len(measured)} of {len(wanted)}, {time.monotonic() - began:.0f} s, about {left:.0f} s left: "
+            f"{unit.key}, {result['wall_seconds']} s",
+            flush=True,
+        )
         for name, problem in result["problems"].items():
             print(f"  {name}: {problem}", flush=True)
         if not args.fuzz:
             machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
             kept = {key: value for key, value in sorted(results.items()) if key in keys}
             content = {"machine": machine, "cores": args.workers, "units": kept}
-            RECORD.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+            partial_record = RECORD.with_suffix(".partial")
+            partial_record.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+            partial_record.replace(RECORD)
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the processes of the units, as Ctrl-C does
+    print(f"{len(wanted)} of {len(units)} units, {args.workers} processes", flush=True)
     if wanted:
         import trust_generated
 

@@ -111,7 +111,9 @@ def export(
         Print how many labels would change. Nothing is written.
     """
     done = write(run, dry_run=dry_run, announce=common.say, **vars(settings))
-    if not dry_run:
+    if dry_run:
+        common.say(done.note or "nothing written")
+    else:
         line = f"{done.path}: {counted(done.rows, 'sample')}"
         if settings.what in ("cleaned", "selected"):
             line += f", {done.changed:,} with another label, {done.dropped:,} dropped"

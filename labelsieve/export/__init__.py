@@ -110,7 +110,7 @@ def export(
     # Only samples that the run selected can be missing from the selected ones.
     among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    summary = outcome.describe(changed) if changes_labels else ""
+    summary = outcome.describe(changed, with_suspects=what == "cleaned") if changes_labels else ""
     if summary:
         announce(summary)
     done = Exported(
@@ -118,9 +118,11 @@ def export(
         outcome.right and outcome.right.number, outcome.right and outcome.right.least,
         outcome.wrong and outcome.wrong.number, summary, "",
     )  # fmt: skip
+    refusal = outcome.refusal(folder.path)
     if dry_run:
-        return done
-    outcome.check(folder.path)
+        return replace(done, note=refusal and f"refused: {refusal}")
+    if refusal:
+        raise InputError(refusal)
     notes, apostrophes = [], 0
     if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
         notes.append(f"{by_hand:,} of them because of a decision or a suggestion")
@@ -145,7 +147,7 @@ def export(
         else:
             apostrophes = write_table(target, table, raw=settings.raw, style=_style(source, target, what))
         if STATUS_COLUMN in table.column_names and what == "cleaned":
-            notes.append(f"the column {STATUS_COLUMN} marks them")
+            notes.append(f"the column {STATUS_COLUMN} marks suspects without a decision")
     if state.status is SourceStatus.GROWN:
         notes.append(state.explanation)
     if apostrophes:
@@ -192,7 +194,7 @@ def _about_skipped(run: RunFolder) -> list[str]:
 def _about_names(files: FolderExport, target: Path) -> list[str]:
     notes = []
     if files.status is not None:
-        notes.append(f"{status_file(target)} lists what was not decided")
+        notes.append(f"{status_file(target)} lists suspects without a decision")
     if files.renamed_files:
         many = "1 file was" if files.renamed_files == 1 else f"{files.renamed_files:,} files were"
         notes.append(f"{many} renamed, because the name was taken or not safe")

@@ -21,10 +21,11 @@ from labelsieve.export.tables import RunResult
 from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Group, SpotCheck, noise_of
 from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
-# Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
-# benchmarks/exports.md this refuses the harmful exports of photos and annotated tables, and helpful ones whose noise
-# estimate has a wide interval.
+# Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right, unless
+# they are expected to be right at least as often as CONFIDENT_SHARE. In benchmarks/exports.md this refuses the harmful
+# exports of photos and annotated tables; confident suggestions raised the share of right labels in all of them.
 LEAST_RIGHT = 0.2
+CONFIDENT_SHARE = 0.9
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
 
 
@@ -65,7 +66,7 @@ class Outcome:
         marks[self.conflict] = CONFLICT
         return marks if (marks != "").any() else None
 
-    def describe(self, changed: int) -> str:
+    def describe(self, changed: int, *, with_suspects: bool) -> str:
         """What the export changes, and how much of it is expected to be right."""
         applied, dropped, undecided = (int(mask.sum()) for mask in (self.applied, self.dropped, self.undecided))
         parts = [f"{changed:,} label{'s' * (changed != 1)} changed"]
@@ -74,7 +75,7 @@ class Outcome:
         if dropped:
             parts.append(f"{dropped:,} suspects dropped, {self._expected(self.wrong)} expected to have a wrong label")
         if undecided:
-            parts.append(f"{undecided:,} undecided suspects keep their label")
+            parts.append(f"{undecided:,} undecided suspects {'keep their label' if with_suspects else 'are left out'}")
         if conflicts := int(self.conflict.sum()):
             parts.append(f"{conflicts:,} samples on which reviewers disagree keep their label")
         return "; ".join(parts)
@@ -82,18 +83,21 @@ class Outcome:
     def _expected(self, expected: Expected | None) -> str:
         return f"an unknown number of them ({self.why_unknown})" if expected is None else str(expected)
 
-    def check(self, run: Path) -> None:
-        """Raise InputError if most of the applied suggestions may be wrong and no decisions say otherwise."""
+    def refusal(self, run: Path) -> str:
+        """Why the suggestions are not applied: most of them may be wrong, and no decisions say otherwise."""
         applied = int(self.applied.sum())
         if applied == 0 or (self.right is not None and self.right.decisions):
-            return
+            return ""
         if self.right is None:
-            raise InputError(f"--apply suggested: {self.why_unknown}; decide on the suggestions with labelsieve review")
-        if self.right.least < LEAST_RIGHT * applied:
-            raise InputError(
-                f"--apply suggested: perhaps only {self.right.least:,.0f} of {applied:,} suggestions are right, by the "
-                f"noise estimate; judge {SAMPLE_SIZE} random ones first (labelsieve review {run}, key a)"
-            )
+            return f"--apply suggested: {self.why_unknown}; decide on the suggestions with labelsieve review {run}"
+        if self.right.least >= LEAST_RIGHT * applied or self.right.number >= CONFIDENT_SHARE * applied:
+            return ""
+        judge = f"{SAMPLE_SIZE} random ones" if applied > SAMPLE_SIZE else "them"
+        return (
+            f"--apply suggested: perhaps only {self.right.least:,.0f} of {applied:,} suggestions are right, by the "
+            f"noise estimate; judge {judge} first (labelsieve review {run}, key a), or set "
+            f"--min-confidence {CONFIDENT_SHARE}"
+        )
 
 
 def resolve_labels(result: RunResult, settings: ExportSettings) -> Outcome:

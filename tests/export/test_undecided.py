@@ -106,6 +106,7 @@ def test_suggestions_are_not_applied_if_the_noise_is_unknown(run, tmp_path):
 
 def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     """If perhaps no label is wrong, the probabilities alone do not change labels; decisions on a random sample do."""
+    runs.write_suggestions(run, lambda place: 0.7)
     ratio = run.read_summary()["iterations"][0]["estimate"]["ratio"]
     options = {"apply": "suggested", "min_confidence": 0.5, "to": tmp_path / "c.csv"}
     sure = export(run, **options, dry_run=True)
@@ -113,6 +114,7 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     set_estimate(run, low=0.0)
     planned = export(run, **options, dry_run=True)
     assert planned.least_right == 0 and planned.expected_right == sure.expected_right
+    assert "key a" in planned.note and not sure.note  # a dry run says that the export is refused
     with pytest.raises(InputError, match="key a"):
         export(run, **options)
     facts = read_facts(run)
@@ -125,6 +127,20 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     done = export(run, **options)
     assert done.suggested == planned.suggested - MIN_CHECKED
     assert done.expected_right == done.least_right == pytest.approx(done.suggested / 5)
+
+
+def test_confident_suggestions_are_applied_although_the_noise_estimate_is_wide(run, tmp_path):
+    set_estimate(run, low=0.0)
+    done = export(run, to=tmp_path / "c.csv", apply="suggested", min_confidence=0.9)
+    assert done.changed == done.suggested > 0 and done.least_right == 0
+    runs.write_suggestions(run, lambda place: 0.89)
+    with pytest.raises(InputError, match="--min-confidence"):
+        export(run, to=tmp_path / "d.csv", apply="suggested", min_confidence=0.5)
+
+
+def test_selected_samples_are_exported_without_the_undecided_suspects(run, tmp_path):
+    done = export(run, what="selected", to=tmp_path / "s.csv")
+    assert f"{done.undecided} undecided suspects are left out" in done.summary
 
 
 @pytest.mark.parametrize(
