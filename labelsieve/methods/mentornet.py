@@ -36,6 +36,7 @@ from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
 
 BURN_IN_PERCENT, LINEAR_PERCENT = 18, 90  # of the training, as released
+MENTOR_RATE, BETA_1, BETA_2, EPSILON = 0.03, 0.9, 0.999, 1e-8  # of Adam; the mentor learns its curriculum in 600 steps
 LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20  # sizes of the authors' released network
 
 
@@ -88,19 +89,23 @@ def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
     def choose(high: int) -> Tensor:
         return torch.randint(high, (100, 8), generator=draw)
 
-    with torch.enable_grad():
-        parameters = [tensor.requires_grad_() for tensor in mentor.values()]
-        optimizer = torch.optim.Adam(parameters, lr=0.03)
-        decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        for _ in range(steps):
+    parameters = [tensor.requires_grad_() for tensor in mentor.values()]
+    moments = [(torch.zeros_like(tensor), torch.zeros_like(tensor)) for tensor in parameters]
+    for step in range(steps):
+        with torch.enable_grad():
             losses, difference, labels = loss_grid[choose(len(loss_grid))], -5 + 0.1 * choose(100), choose(classes)
             rows = {name: tensor.expand(100, *tensor.shape[1:]) for name, tensor in mentor.items()}
             given = mentor_weights(rows, losses[:, None], difference[:, None], labels, percent)
             error = F.mse_loss(given[:, 0], curriculum(difference, percent[:, None]))
-            for parameter, gradient in zip(parameters, torch.autograd.grad(error, parameters), strict=True):
-                parameter.grad = gradient
-            optimizer.step()
-            decay.step()
+            gradients = torch.autograd.grad(error, parameters)
+        # Adam with a cosine schedule, written out: torch.optim imports a compiler, which takes seconds.
+        rate = MENTOR_RATE * (1 + math.cos(math.pi * step / steps)) / 2 / (1 - BETA_1 ** (step + 1))
+        with torch.no_grad():
+            for parameter, gradient, (first, second) in zip(parameters, gradients, moments, strict=True):
+                first.lerp_(gradient, 1 - BETA_1)
+                second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
+                spread = second.div(1 - BETA_2 ** (step + 1)).sqrt_().add_(EPSILON)
+                parameter.addcdiv_(first, spread, value=-rate)
     return {name: tensor.detach().squeeze(0) for name, tensor in mentor.items()}
 
 

@@ -165,7 +165,7 @@ def test_repeats_in_python_and_what_is_refused():
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
     x = rng.normal(size=(60, 2)) + 5 * y[:, None]
-    assert INCV(repeats=2, random_state=0).fit(x, y).selected_.mean() > 0.9
+    assert INCV("nearest", repeats=2, random_state=0).fit(x, y).selected_.mean() > 0.9
     with pytest.raises(InputError, match="repeats is 0: choose"):
         INCV(repeats=0).fit(x, y)
     with pytest.raises(InputError, match="one split"):

@@ -31,7 +31,7 @@ from labelsieve.selection.inputs import is_text
 from labelsieve.types import Trust
 
 
-@parametrize_with_checks([INCV("logistic", n_iterations=2, random_state=0), NCV("logistic", random_state=0)])
+@parametrize_with_checks([INCV("neighbours", n_iterations=2, random_state=0), NCV("nearest", random_state=0)])
 def test_check_estimator(estimator, check):
     check(estimator)
 
@@ -169,7 +169,7 @@ def test_object_labels_with_a_class_of_one_sample():
     x = np.random.default_rng(0).normal(size=(41, 3))
     y = np.array(["a", "b"] * 20 + ["rare"], dtype=object)
     with pytest.warns(RareClassWarning, match="'rare'"):
-        INCV(random_state=0, n_iterations=1).fit(x, y)
+        INCV("nearest", random_state=0, n_iterations=1).fit(x, y)
 
 
 def test_missing_texts_are_counted_and_named():
@@ -219,7 +219,7 @@ def test_rare_class_is_named_and_stays_candidate():
     y = np.array(["a", "b", "c"])[true].astype("<U8")
     y[0] = "lonely"
     with pytest.warns(RareClassWarning, match="'lonely'"):
-        incv = INCV(random_state=0, n_iterations=2).fit(x, y)
+        incv = INCV("neighbours", random_state=0, n_iterations=2).fit(x, y)
     assert incv.candidate_[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -392,7 +392,9 @@ def test_names_fit_the_samples():
         INCV("forest").fit(texts, [0, 1] * 20)
     pictures = np.zeros((40, 8, 8, 3), dtype=np.uint8)
     pictures[1::2] = 255
-    assert INCV("forest", random_state=0).fit(pictures, [0, 1] * 20).selected_.all()  # reads pixels as columns
+    assert (
+        NCV("forest", protocol="paper", random_state=0).fit(pictures, [0, 1] * 20).selected_.all()
+    )  # reads pixels as columns
 
 
 @pytest.mark.parametrize("kind", ["ints", "strings"])
@@ -400,7 +402,7 @@ def test_suggested_labels_are_the_users_own(kind):
     x, true = load_wine(return_X_y=True)
     given = noise.corrupt(true, theory.symmetric(3, 0.2), np.random.default_rng(0))
     names = np.arange(3) + 5 if kind == "ints" else np.array(["red", "rosé", "white"])
-    incv = INCV(random_state=0, n_iterations=2).fit(x, names[given])
+    incv = INCV(RandomForestClassifier(25), random_state=0, n_iterations=2).fit(x, names[given])
     assert incv.suggested_.dtype == names[given].dtype and incv.suggested_.shape == given.shape
     assert np.array_equal(incv.suggested_[incv.selected_], names[given][incv.selected_])
     changed = incv.suggested_ != names[given]
@@ -444,11 +446,11 @@ def test_frames_reach_the_pipeline_with_their_columns():
 
 def test_random_labels_have_no_known_noise():
     rng = np.random.default_rng(0)
-    random = INCV(random_state=0, n_iterations=1).fit(rng.normal(size=(300, 3)), rng.integers(0, 3, 300))
+    random = INCV("logistic", random_state=0, n_iterations=1).fit(rng.normal(size=(300, 3)), rng.integers(0, 3, 300))
     assert not random.noise_known_ and random.trust_ is Trust.UNKNOWN
     assert 0 <= random.noise_ratio_ <= 1
     x, y = load_wine(return_X_y=True)
-    assert INCV(random_state=0, n_iterations=1).fit(x, y).noise_known_
+    assert INCV("logistic", random_state=0, n_iterations=1).fit(x, y).noise_known_
 
 
 def test_one_rare_class_leaves_the_noise_of_all_others_known():

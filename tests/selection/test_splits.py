@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestClassifier
 
 from labelsieve import INCV, NCV
 from labelsieve.errors import InputError
@@ -55,6 +56,9 @@ def test_one_group_alone_is_split_after_all() -> None:
     assert [len(part) for part in parts] == [3, 3]
 
 
+FOREST = RandomForestClassifier(25, min_samples_leaf=2)  # as "forest", with fewer trees
+
+
 def clouds(copies: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Three classes, a fifth of the labels wrong, each row repeated `copies` times."""
     rng = np.random.default_rng(3)
@@ -74,7 +78,7 @@ def test_copies_do_not_confirm_each_other(form: str) -> None:
         from scipy.sparse import csr_matrix
 
         x = csr_matrix(x)
-    found = INCV("forest", random_state=0, n_iterations=1).fit(x, given)
+    found = INCV(FOREST, random_state=0, n_iterations=1).fit(x, given)
     wrong, flagged = given != true, found.suggested_ != given
     assert flagged[wrong].mean() > 0.85 and wrong[flagged].mean() > 0.8
     assert abs(found.noise_ratio_ - wrong.mean()) < 0.06
@@ -87,7 +91,7 @@ def test_groups_that_are_given_stay_together() -> None:
     patient = np.repeat(np.arange(240), 4)
     near = x[patient] + 1e-3 * rng.normal(size=(960, 4))
     wrong = (given != true)[patient]
-    forest = INCV("forest", random_state=0, n_iterations=1)
+    forest = INCV(FOREST, random_state=0, n_iterations=1)
     flagged = [
         forest.fit(near, given[patient], groups=groups).suggested_ != given[patient]
         for groups in (None, [f"p{i}" for i in patient])

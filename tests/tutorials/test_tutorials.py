@@ -8,8 +8,7 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 from labelsieve.cli.app import run
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -34,11 +32,11 @@ def in_python(code: str, page: str, names: dict[str, Any]) -> str:
     return output.getvalue()
 
 
-def in_console(line: str) -> str:
+def in_console(line: str, forked: Any) -> str:
     name, *arguments = shlex.split(line)
     assert name == "labelsieve"
     if arguments[0] == "review":
-        return serve_once(arguments)
+        return serve_once(arguments, forked)
     output, error = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(error), warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -48,19 +46,19 @@ def in_console(line: str) -> str:
     return output.getvalue()
 
 
-def serve_once(arguments: list[str]) -> str:
+def serve_once(arguments: list[str], forked: Any) -> str:
     """Start the review page, wait for its address and stop it with SIGINT."""
-    server = subprocess.Popen(
-        [sys.executable, "-u", "-m", "labelsieve", *arguments, "--port", "0"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
-    )  # fmt: skip
-    assert server.stdout is not None
+    said = Path("review.txt")
+    server = forked([*arguments, "--port", "0"], said)
     try:
-        output = server.stdout.readline()
-        assert "http://127.0.0.1:" in output, output
+        deadline = time.monotonic() + 60
+        while "Stop with Ctrl-C" not in (output := said.read_text() if said.exists() else ""):
+            assert os.waitpid(server, os.WNOHANG) == (0, 0) and time.monotonic() < deadline, output
+            time.sleep(0.05)
+        assert "http://127.0.0.1:" in output
     finally:
-        server.send_signal(signal.SIGINT)
-        server.communicate(timeout=60)
+        os.kill(server, signal.SIGINT)
+    assert os.waitstatus_to_exitcode(os.waitpid(server, 0)[1]) == 130
     return output
 
 
@@ -77,7 +75,7 @@ def assert_shown(shown: str, output: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["pictures", "tables", "text"])
-def test_tutorial(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tutorial(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: Any) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     output = ""
@@ -87,7 +85,7 @@ def test_tutorial(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         elif kind == "python":
             output = in_python(text, page, names)
         else:
-            output = "".join(in_console(line) for line in text.splitlines())
+            output = "".join(in_console(line, forked) for line in text.splitlines())
     planted, found, suspects, truth = (names[name] for name in ("planted", "found", "suspects", "truth"))
     assert len(planted) > 0.1 * len(truth)
     assert len(found) >= 0.85 * len(planted)
@@ -95,10 +93,10 @@ def test_tutorial(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert names["right"] >= 0.95 * len(truth)
 
 
-def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (_, commands), (_, shown) = blocks("../first-run")
-    output = "".join(in_console(line) for line in commands.splitlines())
+    output = "".join(in_console(line, forked) for line in commands.splitlines())
     assert_shown(shown, output)
     assert (tmp_path / "demo" / "report.html").exists()
 
