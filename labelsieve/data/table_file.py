@@ -7,6 +7,8 @@ text, whose types are inferred.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +29,21 @@ TEXT_COLUMNS = ("id", "path", "text", "true")  # stay text in a CSV file, whatev
 MAX_COLUMNS = 100_000  # each takes about a millisecond, because it may have any type (docs/trust.md)
 
 MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with other names in every line has millions
+
+# The reader of spreadsheets ends the process if a cell far from the others needs too much memory, so another process
+# reads the file first. Errors of the reader are reported when it is read again.
+SPREADSHEET_BYTES = 4_000_000_000
+PROBE = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({SPREADSHEET_BYTES},) * 2)
+from python_calamine import CalamineWorkbook
+try:
+    CalamineWorkbook.from_filelike(sys.stdin.buffer).get_sheet_by_index(0)
+except MemoryError:
+    raise
+except Exception:
+    pass
+"""
 
 
 @dataclass(frozen=True)
@@ -160,8 +177,10 @@ def _read_json_lines(path: Path) -> Any:
                 continue
             try:
                 entry = json.loads(line)
+                if b"\\u" in line:  # half of a surrogate pair is valid JSON, but not text
+                    json.dumps(entry, ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: not JSON ({str(error)[:200]})") from None
+                raise InputError(f"{path}, line {number}: not readable JSON ({str(error)[:200]})") from None
             if not isinstance(entry, dict):
                 raise InputError(f'{path}, line {number}: expected an object, such as {{"label": "cat"}}')
             for name, value in entry.items():
@@ -187,6 +206,15 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
     except ImportError:
         raise InputError(f"{path} is a spreadsheet, which needs an extra: pip install 'labelsieve[xlsx]'") from None
 
+    with open_file(path) as file:
+        probe = subprocess.run(
+            [sys.executable, "-P", "-c", PROBE], stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+    if probe.returncode:
+        raise InputError(
+            f"{path} is damaged, or its first sheet needs more than {SPREADSHEET_BYTES / 1e9:.0f} GB: delete the rows "
+            "and columns after the data, or save it as .csv"
+        )
     try:
         with open_file(path) as file:
             book = CalamineWorkbook.from_filelike(file)

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import unicodedata
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -273,6 +274,53 @@ def test_a_damaged_summary_is_one_line(labelsieve: Run, entry: dict[str, object]
     path.write_text(json.dumps(json.loads(path.read_text()) | entry))
     code, said = labelsieve(f"select t.csv --out run {QUICK}")
     assert code == 2 and "summary.json is damaged" in said.splitlines()[-1]
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("place", ["id", "label", "x", "name"])
+def test_half_of_a_surrogate_pair_in_json_is_one_line(labelsieve: Run, place: str) -> None:
+    rows = [{"id": f"s{i}", "x": i % 2 * 3 + i / 99, "label": "ab"[i % 2]} for i in range(30)]
+    rows[20] = {**rows[20], ("\ud800" if place == "name" else place): "\udfff"}
+    Path("t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, said = labelsieve(f"select t.jsonl --out run {QUICK}")
+    assert code == 2 and said.count("\n") == 1 and "line 21" in said, said
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("cell", ["XFD1048576", "ZZZZZZ2000000000"])
+def test_a_cell_far_from_the_others_of_a_spreadsheet_is_one_line(labelsieve: Run, cell: str) -> None:
+    """The library that reads spreadsheets ended the process."""
+    pytest.importorskip("python_calamine")
+    spreadsheet("t.xlsx", [("A1", "x"), ("B1", "label"), ("A2", "1"), ("B2", "a"), (cell, "1")])
+    code, said = labelsieve(f"select t.xlsx --out run {QUICK}")
+    assert code == 2 and said.count("\n") == 1 and "t.xlsx" in said, said
+
+
+def spreadsheet(path: str, cells: list[tuple[str, str]]) -> None:
+    """The smallest .xlsx file with these cells."""
+    office, package = (
+        "http://schemas.openxmlformats.org/officeDocument/2006",
+        "http://schemas.openxmlformats.org/package/2006",
+    )
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+    def relation(kind: str, target: str) -> str:
+        entry = f'<Relationship Id="r1" Type="{office}/relationships/{kind}" Target="{target}"/>'
+        return f'<Relationships xmlns="{package}/relationships">{entry}</Relationships>'
+
+    rows = "".join(
+        f'<row r="{re.sub("[A-Z]", "", name)}"><c r="{name}" t="inlineStr"><is><t>{text}</t></is></c></row>'
+        for name, text in cells
+    )
+    sheet = f'<sheet name="s" sheetId="1" r:id="r1" xmlns:r="{office}/relationships"/>'
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("[Content_Types].xml", f'<Types xmlns="{package}/content-types"/>')
+        archive.writestr("_rels/.rels", relation("officeDocument", "xl/workbook.xml"))
+        archive.writestr("xl/_rels/workbook.xml.rels", relation("worksheet", "worksheets/sheet1.xml"))
+        archive.writestr("xl/workbook.xml", f'<workbook xmlns="{main}"><sheets>{sheet}</sheets></workbook>')
+        archive.writestr(
+            "xl/worksheets/sheet1.xml", f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>'
+        )
 
 
 @pytest.mark.filterwarnings("default")

@@ -183,6 +183,11 @@ def _parquet() -> list[bytes]:
     return [out.getvalue()]
 
 
+def _json_lines() -> list[bytes]:
+    rows = [{"label": "ab"[i % 2], "n": i, "c": [None, "x", "caf\u00e9"][i % 3], "d": {"e": [i]}} for i in range(4)]
+    return ["".join(json.dumps(row) + "\n" for row in rows).encode()]
+
+
 # ---------------------------------------------------------------- parsers
 
 
@@ -335,6 +340,7 @@ PARSERS = {
         Parser("decisions.csv", _seed_of("decisions.csv"), _parse_summary, "decisions.csv"),
         Parser("picture", _pictures, _parse_picture, "input.jpg"),
         Parser("parquet", _parquet, _parse_table, "input.parquet"),
+        Parser("json-lines", _json_lines, _parse_table, "input.jsonl", inside="jsonl"),
     )
 }  # fmt: skip
 

@@ -272,6 +272,7 @@ FOUND = """\
 - A decision on an id or class with a line break could count for another one that differs only in it.
 - Damaged embeddings, arrays, `summary.json` and descriptions of models caused tracebacks; `data fetch model --to` replaced
   files of other people.
+- A cell of a spreadsheet far from the others ended the process. Half of a surrogate pair in JSON caused a traceback.
 - 1,500 classes took cubic time. Invalid file names, numbers above 2^53, damaged records and a NaN loss caused
   tracebacks."""
 
