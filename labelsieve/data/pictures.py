@@ -347,33 +347,25 @@ def cut(picture: Pixels, code: int, crop: int) -> Pixels:
     return picture[top : top + crop, left : left + crop]
 
 
-def map_windows(path: Path, first: int, shape: tuple[int, ...]) -> Pixels:
-    """Map windows [n, height, width, 3] of a slot, from window number `first` on."""
-    return np.memmap(path, dtype=np.uint8, mode="r+", offset=first * int(np.prod(shape[1:])), shape=shape)
-
-
 class WindowTask(NamedTuple):
-    """Windows to write into a slot; it is sent to a process in every step."""
+    """Windows to read; it is sent to a process in every step."""
 
-    path: Path
-    first: int  # window of the slot where they begin
-    shape: tuple[int, int, int, int]
     pictures: PictureSequence  # encoded ones: those of `samples` only, as a list of millions of names would be sent
     samples: list[int]  # -1: padding
     spots: list[int]
     crop: int | None  # None: the window is the whole picture
 
 
-def fill_windows(task: WindowTask) -> dict[int, str]:
-    """Write the windows and return sample and reason of the pictures that could not be read."""
-    windows = map_windows(task.path, task.first, task.shape)
-    encoded = isinstance(task.pictures, EncodedPictures)
+def read_windows(task: WindowTask) -> tuple[Pixels, dict[int, str]]:
+    """Return the windows [n, height, width, 3], and sample and reason of the pictures that could not be read."""
+    pictures, crop = task.pictures, task.crop
+    height, width = pictures.shape[1:3] if crop is None else (crop, crop)
+    windows = np.full((len(task.samples), height, width, 3), GREY, dtype=np.uint8)
+    encoded = isinstance(pictures, EncodedPictures)
     real = [sample for sample in task.samples if sample >= 0]
     rows = iter(range(len(real)) if encoded else real)
     for window, sample, spot in zip(windows, task.samples, task.spots, strict=True):
-        if sample < 0:
-            window[:] = GREY
-        else:
-            picture = task.pictures.picture(next(rows))
-            window[:] = picture if task.crop is None else cut(picture, spot, task.crop)
-    return {real[row]: text for row, text in task.pictures.unreadable.items()} if encoded else {}
+        if sample >= 0:
+            picture = pictures.picture(next(rows))
+            window[:] = picture if crop is None else cut(picture, spot, crop)
+    return windows, {real[row]: text for row, text in pictures.unreadable.items()} if encoded else {}

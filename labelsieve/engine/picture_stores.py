@@ -5,16 +5,12 @@ of different sizes it cuts a window of crop x crop pixels at one of SPAN x SPAN 
 function of its indices and codes alone, so every store gives the same batches, with any number of workers, and an epoch
 that was stopped continues by asking for the rest of its batches.
 
-    worker processes or threads     read the pictures, or cut their windows, into a mapped file, uint8
+    worker processes or threads     read the pictures, or cut their windows, uint8
     the device                      repeats them for the networks that share a sample, shifts, mirrors, normalises
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import tempfile
 import weakref
 from abc import abstractmethod
 from collections import deque
@@ -23,7 +19,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.pictures import CROP, SPAN, EncodedPictures, PictureSequence, WindowTask, fill_windows, map_windows
+from labelsieve.data.pictures import CROP, SPAN, EncodedPictures, PictureSequence, WindowTask, read_windows
 from labelsieve.data.read_pictures import Placement, plan_pictures
 from labelsieve.data.resources import available_memory, usable_cores, worker_processes
 from labelsieve.engine.store import (
@@ -42,12 +37,10 @@ from labelsieve.engine.store import (
     default_shift,
     picture_dtype,
 )
-from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, Store
 
 MAX_WORKERS = 16  # of a stream; more did not read faster (benchmarks/decode.md)
-SHARED_MEMORY, LEAST_SHARED = "/dev/shm", 2**31  # batches pass through it if it has this many bytes free
 
 Indices = NDArray[np.integer] | Tensor
 
@@ -93,37 +86,6 @@ def picture_store(
 # -- streams --------------------------------------------------------------------------------------------------------
 
 
-class Slot:
-    """Space for the windows of one batch that another process fills: a mapped file, reserved before it is written.
-
-    It is a file rather than shared memory: containers give little of that, and exceeding it kills the process. The file
-    is in /dev/shm if there is plenty.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.size = path, 0
-
-    def reserve(self, size: int) -> None:
-        if size <= self.size:
-            return
-        with self.path.open("ab") as file:
-            try:
-                if sys.platform == "linux":
-                    os.posix_fallocate(file.fileno(), 0, size)
-                else:
-                    file.truncate(size)
-            except OSError as problem:
-                folder = self.path.parent
-                raise InputError(f"{folder}: no space for a batch of {size / 1e6:.0f} MB; set TMPDIR") from problem
-        self.size = size
-
-
-def slot_folder() -> str | None:
-    """Return a folder in memory with enough space, None for the folder of temporary files."""
-    roomy = os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free >= LEAST_SHARED
-    return SHARED_MEMORY if roomy else None
-
-
 class Windows(NamedTuple):
     """The windows of one step on the device, sorted by key."""
 
@@ -138,9 +100,8 @@ class Windows(NamedTuple):
 class _Ahead:
     """The windows of one step that workers are making."""
 
-    slot: Slot
     keys: IntArray
-    work: list[Future[dict[int, str]]]
+    work: list[Future[tuple[NDArray[np.uint8], dict[int, str]]]]
 
 
 class PictureStream(Store):
@@ -191,9 +152,11 @@ class PictureStream(Store):
             if self._next is None or not self._next.hold(self._with_padding(keys, self._next)):
                 break
             self._now, self._next = self._next, None
-        with tempfile.TemporaryDirectory(prefix="labelsieve-", dir=slot_folder()) as folder:
-            step = self._begin(Slot(Path(folder) / "batch"), keys, pieces=max(1, self.workers))
-            return self._compose(self._end(step), keys, codes)
+        return self._compose(self._read_now(keys), keys, codes)
+
+    def _read_now(self, keys: IntArray) -> Windows:
+        """Read windows that were not announced, with all workers."""
+        return self._end(self._begin(keys, pieces=max(1, self.workers)))
 
     def _keys(self, index: IntArray, code: IntArray) -> IntArray:
         """Return the key of each window, -1 for padding."""
@@ -214,68 +177,54 @@ class PictureStream(Store):
         """Yield windows in the order of the steps; while one is used, the workers make the next ones."""
         following = iter(steps)
         under_way: deque[_Ahead] = deque()
-        windows: Windows | None = None
-        with tempfile.TemporaryDirectory(prefix="labelsieve-", dir=slot_folder()) as folder:
-            free = deque(Slot(Path(folder) / f"slot-{i}") for i in range(self.workers + 2 if self.workers else 1))
 
-            def start_more() -> None:
-                while free and (keys := next(following, None)) is not None:
-                    under_way.append(self._begin(free.popleft(), keys, pieces=1))
+        def start_more() -> None:
+            while len(under_way) < self.workers + 2 and (keys := next(following, None)) is not None:
+                under_way.append(self._begin(keys, pieces=1))
 
-            try:
+        try:
+            start_more()
+            while under_way:
+                windows = self._end(under_way.popleft())
                 start_more()
-                while under_way:
-                    first = under_way.popleft()
-                    windows = self._end(first)
-                    free.append(first.slot)
-                    start_more()
-                    if under_way:
-                        yield windows
-            finally:
-                for step in under_way:  # a worker must not write into a slot that is removed
-                    for work in step.work:
-                        if not work.cancel():
-                            work.exception()
-        if windows is not None:
-            yield windows
+                yield windows
+        finally:
+            for step in under_way:
+                for work in step.work:
+                    work.cancel()
 
-    def _begin(self, slot: Slot, keys: IntArray, *, pieces: int) -> _Ahead:
-        step = _Ahead(slot, np.unique(keys), [])
-        slot.reserve(int(np.prod(self._window_shape(len(step.keys)))))
+    def _begin(self, keys: IntArray, *, pieces: int) -> _Ahead:
+        step = _Ahead(np.unique(keys), [])
         if self.workers:
             executor = self._workers()
             bounds = np.linspace(0, len(step.keys), pieces + 1).astype(int).tolist()
-            rows = [(a, b) for a, b in pairwise(bounds) if a < b]
+            tasks = [self._task(step.keys[first:last]) for first, last in pairwise(bounds) if first < last]
             try:
-                step.work = [executor.submit(fill_windows, self._task(step, a, b)) for a, b in rows]
+                step.work = [executor.submit(read_windows, task) for task in tasks]
             except BrokenProcessPool:  # `_end` makes the windows
                 self._stop_using_workers()
         return step
 
-    def _window_shape(self, count: int) -> tuple[int, int, int, int]:
-        channels, height, width = self.shape
-        return count, height, width, channels
-
-    def _task(self, step: _Ahead, first: int, last: int) -> WindowTask:
-        keys, pictures = step.keys[first:last], self.pictures
+    def _task(self, keys: IntArray) -> WindowTask:
+        pictures = self.pictures
         samples = np.where(keys >= 0, keys // self.positions, -1)
         if isinstance(pictures, EncodedPictures):
             pictures = pictures.subset(samples[samples >= 0])
-        spots, shape = (keys % self.positions).tolist(), self._window_shape(len(keys))
-        return WindowTask(step.slot.path, first, shape, pictures, samples.tolist(), spots, self.window)
+        return WindowTask(pictures, samples.tolist(), (keys % self.positions).tolist(), self.window)
 
     def _end(self, step: _Ahead) -> Windows:
         try:
-            found = [work.result() for work in step.work] or [fill_windows(self._task(step, 0, len(step.keys)))]
+            found = [work.result() for work in step.work]
         except BrokenProcessPool:
             self._stop_using_workers()
-            found = [fill_windows(self._task(step, 0, len(step.keys)))]
-        bad = {sample: text for some in found for sample, text in some.items()}
+            found = []
+        found = found or [read_windows(self._task(step.keys))]
+        bad = {sample: text for _, some in found for sample, text in some.items()}
         new = bad.keys() - self.pictures.unreadable.keys()
         self.pictures.unreadable.update(bad)
         if new:
             self.pictures.warn_unreadable(new)
-        pixels = torch.from_numpy(np.array(map_windows(step.slot.path, 0, self._window_shape(len(step.keys)))))
+        pixels = torch.from_numpy(found[0][0] if len(found) == 1 else np.concatenate([windows for windows, _ in found]))
         if self.device.type == "cuda":
             return Windows(step.keys, pixels.pin_memory().to(self.device, non_blocking=True))
         return Windows(step.keys, pixels.to(self.device))
