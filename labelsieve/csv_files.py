@@ -24,7 +24,6 @@ from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer, open_file
 
 SEPARATORS = (",", "\t", ";", "|")  # in this order: the first one in the header line is the delimiter
-DECLARATION = re.compile('"?sep=(?P<delimiter>[^"])"?', re.IGNORECASE)  # a first line that Excel writes and reads
 UTF16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 PYTHON_NAMES = {"utf-8": "utf-8-sig", "cp1252": "cp1252"}  # encodings that skip a byte order mark
 BLOCK_BYTES = 2**20  # of a file that pyarrow parses at once; its default
@@ -42,7 +41,6 @@ class CsvFormat:
     delimiter: str = ","
     encoding: str = "utf-8"
     bom: bool = False
-    declaration: str = ""  # the line `sep=;` before the header, if there is one
     line_end: str = "\n"
     note: str = ""  # for the user, if the encoding is a guess
 
@@ -55,10 +53,8 @@ class CsvFormat:
         with cls(encoding=encoding).open(path) as file:
             line = file.readline()
         first, end = line.rstrip("\r\n"), "\r\n" if line.endswith("\r\n") else "\n"
-        if declared := DECLARATION.fullmatch(first):
-            return cls(declared["delimiter"], encoding, bom, first, end, note)
         delimiter = next((separator for separator in SEPARATORS if separator in first), ",")
-        return cls(delimiter, encoding, bom, "", end, note)
+        return cls(delimiter, encoding, bom, end, note)
 
     def open(self, path: Path) -> IO[str]:
         return io.TextIOWrapper(open_file(path), newline="", encoding=PYTHON_NAMES.get(self.encoding, "utf-16"))
@@ -84,8 +80,6 @@ class CsvWriter:
         self._csv = csv.writer(self, delimiter=style.delimiter, lineterminator="\r\n")
         if style.bom:
             file.write("\ufeff")
-        if style.declaration:
-            file.write(style.declaration + style.line_end)
 
     def write(self, line: str) -> None:
         """Called by Python's writer with one complete row."""
@@ -126,7 +120,7 @@ def read_rows(path: Path, style: CsvFormat = OWN_FORMAT) -> Iterator[Row]:
         start = 1
         try:
             for cells in reader:
-                if cells and not (style.declaration and start == 1):
+                if cells:
                     yield Row(start, cells)
                 start = reader.line_num + 1
         except (csv.Error, UnicodeDecodeError) as error:
@@ -195,10 +189,7 @@ def read_arrow(
             return pc.read_csv(
                 file,
                 read_options=pc.ReadOptions(
-                    encoding=encoding,
-                    skip_rows=1 if style.declaration else 0,
-                    column_names=list(header) or None,
-                    block_size=block,
+                    encoding=encoding, column_names=list(header) or None, block_size=block
                 ),
                 parse_options=pc.ParseOptions(delimiter=style.delimiter, newlines_in_values=True),
                 convert_options=pc.ConvertOptions(
@@ -300,11 +291,8 @@ _ANY_START = re.compile(f"[{re.escape(CELL_STARTS)}]")
 _SIGNS = "+-\uff0b\uff0d"
 _CALL = re.compile(r"[(|!]")  # needed by functions, by other programs (DDE) and by other sheets
 SPACES = " \u00a0\u2009\u202f"  # the last three stand between groups of digits
-# Numbers and telephone numbers start like a formula and must stay as they are.
-_ONE_SIGN = re.compile(rf"[+-][{SPACES}.,(]*[0-9][0-9{SPACES}.,/()]*")  # -0,151   -1 234.5   +49 (170) 1   -3/4
-_NUMBER = re.compile(rf"[+-][{SPACES}.,]*[0-9][0-9{SPACES}.,'\u2019]*([eE][+-]?[0-9]+)?[{SPACES}]?%?")  # -1,5e-3   -5 %
-_PHONE = re.compile(rf"\+[1-9][0-9]{{0,2}}[{SPACES}.()/-][0-9{SPACES}.()/-]*[0-9]")
-_PHONE_DIGITS = range(7, 16)  # ITU-T E.164 allows at most 15
+# Numbers start like a formula and must stay as they are: -0,151   -1 234.5   -1,5e-3   -5 %   -3/4   +49 (170) 1
+_NUMBER = re.compile(rf"[+-][{SPACES}.,(]*[0-9][0-9{SPACES}.,/()'\u2019]*([eE][+-]?[0-9]+)?[{SPACES}]?%?")
 
 
 def make_harmless(cell: str) -> str:
@@ -322,7 +310,7 @@ def restore(cell: str) -> str:
 def _is_formula(cell: str, start: re.Match[str]) -> bool:
     """Whether a spreadsheet could run the text after `start`."""
     rest = cell[start.end() :] if not start.start() else _until_next(cell, start)
-    if not rest or rest == "-" or _is_number(rest):
+    if not rest or rest == "-" or _NUMBER.fullmatch(rest):
         return False
     if not start.start():
         return True
@@ -335,9 +323,3 @@ def _until_next(cell: str, start: re.Match[str]) -> str:
     before = cell[start.start() - 1]
     end = re.compile(f"[\r\n{'' if before in chr(13) + chr(10) else re.escape(before)}]").search(cell, start.end())
     return cell[start.end() : end.start() if end else len(cell)]
-
-
-def _is_number(text: str) -> bool:
-    if _ONE_SIGN.fullmatch(text) or _NUMBER.fullmatch(text):
-        return True
-    return _PHONE.fullmatch(text) is not None and sum(map(str.isdigit, text)) in _PHONE_DIGITS

@@ -123,8 +123,7 @@ def test_formulas_after_any_separator(cell: str, written: str) -> None:
     "cell",
     ["-1.5", "+3e-7", "-.5", "-0,151", "+0,5", "-,5", "-1.234.567,89", "-1,234,567.89", "-1 234,5", "-1\u00a0234",
      "-1\u202f234,5", "-1'234.50", "-1\u2019234", "-1,5e-3", "+1.5E+10", "-5%", "-5 %", "-0,5\u00a0%", "- 5", "-3/4",
-     "+49 170 1", "+49 (0)170/123 45 67", "+1 (555) 010.0000", "+1-555-010-0000", "+49 30-1234567",
-     "+44-20-7946-0000"],
+     "+49 170 1", "+49 (0)170/123 45 67", "+1 (555) 010.0000"],
 )  # fmt: skip
 def test_numbers_stay_as_people_write_them(cell: str) -> None:
     assert make_harmless(cell) == restore(cell) == cell
@@ -135,8 +134,8 @@ def test_numbers_stay_as_people_write_them(cell: str) -> None:
     ["=1+1", "+A1", "-2+3", "@SUM(A1)", "\tx", "=", "--", "-1+1", "+1+1", "+1-2", "-1-1", "=1", "=-1", "@1", "=0,5",
      "@49 170 1", "--5", "+-5", "-(-5)", "-5-", "+", "-()", "-.", "+1-2|cmd", "+1-2-3", "-1*2", "-2^3", "-1&2",
      "-1e5+1", "-1e", "-e5", "-5%%", "-5%+1", "-1%1", "-1:1", "-1!2", "-1;2", "-$5", "-1'2'!A1", "-'1'", "-0,151\n",
-     "-1\t2", "\uff0b49 170 1", "-\u0661", "+1234567-1234567", "-1-555-010-0000", "+0-555-010-0000",
-     "+1-555-010-0000-010-0000", "+49 170+1234567", "+49-170-1234567|cmd", "+1+cmd|' /C calc'!A0",
+     "-1\t2", "\uff0b49 170 1", "-\u0661", "+1234567-1234567", "-1-555-010-0000", "+1-555-010-0000",
+     "+49 30-1234567", "+49 170+1234567", "+49-170-1234567|cmd", "+1+cmd|' /C calc'!A0",
      "-2+3+cmd|' /C calc'!A0", "@SUM(1+1)*cmd|' /C calc'!A0", "=cmd|' /C calc'!A0", '=HYPERLINK("http://x","y")',
      "-A1", "+R1C1", "-1 A1", "+SUM(1,2)", "-0x1", "-1E5A"],
 )  # fmt: skip
@@ -149,7 +148,7 @@ def test_what_only_looks_like_a_number_is_made_harmless(cell: str) -> None:
 def test_a_cell_that_stays_holds_no_calculation(cell: str) -> None:
     if make_harmless(cell) == cell:
         signs = cell[1:].count("+") + cell[1:].count("-")
-        assert signs == 0 or is_exponent(cell) or 7 <= sum(map(str.isdigit, cell)) <= 15
+        assert signs == 0 or is_exponent(cell)
 
 
 def is_exponent(cell: str) -> bool:
@@ -234,27 +233,13 @@ def test_a_large_file_is_not_read_into_memory(path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".xlsx", ".xls", ".ods", ".XLSX"])
-def test_damaged_spreadsheets_and_spreadsheets_of_labels_are_refused(tmp_path: Path, suffix: str) -> None:
+def test_damaged_spreadsheets_are_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t{suffix}"
     path.write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match="spreadsheet"):
         load_source(str(path))
-    with pytest.raises(InputError, match="save it as CSV"):
+    with pytest.raises(InputError, match="spreadsheet"):
         read_label_file(str(path))
-
-
-@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;"])
-def test_a_first_line_that_declares_the_delimiter(path: Path, first: str) -> None:
-    for encoding in ("utf-8", "utf-16"):
-        path.write_text(f"{first}\na, b;label\n1;x\n2;y\n3;\n4;y\n", encoding=encoding)
-        data = load_source(str(path))
-        assert data.x.encoding.columns[0].name == "a, b" and data.y.tolist() == [0, 1, 1]
-        assert "line 5" in data.notes[0]
-    path.write_text(f"{first}\na;label\n1;x\n2;y;3\n")
-    with pytest.raises(InputError, match="line 4: 3 cells"):
-        load_source(str(path))
-    path.write_text(f"{first}\nid; label\n0;p\n1;q\n")
-    assert read_label_file(path).labels == {"0": "p", "1": "q"}
 
 
 def test_a_title_above_the_header_is_refused(path: Path) -> None:

@@ -98,9 +98,8 @@ def test_a_letter_that_the_code_of_the_source_lacks(tmp_path):
     assert (tmp_path / "out.csv").read_text() == "before" and len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("first", ["", "sep=;\r\n"])
-def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
-    """What a person would not see in a spreadsheet stays: blanks in names, the line for Excel, 1.0 for 1."""
+def test_odd_headers_and_whole_decimals_are_written_back(tmp_path):
+    """What a person would not see in a spreadsheet stays: blanks in names, 1.0 for 1."""
     rng = np.random.default_rng(0)
     true = rng.integers(0, 3, 60)
     given = runs.noisy(true, 3, 0.2, rng)
@@ -108,7 +107,7 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     cells[7] = ""
     rows = "".join(f"{t + i / 100};x{i:02};{cell}\r\n" for i, (t, cell) in enumerate(zip(true, cells, strict=True)))
     source = tmp_path / "t.csv"
-    source.write_bytes(f"{first} a ;Nr. ;Label \r\n{rows}".encode())
+    source.write_bytes(f" a ;Nr. ;Label \r\n{rows}".encode())
     data = load_source(str(source), ReadOptions(id_column="Nr."))
     assert data.classes == (0, 1, 2) and len(data) == 59
     settings = {"label_column": "label", "id_column": "Nr."}
@@ -119,7 +118,7 @@ def test_odd_headers_and_whole_decimals_are_written_back(tmp_path, first):
     runs.keep_all(run)
     kept = export(run, to=tmp_path / "kept.csv")
     assert kept.path.read_bytes() == source.read_bytes()
-    lines = (tmp_path / "out.csv").read_text().splitlines()[2 if first else 1 :]
+    lines = (tmp_path / "out.csv").read_text().splitlines()[1:]
     labels = [line.split(";")[2] for line in lines]
     assert set(labels) == {"0.0", "1.0", "2.0", ""} and 0 < sum(a != b for a, b in zip(labels, cells, strict=True)) < 30
     done = export(run, what="suspects", to=tmp_path / "suspects.csv")
