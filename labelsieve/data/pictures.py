@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from labelsieve.data.decode import (
     GREY,
     SIDE,
-    Decoder,
     ExactSize,
     Pixels,
     Resize,
@@ -146,7 +145,6 @@ def middle(picture: Pixels, height: int, width: int) -> Pixels:
 class EncodedPictures(PictureSequence):
     """Encoded pictures, decoded each time they are read."""
 
-    decoder: Decoder = "auto"
     in_processes: bool = False  # whether a subset is small enough to be sent to another process
 
     @abstractmethod
@@ -168,7 +166,7 @@ class EncodedPictures(PictureSequence):
                 data = file.read()
         except (OSError, InputError) as problem:
             raise UnreadablePictureError(reason(problem)) from problem
-        return decode(data, self.resize, self.decoder)
+        return decode(data, self.resize)
 
     def picture(self, i: int) -> Pixels:
         try:
@@ -199,7 +197,6 @@ class PictureFiles(EncodedPictures):
     root: Path
     names: Sequence[str]
     resize: Resize = PAPER_SIZE
-    decoder: Decoder = "auto"
     unreadable: dict[int, str] = field(default_factory=dict, compare=False)
     in_processes = True
 

@@ -17,9 +17,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelsieve.data.decode import ExactSize, Pixels, ShorterSide, open_checked, reason, silenced_warnings, upright_size
+from labelsieve.data.decode import (
+    ExactSize,
+    Pixels,
+    ShorterSide,
+    best_decoder,
+    open_checked,
+    reason,
+    silenced_warnings,
+    upright_size,
+)
 from labelsieve.data.duplicates import Groups, group_codes, same_files
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Size, decoded, in_chunks
 from labelsieve.data.resources import available_memory, usable_cores
@@ -101,12 +109,13 @@ def read_pictures(
     staging: Path | None = None,
     progress: Progress | None = None,
     compare: bool = False,
+    always_stage: bool = False,
 ) -> LabelledData:
     """Read data whose `x` are encoded pictures and leave out those that cannot be read.
 
     `size` is a side or (height, width) that all pictures get, None for `common_size`, or a `ShorterSide`, which keeps
     their aspect ratio. `staging` is a folder that keeps the decoded pictures for the next start. With `compare`, files
-    with equal bytes are found.
+    with equal bytes are found. `always_stage` stages pictures that would fit in memory too.
     """
     if isinstance(size, int) and size not in SIZES:
         raise InputError(f"--size {size} is outside {SIZES[0]}..{SIZES[-1]} pixels")
@@ -114,22 +123,20 @@ def read_pictures(
     pictures: EncodedPictures = data.x
     cache = None
     if staging is not None:
-        cache = DecodeCache.of(staging, pictures, data.ids, f"{size} {LARGEST_SIDE}")
+        decoder = best_decoder() if isinstance(size, ShorterSide) else ""  # an exact size does not depend on it
+        cache = DecodeCache.of(staging, pictures, data.ids, f"{size} {LARGEST_SIDE}{decoder}")
     with silenced_warnings:
-        x, failures = _decode(pictures, data.ids, size, cache, progress)
+        x, failures = _decode(data, size, cache, progress, always_stage=always_stage)
     if compare and isinstance(pictures, PictureFiles):
         data = replace(data, equal_files=group_codes(_same_files(pictures, cache), len(pictures)))
     return leave_out_unreadable(data, x, failures, progress)
 
 
 def _decode(
-    pictures: EncodedPictures,
-    ids: NDArray[np.str_],
-    size: Size | ShorterSide,
-    cache: DecodeCache | None,
-    progress: Progress,
+    data: LabelledData, size: Size | ShorterSide, cache: DecodeCache | None, progress: Progress, *, always_stage: bool
 ) -> tuple[Pixels | PictureSequence, dict[int, str]]:
     """Return the readable pictures, and index and reason of the others."""
+    pictures: EncodedPictures = data.x
     staged = cache.read() if cache is not None else None
     if staged is not None and cache is not None:
         progress.note(f"using the pictures staged in {cache.folder}", passing=True)
@@ -145,9 +152,10 @@ def _decode(
             return np.zeros((0, 1, 1, 3), dtype=np.uint8), failures
         encoded = pictures.subset(rows).resized(ExactSize(*common_size(sizes[rows], size)))
     placement = plan_pictures(encoded, None if cache is None else cache.folder).placement
-    stay_encoded = placement is Placement.STREAMED or (placement is Placement.MEMORY and encoded.size is None)
+    in_memory = placement is Placement.MEMORY and encoded.size is None
+    stay_encoded = (placement is Placement.STREAMED or in_memory) and not always_stage
     if cache is not None and not stay_encoded:
-        cache.write(encoded, rows, ids, failures, progress)
+        cache.write(encoded, rows, data.ids, failures, progress)
         written = cache.read()
         assert written is not None
         return _load(*written)

@@ -1,9 +1,8 @@
 """Pictures decoded once and kept on disk as shards, so that an epoch costs a copy per picture, not a decoding.
 
     DIR/shard-00000.bin     decoded pictures one after the other, uint8 rows of RGB pixels
-    DIR/shard-00000.json    height and width of each, which could not be read, and checksums of the files' names, sizes
-                            and times
-    DIR/stage.json          number of pictures, their size, pictures per shard, decoder
+    DIR/shard-00000.json    height and width of each, and which could not be read
+    DIR/stage.json          number of pictures, their size, pictures per shard
 
 A shard is written under another name and renamed when it is complete. So a stopped staging continues where it stopped,
 and several processes or runs may stage at once. Pictures are read with `pread`, not mapped: memory stays bounded.
@@ -21,8 +20,7 @@ import hashlib
 import json
 import os
 import shutil
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -33,15 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.csv_files import write_csv
-from labelsieve.data.decode import ExactSize, Pixels, Resize, ShorterSide, UnreadablePictureError, best_decoder, grey
+from labelsieve.data.decode import ExactSize, Pixels, Resize, ShorterSide, UnreadablePictureError, grey
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Stamps, decoding_pool, in_order
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_file, check_free, open_file, read_text, regular_file, sweep, write_json, write_text
+from labelsieve.files import atomic_file, open_file, read_text, sweep, write_json, write_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray
 
-VERSION = 2  # 1: without EXIF rotation, and any colour where a picture was transparent
 CACHE_FORMAT = 3  # 2: all pictures in one file, pictures-KEY.npy
 CACHE_NAMES = "pictures*"
 OPEN_SHARDS = 128  # files held open at once; the usual limit of a process is 1,024
@@ -73,22 +70,18 @@ def stage(
     shard_size: int | None = None,
     progress: Progress | None = None,
 ) -> StagedPictures:
-    """Decode all pictures into shards under `to`. Complete shards of unchanged files are kept."""
+    """Decode all pictures into shards in the folder `to`, which holds shards of the same pictures or nothing."""
     folder, progress = Path(to), progress or Progress(silent=True)
-    if not (folder / "stage.json").exists():
-        check_free(folder, "stage=", missing="staged pictures")
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder, ".shard-*.partial")  # left by a killed writer, up to a gigabyte each
     size = shard_size or default_shard_size(len(pictures))
-    _check_settings(folder / "stage.json", _settings(pictures, size))
+    side = {"size": list(pictures.resize)} if isinstance(pictures.resize, ExactSize) else {"side": pictures.side}
+    write_text(folder / "stage.json", json.dumps({"samples": len(pictures), "shard_size": size, **side}))
     jobs = []
     for number, first in enumerate(range(0, len(pictures), size)):
         part = pictures.subset(np.arange(first, min(first + size, len(pictures))))
-        if not _is_complete(folder, number, part):
+        if _read_shard(folder, number, len(part)) is None:
             jobs.append(ShardJob(folder, number, part))
-    if not jobs:
-        progress.note(f"using the pictures staged in {folder}", passing=True)
-        return StagedPictures.open(folder)
     workers = min(usable_cores() if workers is None else workers, len(jobs))
     with progress.stage("decoding pictures", len(pictures), unit="pictures") as bar:
         bar.resume(len(pictures) - sum(len(job.pictures) for job in jobs))
@@ -101,7 +94,6 @@ def write_shard(job: ShardJob) -> int:
     """Write one shard and return its number of pictures."""
     folder, number, pictures = job
     shapes, unreadable = [], {}
-    stamps = _stamp_checksum(pictures)  # before they are read: a file that changes meanwhile is read again
     data, about = _shard_files(folder, number)
     try:
         with atomic_file(data) as out:
@@ -118,75 +110,22 @@ def write_shard(job: ShardJob) -> int:
         raise InputError(
             f"{data}: {problem.strerror}; staging needs about {needed}, {free:.0f} MB are free"
         ) from problem
-    note = {
-        "names": _name_checksum(pictures), "files": stamps, "shapes": shapes, "unreadable": unreadable,
-        "bytes": data.stat().st_size,
-    }  # fmt: skip
-    write_text(about, json.dumps(note))
+    write_text(about, json.dumps({"shapes": shapes, "unreadable": unreadable, "bytes": data.stat().st_size}))
     return len(pictures)
-
-
-def _settings(pictures: EncodedPictures, shard_size: int) -> dict[str, Any]:
-    exact = isinstance(pictures.resize, ExactSize)
-    decoder = best_decoder() if pictures.decoder == "auto" else pictures.decoder
-    return {
-        "version": VERSION,
-        "samples": len(pictures),
-        **({"size": list(pictures.resize)} if exact else {"side": pictures.side}),
-        "shard_size": shard_size,
-        "decoder": "pillow" if exact else decoder,
-    }
 
 
 def _shard_files(folder: Path, number: int) -> tuple[Path, Path]:
     return folder / f"shard-{number:05d}.bin", folder / f"shard-{number:05d}.json"
 
 
-def _checksum(texts: Sequence[str]) -> int:
-    return zlib.crc32("\n".join(texts).encode())
-
-
-def _name_checksum(pictures: EncodedPictures) -> int:
-    return _checksum([pictures.describe(i) for i in range(len(pictures))])
-
-
-def _stamp_checksum(pictures: EncodedPictures) -> int:
-    """Return a number that changes if the size or the time of a file does."""
-    if isinstance(pictures, PictureFiles):
-        return _checksum([str(tuple(pair)) for pair in pictures.stamps().tolist()])
-    return _checksum([pictures.version()])
-
-
-def _is_complete(folder: Path, number: int, pictures: EncodedPictures) -> bool:
-    """Return whether a shard is complete and made of these files as they are now."""
+def _read_shard(folder: Path, number: int, count: int) -> dict[str, Any] | None:
+    """Return the description of a shard of `count` pictures; None if the shard is missing or damaged."""
     data, about = _shard_files(folder, number)
     try:
-        note = json.loads(read_text(about))
-        whole = note["names"] == _name_checksum(pictures) and note["bytes"] == data.stat().st_size
-        return bool(whole and note.get("files") in (None, _stamp_checksum(pictures)))
-    except (OSError, ValueError, KeyError):
-        return False
-
-
-def _check_settings(path: Path, settings: dict[str, Any]) -> None:
-    """Write the settings of a new folder; refuse a folder that was staged with others."""
-    if not path.exists():
-        write_text(path, json.dumps(settings))
-        return
-    found = _read_settings(path)
-    for key, value in settings.items():
-        if found.get(key) != value:
-            raise InputError(
-                f"{path.parent}: staged with {key} {found.get(key)}, now {value} is needed; "
-                "give another folder or delete this one"
-            )
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(read_text(path)))
-    except (OSError, ValueError) as problem:
-        raise InputError(f"{path}: not a folder of staged pictures ({problem}); stage them again") from problem
+        note = dict(json.loads(read_text(about)))
+        return note if note["bytes"] == data.stat().st_size and len(note["shapes"]) == count else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class _OpenFile:
@@ -215,20 +154,18 @@ class StagedPictures(PictureSequence):
     def open(cls, folder: str | Path) -> StagedPictures:
         """Open a folder that `stage` wrote."""
         folder = Path(folder)
-        settings = _read_settings(folder / "stage.json")
+        try:
+            settings = dict(json.loads(read_text(folder / "stage.json")))
+        except (OSError, ValueError) as problem:
+            raise InputError(f"{folder}: not a folder of staged pictures ({problem}); stage them again") from problem
         samples, size = int(settings["samples"]), int(settings["shard_size"])
         resize: Resize = ExactSize(*settings["size"]) if "size" in settings else ShorterSide(int(settings["side"]))
         shapes: list[NDArray[np.int32]] = [np.zeros((0, 2), dtype=np.int32)]
         unreadable: dict[int, str] = {}
         for number, first in enumerate(range(0, samples, size)):
-            data, about = _shard_files(folder, number)
-            try:
-                note = json.loads(read_text(about))
-                whole = data.stat().st_size == note["bytes"]
-            except (OSError, ValueError, KeyError):
-                whole = False
-            if not whole or len(note["shapes"]) != min(size, samples - first):
-                raise InputError(f"{data}: staged shard missing or damaged; stage again, complete shards are kept")
+            note = _read_shard(folder, number, min(size, samples - first))
+            if note is None:
+                raise InputError(f"{folder}: shard {number} is missing or damaged; stage again, others are kept")
             shapes.append(np.array(note["shapes"], dtype=np.int32))
             unreadable |= {first + int(i): text for i, text in note["unreadable"].items()}
         sizes = np.concatenate(shapes)
@@ -323,10 +260,6 @@ class DecodeCache:
         """Stage `pictures`, the `rows` of the source that are not among the `failures`. The index is written last."""
         if self.shards.is_symlink():  # a run folder from somewhere else must not lead our writing to another folder
             self.shards.unlink()
-        try:
-            _read_settings(self.shards / "stage.json")
-        except InputError:  # missing or damaged
-            shutil.rmtree(self.shards, ignore_errors=True)
         staged = stage(pictures, self.shards, progress=progress)
         failures = failures | {int(rows[i]): text for i, text in staged.unreadable.items()}
         stamps = [("", "")] * len(ids) if self.stamps is None else self.stamps.tolist()
@@ -339,17 +272,9 @@ class DecodeCache:
         write_json(self.path("json"), {**self.index(), **entries})
 
 
-def cached_pictures(table: Path) -> Pixels | StagedPictures:
-    """Return the pictures of the rows of pictures-KEY.csv; earlier versions kept them in pictures-KEY.npy."""
-    old = table.with_suffix(".npy")
-    if old.exists():
-        try:
-            pictures: Pixels = np.load(regular_file(old), mmap_mode="r", allow_pickle=False)
-        except Exception as error:  # a damaged header can raise nearly any exception
-            raise InputError(f"{old} is damaged ({str(error)[:300]}); delete it") from None
-        return pictures
-    staged = StagedPictures.open(table.with_suffix(""))
-    return staged.readable()
+def cached_pictures(table: Path) -> StagedPictures:
+    """Return the pictures of the rows of pictures-KEY.csv."""
+    return StagedPictures.open(table.with_suffix("")).readable()
 
 
 @contextmanager

@@ -25,8 +25,7 @@ from labelsieve.csv_files import read_records
 from labelsieve.data.decode import FILE_NOT_FOUND, SIDE, ShorterSide
 from labelsieve.data.pictures import CROP, PictureFiles
 from labelsieve.data.read_options import ReadOptions, parse_query
-from labelsieve.data.read_pictures import leave_out_unreadable, read_pictures
-from labelsieve.data.stage import stage
+from labelsieve.data.read_pictures import read_pictures
 from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, safe_path
 from labelsieve.progress import Progress
@@ -51,24 +50,22 @@ def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | 
     The size in `reading` is the shorter side if `spec` names none; as a pair it is the window that a network reads.
     Pictures that fit neither memory nor the device are staged in `stage`, else in the cache folder of `reading`.
     """
-    reading, progress = reading or ReadOptions(), progress or Progress(silent=True)
-    folder, options = _options(str(spec))
+    reading = reading or ReadOptions()
+    source, options = _options(str(spec))
     size = reading.size
     if isinstance(size, int) and "side" in options and options["side"] != str(size):
-        raise InputError(f"webvision:{folder}?side={options['side']} and size {size} differ: give one of the two")
+        raise InputError(f"webvision:{source}?side={options['side']} and size {size} differ: give one of the two")
     side = min(size) if isinstance(size, tuple) else size
     if side is None or (isinstance(size, tuple) and side >= CROP):
         side = SIDE  # the largest window is cut from larger pictures
     data = listed_training(
-        folder,
+        source,
         classes=_whole(options.get("classes", str(CLASSES)), "classes"),
         subset=options.get("subset", "google"),
         side=_whole(options.get("side", str(side)), "side"),
     )
-    if "stage" not in options:
-        return read_pictures(data, size=data.x.resize, staging=reading.cache_dir, progress=progress)
-    staged = stage(data.x, options["stage"], progress=progress)
-    return leave_out_unreadable(data, staged.readable(), staged.unreadable, progress)
+    folder = Path(options["stage"]) if "stage" in options else reading.cache_dir
+    return read_pictures(data, size=data.x.resize, staging=folder, progress=progress, always_stage="stage" in options)
 
 
 def files(spec: str) -> list[Path]:

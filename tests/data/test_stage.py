@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import resource
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import pytest
 import torch
 
 from labelsieve.data import stage as staging
-from labelsieve.data.decode import GREY, ShorterSide
+from labelsieve.data.decode import GREY
 from labelsieve.data.make_webvision import make
 from labelsieve.data.pictures import PictureFiles
 from labelsieve.data.stage import StagedPictures, stage
@@ -73,7 +72,7 @@ def test_staged_pictures_are_the_decoded_ones(pictures: PictureFiles, tmp_path: 
     stage(pictures, tmp_path, workers=1, shard_size=10, progress=(rest := Heard()))
     assert rest.heard == [("decoding pictures", 27), ("before", 20), ("more", 7)]
     stage(pictures, tmp_path, workers=1, shard_size=10, progress=(again := Heard()))
-    assert again.heard == [(f"using the pictures staged in {tmp_path}", 0)]  # nothing to wait for
+    assert again.heard == [("decoding pictures", 27), ("before", 27)]
 
 
 def test_any_number_of_processes_writes_the_same_files(pictures: PictureFiles, tmp_path: Path) -> None:
@@ -97,16 +96,6 @@ def test_a_stopped_staging_goes_on(pictures: PictureFiles, tmp_path: Path, monke
     stage(pictures, folder, workers=1, shard_size=7)
     assert written == [1, 2]
     assert shard_bytes(folder) == shard_bytes(tmp_path / "whole")
-
-
-def test_a_picture_that_was_replaced_is_staged_again(tmp_path: Path) -> None:
-    make(tmp_path / "wv", classes=2, train=8, validation=1, side=20, seed=2)
-    found = listed_training(tmp_path / "wv", side=16).x
-    before = stage(found, tmp_path / "stage", workers=1, shard_size=4)[5].copy()
-    shutil.copyfile(found.path(9), found.path(5))
-    again = stage(found, tmp_path / "stage", workers=1, shard_size=4)
-    np.testing.assert_array_equal(again[5], again[9])
-    assert not np.array_equal(again[5], before)
 
 
 def test_two_runs_may_stage_at_once(pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,24 +124,6 @@ def test_what_a_killed_staging_left_is_swept_away(pictures: PictureFiles, tmp_pa
     (tmp_path / ".mine.partial").write_bytes(b"somebody's")
     stage(pictures, tmp_path, workers=1, shard_size=27)
     assert shard_bytes(tmp_path) == whole | {".mine.partial": b"somebody's"}
-
-
-def test_nothing_is_staged_between_files_of_somebody(pictures: PictureFiles, tmp_path: Path) -> None:
-    (tmp_path / "letter.txt").write_text("")
-    with pytest.raises(InputError, match=r"letter\.txt.*stage="):
-        stage(pictures, tmp_path, workers=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
-
-
-def test_other_pictures_or_settings_are_not_mixed(pictures: PictureFiles, tmp_path: Path) -> None:
-    stage(pictures, tmp_path, workers=1, shard_size=10)
-    with pytest.raises(InputError, match="staged with side 32, now 24"):
-        stage(PictureFiles(pictures.root, pictures.names, ShorterSide(24)), tmp_path, workers=1, shard_size=10)
-    with pytest.raises(InputError, match="samples"):
-        stage(PictureFiles(pictures.root, pictures.names[:5], ShorterSide(32)), tmp_path, workers=1, shard_size=10)
-    turned = PictureFiles(pictures.root, pictures.names[::-1], ShorterSide(32))
-    again = stage(turned, tmp_path, workers=1, shard_size=10)  # same number, other names: written again
-    np.testing.assert_array_equal(again[0], turned[0])
 
 
 def test_a_full_disk_is_told_and_leaves_no_half_shard(pictures: PictureFiles, tmp_path: Path) -> None:

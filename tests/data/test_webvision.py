@@ -147,6 +147,8 @@ def test_staged_by_the_spec(made: Path, tmp_path: Path) -> None:
     assert min(data.x[3].shape[:2]) == 20
     webvision.load(f"webvision:{made}?side=20&stage={tmp_path / 'c++ and more'}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c++ and more", "stage"]
+    smaller = webvision.load(f"webvision:{made}?side=16&stage={tmp_path / 'stage'}")  # a second set in the same folder
+    assert smaller.x.side == 16 and data.x[0].shape != smaller.x[0].shape
 
 
 def test_it_says_how_far_it_is(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

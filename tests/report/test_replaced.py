@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from labelsieve.data.source import ReadOptions, load_source
-from labelsieve.data.stage import cached_pictures
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.labels_csv import read_labels
@@ -150,15 +149,3 @@ def test_where_nothing_is_kept_nothing_is_said(runs, tmp_path):
         path.write_bytes(whole)
     shutil.rmtree(run / "staged")
     assert found(run).status is UNCHANGED
-
-
-def test_the_decoded_pictures_of_earlier_versions_are_compared(runs, tmp_path):
-    root = a_folder(tmp_path)
-    run = a_run(runs, tmp_path, root)
-    (table,) = (run / "staged").glob("*.csv")
-    np.save(table.with_suffix(".npy"), np.asarray(cached_pictures(table)))
-    shutil.rmtree(table.with_suffix(""))
-    files = [(f"a/{i}.png", str(root / "a" / f"{i}.png")) for i in (0, 2, 4)]
-    assert first_replaced(run / "staged", files) is None
-    a_picture(root / "a" / "2.png", 200)
-    assert first_replaced(run / "staged", files) == "a/2.png"
