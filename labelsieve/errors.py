@@ -18,7 +18,7 @@ class InputError(ValueError):
     ...     theory.symmetric(10, 1.5)
     ... except InputError as problem:
     ...     print(problem)
-    eps: 1.5 is outside [0, 1]
+    eps is 1.5: choose a number in [0, 1]
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import as_labels, codes_among, distinct, refuse_missing
-from labelsieve.csv_files import read_rows
+from labelsieve.checks import as_labels, between, codes_among, distinct, refuse_missing, whole
 from labelsieve.errors import InputError
 from labelsieve.files import read_text, regular_file
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
@@ -116,11 +116,8 @@ def corrupt_by_instance(
     >>> bool(0.2 < (noisy != y).mean() < 0.4)
     True
     """
-    ratio, spread = _number("ratio", ratio), _number("spread", spread)
-    if not 0 <= ratio <= 1:
-        raise InputError(f"ratio: {ratio:g} is outside [0, 1]")
-    if not spread >= 0:
-        raise InputError(f"spread: {spread:g} is negative")
+    between("ratio", ratio, 0, 1)
+    between("spread", spread, 0, math.inf)
     given, codes, names = _encode(labels, None, classes)
     x = _rows(features, len(codes))
     source = generator(rng)
@@ -171,24 +168,27 @@ def load_matrix(path: str | Path) -> Matrix:
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{file}: no such file")
-    suffix = file.suffix.lower()
-    if suffix == ".npy":
-        try:
-            return check_transition_matrix(np.load(regular_file(file), allow_pickle=False))
-        except InputError as error:
-            raise InputError(f"{file}: {error}") from None
-        except Exception:  # a damaged header can raise nearly any exception
-            raise InputError(f"{file}: not a .npy file of plain numbers") from None
-    if suffix == ".json":
-        rows = _read_json(file)
-    elif suffix in (".csv", ".txt"):
-        rows = _read_csv(file)
-    else:
-        raise InputError(f"{file}: expected a .csv, .json or .npy file")
     try:
-        return check_transition_matrix(rows)
+        return check_transition_matrix(_read_matrix(file))
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
+    except Exception as error:  # a damaged file can raise nearly any exception
+        raise InputError(f"{file}: not a matrix of plain numbers ({str(error).splitlines()[0][:200]})") from None
+
+
+def _read_matrix(file: Path) -> Any:
+    suffix = file.suffix.lower()
+    if suffix == ".npy":
+        return np.load(regular_file(file), allow_pickle=False)
+    if suffix in (".csv", ".txt"):
+        with warnings.catch_warnings(action="error"):  # an empty file is a warning
+            return np.loadtxt(regular_file(file), delimiter=",", ndmin=2, encoding="utf-8-sig")
+    if suffix != ".json":
+        raise InputError("expected a .csv, .json or .npy file")
+    content = json.loads(read_text(file))
+    if isinstance(content, dict) and not {"transition_matrix", "T"} & content.keys():
+        raise InputError("expected a list of rows, or an object with transition_matrix")
+    return content.get("transition_matrix", content.get("T")) if isinstance(content, dict) else content
 
 
 def generator(rng: Seed) -> np.random.Generator:
@@ -212,8 +212,8 @@ def generator(rng: Seed) -> np.random.Generator:
     """
     if isinstance(rng, np.random.Generator):
         return rng
-    if rng is not None and (isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0):
-        raise InputError(f"rng: expected a whole number of at least 0 or a numpy Generator, got {rng!r}")
+    if rng is not None:
+        whole("rng", rng, otherwise=" or a numpy Generator")
     return np.random.default_rng(rng)
 
 
@@ -318,15 +318,6 @@ def _project(x: Any, mean: FloatArray, scale: FloatArray, projection: FloatArray
     return np.asarray(x @ (projection / scale[:, None]) - (mean / scale) @ projection)
 
 
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, bool | str | bytes):
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            pass
-    raise InputError(f"{name}: expected a number, got {value!r}"[:200].replace("\n", " "))
-
-
 # ---------------------------------------------------------------- draws
 
 
@@ -347,38 +338,6 @@ def _flip_rates(n: int, ratio: float, spread: float, source: np.random.Generator
 def _draw(logits: FloatArray, source: np.random.Generator) -> IntArray:
     """Draw one class per row from softmax(logits) with the Gumbel-max trick."""
     return np.asarray(np.argmax(logits + source.gumbel(size=logits.shape), axis=1), dtype=np.int64)
-
-
-# ---------------------------------------------------------------- files
-
-
-def _read_csv(file: Path) -> list[list[float]]:
-    rows: list[list[float]] = []
-    for line, fields in read_rows(file):
-        if not any(field.strip() for field in fields):
-            continue
-        try:
-            rows.append([float(field) for field in fields])
-        except ValueError:
-            raise InputError(f"{file}: line {line} contains a value that is not a number") from None
-        if len(rows[-1]) != len(rows[0]):
-            raise InputError(f"{file}: line {line} has {len(rows[-1])} values, the first row has {len(rows[0])}")
-    if not rows:
-        raise InputError(f"{file}: the file is empty")
-    return rows
-
-
-def _read_json(file: Path) -> Any:
-    try:
-        content = json.loads(read_text(file))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{file}: not valid JSON ({error})") from None
-    if isinstance(content, dict):
-        for key in ("transition_matrix", "T"):
-            if key in content:
-                return content[key]
-        raise InputError(f"{file}: expected a list of rows, or an object with transition_matrix")
-    return content
 
 
 __all__ = ["PATTERNS", "LabelsWarning", "corrupt", "corrupt_by_instance", "generator", "load_matrix", "matrix"]

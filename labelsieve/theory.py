@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelsieve.checks import between, whole
 from labelsieve.errors import InputError
 
 Matrix = NDArray[np.float64]
@@ -68,8 +69,8 @@ def symmetric(c: int, eps: float) -> Matrix:
            [0.2, 0.6, 0.2],
            [0.2, 0.2, 0.6]])
     """
-    _check_classes(c)
-    _check_share(eps, "eps")
+    whole("classes", c, least=2)
+    between("eps", eps, 0, 1)
     return np.full((c, c), eps / (c - 1)) + np.eye(c) * (1 - eps - eps / (c - 1))
 
 
@@ -97,8 +98,8 @@ def symmetric_inclusive(c: int, eps: float) -> Matrix:
     array([[0.8, 0.2],
            [0.2, 0.8]])
     """
-    _check_classes(c)
-    _check_share(eps, "eps")
+    whole("classes", c, least=2)
+    between("eps", eps, 0, 1)
     return np.full((c, c), eps / c) + np.eye(c) * (1 - eps)
 
 
@@ -127,8 +128,8 @@ def pair(c: int, eps: float) -> Matrix:
            [0. , 0.6, 0.4],
            [0.4, 0. , 0.6]])
     """
-    _check_classes(c)
-    _check_share(eps, "eps")
+    whole("classes", c, least=2)
+    between("eps", eps, 0, 1)
     return np.eye(c) * (1 - eps) + np.roll(np.eye(c), 1, axis=1) * eps
 
 
@@ -151,7 +152,7 @@ def cifar10_map(eps: float) -> Matrix:
     >>> theory.cifar10_map(0.4)[9, [1, 9]]  # truck becomes automobile
     array([0.4, 0.6])
     """
-    _check_share(eps, "eps")
+    between("eps", eps, 0, 1)
     t = np.eye(10)
     for source, target in CIFAR10_FLIPS.items():
         t[source, source], t[source, target] = 1 - eps, eps
@@ -474,8 +475,8 @@ def label_precision_bounds(t_ii: float, c: int) -> tuple[float, float]:
     >>> [round(bound, 3) for bound in theory.label_precision_bounds(0.6, 10)]
     [0.692, 0.953]
     """
-    _check_classes(c)
-    _check_share(t_ii, "t_ii")
+    whole("classes", c, least=2)
+    between("t_ii", t_ii, 0, 1)
     if t_ii == 0:
         return 0.0, 0.0
     right, wrong = t_ii**2, (1 - t_ii) ** 2
@@ -593,8 +594,8 @@ def pattern_test_accuracy(eps: float, c: int, pattern: str = "symmetric") -> flo
     >>> round(theory.pattern_test_accuracy(0.4, 10), 3)
     0.378
     """
-    _check_classes(c)
-    _check_share(eps, "eps")
+    whole("classes", c, least=2)
+    between("eps", eps, 0, 1)
     if pattern not in ("symmetric", "pair"):
         return test_accuracy(matrix(pattern, c, eps))
     return (1 - eps) ** 2 + eps**2 / (c - 1 if pattern == "symmetric" else 1)
@@ -673,8 +674,8 @@ def ratio_from_accuracy(test_accuracy: float, c: int, pattern: str = "symmetric"
     >>> theory.ratio_from_accuracy(0.05, 10).in_reach
     False
     """
-    _check_classes(c)
-    _check_share(test_accuracy, "test_accuracy")
+    whole("classes", c, least=2)
+    between("test_accuracy", test_accuracy, 0, 1)
     share, scale = 1.0, 1.0
     if pattern in ("symmetric", "symmetric-inclusive"):
         vertex = (c - 1) / c
@@ -774,18 +775,6 @@ def summary(T: ArrayLike, prior: ArrayLike | None = None) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- checks
-
-
-def _check_classes(c: int) -> None:
-    if isinstance(c, bool) or not isinstance(c, int | np.integer) or c < 2:
-        raise InputError(f"classes: expected a whole number of at least 2, got {c!r}")
-
-
-def _check_share(value: float, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InputError(f"{name}: expected a number from 0 to 1, got {value!r}")
-    if not 0 <= value <= 1:
-        raise InputError(f"{name}: {value:g} is outside [0, 1]")
 
 
 def _check_prior(prior: ArrayLike | None, c: int) -> Vector:

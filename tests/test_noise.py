@@ -211,15 +211,15 @@ def test_instance_noise_keeps_types_and_seeds() -> None:
 def test_instance_noise_bad_input() -> None:
     x, y = np.ones((4, 2)), [0, 1, 0, 1]
     for call, message in (
-        (lambda: noise.corrupt_by_instance(y, x, 1.5, 0), "ratio: 1.5"),
+        (lambda: noise.corrupt_by_instance(y, x, 1.5, 0), "ratio is 1.5"),
         (lambda: noise.corrupt_by_instance(y, x[:3], 0.5, 0), "3 rows but 4 labels"),
         (lambda: noise.corrupt_by_instance(y, [[np.nan, 1]] * 4, 0.5, 0), "NaN"),
         (lambda: noise.corrupt_by_instance([0] * 4, x, 0.5, 0), "one class only"),
         (lambda: noise.corrupt_by_instance(y, [["a"]] * 4, 0.5, 0), "numbers"),
         (lambda: noise.corrupt_by_instance(y, x, 0.5, 0, spread=-1), "spread"),
-        (lambda: noise.corrupt_by_instance(y, x, "a", 0), "ratio: expected a number, got 'a'"),
-        (lambda: noise.corrupt_by_instance(y, x, None, 0), "ratio: expected a number, got None"),
-        (lambda: noise.corrupt_by_instance(y, x, 0.5, 0, spread="a"), "spread: expected a number"),
+        (lambda: noise.corrupt_by_instance(y, x, "a", 0), "ratio is 'a'"),
+        (lambda: noise.corrupt_by_instance(y, x, None, 0), "ratio is None"),
+        (lambda: noise.corrupt_by_instance(y, x, 0.5, 0, spread="a"), "spread is 'a'"),
         (lambda: noise.corrupt_by_instance(y, x * 1j, 0.5, 0), "features: expected numbers"),
         (lambda: noise.corrupt_by_instance(y, [[None, 1]] * 4, 0.5, 0), "NaN"),
         (lambda: noise.corrupt_by_instance(y, csr_matrix(x[:3]), 0.5, 0), "3 rows but 4 labels"),
@@ -261,14 +261,14 @@ def test_matrices_from_all_file_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", "0.5,0.5\n1\n", "line 2 has 1 values, the first row has 2"),
-        ("t.csv", "0.5,0.5\n\n0.5,x\n", "line 3"),
-        ("t.csv", "", "is empty"),
+        ("t.csv", "0.5,0.5\n1\n", "columns changed from 2 to 1"),
+        ("t.csv", "0.5,0.5\n\n0.5,x\n", "'x'"),
+        ("t.csv", "", "no data"),
         ("t.csv", "0.5,0.5\n0.5,0.6\n", r"row 1 sums to 1\.1"),
-        ("t.json", "[[0.5", "not valid JSON"),
+        ("t.json", "[[0.5", "plain numbers"),
         ("t.json", "{}", "transition_matrix"),
         ("t.json", "[[0.5, 0.5], [1]]", "ragged"),
-        ("t.npy", "rubbish", "not a .npy file"),
+        ("t.npy", "rubbish", "plain numbers"),
         ("t.xls", "1", "expected a .csv, .json or .npy"),
     ],
 )
