@@ -69,7 +69,6 @@ class Resolution(NamedTuple):
 
 NO_DECISION, DISAGREEMENT = Resolution(Choice.UNDECIDED, -1), Resolution(Choice.CONFLICT, -1)
 HEADER = ",".join(Decision._fields)
-HEADER_WITHOUT_REVIEWER = "id,decision,label,time"  # of earlier versions
 
 
 def decision_line(cells: Iterable[str]) -> str:
@@ -98,8 +97,7 @@ class DecisionFile:
         decisions = columns.parse(lines, header=named is not None)
         if rest and lines:
             (_, last), *_ = columns.parse([rest]) or [(0, None)]
-            own = lines[0] in (HEADER, HEADER_WITHOUT_REVIEWER) or named is None
-            by_hand = not own or any(made is not None and not made.time for _, made in decisions)
+            by_hand = "time" not in columns.names or any(made is not None and not made.time for _, made in decisions)
             # Without a complete time, "relabel, cat" may be the first half of "relabel, catfish".
             if last is not None and (by_hand or _is_time(last.time)):
                 decisions.append((len(lines) + 1, last))

@@ -56,11 +56,7 @@ class Numbers:
 
     @property
     def is_date(self) -> bool:
-        return is_date(self.form)
-
-
-def is_date(form: Form) -> bool:
-    return form not in ("number", "comma")
+        return self.form not in ("number", "comma")
 
 
 def read_numbers(values: Any, form: Form | None = None, *, commas: bool = False) -> Numbers | None:
@@ -72,7 +68,7 @@ def read_numbers(values: Any, form: Form | None = None, *, commas: bool = False)
         return Numbers(np.full(len(values), np.nan), form)
     typed = _typed(values)
     if typed is not None:
-        return typed if form is None or is_date(form) == typed.is_date else None
+        return typed if form is None or (form not in ("number", "comma")) == typed.is_date else None
     if not is_text(values.type):
         return None
     cells = _Cells.of(values)

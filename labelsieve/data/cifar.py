@@ -49,8 +49,7 @@ class _Layout(NamedTuple):
 
     classes: int
     label_bytes: int  # before each picture; the last of them is the fine label
-    binary: dict[str, tuple[str, ...]]
-    python: dict[str, tuple[str, ...]]
+    binary: dict[str, tuple[str, ...]]  # in the Python format without .bin
     label_key: str
     folders: tuple[str, ...]
     names: tuple[str, str, str]  # the file of class names, in text and in Python format, and its key
@@ -61,7 +60,6 @@ _LAYOUTS = {
         10,
         1,
         {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
-        {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
         "labels",
         ("", "cifar-10-batches-bin", "cifar-10-batches-py"),
         ("batches.meta.txt", "batches.meta", "label_names"),
@@ -70,7 +68,6 @@ _LAYOUTS = {
         100,
         2,
         {"train": ("train.bin",), "test": ("test.bin",)},
-        {"train": ("train",), "test": ("test",)},
         "fine_labels",
         ("", "cifar-100-binary", "cifar-100-python"),
         ("fine_label_names.txt", "meta", "fine_label_names"),
@@ -129,8 +126,8 @@ def split(folder: Path | str, name: str = "cifar10", part: str = "train") -> tup
 def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
     """Return the files of a part in the first format that is complete, or none."""
     for inner in layout.folders:
-        for names in (layout.binary[part], layout.python[part]):
-            found = [folder / inner / name for name in names]
+        for suffix in (".bin", ""):
+            found = [folder / inner / (name.removesuffix(".bin") + suffix) for name in layout.binary[part]]
             if all(file.is_file() for file in found):
                 return found
     return []

@@ -26,7 +26,7 @@ MAX_EXAMPLES = 5  # values in one note
 COUNTER_GAPS = 1.5  # range of a counter per number in it: a third of the rows may have been deleted
 FLOAT32_INTEGERS = 2.0**24  # larger integers are rounded in float32
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-COLUMN_FORMS = ("", "text", *PATTERNS)
+COLUMN_FORMS = ("text", *PATTERNS)
 
 Notify = Callable[["str | Note"], None]
 Place = Callable[[int], str]  # where the user finds a row, such as "line 3"
@@ -68,13 +68,8 @@ class Column:
     gaps: bool = False  # whether a second column marks missing numbers
     levels: tuple[str, ...] = ()
     others: bool = False  # whether a column stands for all other levels
-    form: Form | Literal["", "text"] = ""  # "" is "number"; "text" is the column of texts
+    form: Form | Literal["text"] = "number"  # of its cells; of a category, "text" for texts
     origin: float = 0.0  # subtracted from numbers and dates that float32 would round
-
-    @property
-    def number_form(self) -> Form:
-        assert self.form != "text"
-        return self.form or "number"
 
     @property
     def width(self) -> int:
@@ -119,7 +114,7 @@ class Encoding:
         columns = []
         for entry in content:
             removed = [entry.get(name, "") for name in ("before", "after", "thousands", "family")]
-            form, origin = entry.get("form", ""), entry.get("origin", 0.0)
+            form, origin = entry.get("form") or "number", entry.get("origin", 0.0)
             if any(removed) or form in ("clock", "d mon y", "mon d y"):
                 raise InputError(
                     f"this model of an earlier version reads units, times or month names in column {entry['name']!r}, "
@@ -128,7 +123,7 @@ class Encoding:
             if form not in COLUMN_FORMS or type(origin) not in (int, float):
                 raise ValueError("a column that is not one of a table")
             known = {item.name: entry[item.name] for item in fields(Column) if item.name in entry}
-            columns.append(Column(**known | {"levels": tuple(entry["levels"])}))
+            columns.append(Column(**known | {"levels": tuple(entry["levels"]), "form": form}))
         return cls(tuple(columns))
 
 
@@ -274,9 +269,8 @@ def _learn_number(name: str, numbers: Numbers) -> Column:
     large = len(known) > 0 and bool(np.abs(known).max() > FLOAT32_INTEGERS)
     moved = float(np.floor(median)) if numbers.is_date or large else 0.0
     origin = moved if len(known) and np.abs(known - moved).max() <= FLOAT32_MAX else 0.0
-    form: Form | Literal[""] = "" if numbers.form == "number" else numbers.form
     gaps = len(known) < len(numbers.values)
-    return Column(name, "number", median=median - origin, gaps=gaps, form=form, origin=origin)
+    return Column(name, "number", median=median - origin, gaps=gaps, form=numbers.form, origin=origin)
 
 
 def _learn_levels(name: str, values: Any) -> Column:
@@ -319,12 +313,12 @@ def encode_table(
 
 
 def _numbers_of(column: Column, values: Any, where: str) -> Numbers:
-    numbers = read_numbers(values, column.number_form)
+    assert column.form != "text"
+    numbers = read_numbers(values, column.form)
     if numbers is None or (len(numbers.invalid_rows) and not numbers.filled):
         kind = "text" if is_text(values.type) else str(values.type)
         raise InputError(
-            f"{where}: column {column.name!r} has {kind}, but the model was trained with "
-            f"{_EXAMPLES[column.number_form]}"
+            f"{where}: column {column.name!r} has {kind}, but the model was trained with {_EXAMPLES[column.form]}"
         )
     return numbers
 

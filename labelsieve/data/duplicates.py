@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def same_files(files: Sequence[str | Path | None]) -> Groups:
     groups = [[i for i, file in enumerate(files) if file is not None]]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for look in (_length, _head, _whole):
-            groups = [part for group in groups for part in _split(group, pool.map(look, [files[i] for i in group]))]
+            read = partial(_look_at, look)
+            groups = [part for group in groups for part in _split(group, pool.map(read, [files[i] for i in group]))]
     return groups
 
 
@@ -60,28 +62,22 @@ def _split(group: list[int], keys: Iterable[Any]) -> Groups:
     return [part for part in parts.values() if len(part) > 1]
 
 
-def _none_if_unreadable(look: Callable[[str | Path], Any]) -> Callable[[str | Path], Any]:
-    def careful(path: str | Path) -> Any:
-        try:
-            return look(path)
-        except OSError:
-            return None
-
-    return careful
+def _look_at(look: Callable[[str | Path], Any], path: str | Path) -> Any:
+    try:
+        return look(path)
+    except OSError:
+        return None
 
 
-@_none_if_unreadable
 def _length(path: str | Path) -> int:
     return os.stat(path).st_size  # noqa: PTH116
 
 
-@_none_if_unreadable
 def _head(path: str | Path) -> bytes:
     with open_file(path) as file:
         return hashlib.blake2b(file.read(HEAD), digest_size=16).digest()
 
 
-@_none_if_unreadable
 def _whole(path: str | Path) -> bytes:
     with open_file(path) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()

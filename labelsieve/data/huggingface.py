@@ -51,14 +51,14 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     if pictures and reading.text_column is None:
         data = LabelledData(DatasetPictures.of(rows, pictures[0], Path(where)), y, classes, ids, "pictures", name=name)
         data = read_pictures(data, size=reading.size, staging=reading.cache_dir, progress=progress)
-        return leave_out_unusable(data, reading, origin)
+        return leave_out_unusable(data, origin, labels=labelled, texts=reading.labelled)
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
     if not plain:
         raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
     table = rows.with_format("arrow").select_columns(plain)[:]
     x, kind = read_features(table, reading, origin)
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
-    return leave_out_unusable(data, reading, origin)
+    return leave_out_unusable(data, origin, labels=labelled, texts=reading.labelled)
 
 
 def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: Progress) -> Any:

@@ -6,19 +6,17 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.csv_files import CsvFormat, make_harmless, read_rows, restore
+from labelsieve.csv_files import make_harmless, restore
 from labelsieve.data.cells import NUMBER
 from labelsieve.data.columns import Origin, Place, by_row
+from labelsieve.data.table_file import TableFile
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, LabelledData, Skipped
-
-if TYPE_CHECKING:
-    from labelsieve.data.read_options import ReadOptions
 
 EXAMPLES = 5  # rows that a message names
 NO_LABEL, EMPTY_TEXT, DROPPED = "no label", "empty text", "dropped"
@@ -39,11 +37,11 @@ def _some(places: Sequence[str]) -> str:
     return ", ".join(places[:EXAMPLES]) + ", ..." * (len(places) > EXAMPLES)
 
 
-def leave_out_unusable(data: LabelledData, options: ReadOptions, origin: Origin) -> LabelledData:
-    """Leave out samples without a label (-1) and empty texts, unless the samples are read for prediction."""
-    unlabelled = np.flatnonzero(data.y < 0).tolist() if options.needs_labels else []
-    texts = enumerate(data.x) if data.kind == "text" and options.labelled else ()
-    reasons = dict.fromkeys(unlabelled, NO_LABEL) | {row: EMPTY_TEXT for row, text in texts if not str(text).strip()}
+def leave_out_unusable(data: LabelledData, origin: Origin, *, labels: bool, texts: bool) -> LabelledData:
+    """Leave out samples without a label (-1) if `labels` is true, and empty texts if `texts` is true."""
+    missing = np.flatnonzero(data.y < 0).tolist() if labels else []
+    written = enumerate(data.x) if data.kind == "text" and texts else ()
+    reasons = dict.fromkeys(missing, NO_LABEL) | {row: EMPTY_TEXT for row, text in written if not str(text).strip()}
     for reason in (EMPTY_TEXT, NO_LABEL):
         if rows := [row for row in sorted(reasons) if reasons[row] == reason]:
             origin.note(about_left_out(reason, [origin.place(row) for row in rows]))
@@ -225,7 +223,7 @@ def unique_ids(ids: Iterable[Any], *, where: str, place: Place = by_row) -> NDAr
 
 @dataclass(frozen=True)
 class LabelFile:
-    """A CSV file with id, label and optionally true. Only `metrics` may see the true labels.
+    """A table with id, label and optionally true. Only `metrics` may see the true labels.
 
     A file with a column `decision` comes from `export --what decisions`: samples that it does not name keep their
     labels, and samples that it drops are left out. `export --what cleaned` writes the number of dropped samples to the
@@ -247,47 +245,32 @@ def read_label_file(path: Path | str) -> LabelFile:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} does not exist")
-    style = CsvFormat.detect(path)
-    rows = read_rows(path, style)
-    first = next(rows, None)
-    if first is None:
-        raise InputError(f"{path} is empty: it needs a first line with id,label")
-    header = [name.strip() for name in first.cells]
+    file = TableFile.read(path, as_text=True)
     for column in ("id", "label"):
-        if column not in header:
-            raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(header)[:300]}")
-    labels: dict[str, str] = {}
-    true: dict[str, str] = {}
-    dropped: set[str] = set()
-    missing: list[int] = []
-    others: set[str] = set()
-    spaces = 0
-    for line, cells in rows:
-        if len(cells) != len(header):
-            raise InputError(f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}")
-        row = dict(zip(header, cells, strict=True))
-        id, label = row["id"], row["label"].strip()
-        if id in labels or id in dropped:
-            raise InputError(f"{path}, line {line}: the id {id!r} occurs twice; ids must be unique")
-        others.add(row.get(OTHERS, "0"))
-        spaces += label != row["label"]
-        if row.get("decision") == "drop":
-            dropped.add(id)
-            continue
-        if not label:
-            missing.append(line)
-        labels[id] = label
-        if row.get("true", "").strip():
-            true[id] = row["true"].strip()
-    if not labels and not dropped:
+        if column not in file.names:
+            raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(file.names)[:300]}")
+    if not file.table.num_rows:
         raise InputError(f"{path} has no rows below the header")
+
+    def cells(name: str, otherwise: str = "") -> list[str]:
+        values = file.values(name) or [otherwise] * file.table.num_rows
+        return ["" if value is None else str(value) for value in values]
+
+    ids, written = cells("id"), cells("label")
+    unique_ids(ids, where=str(path), place=file.place)
+    dropped = frozenset(id for id, decision in zip(ids, cells("decision"), strict=True) if decision == "drop")
+    labels = {id: label.strip() for id, label in zip(ids, written, strict=True) if id not in dropped}
+    missing = [file.place(row) for row, id in enumerate(ids) if labels.get(id) == ""]
     if missing:
-        raise about_missing(path, [f"line {line}" for line in missing])
+        raise about_missing(path, missing)
+    others = set(cells(OTHERS, "0"))
     if len(others) > 1 or not all(re.fullmatch("[0-9]{1,15}", cell) for cell in others):
         raise InputError(f"{path}: the column {OTHERS} must have the same number in every row; remove it if in doubt")
+    true = {id: text.strip() for id, text in zip(ids, cells("true"), strict=True) if id in labels and text.strip()}
     return LabelFile(
-        path, labels, true if "true" in header else None, partial="decision" in header, stripped=spaces,
-        dropped=frozenset(dropped), others=int(others.pop()), note=style.note,
+        path, labels, true if "true" in file.names else None, partial="decision" in file.names,
+        stripped=sum(label != label.strip() for label in written), dropped=dropped, others=int(others.pop()),
+        note="; ".join(map(str, file.notes)),
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def load(path: Path, options: ReadOptions | None = None, *, progress: Progress |
     """Read x of shape [n, d] (numbers), [n, H, W] or [n, H, W, 1 or 3] (uint8 images) or [n] (texts), and y."""
     options = options or ReadOptions()
     note = progress.note if progress is not None else ignore_note
-    arrays = _read_arrays(path, labelled=options.needs_labels)
+    arrays = read_arrays(path, ("x", "y", "ids"), ("x", "y") if options.needs_labels else ("x",))
     x, kind = _samples(arrays["x"], path)
     for name in ("y", "ids"):
         if name in arrays and arrays[name].shape != (len(x),):
@@ -37,19 +37,19 @@ def load(path: Path, options: ReadOptions | None = None, *, progress: Progress |
         y, classes = labels.codes, labels.classes
     ids = unique_ids(arrays["ids"].tolist() if "ids" in arrays else range(len(x)), where=str(path))
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
-    return leave_out_unusable(data, options, Origin(str(path), note))
+    return leave_out_unusable(data, Origin(str(path), note), labels=options.needs_labels, texts=options.labelled)
 
 
-def _read_arrays(path: Path, *, labelled: bool) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, wanted: Sequence[str], required: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return the wanted arrays of an archive that it has."""
     try:
         with open_file(path) as file, np.load(file, allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise InputError(f"{path} is not an .npz archive")
-            names = [name for name in ("x", "y", "ids") if name in archive.files]
-            if "x" not in names or (labelled and "y" not in names):
-                raise InputError(
-                    f"{path} needs arrays named x and y; it has {', '.join(archive.files)[:300] or 'none'}"
-                )
+            names = [name for name in wanted if name in archive.files]
+            if not set(required) <= set(names):
+                there = ", ".join(archive.files)[:300] or "none"
+                raise InputError(f"{path} needs arrays named {' and '.join(required)}; it has {there}")
             _check_sizes(file, names, path)
             arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in names}
     except InputError:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.cells import read_numbers
 from labelsieve.data.labels import id_texts, unique_ids
+from labelsieve.data.npz import read_arrays
 from labelsieve.data.table_file import TableFile
 from labelsieve.errors import InputError
 from labelsieve.files import regular_file
@@ -41,20 +42,13 @@ def read_predictions(path: Path, data: LabelledData) -> NDArray[Any]:
 
 
 def _arrays(path: Path) -> tuple[NDArray[Any], Sequence[Any] | None, Sequence[Any] | None]:
+    if path.suffix.lower() == ".npz":
+        found = read_arrays(path, ("pred_probs", "classes", "ids"), ("pred_probs",))
+        classes, ids = (found[name].tolist() if name in found else None for name in ("classes", "ids"))
+        return found["pred_probs"], classes, ids
     try:
-        found = np.load(
-            regular_file(path), mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False
-        )
-        if isinstance(found, np.ndarray):
-            return found, None, None
-        with found:
-            if "pred_probs" not in found.files:
-                raise InputError(f"{path} needs an array named pred_probs; it has {', '.join(found.files)[:300]}")
-            named = {name: found[name].tolist() for name in ("classes", "ids") if name in found.files}
-            return found["pred_probs"], named.get("classes"), named.get("ids")
-    except InputError:
-        raise
-    except Exception as error:  # a damaged archive can raise nearly any exception
+        return np.lib.format.open_memmap(regular_file(path), mode="r"), None, None
+    except Exception as error:  # a damaged header can raise nearly any exception
         raise InputError(f"{path} is not a readable file of arrays ({str(error)[:300]})") from None
 
 

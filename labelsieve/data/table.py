@@ -69,19 +69,15 @@ def load(
         x, labels.codes[rows.used], labels.classes, names[rows.used], kind, name=path.stem, skipped=skipped,
         groups=_groups(file, rows.used, options),
     )  # fmt: skip
-    return leave_out_unusable(data, options, origin)
+    return leave_out_unusable(data, origin, labels=options.needs_labels, texts=options.labelled)
 
 
 def _without_spaces(options: ReadOptions) -> ReadOptions:
     """Options with the names of columns as they are in a `TableFile`."""
-    text, encoding = options.text_column, options.encoding
-    if encoding is not None:
-        columns = tuple(replace(column, name=column.name.strip()) for column in encoding.columns)
-        encoding = replace(encoding, columns=columns)
-        text = encoding.text or text
+    text = (options.encoding.text if options.encoding is not None else None) or options.text_column
     return replace(
         options, label_column=options.label_column.strip(), id_column=options.id_column.strip(),
-        text_column=text.strip() if text is not None else None, encoding=encoding,
+        text_column=text.strip() if text is not None else None,
     )  # fmt: skip
 
 

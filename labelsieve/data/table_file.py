@@ -169,8 +169,7 @@ def _read_parquet(path: Path) -> Any:
 
 def _read_json_lines(path: Path) -> Any:
     """A file with one JSON object per line. Keys that a line lacks are missing values."""
-    columns: dict[str, list[Any]] = {}
-    count = filled = 0
+    entries: list[dict[str, Any]] = []
     with open_file(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -183,20 +182,15 @@ def _read_json_lines(path: Path) -> Any:
                 raise InputError(f"{path}, line {number}: not readable JSON ({str(error)[:200]})") from None
             if not isinstance(entry, dict):
                 raise InputError(f'{path}, line {number}: expected an object, such as {{"label": "cat"}}')
-            for name, value in entry.items():
-                cells = columns.setdefault(name, [])
-                cells.extend([None] * (count - len(cells)))
-                cells.append(json.dumps(value) if isinstance(value, dict | list) else value)
-            count, filled = count + 1, filled + len(entry)
-            _check_width(path, len(columns))
-            if count * len(columns) - filled > MAX_MISSING_CELLS:
-                raise InputError(
-                    f"{path}, line {number}: {len(columns):,} different names in {count:,} lines; as a table, nearly "
-                    "all cells would be missing: use the same names in all lines"
-                )
-    for cells in columns.values():
-        cells.extend([None] * (count - len(cells)))
-    return _from_columns(list(columns), list(columns.values()))
+            entries.append({k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in entry.items()})
+    names = list(dict.fromkeys(name for entry in entries for name in entry))
+    _check_width(path, len(names))
+    if len(entries) * len(names) - sum(map(len, entries)) > MAX_MISSING_CELLS:
+        raise InputError(
+            f"{path}: {len(names):,} different names in {len(entries):,} lines; as a table, nearly all cells would be "
+            "missing: use the same names in all lines"
+        )
+    return _from_columns(names, [[entry.get(name) for entry in entries] for name in names])
 
 
 def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list[str]]:

@@ -291,18 +291,10 @@ def _build(factory: Callable[..., nn.Module], shape: tuple[int, ...], **options:
 
 def build(factory: Callable[..., Any], name: str) -> nn.Module:
     """Call the factory, and raise InputError if it needs arguments or does not return a network."""
-    # The signature of a partial with too many arguments cannot be read, that of its function can.
-    inner, given = (factory.func, factory.args) if isinstance(factory, partial) else (factory, ())
-    named = factory.keywords if isinstance(factory, partial) else {}
     try:
-        call: inspect.Signature | None = inspect.signature(inner)
-    except (TypeError, ValueError):  # some callables have no signature
-        call = None
-    try:
-        if call is not None:
-            call.bind(*given, **named)
-    except TypeError as problem:
-        how = "with only the number of classes" if given else "without arguments"
+        inspect.signature(factory).bind()
+    except (TypeError, ValueError) as problem:  # a partial with too many arguments raises ValueError
+        how = "with only the number of classes" if isinstance(factory, partial) else "without arguments"
         what = " ".join(str(problem).split())
         raise InputError(f"{name} must return a network when it is called {how}: {what}") from None
     network = factory()

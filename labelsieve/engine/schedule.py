@@ -81,13 +81,6 @@ class Schedule:
         return cls(200, steps, fresh_state=True).scaled(epochs)
 
     @classmethod
-    def resnet_sgd(cls, epochs: int = 200) -> Schedule:
-        """He et al. 2016: SGD at 0.1, a tenth after half and three quarters of the training, weight decay 1e-4."""
-        half, three = epochs // 2, epochs * 3 // 4
-        steps = ((0, 0.1), (half, 0.01), (three, 0.001)) if 0 < half < three else ((0, 0.1),)
-        return cls(epochs, steps, optimizer="sgd", weight_decay=1e-4, decay_everything=True)
-
-    @classmethod
     def cosine(cls, epochs: int, rate: float, *, weight_decay: float = 5e-4) -> Schedule:
         """Nesterov SGD whose rate falls along half a cosine; an epoch has the rate of its middle."""
         rates = rate * (1 + np.cos(np.pi * (np.arange(epochs) + 0.5) / epochs)) / 2

@@ -145,7 +145,7 @@ def test_decimal_commas_are_kept_for_new_rows(tmp_path: Path) -> None:
     assert data.x.shape == (30, 3) and np.allclose(np.asarray(data.x)[12], [12.125, 4.55, 12])
     assert said.count("decimal commas in temp, mass") == 1
     encoding = kept(data)
-    assert [column.form for column in encoding.columns] == ["comma", "comma", ""]
+    assert [column.form for column in encoding.columns] == ["comma", "comma", "number"]
     new, said = load(tmp_path / "n.csv", ["mass,temp,n", '"1,234","1,5",3'], labelled=False, encoding=encoding)
     assert np.allclose(np.asarray(new.x), [[1.5, 1.234, 3]]) and "decimal" not in said
     with pytest.raises(InputError, match=r"'temp' has text.*decimal commas"):

@@ -82,7 +82,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     refused(tmp_path / "objects.npy", "not a readable file of arrays")
     np.savez(tmp_path / "other.npz", x=PROBS)
-    refused(tmp_path / "other.npz", "needs an array named pred_probs; it has x")
+    refused(tmp_path / "other.npz", "named pred_probs; it has x")
     np.savez(tmp_path / "ids.npz", pred_probs=PROBS, ids=np.array(["r1", "r1", "r3", "r4"]))
     refused(tmp_path / "ids.npz", "'r1' occurs twice")
     path = written_csv(tmp_path / "few.csv", ["id", *CLASSES], [["r1", 1, 0, 0], ["r3", 1, 0, 0]])

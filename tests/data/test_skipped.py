@@ -7,7 +7,6 @@ import pytest
 
 from labelsieve.data.columns import Origin
 from labelsieve.data.labels import about_left_out, leave_out, leave_out_unusable
-from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
 
@@ -20,7 +19,7 @@ def data(labels: list[int]) -> LabelledData:
 def test_samples_without_a_label_are_named() -> None:
     message: list[str] = []
     origin = Origin("t", message.append, lambda row: f"photo {row}")
-    assert len(leave_out_unusable(data([0, -1, 1, -1]), ReadOptions(), origin)) == 2
+    assert len(leave_out_unusable(data([0, -1, 1, -1]), origin, labels=True, texts=True)) == 2
     assert message == ["2 samples left out (no label): photo 1, photo 3"]
 
 

@@ -32,7 +32,6 @@ def test_supplement_a2_sgd():
 def test_a_shortened_schedule_keeps_its_shape():
     assert Schedule.paper_200(20).steps == ((0, 1e-3), (8, 1e-4), (12, 1e-5), (16, 1e-6), (18, 5e-7))
     assert Schedule.paper_200(1).steps == ((0, 1e-3),)
-    assert Schedule.resnet_sgd(1).learning_rate(0) == 0.1
 
 
 NAMED = [Schedule.paper_200, Schedule.incv_50, Schedule.webvision_120, Schedule.webvision_incv_50]
