@@ -91,7 +91,7 @@ def corrupt_by_instance(
     ----------
     labels : array-like of shape (n,)
         Labels: integers, strings or bools.
-    features : array-like or sparse matrix of shape (n, d)
+    features : array-like of shape (n, d)
         Features of the samples.
     ratio : float
         Noise ratio: mean probability of a wrong label.
@@ -122,7 +122,7 @@ def corrupt_by_instance(
     x = _rows(features, len(codes))
     source = generator(rng)
     rates = _flip_rates(len(codes), ratio, spread, source)
-    mean, scale = _moments(x)
+    mean, scale = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
     if not (np.isfinite(mean).all() and np.isfinite(scale).all()):
         raise InputError("features: contain NaN or infinite values")
     # Standardised features divided by sqrt(d) give projections of about unit variance.
@@ -133,7 +133,7 @@ def corrupt_by_instance(
         projection = source.standard_normal((x.shape[1], c))
         for start in range(0, len(members), CHUNK_ROWS):
             part = members[start : start + CHUNK_ROWS]
-            logits = _project(x[part], mean, scale, projection)
+            logits = ((x[part] - mean) / scale) @ projection
             logits[:, i] = -np.inf
             wrong = _draw(logits, source)
             flip = source.random(len(part)) < rates[part]
@@ -279,43 +279,19 @@ def _by_class(codes: IntArray, c: int) -> Iterator[tuple[int, IntArray]]:
 # ---------------------------------------------------------------- features
 
 
-def _rows(features: Any, n: int) -> Any:
-    """Validate the features and return a 2D array or a CSR matrix with one row per label."""
-    from scipy.sparse import issparse  # here, because importing it takes a while
-
-    sparse = issparse(features)
-    x = features.tocsr() if sparse else np.asarray(features)
+def _rows(features: ArrayLike, n: int) -> NDArray[Any]:
+    """Validate the features and return one row per label."""
+    x = np.asarray(features)
     if x.ndim < 1 or x.shape[0] != n:
         raise InputError(f"features: {x.shape[0] if x.ndim else 0} rows but {n} labels")
-    if x.dtype.kind == "O" and not sparse:  # pandas: several column types, or missing values
+    if x.dtype.kind == "O":  # pandas: several column types, or missing values
         try:
             x = x.astype(np.float64)
         except (TypeError, ValueError):
             raise InputError("features: expected numbers without missing values") from None
     if x.dtype.kind not in "iufb":
         raise InputError("features: expected numbers")
-    if sparse:
-        return x.astype(np.float64)
     return (x.astype(np.uint8) if x.dtype.kind == "b" else x).reshape(len(x), -1)
-
-
-def _moments(x: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the mean and the standard deviation of each column."""
-    if isinstance(x, np.ndarray):
-        return x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
-    from sklearn.utils.sparsefuncs import mean_variance_axis
-
-    if not np.isfinite(x.data).all():
-        raise InputError("features: contain NaN or infinite values")
-    mean, variance = mean_variance_axis(x, axis=0)
-    return mean, np.sqrt(variance)
-
-
-def _project(x: Any, mean: FloatArray, scale: FloatArray, projection: FloatArray) -> FloatArray:
-    if isinstance(x, np.ndarray):
-        return np.asarray(((x - mean) / scale) @ projection)
-    # Subtracting the mean first would make the matrix dense.
-    return np.asarray(x @ (projection / scale[:, None]) - (mean / scale) @ projection)
 
 
 # ---------------------------------------------------------------- draws

@@ -1,11 +1,11 @@
-"""Stored out-of-sample predictions in, decisions out: no training, one pass in chunks, O(n) memory.
+"""Scores of stored out-of-sample predictions, without training, in one pass over chunks with O(n) memory.
 
-    selected     predicted label = given label (algorithm 1, lines 4 and 7)
-    suspicion    q / (p + q)   where they differ: p of the given label against q of the predicted one; at least 1/2
-                 (1 - p) / 2   where they agree: below 1/2
+    selected     the predicted label is the given label (algorithm 1, lines 4 and 7)
+    suspicion    q / (p + q) if they differ, at least 1/2; p, q: probabilities of the given and the predicted label
+                 (1 - p) / 2 if they are equal, below 1/2
 
-`pred_probs` may be an array, a data frame whose columns are called as the labels, or a memory-mapped file larger than
-memory: what has been read is let go again. Why this suspicion and no other: benchmarks/suspicion.md.
+`pred_probs` can be an array, a data frame whose columns have the names of the labels, or a memory-mapped file that is
+larger than the memory. benchmarks/suspicion.md compares this suspicion with others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Score
 
 # A chunk stays in the processor's cache while it is checked, searched and read; larger ones are slower, not faster.
 CHUNK_BYTES = 512 * 1024
-# A mapped file's pages are let go in larger strides: the call costs more than the chunk.
+# The pages of a mapped file are released in larger steps, because the call takes longer than a chunk.
 RELEASE_BYTES = 16 * 1024 * 1024
 # Rows whose sum is off by more than rounding explains are renormalised with a warning, up to `SUM_TOLERANCE`.
 ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-3}  # by bytes per number
@@ -104,7 +104,7 @@ def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayL
 
 
 def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> Scores:
-    """What selection works with, a few numbers a sample; an impossible given label has a large but finite loss."""
+    """Return the scores that selection uses. A given label with probability 0 has a large but finite loss."""
     given, probs = checked(labels, pred_probs, classes)
     n, kept = len(probs), min(STORED_TOP_CLASSES, probs.shape[1])
     predicted, probability, confidence = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
@@ -125,7 +125,7 @@ def probability_blocks(given: IntArray, probs: NDArray[Any]) -> Iterator[tuple[I
 
 
 def likeliest(probability: NDArray[Any], best: IntArray, most: int = TOP_CLASSES) -> IntArray:
-    """The columns of each row's largest values, largest first: `best`, also where others are as large."""
+    """Return the columns of the largest values of each row, in order; `best` comes first, also among equal values."""
     count = min(most, probability.shape[1])
     if probability.shape[1] <= FEW_CLASSES:
         ordered = np.argsort(-probability, axis=1, kind="stable")[:, :count]
@@ -140,10 +140,9 @@ def likeliest(probability: NDArray[Any], best: IntArray, most: int = TOP_CLASSES
 def suspicion_from_scores(
     probability: ArrayLike, confidence: ArrayLike, *, agrees: ArrayLike | None = None
 ) -> FloatArray:
-    """Suspicion from two numbers a sample: probability of the given label, confidence in the predicted one.
+    """Return the suspicion from the probability of the given label and the confidence of the predicted label.
 
-    `agrees` says where both are the same label; without it they are where `confidence` is not the greater. A sample
-    that was never scored (nan) stays nan.
+    `agrees` is true if both labels are equal; by default they are if `confidence` is not larger. NaN stays NaN.
     """
     p, q = np.asarray(probability, dtype=np.float64), np.asarray(confidence, dtype=np.float64)
     same = np.asarray(q <= p if agrees is None else agrees, dtype=np.bool_)
@@ -152,13 +151,13 @@ def suspicion_from_scores(
     total = p + q
     # Two zeros say nothing about the label: 1/2.
     against = np.divide(q, total, out=np.full(p.shape, 0.5), where=total != 0)
-    # A prediction that is not the most probable class (some classifiers) must not fall among the selected.
-    # And a probability of 1.0000001 (float32) is 1.
+    # Some classifiers predict a class that is not the most probable one: the result stays at least 1/2. A probability
+    # of 1.0000001 (float32) is 1.
     return np.where(same, np.maximum((1 - p) / 2, 0.0), np.maximum(against, 0.5))
 
 
 def suspicion_of(scores: Scores, labels: IntArray) -> FloatArray:
-    """Suspicion of scored samples, `labels` being their given labels in the same order."""
+    """Return the suspicion of scored samples; `labels` are their given labels in the same order."""
     return suspicion_from_scores(scores.probability, scores.confidence, agrees=scores.predicted == labels)
 
 
@@ -179,7 +178,7 @@ def _look_up(block: NDArray[Any], codes: IntArray) -> tuple[IntArray, NDArray[An
 
 
 def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, IntArray, NDArray[Any]]]:
-    """Checked chunks in order: their rows, the label codes, the probabilities (contiguous, float32 or float64)."""
+    """Yield rows, label codes and checked probabilities (contiguous, float32 or float64) of each chunk."""
     n, c = probs.shape
     size = max(1, CHUNK_BYTES // (c * probs.itemsize))
     working = np.float32 if probs.itemsize < 4 else probs.dtype
@@ -213,7 +212,7 @@ def _label_codes(labels: NDArray[Any], c: int, start: int) -> IntArray:
 
 
 def _explain(block: NDArray[Any], start: int) -> None:
-    """Raise for the first bad row; an unlucky sum alone (rounding at the limit in one summation order) is let pass."""
+    """Raise InputError for the first bad row. A sum that is only off by rounding is accepted."""
     finite = np.asarray(np.isfinite(block).all(axis=1))
     negative = np.asarray((block < 0).any(axis=1))
     sums = np.asarray(block.sum(axis=1, dtype=np.float64, where=np.isfinite(block)))
@@ -229,10 +228,9 @@ def _explain(block: NDArray[Any], start: int) -> None:
 
 
 class _Releaser:
-    """Lets go of a mapped file's pages behind the reader, which would otherwise count as this process's memory.
+    """Releases the pages of a mapped file that were read, which would otherwise count as memory of this process.
 
-    Only for shared mappings of a file: letting go of a private one (mode "c", or a bare mmap that may be anonymous)
-    would lose what its owner wrote into it.
+    It does so only for shared mappings of a file: changes of a private mapping (mode "c") would be lost.
     """
 
     def __init__(self, probs: NDArray[Any]) -> None:
@@ -262,14 +260,14 @@ class _Releaser:
 
 
 def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The labels as columns of the probabilities, and those as an array; what is in them is checked chunk by chunk."""
+    """Return the labels as columns of the probabilities, and the probabilities, whose values `_chunks` checks."""
     classes = named_columns(labels, pred_probs, classes)
     probs = np.asanyarray(pred_probs)
     if probs.dtype.kind not in "fiub":
         raise InputError("pred_probs: expected numbers")
     if probs.ndim != 2 or probs.shape[1] < 2:
         raise InputError(
-            f"pred_probs: expected one row a sample and a column for each of 2 or more classes, got shape {probs.shape}"
+            f"pred_probs: expected one row per sample and one column for each of 2 or more classes, got {probs.shape}"
         )
     if probs.dtype.kind != "f":
         probs = probs.astype(np.float64)
@@ -286,7 +284,7 @@ def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None)
 
 
 def class_names(labels: ArrayLike, columns: int, classes: ArrayLike | None) -> NDArray[Any]:
-    """What the columns of the probabilities stand for, as the labels write it."""
+    """Return the class of each column of the probabilities, in the type of the labels."""
     given = np.asarray(labels)
     if classes is not None:
         return np.asarray(classes)
@@ -303,9 +301,9 @@ class Frame(Protocol):
 
 
 def named_columns(labels: ArrayLike, pred_probs: Any, classes: ArrayLike | None) -> ArrayLike | None:
-    """The classes by the names of a data frame's columns, written as the labels are; else `classes` as they were given.
+    """Return the classes that the columns of a data frame name, in the type of the labels; else `classes`.
 
-    Columns without names have numbers (polars: `column_0` and so on) and stand for the classes in their order.
+    Columns without names (0, 1, ..., in polars `column_0`, ...) are the classes in their order.
     """
     given = np.asarray(labels)
     if not isinstance(pred_probs, Frame) or given.ndim != 1 or len(given) == 0:
@@ -330,7 +328,7 @@ def named_columns(labels: ArrayLike, pred_probs: Any, classes: ArrayLike | None)
     absent = [label for label in present if label not in names]
     other = [name for name in names if isinstance(name, str) != issubclass(kind, str)]
     if absent or other:
-        wrong = f"none is called {absent[0]!r} as a label is" if absent else f"{other[0]!r} is no label"
+        wrong = f"none has the name of the label {absent[0]!r}" if absent else f"{other[0]!r} is not a label"
         there = ", ".join(texts)[:300]
         raise InputError(
             f"pred_probs: its columns are {there}, and {wrong}; rename them, or give classes= in their order"
@@ -339,7 +337,7 @@ def named_columns(labels: ArrayLike, pred_probs: Any, classes: ArrayLike | None)
 
 
 def _as_label(name: Any, kind: type) -> Any:
-    """A column's name as a label of this kind is written: tables from files have texts for numbers, and 1 for 1.0."""
+    """Convert the name of a column to the type of the labels: a table from a file has the text "1" for 1 or 1.0."""
     if kind is str or not isinstance(name, str):
         return str(name) if kind is str else name
     try:

@@ -1,8 +1,8 @@
-"""The few things that walk between the rooms: small, frozen, numpy only.
+"""Data types that the packages share. They are small and frozen and need numpy only.
 
     source --LabelledData--> selection --Selection--> robust training --> report --> review
 
-True labels are in none of them (CONTRIBUTING.md says where those are).
+None of them contains true labels (CONTRIBUTING.md says which modules use them).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def some_of(x: Any, index: IntArray) -> Any:
 
 
 class Skipped(NamedTuple):
-    """A sample that is left out, and why (it cannot be read, has no label, no text): it never stops a run."""
+    """A sample that is not used, and the reason, such as an unreadable file or a missing label."""
 
     id: str
     reason: str
@@ -55,7 +55,7 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledData:
-    """Samples in input order. `y` holds codes into `classes`, which keeps the users' own names."""
+    """Samples in input order. `y` holds codes, positions in `classes`, which has the class names of the source."""
 
     x: Any
     y: IntArray
@@ -64,7 +64,7 @@ class LabelledData:
     kind: Kind
     name: str = "data"
     skipped: tuple[Skipped, ...] = ()
-    notes: tuple[str, ...] = ()  # what is odd about it
+    notes: tuple[str, ...] = ()  # for the user
     groups: IntArray | None = None  # code per sample; samples with equal codes are never on both sides of a split
     equal_files: IntArray | None = None  # code per sample, equal if the files of the samples have equal bytes
     why_unknown: WhyUnknown | None = None  # why no classifier can estimate the noise of these labels
@@ -88,11 +88,11 @@ class LabelledData:
 
 @dataclass(frozen=True)
 class Job:
-    """One training that selection asks for: train on these, score those.
+    """One training for the selection: train on some samples, score others.
 
-    `labels` are the given labels (codes) of *all* samples; `train` and `score` index into them.
-    With `keep_best` the epoch with the best agreement on the scored samples' given labels does the
-    scoring, otherwise the last one; a trainer without epochs ignores it.
+    `labels` are the codes of the given labels of all samples; `train` and `score` are indices. With `keep_best` the
+    epoch that agrees best with the given labels of the scored samples is used, otherwise the last one. A trainer
+    without epochs ignores it.
     """
 
     name: str
@@ -110,15 +110,15 @@ class Job:
         return found.hexdigest()[:16]
 
 
-TOP_CLASSES = 4  # classes a look keeps of each sample: nearly as good an average as all of them, in O(n)
+TOP_CLASSES = 4  # classes stored per sample: nearly as good an average as all classes, in O(n) memory
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a training says of each sample in `Job.score`, in that order: O(n), never n x c.
+    """The scores of a training for the samples in `Job.score`, in that order. They take O(n) memory, not n x c.
 
-    `top_classes` are a sample's likeliest classes, the predicted one first, and `top_probs` their probabilities, both
-    [samples, at most TOP_CLASSES]; a trainer that does not tell them is taken at its predicted class alone.
+    `top_classes` are the most probable classes of a sample, the predicted one first, and `top_probs` their
+    probabilities, both [samples, at most TOP_CLASSES]. Without them only the predicted class is used.
     """
 
     predicted: IntArray
@@ -129,11 +129,11 @@ class Scores:
     top_probs: FloatArray | None = None
 
     def arrays(self) -> dict[str, Any]:
-        """What it holds, by name."""
+        """The arrays that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def sha256(self) -> str:
-        """What they are known by."""
+        """A hash of all arrays."""
         found = hashlib.sha256()
         for name, value in self.arrays().items():
             found.update(name.encode() + np.ascontiguousarray(value).tobytes())
@@ -144,7 +144,7 @@ class Scores:
 
     @staticmethod
     def joined(parts: Sequence[Scores]) -> Scores:
-        """One after the other; what some part lacks is left out."""
+        """Concatenate scores. Arrays that one of the parts does not have are left out."""
         names = [name for name in parts[0].arrays() if all(name in part.arrays() for part in parts)]
         return Scores(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
@@ -292,10 +292,10 @@ EARLIER_TRUST: dict[str, tuple[Trust, WhyUnknown | None]] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """What selection found, one entry a sample in input order.
+    """The result of a selection, one entry per sample in input order.
 
-    `predicted`, `probability`, `confidence` and `loss` are the last held-out scores a sample got
-    (-1 and nan where it never got any); `iteration` is when its verdict fell (0: still candidate).
+    `predicted`, `probability`, `confidence` and `loss` are the last held-out scores of a sample, -1 and NaN if it was
+    never scored. `iteration` is the iteration of its verdict, 0 for a candidate.
     """
 
     verdict: NDArray[np.int8]

@@ -153,12 +153,11 @@ def block_c(*, last: bool = False) -> Residual:
 class InceptionResNetV2(SequentialStack):
     """n networks for pictures [B, n*3, H, W] of at least 75 x 75 pixels; published with 299, the INCV paper uses 227.
 
-    `dropout` acts on the features in training (0.2 in the released model; the paper does not mention it).
+    The released model has dropout before the last layer; the INCV paper does not mention it, and there is none here.
     """
 
-    def __init__(self, classes: int = 1000, *, channels: int = 3, n: int = 1, dropout: float = 0.0) -> None:
+    def __init__(self, classes: int = 1000, *, channels: int = 3, n: int = 1) -> None:
         super().__init__(n)
-        self.dropout = dropout
         self.stem1 = nn.Sequential(
             Unit(channels, 32, 3, stride=2, same=False), Unit(32, 32, 3, same=False), Unit(32, 64, 3)
         )
@@ -184,5 +183,4 @@ class InceptionResNetV2(SequentialStack):
         y = self.blocks_a(self.mixed_5b(y))
         y = self.blocks_b(self.reduce_a(y))
         y = self.last(self.blocks_c(self.reduce_b(y)))
-        features = torch.mean(y, dim=(2, 3), dtype=torch.float32)
-        return F.dropout(features, self.dropout, self.training) if self.dropout else features
+        return torch.mean(y, dim=(2, 3), dtype=torch.float32)

@@ -27,25 +27,23 @@ from labelsieve.models import kernels
 class Conv2d(nn.Module):
     """n convolutions as a grouped convolution, with a kernel of kernels/conv.py if possible."""
 
-    def __init__(self, n: int, inputs: int, outputs: int, size: int, *, stride: int = 1, bias: bool = False) -> None:
+    def __init__(self, n: int, inputs: int, outputs: int, size: int, *, stride: int = 1) -> None:
         super().__init__()
         self.n, self.stride, self.size = n, stride, size
         self.weight = nn.Parameter(torch.empty(n * outputs, inputs, size, size))
-        self.bias = nn.Parameter(torch.zeros(n * outputs)) if bias else None
         nn.init.kaiming_normal_(self.weight, mode="fan_in", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.size == 3 and self.bias is None:
+        if self.size == 3:
             return kernels.grouped_conv3x3(x, self.weight, self.n, stride=self.stride)
-        bias = None if self.bias is None else self.bias.to(x.dtype)
         weight = self.weight.to(x.dtype)
         if x.is_cuda:
             weight = weight.contiguous(memory_format=torch.channels_last)
-        return F.conv2d(x, weight, bias, self.stride, self.size // 2, groups=self.n)
+        return F.conv2d(x, weight, None, self.stride, self.size // 2, groups=self.n)
 
     def then(self, norm: BatchNorm, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """norm(self(x)); the convolution kernel sums the statistics while it writes its output."""
-        if not norm.training or norm.across is not None or self.size != 3 or self.bias is not None:
+        if not norm.training or norm.across is not None or self.size != 3:
             return cast("Tensor", norm(self(x), residual))
         y, sums = kernels.grouped_conv3x3_sums(x, self.weight, self.n, stride=self.stride, valid=norm.valid)
         return cast("Tensor", norm(y, residual, sums))

@@ -27,7 +27,7 @@ class Small(SequentialStack):
         self.gain = torch.nn.Parameter(torch.full((3,), 2.0))
         self.register_buffer("shift", torch.randn(3))
         self.conv1, self.norm1 = Conv2d(1, 3, 5, 3), BatchNorm(1, 5)
-        self.conv2, self.norm2 = Conv2d(1, 5, 6, 1, bias=True), BatchNorm(1, 6, relu=False)
+        self.conv2, self.norm2 = Conv2d(1, 5, 6, 1), BatchNorm(1, 6, relu=False)
         self.head = Linear(n, 6, classes)
         self.repeat_parameters()
 
