@@ -83,7 +83,7 @@ def test_a_frame_goes_by_its_columns_names() -> None:
     numbers = find_wrong_labels(given.astype(np.int32), pd.DataFrame(probs).iloc[:, [2, 0, 1]])
     assert np.mean(names[numbers.suggested] == plain.suggested) > 0.95  # -1 stands for no class
     assert numbers.suggested.dtype == np.int32 and numbers.classes.tolist() == [2, 0, 1]
-    with pytest.raises(InputError, match="its columns are ant, bee, fly, .*'cow'"):
+    with pytest.raises(InputError, match=r"its columns are ant, bee, fly, .*'cow'"):
         find_wrong_labels(names[given], frame.rename(columns={"cow": "fly"}))
 
 
