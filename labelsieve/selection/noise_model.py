@@ -394,8 +394,8 @@ def describe(
         trust, text = Trust.FAIR, f"the classifier seems to be wrong on {100 * error:.0f} % of the samples"
     else:
         trust, text = Trust.ROUGH, (
-            f"wrong labels and errors of the classifier (about {100 * error:.0f} % of the samples) cannot be"
-            " separated: use the interval, or a better classifier"
+            f"errors of the classifier, perhaps on more than {100 * error:.0f} % of the samples, look like wrong"
+            " labels: use the interval, or a better classifier"
         )  # fmt: skip
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 

@@ -60,7 +60,7 @@ const Show = (() => {
     if (content.kind === "picture") return el("li", { title: item.id }, picture(item.row, "small", `Sample ${item.id}`), ...named);
     if (content.kind === "text") return el("li", { class: "near" }, ...(withLabel ? named : times), content.text.slice(0, 400));
     if (content.kind === "row") {
-      const cells = content.cells.slice(0, 10).map(([name, cell]) => el("span", { class: "cell" }, el("span", { text: name }), cell === "" ? "–" : cell));
+      const cells = content.cells.slice(0, 10).map(([name, cell]) => el("span", { class: "cell" }, el("span", {}, ...breakable(name)), cell === "" ? "–" : cell));
       return el("li", { class: "near" }, ...(withLabel ? named : times), ...cells);
     }
     return el("li", { class: "near quiet", text: "cannot be shown" });
@@ -105,7 +105,7 @@ const Show = (() => {
     const content = item.content;
     let inside = el("span", { class: "clip", text: content.text ?? `cannot be shown` });
     if (content.kind === "picture") inside = picture(item.row, "small", `Sample ${item.id}`);
-    if (content.kind === "row") inside = el("span", { class: "clip" }, ...content.cells.slice(0, 8).map(([name, cell]) => el("span", { class: "cell" }, el("span", { text: name }), cell === "" ? "–" : cell)));
+    if (content.kind === "row") inside = el("span", { class: "clip" }, ...content.cells.slice(0, 8).map(([name, cell]) => el("span", { class: "cell" }, el("span", {}, ...breakable(name)), cell === "" ? "–" : cell)));
     const labels = el("span", { class: "pair" }, el("span", { class: "was" }, ...breakable(names[item.given] ?? "unknown")), " → ",
       el("span", { class: "now" }, ...breakable(item.suggested >= 0 ? names[item.suggested] : "no other")));
     const votes = [...(item.decision ? [{ ...item, reviewer: null }] : []), ...(item.others ?? [])];
