@@ -53,7 +53,7 @@ def candidates(columns: int) -> dict[str, Any]:
     from sklearn.svm import LinearSVC
 
     return {
-        "logistic": named_classifier("logistic", embedded_columns=columns),
+        "logistic": named_classifier("logistic", embedded=True),
         **{
             f"logistic, C={c}": named_classifier("logistic").set_params(logisticregression__C=c) for c in (1, 0.1, 0.01)
         },
@@ -66,7 +66,7 @@ def candidates(columns: int) -> dict[str, Any]:
 
 def default(x: Any) -> Any:
     """The classifier that labelsieve uses for embeddings."""
-    return named_classifier("logistic", embedded_columns=x.shape[1])
+    return named_classifier("logistic", embedded=True)
 
 
 def read(kind: str, data: Path, vectors: str, cache: Path) -> LabelledData:

@@ -166,7 +166,7 @@ def main() -> None:
     sources: dict[str, tuple[Arrays, Any]] = {"digits": (digits(), None)}
     if options.photos:
         arrays = photos(options.photos, options.test, options.cache)
-        sources["photos"] = arrays, named_classifier("logistic", embedded_columns=arrays[0].shape[1])
+        sources["photos"] = arrays, named_classifier("logistic", embedded=True)
     stored = options.out / "finish.json"
     lines = json.loads(stored.read_text()) if stored.is_file() else []
     for data, (arrays, estimator) in sources.items():

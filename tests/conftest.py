@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -120,3 +121,36 @@ def forked():
             os._exit(code)
 
     return started
+
+
+@pytest.fixture(scope="session")
+def static_model(tmp_path_factory):
+    """A small model2vec model with random word vectors."""
+    model2vec = pytest.importorskip("model2vec")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["[UNK]", "the", "card", "is", "lost", "where", "money"]
+    folder = tmp_path_factory.mktemp("models") / "static"
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    vectors = np.random.default_rng(0).normal(size=(len(words), 6)).astype(np.float32)
+    model2vec.StaticModel(vectors, tokenizer).save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def dinov2(tmp_path_factory):
+    """A small DINOv2 with random weights."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("models") / "dinov2"
+    config = transformers.Dinov2Config(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
+    )
+    transformers.Dinov2Model(config).save_pretrained(folder)
+    described = {
+        "image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 32}, "do_resize": True,
+        "do_center_crop": True, "crop_size": {"height": 28, "width": 28}, "do_normalize": True,
+        "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_rescale": True,
+    }  # fmt: skip
+    (folder / "preprocessor_config.json").write_text(json.dumps(described))
+    return folder

@@ -46,9 +46,6 @@ KERNEL_SAMPLES = 5_000
 KERNEL_COMPONENTS = 500
 # Larger leaves for more samples bound the memory of a forest: benchmarks/growth.md.
 SAMPLES_PER_LEAF_SAMPLE = 20_000
-# Inverse regularisation of logistic regression on embeddings is this over the columns; with 1, the classifier repeats
-# wrong labels: benchmarks/embeddings.md.
-EMBEDDED_STRENGTH = 10.0
 # Oriented gradients need this many pixels per side: benchmarks/few-pictures.md.
 EDGES_MIN_SIDE = 16
 # The fast network selects better than a ResNet-32 on pictures of these sizes, given enough steps in ten epochs:
@@ -223,10 +220,9 @@ def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest)
     if name == FAST:
         return ModelChoice(FAST, ModelKind.FAST, reason, side=side)
     if name in CLASSIFIERS:
-        embedded = samples.shape[0] if samples.embedded else 0
         build = partial(
             named_classifier, name, samples.count, sparse=samples.sparse, numbers=samples.numbers,
-            embedded_columns=embedded,
+            embedded=samples.embedded,
         )  # fmt: skip
         choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, build)
     else:
@@ -308,9 +304,9 @@ def _picture_network(name: str, option: str) -> Factory:
 
 
 def named_classifier(
-    name: str, samples: int = 0, *, sparse: bool = False, numbers: int | None = None, embedded_columns: int = 0
+    name: str, samples: int = 0, *, sparse: bool = False, numbers: int | None = None, embedded: bool = False
 ) -> Any:
-    """Return the unfitted classifier of a name for this number of samples, or for embeddings of this many columns.
+    """Return the unfitted classifier of a name for this number of samples; `embedded` ones are read by another model.
 
     On the tables of benchmarks/table-classifiers.md a random forest selects and ranks best. Features of networks are
     wide arrays, for which a support vector machine is better.
@@ -350,8 +346,11 @@ def named_classifier(
     from sklearn.linear_model import LogisticRegression
 
     if name == "logistic":
-        strength = EMBEDDED_STRENGTH / embedded_columns if embedded_columns else 1.0
-        return make_pipeline(scaler, LogisticRegression(C=strength, max_iter=1000))
+        if not embedded:
+            return make_pipeline(scaler, LogisticRegression(max_iter=1000))
+        from labelsieve.models.tuned_logistic import TunedLogistic
+
+        return make_pipeline(scaler, TunedLogistic(max_iter=1000))
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     from labelsieve.data.text import tokens

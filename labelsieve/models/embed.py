@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import json
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ DEFAULT_MODELS: dict[str, str] = {
     "pictures": "facebook/dinov2-small",
     "text": "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
 }
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 OTHER_SETTINGS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "scaler.pt")  # never weights
 DESCRIPTIONS = (".json", ".txt", ".model", ".safetensors")  # files that decide what a model computes
@@ -183,8 +185,12 @@ def is_local(name: str) -> bool:
 
 def find_model(name: str, *, option: str = "--embed") -> Path:
     """Return the folder of a model; a Hugging Face name must have been fetched before."""
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return Path(name)
+    if not HUB_NAME.fullmatch(name) or Path(name).exists():
+        raise InputError(
+            f"{option} {name!r} is neither a folder nor a Hugging Face name such as {DEFAULT_MODELS['text']}"
+        )
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -202,6 +208,7 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
     """Download a model, without files that contain code; `to` is a folder instead of the Hugging Face cache."""
     try:
         from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
     except ImportError:
         raise InputError(f"fetching models needs more packages: {INSTALL}") from None
     if to is not None and not (to / ".cache" / "huggingface").is_dir():  # a download that was stopped continues
@@ -209,6 +216,13 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
     patterns = [f"*{suffix}" for suffix in DESCRIPTIONS]
     try:
         folder = Path(snapshot_download(name, allow_patterns=patterns, local_dir=to))
+    except LocalEntryNotFoundError:
+        raise InputError(
+            f"{name} cannot be downloaded because Hugging Face cannot be reached; check the network, or copy the "
+            "model's folder from another computer and use it as --embed FOLDER"
+        ) from None
+    except (HFValidationError, RepositoryNotFoundError):
+        raise InputError(f"{name} cannot be downloaded: Hugging Face has no such model, or requires a login") from None
     except Exception as problem:
         reason = " ".join(str(problem).split())[:200]
         raise InputError(f"{name} cannot be downloaded ({type(problem).__name__}: {reason})") from None
@@ -225,7 +239,7 @@ def check_model(folder: Path, where: str) -> list[str]:
         if file.suffix in DESCRIPTIONS and not file.is_file():  # a library would wait for the other end of a pipe
             raise InputError(f"{where}: {file.name} is a pipe, a device or a broken link")
     for file in (file for file in files if file.suffix == ".json"):
-        if _names_code(file):
+        if _names_code(file, where):
             raise InputError(f"{where} needs its own code ({file.name}), which labelsieve does not run")
     safe = [file for file in files if file.suffix == ".safetensors"]
     for file in files:
@@ -235,7 +249,8 @@ def check_model(folder: Path, where: str) -> list[str]:
             and not any(s.parent == file.parent for s in safe)
         ):
             raise InputError(
-                f"{where}: {file.name} is a pickle, which can run code; convert the weights to safetensors"
+                f"{where}: {file.name} is a pickle, which can run code; save the model as safetensors, as "
+                "save_pretrained of transformers does"
             )
     if not safe:
         raise InputError(f"{where} has no weights (*.safetensors)")
@@ -254,12 +269,12 @@ def _is_function(name: str) -> bool:
     return bool(colon) and len(module) > 1 and not Path(name).is_dir()  # C:\models is a folder
 
 
-def _names_code(file: Path) -> bool:
+def _names_code(file: Path, where: str) -> bool:
     """Whether a description asks for code that is not part of a library."""
     try:
         content = json.loads(read_text(file))
-    except (OSError, ValueError, RecursionError):
-        return False
+    except (OSError, ValueError, RecursionError) as problem:
+        raise InputError(f"{where}: {file.name} is damaged ({problem}); download it again") from None
     if isinstance(content, dict):
         return bool(content.get("auto_map"))
     if isinstance(content, list):  # modules.json

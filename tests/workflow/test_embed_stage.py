@@ -124,7 +124,7 @@ def test_no_training_sees_a_near_duplicate_of_a_sample_that_it_scores(vowels, tm
             jobs.extend(asked)
             return super().train_and_score(asked)
 
-    trainer = Recording(data.embedding, named_classifier("logistic", embedded_columns=5), 2)
+    trainer = Recording(data.embedding, named_classifier("logistic", embedded=True), 2)
     drive(incv_steps(given, 2, seed=0, groups=data.groups), trainer)
     assert {job.name.split("-")[1] for job in jobs} >= {"1", "2"}
     for job in jobs:
