@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from labelsieve.data.columns import Origin, by_row, ignore_note
 from labelsieve.data.labels import decoded, leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.read_options import ReadOptions
+from labelsieve.data.resources import available_memory
 from labelsieve.errors import InputError
 from labelsieve.files import open_file
 from labelsieve.progress import Progress
@@ -67,8 +68,6 @@ def read_arrays(path: Path, wanted: Sequence[str], required: Sequence[str]) -> d
 
 def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:
     """Check the sizes before unpacking: a small archive can claim to be of any size."""
-    from labelsieve.data.resources import available_memory
-
     with zipfile.ZipFile(file) as archive:
         needed = 0
         for name in names:

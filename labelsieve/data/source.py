@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from labelsieve.data import cifar, folder, huggingface, npz, table, webvision
 from labelsieve.data.duplicates import about_copies, group_codes, kept_together, repeated
 from labelsieve.data.label_notes import about_spelling, class_counts, label_notes, why_unknown
 from labelsieve.data.labels import NO_CLASS, NO_LABEL, about_left_out, about_stripped, lacking, leave_out, with_labels
 from labelsieve.data.read_options import ReadOptions as ReadOptions
 from labelsieve.data.read_options import check_no_split
-from labelsieve.data.table import NOT_FEATURES
 from labelsieve.data.table_file import TABLES as TABLES
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress, RecordingProgress
@@ -43,15 +43,9 @@ def files_of(source: str) -> list[Path]:
     """The files that are read from the folder of `cifar10:DIR` and similar; empty if the source has no folder."""
     scheme = source.partition(":")[0]
     if scheme == "hf":
-        from labelsieve.data import huggingface
-
         return huggingface.files(source)
     if scheme == "webvision":
-        from labelsieve.data import webvision
-
         return webvision.files(source)
-    from labelsieve.data import cifar
-
     return cifar.files(source)
 
 
@@ -106,7 +100,7 @@ def _ignored(options: ReadOptions) -> tuple[str, ...]:
     ]
     if needed:
         raise InputError(f"--ignore-columns {','.join(needed)}: this column is needed for the labels or texts")
-    never = (options.id_column, *NOT_FEATURES)
+    never = (options.id_column, *table.NOT_FEATURES)
     return tuple(name for name in dict.fromkeys(options.ignore_columns) if name not in never)
 
 
@@ -162,28 +156,16 @@ def _read(source: str, options: ReadOptions, progress: Progress) -> LabelledData
     if source in BUILT_IN:
         return load_digits()
     if scheme in ("cifar10", "cifar100", "cifar10n"):
-        from labelsieve.data import cifar
-
         return cifar.load(source)
     if scheme == "webvision":
-        from labelsieve.data import webvision
-
         return webvision.load(source, options, progress=progress)
     if scheme == "hf":
-        from labelsieve.data import huggingface
-
         return huggingface.load(source, options, progress=progress)
     if path.is_dir():
-        from labelsieve.data import folder
-
         return folder.load(path, options, progress=progress)
     if path.is_file() and path.suffix.lower() == ".npz":
-        from labelsieve.data import npz
-
         return npz.load(path, options, progress=progress)
     if path.is_file() and path.suffix.lower() in TABLES:
-        from labelsieve.data import table
-
         return table.load(path, options, progress=progress)
     if path.is_file():
         raise InputError(f"{source}: this kind of file is not supported; use {KNOWN}")

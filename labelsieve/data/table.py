@@ -25,7 +25,9 @@ from labelsieve.data.labels import (
     too_many,
     unique_ids,
 )
+from labelsieve.data.pictures import PictureFiles
 from labelsieve.data.read_options import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
+from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table_file import TableFile, in_any_case
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.files import safe_path
@@ -182,9 +184,6 @@ def _load_images(
     file: TableFile, labels: Labels, rows: _Rows, options: ReadOptions, *, progress: Progress
 ) -> LabelledData:
     """The images that the column `path` names. Files that do not exist are skipped if they are few."""
-    from labelsieve.data.pictures import PictureFiles
-    from labelsieve.data.read_pictures import read_pictures
-
     paths = [str(value or "") for value in file.values("path") or ()]
     files, lost = _image_files(file, paths, rows.used, options.root)
     if lost:
