@@ -16,7 +16,6 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.data.decode import best_decoder
+from labelsieve.data.decode import best_decoder, decode
 from labelsieve.data.make_webvision import make
 from labelsieve.data.pictures import CODES, PictureFiles
 from labelsieve.data.resources import usable_cores
@@ -93,7 +92,7 @@ def measure(pictures: PictureFiles, workers: int, folder: Path, rounds: int) -> 
     held = DevicePictures(staged, crop=CROP)
 
     def decoding(decoder: Any) -> Callable[[], Iterator[Any]]:
-        return lambda: (replace(pictures, decoder=decoder).decode(i) for i in some)
+        return lambda: (decode(Path(pictures.path(i)).read_bytes(), pictures.resize, decoder) for i in some)
 
     def staging() -> list[Any]:
         return [stage(pictures, folder / f"stage-{next(stages)}", workers=workers)]

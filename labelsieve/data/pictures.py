@@ -200,10 +200,6 @@ class PictureFiles(EncodedPictures):
     unreadable: dict[int, str] = field(default_factory=dict, compare=False)
     in_processes = True
 
-    def __post_init__(self) -> None:
-        if self.side < 1:
-            raise InputError(f"side {self.side}: pictures need at least one pixel")
-
     def __len__(self) -> int:
         return len(self.names)
 

@@ -11,7 +11,6 @@ that was stopped continues by asking for the rest of its batches.
 
 from __future__ import annotations
 
-import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -127,7 +126,6 @@ class PictureStream(Store):
         """Set the number of workers; they start with the first batch."""
         self.workers = min(usable_cores(), MAX_WORKERS) if workers is None else workers
         self._executor: Executor | None = None
-        self._closer: weakref.finalize[..., PictureStream] | None = None
         self._expected: Iterator[Windows] | None = None
         self._now: Windows | None = None
         self._next: Windows | None = None
@@ -233,7 +231,6 @@ class PictureStream(Store):
         if self._executor is None:
             processes = isinstance(self.pictures, EncodedPictures) and self.pictures.in_processes
             self._executor = worker_processes(self.workers) if processes else ThreadPoolExecutor(self.workers)
-            self._closer = weakref.finalize(self, self._executor.shutdown, wait=False)
         return self._executor
 
     def _stop_using_workers(self) -> None:
@@ -243,8 +240,7 @@ class PictureStream(Store):
 
     def close(self) -> None:
         """Stop the workers; they start again when they are needed."""
-        if self._executor is not None and self._closer is not None:
-            self._closer.detach()
+        if self._executor is not None:
             self._executor.shutdown(wait=True)
             self._executor = None
 

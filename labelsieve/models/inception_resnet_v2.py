@@ -25,13 +25,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelsieve.errors import InputError
 from labelsieve.models import kernels
 from labelsieve.models.layers import BatchNorm, Linear, SequentialStack
 
 Size = int | tuple[int, int]
 Steps = Sequence[tuple[int, Size]]  # consecutive layers, as (outputs, window)
-SMALLEST = 75  # pixels per side: the last stage has an empty output for smaller pictures
 
 
 class Conv(nn.Module):
@@ -173,11 +171,6 @@ class InceptionResNetV2(SequentialStack):
         self.repeat_parameters()
 
     def features_of_one(self, x: Tensor) -> Tensor:
-        if min(x.shape[-2:]) < SMALLEST:
-            raise InputError(
-                f"pictures have {x.shape[-1]} x {x.shape[-2]} pixels: Inception-ResNet-v2 needs at least "
-                f"{SMALLEST} x {SMALLEST}; choose another model or larger pictures"
-            )
         y = F.max_pool2d(self.stem1(x), 3, 2)
         y = F.max_pool2d(self.stem2(y), 3, 2)
         y = self.blocks_a(self.mixed_5b(y))

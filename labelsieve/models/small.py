@@ -22,8 +22,6 @@ class SmallCNN(Stackable):
         self, classes: int = 10, *, widths: Sequence[int] = (32, 64, 128), channels: int = 3, n: int = 1
     ) -> None:
         super().__init__()
-        if not widths:
-            raise InputError("widths: a small CNN needs at least one")
         self.n = n
         self.convs = nn.ModuleList(
             Conv2d(n, inputs, outputs, 3) for inputs, outputs in zip((channels, *widths), widths, strict=False)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from labelsieve.errors import InputError
 from labelsieve.models.inception_resnet_v2 import Branches, InceptionResNetV2, Residual, Unit, block_b
 from labelsieve.models.layers import BatchNorm, stack_states
 
@@ -123,8 +122,3 @@ def test_two_stacked_networks_are_two_networks() -> None:
         alone = [single(x[:, i]) for i, single in enumerate(singles)]
         together = stack(x.flatten(1, 2))
     torch.testing.assert_close(together, torch.cat(alone, 1), rtol=1e-3, atol=1e-4)
-
-
-def test_too_small_pictures_are_named(network: InceptionResNetV2) -> None:
-    with pytest.raises(InputError, match="at least 75"):
-        network(torch.zeros(1, 3, 64, 64))
