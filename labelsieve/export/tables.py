@@ -81,7 +81,9 @@ def corrected_table(result: RunResult, rows: IntArray, label: Any, *, typed: boo
     if result.source is None or not result.of_a_table:
         named = str((result.record.get("data") or {}).get("source") or "")
         if result.source is None and Path(named).suffix.lower() in TABLES:
-            raise InputError(f"{named} does not exist any more, so its columns cannot be exported")
+            raise InputError(
+                f"{named} does not exist any more, so its columns cannot be exported; copy it beside the run folder"
+            )
         found = {"id": columns.ids.take(pa.array(rows)), "label": pa.array(names, pa.string())}
         if extra.dropped:
             found[OTHERS] = pa.array([extra.dropped] * len(rows), pa.int64())

@@ -39,14 +39,16 @@ from labelsieve.types import IntArray
 def find_source(run: RunFolder, source: str) -> Path | None:
     """The file or folder of a source, relative to the current folder or to the parent of the run folder.
 
-    None if it does not exist or is not a path. It is never the run folder, which may have the name of the source.
+    A run that was copied from another machine is found with its source: a file or folder with the same name in one of
+    these folders. `check_source` compares its content with the run. None if there is none or the source is not a path.
+    It is never the run folder, which may have the name of the source.
     """
     if not source or not is_path(source):
         return None
     own = run.path.resolve()
-    for base in (Path(), own.parent):
-        if os.path.exists(base / source) and (base / source).resolve() != own:  # noqa: PTH110 - Path.exists may raise
-            return base / source
+    for place in (base / name for name in (source, Path(source).name) for base in (Path(), own.parent)):
+        if os.path.exists(place) and place.resolve() != own:  # noqa: PTH110 - Path.exists may raise
+            return place
     return None
 
 

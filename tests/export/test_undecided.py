@@ -85,6 +85,20 @@ def test_a_decision_outweighs_both_requests(run, tmp_path):
     assert rows_of(done.path)[int(first.id)]["label"] == first.label
 
 
+def test_a_run_from_another_machine_uses_the_source_beside_it(run, tmp_path):
+    record = run.record()
+    (tmp_path / "elsewhere").mkdir()
+    run.update(data={**record["data"], "source": "/home/other/data/homes.csv"})
+    assert export(run, to=tmp_path / "x.csv").rows == 60
+    (tmp_path / "homes.csv").rename(tmp_path / "elsewhere" / "homes.csv")
+    with pytest.raises(InputError, match="does not exist"):
+        export(run, to=tmp_path / "y.csv")
+    lines = (tmp_path / "elsewhere" / "homes.csv").read_text().splitlines()
+    (tmp_path / "homes.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")  # another file
+    with pytest.raises(InputError, match="has changed"):
+        export(run, to=tmp_path / "y.csv")
+
+
 def set_estimate(run, **values):
     """Change the noise estimate of a run."""
     summary = run.read_summary()

@@ -264,6 +264,26 @@ def test_9_a_column_with_the_given_label_is_named(labelsieve: Run) -> None:
 
 
 @pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("blank_for", ["given", "true"])
+def test_9_a_column_that_is_blank_for_one_class(labelsieve: Run, blank_for: str) -> None:
+    """Blank cells that tell the given label are a leak; those that tell the true class do not narrow the interval."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 2, 1000)
+    given = np.where(rng.random(1000) < 0.3, 1 - true, true)
+    x = rng.normal(size=(1000, 3)) + 1.5 * true[:, None]
+    blank = {"given": given, "true": true}[blank_for]
+    rows = zip(x, blank, given, strict=True)
+    text = "".join(f"{r[0]:.3f},{r[1]:.3f},{'' if b else f'{r[2]:.3f}'},{'ab'[g]}\n" for r, b, g in rows)
+    Path("t.csv").write_text("p,q,r,label\n" + text)
+    assert labelsieve("select t.csv --out run --iterations 1")[0] == 0
+    noise = json.loads(Path("run/summary.json").read_text())["iterations"][0]["estimate"]
+    if blank_for == "given":
+        assert noise["why_unknown"] == "leak"
+    else:
+        assert noise["low"] <= np.mean(given != true) <= noise["high"]
+
+
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     "entry", [{"label_recall": "x"}, {"noise_ratio": []}, {"notes": None}, {"notes": [[]]}, {"counts": {}}]
 )
