@@ -75,9 +75,9 @@ Each row changes one part. Means over the runs of each group; *people* are the f
 
 ## Variants that were not taken
 
-The tables with wrong labels have a mean ECE of {tables_ece:.2f}. With the true ratio it would be
-{tables_ece_then:.2f}, so a wrong ratio causes almost half of it: the labels do not show whether the classifier or the label is wrong
-on a hard sample. The ECE of the Roman numerals and of class-dependent noise from 40 % comes mostly from the shape of suspicion instead.
+The tables with wrong labels have a mean ECE of {tables_ece:.2f}. With the true ratio it would be {tables_ece_then:.2f}.
+So a wrong ratio causes almost half of it: the labels do not show whether the classifier or the label is wrong on a hard
+sample. The ECE of the Roman numerals and of class-dependent noise from 40 % comes mostly from the shape of suspicion.
 
 About 90 variants and values were compared on one half of the families (Roman numerals; class-dependent, 20 and 70 %;
 CIFAR-10H, 5, 13, 14 and 26 %; digits; synthetic, 5 classes), and the best ones were tested on the other half. The first
