@@ -56,9 +56,10 @@ def digits() -> Arrays:
 def photos(folder: Path, test: Path, cache: Path) -> Arrays:
     from embeddings import read
 
-    (_, x, y), (_, x_test, y_test) = (read("photos", part, "pretrained:lite0", cache) for part in (folder, test))
+    found, clean = (read("photos", part, "pretrained:lite0", cache) for part in (folder, test))
+    x, x_test = (np.asarray(part.features().x) for part in (found, clean))
     mean, spread = x.mean(0), x.std(0) + 1e-6
-    return (x - mean) / spread, y, (x_test - mean) / spread, y_test
+    return (x - mean) / spread, found.y, (x_test - mean) / spread, clean.y
 
 
 def measure(arrays: Arrays, transition: Any, seed: int, estimator: Any) -> Iterator[dict[str, Any]]:

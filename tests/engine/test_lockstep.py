@@ -131,13 +131,14 @@ def test_a_resume_that_is_asked_about_other_samples_is_refused(store, plans, tmp
         train(store, tiny_resnet, Standard(), [changed], schedule=SGD, checkpoint=tmp_path)
 
 
-def test_a_resume_with_another_transition_matrix_is_refused(store, plans, tmp_path):
-    method, plan = FCorrection(estimate_epochs=0), replace(plans[0], transition=np.eye(10))
+@pytest.mark.parametrize("change", [{"transition": np.eye(10) * 0.9 + 0.01}, {"suspicion": np.full(400, 0.3)}])
+def test_a_resume_with_another_noise_estimate_is_refused(store, plans, tmp_path, change):
+    method = FCorrection(estimate_epochs=0)
+    plan = replace(plans[0], transition=np.eye(10), suspicion=np.full(400, 0.2))
     with pytest.raises(OutOfTime):
         train(store, tiny_resnet, method, [plan], schedule=SGD, checkpoint=tmp_path, stop=lambda: True)
-    changed = replace(plan, transition=np.eye(10) * 0.9 + 0.01)
     with pytest.raises(InputError, match="other settings, data or labels"):
-        train(store, tiny_resnet, method, [changed], schedule=SGD, checkpoint=tmp_path)
+        train(store, tiny_resnet, method, [replace(plan, **change)], schedule=SGD, checkpoint=tmp_path)
     train(store, tiny_resnet, method, [plan], schedule=SGD, checkpoint=tmp_path)  # the same one goes on
 
 
