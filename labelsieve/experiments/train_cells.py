@@ -293,6 +293,8 @@ def _judgements(cell: Cell, context: ExperimentContext, result: Trained, network
     predicted = Scores(stored["predicted"].astype(np.int64), probability, confidence, -np.log(probability))
     history = tuple(record["results"]["history"])
     before = FirstJudgement(stored["verdict"], stored["iteration"], suspicion, predicted, history)
+    if len(result.states) == 1:
+        before = replace(before, transition=np.array(record["results"]["transition_matrix"]))
     judged = judge_again(scores, labels, context.data.classes, before)
     return found | {"after": evaluate.judgement_results(context.data.true, labels, judged)}
 

@@ -5,7 +5,7 @@ suggestions.csv lists the suspects of a run, the most suspicious first, with the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,7 @@ class FirstJudgement:
     history: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     why_unknown: WhyUnknown | None = None  # why no classifier can estimate the noise of these labels
+    transition: FloatArray | None = None  # of the selection, if the networks have learnt the labels that they judge
 
 
 def combine_scores(first: Scores, second: Scores, given: IntArray, classes: int) -> Scores:
@@ -127,12 +128,16 @@ def combine_scores(first: Scores, second: Scores, given: IntArray, classes: int)
 def judge_again(
     new: Scores, given: IntArray, classes: int, before: FirstJudgement, groups: IntArray | None = None
 ) -> JudgedSelection:
-    """The judgement of a selection and of the networks that a robust method trained after it (`new`: out of sample).
+    """The judgement of a selection and of the networks that a robust method trained after it (`new`).
 
     Neither judge is always the better one, so both count (benchmarks/finish.md). The noise model is fitted to the mean
     of their predictions. Labels are ranked by the mean of the suspicion before and the order of the new scores, as
     `incv.with_scores` ranks by the mean over the iterations. A label is selected if it is the predicted one; others
     that were removed stay so. `iteration` counts the robust training as one more.
+
+    Networks that have learnt the labels which they judge (`before.transition`) have memorised some wrong ones, so they
+    cannot say how many are wrong: the noise estimate and the values of the suspicions stay, and only the order of the
+    labels changes (scripts/reproduction_remarks.md).
     """
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
     scores = combine_scores(before.scores, new, given, classes)
@@ -140,11 +145,17 @@ def judge_again(
     earlier = NoiseEstimate.from_record(first["estimate"]) if "estimate" in first else None
     model = fit_noise_model(scores, given, classes, earlier=earlier, distinct=distinct)
     posterior, order = posterior_of(scores, given, model), posterior_of(new, given, model).order
-    estimate = with_mean_posterior(model.estimate, posterior.wrong)
+    judged = np.isfinite(before.scores.confidence) & np.isfinite(before.suspicion)
+    if before.transition is not None and earlier is not None:
+        estimate = replace(earlier, transition=before.transition)
+        order = np.where(judged, before.suspicion + 1 - new.probability, 2 * (1 - new.probability))
+        rank = np.argsort(np.argsort(order, kind="stable")) / max(1, len(order) - 1)
+        suspicion = np.quantile(before.suspicion[np.isfinite(before.suspicion)], rank)
+    else:
+        estimate = with_mean_posterior(model.estimate, posterior.wrong)
+        suspicion = calibrate(np.where(judged, (before.suspicion + order) / 2, order), posterior.wrong)
     if before.why_unknown is not None and estimate.known:
         estimate = without_meaning(estimate, before.why_unknown)
-    judged = np.isfinite(before.scores.confidence) & np.isfinite(before.suspicion)
-    suspicion = calibrate(np.where(judged, (before.suspicion + order) / 2, order), posterior.wrong)
     selected = scores.predicted == given
     verdict = np.where(selected, SELECTED, np.where(before.verdict == REMOVED, REMOVED, CANDIDATE)).astype(np.int8)
     last = int(before.iteration.max(initial=0)) + 1

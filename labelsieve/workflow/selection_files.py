@@ -17,7 +17,7 @@ from labelsieve.errors import InputError
 from labelsieve.files import atomic_path, copy_file
 from labelsieve.progress import Note, NoteKind
 from labelsieve.selection.finalize import SUGGESTIONS, FirstJudgement, judge_again, write_suggestions
-from labelsieve.types import LabelledData, Scores
+from labelsieve.types import FloatArray, LabelledData, Scores
 from labelsieve.workflow.settings import absolute, option
 
 if TYPE_CHECKING:
@@ -35,8 +35,11 @@ def selection_files(run: RunFolder) -> RunFolder:
     return before if (before / "summary.json").is_file() else run
 
 
-def judge_labels(run: RunFolder, data: LabelledData, scores: Scores) -> None:
-    """Replace the judgement of the selection by that of its and these out-of-sample scores, and keep its files."""
+def judge_labels(run: RunFolder, data: LabelledData, scores: Scores, transition: FloatArray | None = None) -> None:
+    """Replace the judgement of the selection by that of its scores and these, and keep its files.
+
+    `transition` is that of the selection if the networks that made the scores have learnt the labels.
+    """
     if selection_files(run) is run:
         (run / BEFORE).mkdir(exist_ok=True)
         for name in JUDGEMENT_FILES:
@@ -53,6 +56,7 @@ def judge_labels(run: RunFolder, data: LabelledData, scores: Scores) -> None:
         tuple(summary["iterations"]),
         tuple(note for note in summary["notes"] if note not in data.notes),
         data.why_unknown,
+        transition,
     )
     judged = judge_again(scores, data.y, len(data.classes), first, data.groups)
     write_suggestions(run / SUGGESTIONS, data, judged)

@@ -154,7 +154,8 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
         if (network := method.judges(plan)) is not None:
             from labelsieve.engine.evaluate import out_of_sample_scores
 
-            judge_labels(run, data, out_of_sample_scores(store, factory, result.states, data.y, network))
+            scores = out_of_sample_scores(store, factory, result.states, data.y, network)
+            judge_labels(run, data, scores, plan.transition if method.networks == 1 else None)
         run.finish("train", seconds=round(time.monotonic() - began, 3))
         if data.kind == "pictures" and (note := weak_network_note(run, data, store, factory, model, augment)):
             progress.note(note)

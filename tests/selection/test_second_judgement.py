@@ -90,3 +90,16 @@ def test_noise_that_cannot_be_estimated_stays_unknown_and_removed_labels_stay_re
     )
     assert judged.noise is not None and judged.noise.why_unknown is WhyUnknown.OUTCOME and not judged.noise_known
     assert (judged.verdict[(verdict == REMOVED) & (judged.predicted != GIVEN)] == REMOVED).all()
+
+
+def test_networks_that_have_learnt_the_labels_change_only_the_order():
+    one, two = predictions(2.0, 2), predictions(2.0, 3)
+    before = replace(first_judgement(one), history=({"estimate": NoiseEstimate(0.3, 0.2, 0.4, Trust.FAIR).record()},))
+    memorised = np.where(WRONG & (np.arange(SAMPLES) % 2 == 0), 0.99, two.probability)  # half of the wrong labels
+    learnt = replace(two, probability=memorised, loss=-np.log(memorised))
+    judged = judge_again(learnt, GIVEN, CLASSES, replace(before, transition=np.eye(CLASSES)))
+    assert judged.noise is not None and judged.noise_ratio == judged.noise.ratio == 0.3
+    np.testing.assert_allclose(np.sort(judged.suspicion), np.sort(before.suspicion))
+    assert (judged.transition_matrix == np.eye(CLASSES)).all()
+    better = judge_again(two, GIVEN, CLASSES, replace(before, transition=np.eye(CLASSES)))
+    assert metrics.auroc(WRONG, better.suspicion) > metrics.auroc(WRONG, before.suspicion) + 0.02
