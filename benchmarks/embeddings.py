@@ -398,10 +398,17 @@ The published labels of the photos have errors, which count as false alarms: `fa
 
 ## The most suspicious questions of banking77
 
-`embeddings.py suspects` lists the 30 most suspicious training questions, nothing planted. With the fixed
-regularisation before, we read them one by one: 14 labels are wrong ("My cards were stolen" as lost_or_stolen_phone,
-"The card payment didn't work" as reverted_card_payment), 2 questions fit no class ("what is the solution of this
-problem"), 11 fit several classes, and 3 labels are right.
+`embeddings.py suspects` lists the 30 most suspicious training questions, nothing planted. With a fixed regularisation,
+we read them one by one: 14 labels are wrong ("My cards were stolen" as lost_or_stolen_phone, "The card payment didn't
+work" as reverted_card_payment), 2 questions fit no class ("what is the solution of this problem"), 11 fit several
+classes, and 3 labels are right. 26 of these are among the 30 of the present version too; the four new ones fit several
+classes.
+
+## Confident suggestions on unspoilt photos
+
+18 suggestions for the published labels of the photos have a probability of at least 0.9 (with the fixed regularisation:
+none). We looked at them: at most 4 are right. The classifier is wrong with confidence about turtlenecks, long blouses
+and short trousers, and the noise model takes confident predictions for right ones.
 
 ## Speed and cache
 

@@ -152,11 +152,11 @@ def write_sentences(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "write", "cleaned"),
-    [("photos", write_photos, "photos-cleaned/hat"), ("sentences", write_sentences, "banking77-cleaned.csv")],
+    [("photos", write_photos, "photos-cleaned/train/hat"), ("sentences", write_sentences, "banking77-cleaned.csv")],
 )
 def test_commands_with_a_pretrained_model(
     page: str, write: Callable[[Path], None], cleaned: str, pretrained_models: None, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, forked: Any,
 ) -> None:  # fmt: skip
     """Every command of the page, with small random models instead of the named ones, on generated data."""
     monkeypatch.chdir(tmp_path)
@@ -170,7 +170,7 @@ def test_commands_with_a_pretrained_model(
         for line in commands.splitlines():
             if line.startswith(("pip install ", "git clone ")):
                 continue
-            output = in_console(line)
+            output = in_console(line, forked)
     settings = next((tmp_path / "runs").glob("*/run.json")).read_text()
     assert any(name in settings for name in DEFAULT_MODELS.values())
     assert (tmp_path / cleaned).exists()
