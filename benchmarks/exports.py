@@ -37,7 +37,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.experiments.render import markdown
 from labelsieve.export import export
-from labelsieve.export.outcome import resolve_labels
+from labelsieve.export.outcome import CONFIDENT_SHARE, LEAST_RIGHT, resolve_labels
 from labelsieve.export.settings import ExportSettings
 from labelsieve.export.tables import RunResult
 from labelsieve.models.choose import named_classifier
@@ -358,10 +358,24 @@ def update(data: Path | None, out: Path, *, keep: bool) -> None:
     write_page(stored, out)
 
 
+def is_refused(result: dict[str, Any]) -> bool:
+    """Whether an export with these numbers is refused, by the rule of `Outcome.refusal`."""
+    changed, right = result["changed"], result["expected_right"]
+    if not changed or right is None:
+        return bool(changed)
+    return bool(result["least_right"] < LEAST_RIGHT * changed and right < CONFIDENT_SHARE * changed)
+
+
 def write_page(stored: Stored, out: Path) -> None:
     names = [key for name in SETS for ratio in RATIOS if (key := f"{name} {ratio}") in stored.results]
-    text = page([stored.results[name] for name in names])
-    (out / "exports.md").write_text(text.replace("{commits}", stored.commits(names)))
+    cases = [stored.results[name] for name in names]
+    for case in cases:
+        for kind in ("apply 0.5", "apply 0.9"):
+            case["results"][kind]["refused"] = is_refused(case["results"][kind])
+    text = page(cases)
+    (out / "exports.md").write_text(
+        text.replace("{commits}", stored.commits({name: stored.results[name]["set"] for name in names}))
+    )
 
 
 def main() -> None:

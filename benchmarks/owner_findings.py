@@ -224,7 +224,7 @@ def main() -> None:
         stored.measure(str(number), partial(repeat_finding, repeat, options.data))
         rows.append(f"| {number} | {found} | {stored.results[str(number)]['now']} |")
     head = "Findings of the first trial on real data, repeated by `python benchmarks/owner_findings.py --data DIR`."
-    head += f" {stored.commits([str(number) for number in range(1, len(FINDINGS) + 1)])}"
+    head += f" {stored.commits({str(number): str(number) for number in range(1, len(FINDINGS) + 1)})}"
     lines = ["# Findings of a data owner", "", head, "", "| | found | now |", "|---|---|---|", *rows]
     (HERE / "owner-findings.md").write_text("\n".join(lines) + "\n")
 

@@ -59,13 +59,15 @@ class Stored:
         partial.replace(self.path)
         print(f"{name}: {seconds:.0f} s", flush=True)
 
-    def commits(self, names: list[str]) -> str:
-        """Which commit the results come from."""
+    def commits(self, groups: dict[str, str]) -> str:
+        """Which commits the results come from; `groups` has the name of each result on the page."""
         by_commit: dict[str, list[str]] = {}
-        for name in names:
-            by_commit.setdefault(self.results[name].get("commit", "of an earlier version"), []).append(name)
-        if len(by_commit) == 1:
-            return f"Commit {next(iter(by_commit))}."
-        latest = list(by_commit)[-1]
-        others = "; ".join(f"commit {one}: {', '.join(by_commit[one])}" for one in by_commit if one != latest)
-        return f"Commit {latest}, except {others}."
+        for name, group in groups.items():
+            by_commit.setdefault(self.results[name].get("commit", ""), []).append(group)
+        named = {commit: f"commit {commit}" if commit else "an earlier commit" for commit in by_commit}
+        parts = (f"{named[commit]} ({'; '.join(dict.fromkeys(names))})" for commit, names in by_commit.items())
+        return (
+            f"Measured on {', and on '.join(parts)}."
+            if len(by_commit) > 1
+            else f"Measured on {next(iter(named.values()))}."
+        )

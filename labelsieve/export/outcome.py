@@ -22,8 +22,8 @@ from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Group, SpotCheck, 
 from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right, unless
-# they are expected to be right at least as often as CONFIDENT_SHARE. In benchmarks/exports.md this refuses the harmful
-# exports of photos and annotated tables; confident suggestions raised the share of right labels in all of them.
+# they are expected to be right at least as often as CONFIDENT_SHARE. In benchmarks/exports.md this refuses harmful
+# exports of photos and annotated tables; a refusal of confident suggestions would stop only helpful ones.
 LEAST_RIGHT = 0.2
 CONFIDENT_SHARE = 0.9
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
