@@ -36,6 +36,7 @@ class NoteKind(Enum):
         "a pretrained model finds more wrong labels: pip install 'labelsieve[embed]', then labelsieve data fetch model "
         "{name}"
     )
+    EPOCHS_NOT_USED = "--epochs {epochs} has no effect: {model} is a classifier, which is not trained in epochs"
     FEATURES = "{name}: features: {columns}"
     SELECTION_NOT_MIRRORED = "classes differ by left and right: the selection does not mirror pictures"
     TRAINING_NOT_MIRRORED = (
@@ -47,12 +48,13 @@ class NoteKind(Enum):
     CLASSIFIER_STARTED = "training the classifier {model} on {samples:,} samples"
     WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (
-        "one training takes about {each}, the selection up to {count} of them. To be faster but less exact: {ways}, "
-        "with another --out. Ctrl-C stops the run without losing anything"
+        "one training takes about {each}, the selection up to {count} of them. Faster but less exact: fewer --epochs, "
+        "fewer --iterations, a smaller --size or another --model, with another --out. Ctrl-C stops the run without "
+        "losing anything"
     )
     SLOW_TRAINING = (
-        "this training takes about {total}. To be faster but less exact: {ways}, with another --out. Ctrl-C stops the "
-        "run without losing anything"
+        "this training takes about {total}. Faster but less exact: fewer --train-epochs, a smaller --size or another "
+        "--network, with another --out. Ctrl-C stops the run without losing anything"
     )
     DECISIONS_NOT_USED = (
         "{count} in {file} are not used: training uses the selection of the run. To train on corrected labels: "

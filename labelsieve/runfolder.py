@@ -21,6 +21,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -81,6 +82,22 @@ SUMMARY_TYPES: dict[str, Any] = {
     "notes": list,
 }
 DATA_TYPES: dict[str, Any] = {"source": TEXT, "name": TEXT, "kind": TEXT, "fingerprint": TEXT, "skipped": int | None}
+
+
+class NoteTopic(StrEnum):
+    """What a note of summary.json is about."""
+
+    DATA = "data"
+    NOISE = "noise"  # the noise estimate
+    SELECTION = "selection"
+
+
+def notes_besides(summary: Mapping[str, Any], topic: NoteTopic) -> list[str]:
+    """The notes of a summary without those on a topic. Runs of version 0.2 and earlier have no topics."""
+    notes, topics = summary.get("notes"), summary.get("note_topics")
+    notes = notes if isinstance(notes, list) else []
+    topics = topics if isinstance(topics, list) and len(topics) == len(notes) else [""] * len(notes)
+    return [str(note) for note, about in zip(notes, topics, strict=True) if about != topic]
 
 
 class RunFolder:
@@ -371,6 +388,9 @@ def summarise(
     c = len(data.classes)
     by_class = np.zeros((c, len(VERDICTS)), dtype=int)
     np.add.at(by_class, (data.y, selection.verdict), 1)
+    topics = [NoteTopic.DATA] * len(data.notes) + [NoteTopic.SELECTION] * len(selection.notes)
+    if selection.noise is not None and selection.notes:  # the first note describes the estimate
+        topics[len(data.notes)] = NoteTopic.NOISE
     summary: dict[str, Any] = {
         "samples": len(data),
         "skipped": len(data.skipped),
@@ -386,6 +406,7 @@ def summarise(
         },
         "iterations": [dict(entry) for entry in selection.history],
         "notes": [*data.notes, *selection.notes],
+        "note_topics": [str(topic) for topic in topics],
     }
     if measured is not None:
         summary |= {f"measured_{name}": float(value) for name, value in measured.items()}

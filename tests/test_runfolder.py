@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from labelsieve.errors import InputError
 from labelsieve.files import SpecialFileError, append_line, atomic_writer, locked, open_file, read_lines, write_text
 from labelsieve.labels_csv import LabelRow
-from labelsieve.runfolder import RunFolder, fingerprint, summarise
+from labelsieve.runfolder import NoteTopic, RunFolder, fingerprint, notes_besides, summarise
 from labelsieve.types import LabelledData, Selection, Skipped
 
 
@@ -51,6 +51,18 @@ def a_selection() -> Selection:
         expected_precision=0.9,
         expected_recall=0.8,
     )
+
+
+def test_notes_have_a_topic() -> None:
+    data = replace(three_samples(), notes=("on the data",))
+    history = ({"estimate": {"ratio": 0.3, "low": 0.2, "high": 0.4, "trust": "fair"}},)
+    summary = summarise(data, replace(a_selection(), notes=("on the noise", "on removal"), history=history))
+    assert notes_besides(summary, NoteTopic.NOISE) == ["on the data", "on removal"]
+    assert notes_besides(summary, NoteTopic.DATA) == ["on the noise", "on removal"]
+    without_estimate = summarise(data, replace(a_selection(), notes=("first", "second")))
+    assert notes_besides(without_estimate, NoteTopic.NOISE) == ["on the data", "first", "second"]
+    earlier = {"notes": summary["notes"]}  # runs of version 0.2
+    assert notes_besides(earlier, NoteTopic.NOISE) == summary["notes"] and notes_besides({}, NoteTopic.DATA) == []
 
 
 def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -62,15 +61,17 @@ def select(
     result = select_source(source, out, settings, output.progress())
     named = shlex.quote(str(result.path))
     output.say(
-        *describe_summary(result.summary, shown=result.data_notes),
+        *describe_summary(result.summary),
         f"files: {result.path}/labels.csv, {result.path}/summary.json",
         f"next: labelsieve report {named}, labelsieve review {named} or labelsieve export {named} --what suspects",
     )
     output.answer({"run": result.path, "resumed": result.stages["select"], "model": result.model, **result.summary})
 
 
-def describe_summary(summary: dict[str, Any], *, shown: Sequence[Any] = ()) -> list[str]:
-    """Return the lines that describe a selection; notes that were `shown` while reading are not repeated."""
+def describe_summary(summary: dict[str, Any]) -> list[str]:
+    """Return the lines that describe a selection; notes on the data, shown while reading, are not repeated."""
+    from labelsieve.runfolder import NoteTopic, notes_besides
+
     counts = summary["counts"]
     candidates = counted(counts["candidate"], "candidate")
     lines = [
@@ -89,8 +90,8 @@ def describe_summary(summary: dict[str, Any], *, shown: Sequence[Any] = ()) -> l
         row = [name, percent(summary[key]) if known else "not known"]
         rows.append([*row, percent(summary.get(f"measured_{key}"))] if measured else row)
     # If the noise is not known, a column that was not used may be the reason: notes are then repeated.
-    hidden = {str(note) for note in shown} if known else set()
-    return [*lines, *table(rows), *(f"note: {note}" for note in summary["notes"] if note not in hidden)]
+    notes = notes_besides(summary, NoteTopic.DATA) if known else summary["notes"]
+    return [*lines, *table(rows), *(f"note: {note}" for note in notes)]
 
 
 def train(
@@ -154,7 +155,7 @@ def run(
     named = shlex.quote(str(result.path))
     done = set(result.stages.values()) == {"done"}
     output.say(
-        *describe_summary(result.summary, shown=result.data_notes),
+        *describe_summary(result.summary),
         f"files: {result.path}/labels.csv, {result.path}/model.safetensors, {result.path}/report.html",
         f"next: labelsieve review {named}, or labelsieve export {named}",
         "everything was already done" if done else f"done in {result.seconds:.1f} s",

@@ -32,18 +32,15 @@ CERTAIN_LOG_ODDS = 36.0  # 1 - p is 0 in double precision
 SURE_LOG_ODDS = 5.0  # a probability of 99 %
 COLUMN_SAMPLES = 200  # samples whose prediction determines the columns of a decision function
 SMALLEST_PROBABILITY = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
+RESPONSES = ("predict_proba", "decision_function", "predict")  # the best one first
 EXECUTORS = ("serial", "threads", "processes")
 
 
 def take(x: Any, index: IntArray) -> Any:
     """Samples of an array, a sparse matrix, a data frame or a plain sequence."""
-    if isinstance(x, Samples):
-        return x.subset(index)
-    if hasattr(x, "iloc"):
-        return x.iloc[index]
-    if hasattr(x, "shape"):
-        return x[index]
-    return [x[i] for i in index]
+    from sklearn.utils import _safe_indexing
+
+    return x.subset(index) if isinstance(x, Samples) else _safe_indexing(x, index)
 
 
 def softmax(scores: FloatArray) -> FloatArray:
@@ -71,11 +68,17 @@ def limit_neighbours(model: Any, samples: int) -> None:
         model.set_params(**dict.fromkeys(many, samples))
 
 
+def response(model: Any) -> tuple[str, Any]:
+    """The name and the method of the best response that a classifier has; only `predict` is always there."""
+    return next((name, method) for name in RESPONSES if (method := getattr(model, name, None)) is not None)
+
+
 def decisions(model: Any, x: Any, known: IntArray) -> FloatArray | None:
     """The decision function, if there is no `predict_proba` and it has one column per class."""
-    if hasattr(model, "predict_proba") or not hasattr(model, "decision_function"):
+    name, method = response(model)
+    if name != "decision_function":
         return None
-    scores = np.asarray(model.decision_function(x), dtype=np.float64)
+    scores = np.asarray(method(x), dtype=np.float64)
     return scores if scores.ndim == 1 or _one_a_class(scores, model, x, known) else None
 
 
@@ -92,8 +95,9 @@ def decision_scale(model: Any, x: Any, known: IntArray) -> float:
 
 def probabilities(model: Any, x: Any, known: IntArray, *, scale: float = 1.0) -> FloatArray:
     """Probabilities [n, len(known)] from the best method that the classifier has."""
-    if hasattr(model, "predict_proba"):
-        return np.asarray(model.predict_proba(x), dtype=np.float64)
+    name, method = response(model)
+    if name == "predict_proba":
+        return np.asarray(method(x), dtype=np.float64)
     scores = decisions(model, x, known)
     if scores is not None:
         return softmax(scale * scores)
@@ -113,7 +117,9 @@ class OneClass:
     """Predicts the only class of the training samples; most classifiers refuse to train on one class."""
 
     def predict_proba(self, x: Any) -> FloatArray:
-        return np.ones((x.shape[0] if hasattr(x, "shape") else len(x), 1))
+        from sklearn.utils.validation import _num_samples
+
+        return np.ones((_num_samples(x), 1))
 
 
 def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntArray]:

@@ -29,7 +29,7 @@ from labelsieve.export.settings import ExportSettings, What
 from labelsieve.export.tables import Extra, RunResult, corrected_table, decisions, is_table, suspects, write_table
 from labelsieve.files import atomic_path
 from labelsieve.report.samples import open_samples
-from labelsieve.report.source_state import SourceState, SourceStatus, SourceTable, check_source, find_source
+from labelsieve.report.source_state import RunSource, SourceState, SourceStatus, check_source
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import SELECTED, IntArray
 
@@ -93,7 +93,7 @@ def export(
     settings.check()
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
     what, record = settings.what, folder.record()
-    source = find_source(folder, str((record.get("data") or {}).get("source") or ""))
+    source = RunSource.of(folder).path
     target = Path(settings.to) if settings.to is not None else default_target(record, source, what)
     kind = _kind(target, source)
     if kind == "folder" and what == "decisions":
@@ -273,18 +273,16 @@ class Originals:
 
     @classmethod
     def of(cls, run: RunFolder) -> Originals:
-        record = run.record()
-        settings, data = record.get("settings") or {}, record.get("data") or {}
-        source = str(data.get("source") or "")
-        path = find_source(run, source)
+        source = RunSource.of(run)
+        path, labels = source.path, source.settings.get("labels")
         folders: list[Path] = []
-        files: list[str] = [str(settings["labels"])] if settings.get("labels") else []
+        files: list[str] = [str(labels)] if labels else []
         if path is not None and path.is_dir():
             folders.append(path)
         elif path is not None:
-            files += [str(path), *(_listed(path, settings) if data.get("kind") == "pictures" else ())]
-        elif source and not is_path(source):
-            folder = source.partition(":")[2].partition("?")[0]  # empty for embedded data
+            files += [str(path), *(_listed(source) if source.kind == "pictures" else ())]
+        elif source.name and not is_path(source.name):
+            folder = source.name.partition(":")[2].partition("?")[0]  # empty for embedded data
             folders += [Path(folder)] if folder and Path(folder).is_dir() else []
         return cls(tuple(folder.resolve() for folder in folders), frozenset(_resolved(files)), run.path.resolve())
 
@@ -299,12 +297,12 @@ class Originals:
             raise InputError(f"{target} belongs to the run; choose another --to")
 
 
-def _listed(path: Path, settings: dict[str, object]) -> list[str]:
+def _listed(source: RunSource) -> list[str]:
     """The files that a table of pictures names, whether or not the run used them."""
-    if path.suffix.lower() not in TABLES:
+    if not source.is_table:
         return []
     try:
-        table = SourceTable.read(path, settings)
+        table = source.table()
     except InputError:  # then no pictures can be exported either
         return []
     if "path" not in table.names:

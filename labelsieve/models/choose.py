@@ -144,7 +144,6 @@ class ModelChoice:
     reason: Reason = Reason.NAMED
     build_classifier: Callable[[], Any] | None = None  # imports scikit-learn, which a finished run does not need
     factory: Factory | None = None
-    side: int | None = None  # of the pictures that it reads
 
     @cached_property
     def classifier(self) -> Any:
@@ -216,9 +215,8 @@ def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest)
         return choice
     check_name(name, option=option)
     _check_reads(name, samples, option)
-    side = min(samples.shape[1:]) if samples.kind == "pictures" else None
     if name == FAST:
-        return ModelChoice(FAST, ModelKind.FAST, reason, side=side)
+        return ModelChoice(FAST, ModelKind.FAST, reason)
     if name in CLASSIFIERS:
         build = partial(
             named_classifier, name, samples.count, sparse=samples.sparse, numbers=samples.numbers,
@@ -227,7 +225,7 @@ def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest)
         choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, build)
     else:
         factory = create_network(name, samples.shape, classes, option=option)
-        choice = ModelChoice(name, ModelKind.NETWORK, reason, factory=factory, side=side)
+        choice = ModelChoice(name, ModelKind.NETWORK, reason, factory=factory)
     _check_loss(request, choice)
     return choice
 
@@ -237,21 +235,21 @@ def choose_network(
 ) -> ModelChoice:
     """Choose the network of the robust training."""
     reason = Reason.NAMED
-    side = min(samples.shape[1:]) if samples.kind == "pictures" else None
     if model is None or (isinstance(model, str) and model == "auto"):
         if samples.kind == "arrays":
             raise InputError(own_network_needed(samples, option))
-        model, reason = best_network(samples.shape, device_type), Reason.PICTURE_SIZE if side else Reason.TABLE
+        model = best_network(samples.shape, device_type)
+        reason = Reason.PICTURE_SIZE if samples.kind == "pictures" else Reason.TABLE
     if not isinstance(model, str) or ":" in model:
         named = isinstance(model, str)
         found = imported(model, what=option) if named else model
         where = f"{option} {model}" if named else option
         factory = _own_factory(found, classes, where, named=named)
-        return ModelChoice(model if named else "network", ModelKind.NETWORK, factory=factory, side=side)
+        return ModelChoice(model if named else "network", ModelKind.NETWORK, factory=factory)
     if samples.kind == "arrays":
         raise InputError(own_network_needed(samples, option))
     check_name(model, option=option, known=NETWORKS)
-    return ModelChoice(model, ModelKind.NETWORK, reason, None, create_network(model, samples.shape, classes), side)
+    return ModelChoice(model, ModelKind.NETWORK, reason, None, create_network(model, samples.shape, classes))
 
 
 def best_network(shape: tuple[int, ...], device_type: str = "cuda") -> str:
@@ -456,8 +454,7 @@ def _own_model(model: Any, name: str, samples: SampleInfo, classes: int, option:
     if samples.kind == "text":
         raise InputError(f"{where}: a network cannot read texts; choose {TEXT}")
     factory = _own_factory(found, classes, where, named=named)
-    side = min(samples.shape[1:]) if samples.kind == "pictures" else None
-    return ModelChoice(name, ModelKind.NETWORK, factory=factory, side=side)
+    return ModelChoice(name, ModelKind.NETWORK, factory=factory)
 
 
 def _unchanged(found: Any) -> Any:

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from labelsieve.data.columns import TableX
 from labelsieve.data.decode import open_checked, upright
 from labelsieve.data.pictures import PictureSequence
-from labelsieve.data.read_options import ReadOptions
-from labelsieve.data.source import TABLES, load_source
 from labelsieve.errors import InputError
 from labelsieve.files import safe_path
 from labelsieve.labels_csv import LabelColumns
-from labelsieve.report.source_state import UNCHANGED, SourceState, SourceStatus, SourceTable, check_source, find_source
+from labelsieve.report.source_state import UNCHANGED, RunSource, SourceState, SourceStatus, SourceTable, check_source
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import Kind, LabelledData
 
@@ -127,24 +125,21 @@ def render(picture: Any, side: int) -> Picture:
 def open_samples(run: RunFolder, columns: LabelColumns, state: SourceState | None = None) -> Samples:
     """The samples behind the rows of a run. A sample that may be another one by now is not shown."""
     state = state or check_source(run, columns)
-    record = run.record()
-    data, settings = record.get("data") or {}, record.get("settings") or {}
-    source, kind = str(data.get("source") or ""), data.get("kind", "table")
-    path = find_source(run, source)
+    source = RunSource.of(run)
     samples: Samples
     if not state.readable:
-        samples = NoSamples(kind, state)
-    elif path is not None and path.is_dir():
-        samples = FolderSamples(path, columns)
-    elif path is not None and path.suffix.lower() in TABLES:
-        table = SourceTable.read(path, settings)
+        samples = NoSamples(source.kind, state)
+    elif source.path is not None and source.path.is_dir():
+        samples = FolderSamples(source.path, columns)
+    elif source.is_table:
+        table = source.table()
         if "path" in table.names and table.text == "text":
             samples = ListedPictures(table, columns)
         else:
             cls = TextSamples if table.text in table.names else RowSamples
             samples = cls(table, columns)
     else:
-        samples = LoadedSamples(source if path is None else str(path), settings, columns, kind)
+        samples = LoadedSamples(source, columns)
     samples.state = state
     return samples
 
@@ -226,9 +221,9 @@ class TextSamples(RowSamples):
 class LoadedSamples(Samples):
     """Other sources: loaded completely at the first access, as the run read them."""
 
-    def __init__(self, source: str, settings: dict[str, Any], columns: LabelColumns, kind: Kind) -> None:
-        self.source, self.settings, self.columns = source, settings, columns
-        self.kind = "pictures" if source == "digits" else kind
+    def __init__(self, source: RunSource, columns: LabelColumns) -> None:
+        self.source, self.columns = source, columns
+        self.kind = "pictures" if source.name == "digits" else source.kind
         self._data: LabelledData | None = None
         self._index: dict[str, int] = {}  # the run may have skipped some samples
         self._lock = threading.Lock()
@@ -236,9 +231,7 @@ class LoadedSamples(Samples):
     def data(self) -> LabelledData:
         with self._lock:
             if self._data is None:
-                if not self.source:
-                    raise InputError("this run does not name its source")
-                self._data = load_source(self.source, ReadOptions.of_run(self.settings, labelled=False))
+                self._data = self.source.load(labelled=False)
                 self._index.update((id, i) for i, id in enumerate(self._data.ids.tolist()))
         return self._data
 
@@ -269,7 +262,7 @@ class LoadedSamples(Samples):
         if isinstance(value, str):
             return value
         value = np.asarray(value)
-        if self.source == "digits":
+        if self.source.name == "digits":
             return Image.fromarray((255 * (1 - value.reshape(8, 8))).round().astype(np.uint8))
         if data.kind == "pictures":
             return Image.fromarray(np.asarray(value, dtype=np.uint8))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.csv_files import csv_line
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import Choice
 from labelsieve.labels_csv import Duplicates, most_confused
@@ -30,7 +29,8 @@ from labelsieve.report.html import (
     swatch,
 )
 from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
-from labelsieve.report.source_state import SourceState
+from labelsieve.report.source_state import RunSource, SourceState
+from labelsieve.runfolder import NoteTopic, notes_besides
 from labelsieve.types import FloatArray, WhyUnknown
 
 MAX_CLASSES = 25  # classes of the matrix: more names cannot be read
@@ -128,9 +128,7 @@ def masthead(facts: Facts, *, time: str, source: SourceState) -> Markup:
     trust = facts.noise.explanation if facts.noise is not None else ""
     if trust:
         parts.append(el("p", el("strong", "How far to trust this: "), trust.rstrip(".") + ".", cls="trust"))
-    notes = facts.summary.get("notes")
-    shown = [str(note) for note in notes if not trust or trust not in str(note)] if isinstance(notes, list) else []
-    if shown:
+    if shown := notes_besides(facts.summary, NoteTopic.NOISE):  # which is above
         items = el("ul", *(el("li", note) for note in shown))
         parts.append(el("details", el("summary", "Notes on the data and the selection"), items, cls="notes"))
     links = [el("li", el("a", title, href=f"#{ident}")) for ident, title in CONTENTS.items()]
@@ -210,7 +208,10 @@ def what_next(facts: Facts) -> Markup:
         steps.append(_step("Label new samples with the trained network.", command, text))
     else:
         steps.append(_step("Train a classifier that ignores the wrong labels.", f"labelsieve train {run}", ""))
-    command = f"labelsieve select {select_again(source, data, facts.record)} --out {run}-again"
+    words = RunSource(source, None, data, facts.record.get("settings") or {}).words(
+        "cleaned.csv", table=source.lower().endswith(TABLES)
+    )
+    command = f"labelsieve select {shlex.join(words)} --out {run}-again"
     text = "A second selection finds wrong labels that the first one missed because of others."
     steps.append(_step("Select again with the corrected labels.", command, text))
     return section("next", CONTENTS["next"], el("ol", *steps, cls="next"))
@@ -238,27 +239,6 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
 def _step(title: str, command: str, text: str) -> Markup:
     code = el("code", command) if command else Markup("")
     return el("li", el("strong", f"{title} "), code, f" {text}" if text else "")
-
-
-def select_again(source: str, data: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """Arguments that read the corrected labels as the run read its source.
-
-    A corrected table is a source of its own. For other sources the corrected labels are given with --labels.
-    """
-    settings = record.get("settings") or {}
-    is_table = source.lower().endswith(TABLES)
-    words = ["cleaned.csv"] if is_table else [source, "--labels", "cleaned.csv"]
-    defaults = {"label_column": "label", "text_column": "text", "id_column": "id", "group_column": ""}
-    for name, default in defaults.items():
-        if settings.get(name) not in (None, "", default):
-            words += [f"--{name.replace('_', '-')}", str(settings[name])]
-    if is_table and settings.get("ignore_columns"):
-        words += ["--ignore-columns", csv_line(settings["ignore_columns"])]
-    if is_table and data.get("kind") == "pictures":
-        words += ["--root", str(settings.get("root") or os.path.dirname(source) or ".")]  # noqa: PTH120
-    if settings.get("size") is not None:
-        words += ["--size", str(settings["size"])]
-    return shlex.join(words)
 
 
 # classes and verdicts

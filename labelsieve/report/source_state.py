@@ -15,12 +15,12 @@ from datetime import datetime
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.csv_files import read_arrow
+from labelsieve.csv_files import csv_line, read_arrow
 from labelsieve.data.cells import is_text
 from labelsieve.data.decode import ExactSize, Pixels, UnreadablePictureError, decode
 from labelsieve.data.folder import list_pictures
@@ -33,7 +33,7 @@ from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, safe_path
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import STAGED, RunFolder, fingerprint
-from labelsieve.types import IntArray
+from labelsieve.types import IntArray, Kind, LabelledData
 
 
 def find_source(run: RunFolder, source: str) -> Path | None:
@@ -50,6 +50,65 @@ def find_source(run: RunFolder, source: str) -> Path | None:
         if os.path.exists(place) and place.resolve() != own:  # noqa: PTH110 - Path.exists may raise
             return place
     return None
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """The source of a run: where it is now, and how the run read it. The only way to open it again."""
+
+    name: str  # as in run.json
+    path: Path | None  # of a file or folder that exists
+    about: Mapping[str, Any]  # the entry `data` of run.json
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, run: RunFolder) -> RunSource:
+        record = run.record()
+        about = record.get("data") or {}
+        name = str(about.get("source") or "")
+        return cls(name, find_source(run, name), about, record.get("settings") or {})
+
+    @property
+    def kind(self) -> Kind:
+        return cast("Kind", self.about.get("kind", "table"))
+
+    @property
+    def is_table(self) -> bool:
+        return self.path is not None and not self.path.is_dir() and self.path.suffix.lower() in TABLES
+
+    def table(self, *, typed: bool = False) -> SourceTable:
+        """The file of a table; see `SourceTable.read`."""
+        assert self.path is not None
+        return SourceTable.read(self.path, self.settings, typed=typed)
+
+    def load(self, **options: Any) -> LabelledData:
+        """Read the samples as the run did, with other `ReadOptions`. Nothing is written: `stage=` is left out."""
+        if not self.name:
+            raise InputError("this run does not name its source")
+        source = str(self.path)
+        if self.path is None:
+            name, _, query = self.name.partition("?")
+            kept = "&".join(part for part in query.split("&") if not part.startswith("stage="))
+            source = f"{name}?{kept}" if kept else name
+        return load_source(source, ReadOptions.of_run(self.settings, **options))
+
+    def words(self, corrected: str, *, table: bool) -> list[str]:
+        """The arguments that read corrected labels as the run read its source.
+
+        With `table` the labels are in a copy of the source, else the file is given with --labels.
+        """
+        words = [corrected] if table else [self.name, "--labels", corrected]
+        defaults = {"label_column": "label", "text_column": "text", "id_column": "id", "group_column": ""}
+        for option, default in defaults.items():
+            if self.settings.get(option) not in (None, "", default):
+                words += [f"--{option.replace('_', '-')}", str(self.settings[option])]
+        if self.settings.get("ignore_columns"):
+            words += ["--ignore-columns", csv_line(map(str, self.settings["ignore_columns"]))]
+        if self.name.lower().endswith(TABLES) and self.kind == "pictures":
+            words += ["--root", str(self.settings.get("root") or (self.path or Path(self.name)).parent)]
+        if self.settings.get("size") is not None:
+            words += ["--size", str(self.settings["size"])]
+        return words
 
 
 @dataclass(frozen=True)
@@ -147,18 +206,16 @@ def check_source(run: RunFolder, columns: LabelColumns) -> SourceState:
 
 class _Check:
     def __init__(self, run: RunFolder, columns: LabelColumns) -> None:
-        self.run, self.columns = run, columns
+        self.run, self.columns, self.opener = run, columns, RunSource.of(run)
         self.record = run.record()
-        self.settings: Mapping[str, Any] = self.record.get("settings") or {}
-        self.data: Mapping[str, Any] = self.record.get("data") or {}
-        self.source = str(self.data.get("source") or "")
+        self.settings, self.data, self.source = self.opener.settings, self.opener.about, self.opener.name
 
     def state(self) -> SourceState:
         if not self.source or self.source in BUILT_IN:
             return UNCHANGED
         if not is_path(self.source):
             return self._data_set()
-        path = find_source(self.run, self.source)
+        path = self.opener.path
         if path is None:
             return self._missing(self.source)
         if path.is_dir():
@@ -198,15 +255,15 @@ class _Check:
         return SourceState(SourceStatus.GROWN, f"{self._has_changed()}: {count}, not part of this run or its export")
 
     def _table(self, path: Path) -> SourceState:
-        of_pictures = self.data.get("kind") == "pictures" and path.suffix.lower() in TABLES
+        of_pictures = self.opener.kind == "pictures" and self.opener.is_table
         untouched = self._untouched([path])
         if untouched and not of_pictures:
             return UNCHANGED
         table = None
         try:
-            table = SourceTable.read(path, self.settings) if path.suffix.lower() in TABLES else None
+            table = self.opener.table() if self.opener.is_table else None
             if table is None or not of_pictures:
-                how = self._read_again(str(path))
+                how = self._read_again()
             elif not table.root.is_dir():
                 return self._missing(table.root)
             else:
@@ -251,12 +308,12 @@ class _Check:
                 return self._changed(f"{lost!r} is missing")
         try:
             files = files_of(self.source)
-            how = "" if files and self._untouched(files) else self._read_again(_without_staging(self.source))
+            how = "" if files and self._untouched(files) else self._read_again()
         except InputError as problem:
             how = str(problem)
         return self._changed(how, positional=positional)
 
-    def _read_again(self, source: str) -> str:
+    def _read_again(self) -> str:
         """Read the source as the run did. The first difference, or "" if it is the same."""
         from labelsieve import __version__
 
@@ -264,7 +321,7 @@ class _Check:
         before = self.data.get("fingerprint") if same_version else None
         first = ""
         for labels in self._label_files():
-            data = load_source(source, ReadOptions.of_run(self.settings, labels=labels))
+            data = self.opener.load(labels=labels)
             names = [str(data.classes[code]) for code in data.y.tolist()]
             how = self._difference(dict(zip(data.ids.tolist(), names, strict=True)), count=len(data))
             if not how and before and fingerprint(data) != before:
@@ -319,13 +376,6 @@ class _Check:
         decoded = DecodedPictures.read(staged)
         id = decoded.first_replaced(files) if decoded is not None else None
         return "" if id is None else f"the picture {id!r} was replaced"
-
-
-def _without_staging(source: str) -> str:
-    """The source without `stage=`: a check writes nothing."""
-    name, _, query = source.partition("?")
-    kept = "&".join(part for part in query.split("&") if not part.startswith("stage="))
-    return f"{name}?{kept}" if kept else name
 
 
 def _status(file: str | Path) -> os.stat_result | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,54 @@ class RareClassWarning(UserWarning):
     """A class has too few samples to be in both halves; its labels could not be checked and stay candidates."""
 
 
+@dataclass(repr=False, eq=False)
 class Selector(BaseEstimator):  # type: ignore[misc]
-    """What the fitted selection estimators have in common: predictions, the data frame and the view in a notebook."""
+    """What the selection estimators have in common: parameters, `fit`, predictions, data frame, view in a notebook."""
+
+    estimator: Any = None
+    _: KW_ONLY
+    random_state: Any = None
+    executor: Any = None
+    protocol: str = "auto"
+    pattern: str = "auto"
+    checkpoint: str = "auto"
+    epochs: int | None = None
+    device: str = "auto"
+    loss: str = "ce"
+    repeats: int = 1
+    embed: Any = None
+    verbose: bool = False
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Select the clean labels of `y`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, list of str, or pictures as uint8 [n, height, width, channels]
+            The samples.
+        y : array-like of shape (n_samples,)
+            The given labels: ints, strings or bools.
+        groups : array-like of shape (n_samples,), default=None
+            Samples of one group, such as one patient, are never on both sides of a split. None keeps exact copies
+            together.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        settings = INCVSettings(
+            pattern=self.pattern,
+            checkpoint=self.checkpoint,
+            repeats=self.repeats,
+            protocol=self.protocol,  # type: ignore[arg-type]
+        )
+        select_and_store(self, X, y, self._settings(settings), groups)
+        return self
+
+    def _settings(self, shared: INCVSettings) -> INCVSettings:
+        """Return the settings of the algorithm."""
+        raise NotImplementedError
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each class for new samples, in the order of `classes_`.
@@ -76,7 +122,7 @@ class Selector(BaseEstimator):  # type: ignore[misc]
             raise InputError("estimator: a network selected, which is not kept; use RobustClassifier to predict")
         if self.embed is not None:
             X = embed(X, self.embed, device=self.device)
-        X = check_samples(self, X, fitting=False)
+        X = check_samples(self, X, model=self.estimator, encoding=self._encoding, fitting=False)
         kind: Kind = "table" if (found := describe_samples(X).kind) == "arrays" else found
         data = LabelledData(X, np.empty(0, dtype=np.int64), (), np.empty(0, dtype=str), kind)
         refit: Refit = self._refit
@@ -228,50 +274,12 @@ class INCV(Selector):
     >>> frame = incv.to_frame()  # one row per sample
     """
 
-    estimator: Any = None
     _: KW_ONLY
     n_iterations: int = 4
     remove_ratio: Any = "auto"
-    random_state: Any = None
-    executor: Any = None
-    protocol: str = "auto"
-    pattern: str = "auto"
-    checkpoint: str = "auto"
-    epochs: int | None = None
-    device: str = "auto"
-    loss: str = "ce"
-    repeats: int = 1
-    embed: Any = None
-    verbose: bool = False
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> INCV:
-        """Select the clean labels of `y`.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, list of str, or pictures as uint8 [n, height, width, channels]
-            The samples.
-        y : array-like of shape (n_samples,)
-            The given labels: ints, strings or bools.
-        groups : array-like of shape (n_samples,), default=None
-            Samples of one group, such as one patient, are never on both sides of a split. None keeps exact copies
-            together.
-
-        Returns
-        -------
-        INCV
-            The fitted estimator.
-        """
-        settings = INCVSettings(
-            n_iterations=self.n_iterations,
-            remove_ratio=self.remove_ratio,
-            pattern=self.pattern,
-            checkpoint=self.checkpoint,
-            repeats=self.repeats,
-            protocol=self.protocol,  # type: ignore[arg-type]
-        )
-        select_and_store(self, X, y, settings, "incv", groups)
-        return self
+    def _settings(self, shared: INCVSettings) -> INCVSettings:
+        return replace(shared, n_iterations=self.n_iterations, remove_ratio=self.remove_ratio)
 
 
 @dataclass(repr=False, eq=False)
@@ -290,30 +298,8 @@ class NCV(Selector):
     (False, 1)
     """
 
-    estimator: Any = None
-    _: KW_ONLY
-    random_state: Any = None
-    executor: Any = None
-    protocol: str = "auto"
-    pattern: str = "auto"
-    checkpoint: str = "auto"
-    epochs: int | None = None
-    device: str = "auto"
-    loss: str = "ce"
-    repeats: int = 1
-    embed: Any = None
-    verbose: bool = False
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> NCV:
-        """Select the clean labels of `y`; the parameters are those of `INCV.fit`."""
-        settings = INCVSettings(
-            pattern=self.pattern,
-            checkpoint=self.checkpoint,
-            repeats=self.repeats,
-            protocol=self.protocol,  # type: ignore[arg-type]
-        )
-        select_and_store(self, X, y, ncv_settings(settings), "ncv", groups)
-        return self
+    def _settings(self, shared: INCVSettings) -> INCVSettings:
+        return ncv_settings(shared)
 
 
 @dataclass(repr=False, eq=False)
@@ -345,7 +331,7 @@ def settings_for(settings: INCVSettings, choice: ModelChoice, why_unknown: WhyUn
     return replace(settings, networks=choice.is_network, why_unknown=why_unknown)
 
 
-def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSettings, name: str, groups: Any) -> None:
+def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings, groups: Any) -> None:
     """Run a selection on users' samples and store what it found as the attributes of a fitted estimator."""
     check_executor(selector.executor)
     check_loss(selector.loss)
@@ -354,7 +340,7 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     original = X
     if selector.embed is not None:
         X = embed(X, selector.embed, device=selector.device)
-    X = check_samples(selector, X, y)
+    X = check_samples(selector, X, y, model=selector.estimator)
     shown = X if selector.embed is None else original
     if groups is not None and selector.protocol == "paper":
         raise InputError("groups: the paper's protocol has no groups; choose protocol auto")
@@ -377,7 +363,7 @@ def select_and_store(selector: INCV | NCV, X: Any, y: Any, settings: INCVSetting
     trainer = build_trainer(choice, data, options)
     notes = label_notes(data)
     incv = settings_for(settings, choice, why_unknown(notes))
-    steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, name=name, groups=together)
+    steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, groups=together)
     total = len(codes) * selection_passes(incv)
     with Progress(silent=not selector.verbose).trainings(trainer, total):
         selection = drive(steps, trainer)

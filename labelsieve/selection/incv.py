@@ -246,7 +246,9 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
         which = f"; {which_epoch(settings.best_until(estimate.ratio))}" if settings.networks else ""
         notes.append(f"at most {r:.2f} samples are removed per selected sample, {source}{which}")
     return replace(
-        state.with_model(model),
+        state,
+        model=model,
+        transition=estimate.transition,
         noise_ratio=estimate.ratio,
         remove_ratio=r,
         best_until=settings.best_until(estimate.ratio),

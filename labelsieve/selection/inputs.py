@@ -148,36 +148,38 @@ def describe_samples(x: Any) -> SampleInfo:
     )
 
 
-def check_samples(estimator: Any, X: Any, y: Any = None, *, fitting: bool = True) -> Any:
+def check_samples(
+    estimator: Any, X: Any, y: Any = None, *, model: Any, encoding: Encoding | None = None, fitting: bool = True
+) -> Any:
     """Return X as the trainer indexes it; set n_features_in_ and the names of the columns if X is a table.
 
-    The user's own classifier gets a data frame as it is; the models of labelsieve read it like a table file. Unless
-    `fitting`, the columns of X must be those of the samples that the estimator was fitted on.
+    `model` is the estimator's model. The user's own classifier gets a data frame as it is; the models of labelsieve
+    read it like a table file. Unless `fitting`, the columns of X must be those of the samples that the estimator was
+    fitted on, which are read with `encoding`.
     """
     from sklearn.utils.validation import validate_data
 
-    inner = estimator.estimator
     X = without_torch(X)
     check_no_missing_text(X)
     check_lengths(X, y)
     if is_text(X):
         if fitting:
-            check_words(X, own=inner not in (None, "tfidf"))
+            check_words(X, own=not reads_arrays(model))
             forget_columns(estimator)
         return X
     if is_frame(X):
         check_names(X)
         validate_data(estimator, X=X, skip_check_array=True, reset=fitting)  # stores the names of the columns
-        if reads_arrays(inner):
-            return read_frame(X, None if fitting else estimator._encoding)
+        if reads_arrays(model):
+            return read_frame(X, encoding)
         if is_pandas(X):
-            check_frame(X, allow_nan=allows_nan(inner), encodes=encodes_gaps(inner))
+            check_frame(X, allow_nan=allows_nan(model), encodes=encodes_gaps(model))
         return X
-    if reads_arrays(inner) and dimensions(X) > 2:
+    if reads_arrays(model) and dimensions(X) > 2:
         if fitting:
             forget_columns(estimator)
-        return check_array(with_channel(X), own=inner is not None)
-    finite: Any = "allow-nan" if allows_nan(inner) else True
+        return check_array(with_channel(X), own=model is not None, least=2 if fitting else 1)
+    finite: Any = "allow-nan" if allows_nan(model) else True
     try:
         return validate_data(
             estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2 if fitting else 1,
@@ -223,14 +225,14 @@ def with_channel(X: Any) -> Any:
     return X[..., None] if X.ndim == 3 and X.dtype == np.uint8 else X
 
 
-def check_array(X: Any, *, own: bool) -> Any:
+def check_array(X: Any, *, own: bool, least: int) -> Any:
     """Check pictures, or arrays of any shape for the user's own network."""
     if X.dtype.kind not in "biuf":
         raise InputError(f"X: expected an array of numbers, got {X.dtype}")
     if not own and X.dtype != np.uint8:
         raise InputError(own_network_needed(describe_samples(X), "estimator"))
-    if len(X) < 2:
-        raise InputError(f"X: there are {len(X)} samples; at least two are needed")
+    if len(X) < least:
+        raise InputError(f"X: there are {len(X)} samples; at least {least} are needed")
     blocks = range(0, len(X), ROWS_PER_CHECK)
     if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + ROWS_PER_CHECK]).all() for i in blocks):
         raise InputError("X: it contains NaN or infinity; fill these values or drop the samples")

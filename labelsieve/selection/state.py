@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.selection.noise_model import NoiseModel
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, NoiseEstimate, Trust
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,7 @@ class INCVState:
     wrong: FloatArray  # P(given label is wrong), mean over the scores; nan without a noise model
     predicted_right: FloatArray  # P(predicted label is the true one | given label is wrong)
     transition: FloatArray  # c x c, with the estimated noise ratio
-    counted: FloatArray  # c x c, as counted among the surest predictions
-    prior: FloatArray  # c
-    curves: FloatArray  # 3 x bins: confidence, accuracy of the classifier, share of wrong labels
+    model: NoiseModel | None = None  # of iteration 1; None for protocol "paper"
     done: int = 0
     noise_ratio: float = float("nan")
     remove_ratio: float = 0.0
@@ -53,26 +51,7 @@ class INCVState:
             wrong=np.full(n, np.nan),
             predicted_right=np.full(n, np.nan),
             transition=np.eye(classes),
-            counted=np.eye(classes),
-            prior=np.full(classes, 1 / classes),
-            curves=np.zeros((3, 0)),
         )
-
-    def with_model(self, model: NoiseModel) -> INCVState:
-        """Keep the noise model for later iterations."""
-        curves = np.stack([model.confidence, model.accuracy, model.noise])
-        estimate = model.estimate
-        return replace(
-            self, transition=estimate.transition, counted=model.transition, prior=estimate.prior, curves=curves
-        )
-
-    @property
-    def model(self) -> NoiseModel:
-        """The noise model as far as a posterior needs it."""
-        estimate = NoiseEstimate(
-            self.noise_ratio, 0.0, 1.0, Trust.ROUGH, transition=self.transition, prior=self.prior
-        )  # fmt: skip
-        return NoiseModel(estimate, self.counted, *self.curves)
 
     def expected_precision(self) -> float:
         """The expected share of right labels among the selected ones."""

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from labelsieve.checks import between, is_number, whole
-from labelsieve.data.columns import TableX
 from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
@@ -27,7 +27,6 @@ from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epochs, one_drop
 from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import EngineTrainer
-from labelsieve.frames import check_names, is_frame
 from labelsieve.methods import METHODS, create
 from labelsieve.methods.coteaching import WORST_RATIO
 from labelsieve.methods.incv_coteaching import training_sets
@@ -35,16 +34,10 @@ from labelsieve.selection.estimators import store_selection, warn_about_rare_cla
 from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.inputs import (
-    Sparse,
     check_lengths,
-    check_words,
+    check_samples,
     describe_samples,
-    dimensions,
     encode_labels,
-    explain_refusal,
-    is_text,
-    read_frame,
-    with_channel,
     without_torch,
 )
 from labelsieve.selection.settings import INCVSettings
@@ -254,32 +247,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _samples(self, X: Any, *, fitting: bool = False) -> LabelledData:
         """Check the samples and return them without labels."""
-        if isinstance(X, Sparse):
+        if issparse(X):
             raise InputError(
                 "X: sparse rows are not supported; give X.toarray(), or select with INCV, which reads them"
             )
-        kind: Kind = "text"
-        if is_text(X):
-            check_words(X, own=False)
-            X = np.array(X, dtype=object)
-        elif is_frame(X):
-            check_names(X)
-            validate_data(self, X, reset=fitting, skip_check_array=True)
-            X = read_frame(X, None if fitting else self._reader.encoding)
-            kind = "table" if isinstance(X, TableX) else "text"
-        else:
-            many_axes = dimensions(X) > 2
-            X = with_channel(X) if many_axes else X
-            options: dict[str, Any] = {"dtype": "numeric", "allow_nd": True} if many_axes else {"dtype": np.float64}
-            rows = fitting or (self._reader.kind == "table" and len(self._reader.shape) == 1 and not many_axes)
-            try:
-                if rows:
-                    X = validate_data(self, X, reset=fitting, ensure_min_samples=2 if fitting else 1, **options)
-                else:  # samples of another shape than in `fit` are refused by the reader
-                    X = check_array(X, **options)
-            except ValueError as problem:
-                raise explain_refusal(problem, X) from None
-            kind = "pictures" if describe_samples(X).kind == "pictures" else "table"
+        model, encoding = "auto" if self.network is None else self.network, None if fitting else self._reader.encoding
+        X = check_samples(self, X, model=model, encoding=encoding, fitting=fitting)
+        kind: Kind = "table" if (found := describe_samples(X).kind) == "arrays" else found
+        X = np.array(X, dtype=object) if kind == "text" else X
         return LabelledData(X, np.empty(0, dtype=np.int64), (), np.empty(0, dtype=str), kind, name="X")
 
     def _choose_augment(self, data: LabelledData) -> str:

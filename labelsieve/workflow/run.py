@@ -58,7 +58,6 @@ class RunResult:
     summary: dict[str, Any]
     stages: dict[str, str]
     model: str
-    data_notes: tuple[Any, ...] = field(default=(), repr=False)
     seconds: float = field(default=0.0, repr=False)
 
     def __str__(self) -> str:
@@ -172,7 +171,7 @@ def run_source(source: str, out: Path | None, settings: RunSettings, progress: P
         report_run(folder)
         summary = folder.read_summary(complete=True)
     stages = {"select": selected, "train": trained}
-    return RunResult(path, summary, stages, choice.name, data.notes, time.monotonic() - began)
+    return RunResult(path, summary, stages, choice.name, time.monotonic() - began)
 
 
 def select_source(source: str, out: Path | None, settings: SelectSettings, progress: Progress) -> RunResult:
@@ -183,7 +182,7 @@ def select_source(source: str, out: Path | None, settings: SelectSettings, progr
         data = read_for_run(folder, source, settings, labels, progress)
         selected, choice = select_labels(folder, source, data, settings, labels, progress)
         summary = folder.read_summary(complete=True)
-    return RunResult(path, summary, {"select": selected}, choice.name, data.notes)
+    return RunResult(path, summary, {"select": selected}, choice.name)
 
 
 @dataclass(frozen=True)

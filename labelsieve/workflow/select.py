@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 # Two checkpoints of weights and two moments, a third one while it is written, and the model.
 COPIES_OF_WEIGHTS, BYTES_PER_WEIGHT = 13, 4
 PATIENCE_SECONDS = 5 * 60.0  # longer trainings on a CPU get a hint how to be faster
-HINTED_SIDE = 32  # pixels; a quarter of the time of 64
-MIN_HINTED_EPOCHS = 5  # fewer epochs teach a network too little
-HINTED_ITERATIONS = 2  # the first iterations find most of the right labels: benchmarks/repeats.md
 
 
 def choose_model(settings: SelectSettings, data: LabelledData, *, samples: int | None = None) -> ModelChoice:
@@ -82,6 +79,8 @@ def select_labels(
     model = f"model {choice.name}" if stored is None else f"predictions from {settings.predictions}"
     kind = NoteKind.SELECTION_RESUMED if begun == "resumed" else NoteKind.SELECTION_STARTED
     progress.note(Note.of(kind, name=data.name, samples=len(data), classes=len(data.classes), model=model))
+    if settings.epochs is not None and not choice.is_network:
+        progress.note(Note.of(NoteKind.EPOCHS_NOT_USED, epochs=settings.epochs, model=choice.name))
     began = time.monotonic()
     trainer: Trainer
     if stored is not None:
@@ -90,7 +89,7 @@ def select_labels(
         incv, trainer = stored_settings(settings.incv_settings()), stored
     else:
         incv = settings_for(settings.incv_settings(), choice, data.why_unknown)
-        trainer = RunTrainer(run, _build(run, choice, features, settings, incv, progress), choice, incv, progress)
+        trainer = RunTrainer(run, _build(run, choice, features, settings, incv, progress), incv, progress)
     steps = incv_steps(
         data.y, data.classes, settings=incv, seed=settings.seed, name=recorded["method"], groups=data.groups
     )
@@ -197,11 +196,9 @@ class StoredAnswers(Trainer):
 class RunTrainer(StoredAnswers):
     """`StoredAnswers` of a run, with the progress of its trainings."""
 
-    def __init__(
-        self, run: RunFolder, trainer: Trainer, choice: ModelChoice, settings: INCVSettings, progress: Progress
-    ) -> None:
+    def __init__(self, run: RunFolder, trainer: Trainer, settings: INCVSettings, progress: Progress) -> None:
         super().__init__(trainer, run.checkpoints / "select", run.checkpoints / "networks")
-        self.choice, self.settings, self.progress = choice, settings, progress
+        self.settings, self.progress = settings, progress
         trainer.on_history = partial(append_epochs, run)
         self.hint_given = False
 
@@ -222,7 +219,7 @@ class RunTrainer(StoredAnswers):
         if self.hint_given:
             return None
         self.hint_given = True
-        return selection_hint(seconds_per_epoch, self.trainer, self.choice, self.settings)
+        return selection_hint(seconds_per_epoch, self.trainer, self.settings)
 
 
 def _stage_name(job: str) -> str:
@@ -313,39 +310,17 @@ def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
         )
 
 
-def selection_rounds(settings: INCVSettings) -> int:
-    """Return the maximum number of groups of trainings: one per iteration, and one to estimate the noise."""
-    return settings.n_iterations + (settings.protocol == "auto")
-
-
-def selection_hint(
-    seconds_per_epoch: float, trainer: Trainer, choice: ModelChoice, settings: INCVSettings
-) -> Note | None:
+def selection_hint(seconds_per_epoch: float, trainer: Trainer, settings: INCVSettings) -> Note | None:
     """Return a note on how to be faster if the selection would take long on a CPU."""
-    each, rounds = seconds_per_epoch * trainer.epochs, selection_rounds(settings)
+    each = seconds_per_epoch * trainer.epochs
+    rounds = settings.n_iterations + (settings.protocol == "auto")  # one more to estimate the noise
     if each * rounds < PATIENCE_SECONDS or trainer.on_gpu:
         return None
-    ways = _smaller(choice.side, f"--size {HINTED_SIDE}") + _fewer(trainer.epochs, "--epochs")
-    ways += [f"--iterations {HINTED_ITERATIONS}"] if settings.n_iterations > HINTED_ITERATIONS else []
-    ways.append("another --model" if choice.side is None else "--model edges")
-    return Note.of(NoteKind.SLOW_SELECTION, each=format_duration(each), count=rounds, ways=join_ways(ways))
+    return Note.of(NoteKind.SLOW_SELECTION, each=format_duration(each), count=rounds)
 
 
-def training_hint(seconds_per_epoch: float, epochs: int, *, side: int | None) -> Note | None:
+def training_hint(seconds_per_epoch: float, epochs: int) -> Note | None:
     """Return a note on how to be faster if the robust training would take long."""
     if seconds_per_epoch * epochs < PATIENCE_SECONDS:
         return None
-    ways = [*_fewer(epochs, "--train-epochs"), *_smaller(side, "a smaller --size"), "another --network"]
-    return Note.of(NoteKind.SLOW_TRAINING, total=format_duration(seconds_per_epoch * epochs), ways=join_ways(ways))
-
-
-def _fewer(epochs: int, option: str) -> list[str]:
-    return [f"{option} {epochs // 3}"] if epochs // 3 >= MIN_HINTED_EPOCHS else []
-
-
-def _smaller(side: int | None, way: str) -> list[str]:
-    return [way] if side is not None and side > HINTED_SIDE else []
-
-
-def join_ways(ways: Sequence[str]) -> str:
-    return f"{', '.join(ways[:-1])} or {ways[-1]}" if len(ways) > 1 else ways[0]
+    return Note.of(NoteKind.SLOW_TRAINING, total=format_duration(seconds_per_epoch * epochs))

@@ -8,20 +8,17 @@ resumed, or trained with another method, reads them.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from labelsieve.csv_files import csv_line
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_path, copy_file
 from labelsieve.progress import Note, NoteKind
+from labelsieve.runfolder import NoteTopic, RunFolder, notes_besides
 from labelsieve.selection.finalize import SUGGESTIONS, FirstJudgement, judge_again, write_suggestions
 from labelsieve.types import FloatArray, LabelledData, Scores
-from labelsieve.workflow.settings import absolute, option
-
-if TYPE_CHECKING:
-    from labelsieve.runfolder import RunFolder
+from labelsieve.workflow.settings import absolute
 
 BEFORE = "before"  # folder of the selection's files
 JUDGEMENT_FILES = ("labels.csv", SUGGESTIONS, "summary.json")  # the last one shows that all are copied
@@ -31,7 +28,7 @@ COMPARED = ("noise_ratio", "noise_known", "label_precision", "label_recall", "co
 
 def selection_files(run: RunFolder) -> RunFolder:
     """The folder with the files of the selection itself: the run's, or `before` if the labels were judged again."""
-    before = type(run)(run / BEFORE)
+    before = RunFolder(run / BEFORE)
     return before if (before / "summary.json").is_file() else run
 
 
@@ -54,7 +51,7 @@ def judge_labels(run: RunFolder, data: LabelledData, scores: Scores, transition:
         columns.suspicion,
         Scores(columns.predicted.astype(np.int64), columns.probability, columns.confidence, columns.loss),
         tuple(summary["iterations"]),
-        tuple(note for note in summary["notes"] if note not in data.notes),
+        tuple(notes_besides(summary, NoteTopic.DATA)),
         data.why_unknown,
         transition,
     )
@@ -64,6 +61,7 @@ def judge_labels(run: RunFolder, data: LabelledData, scores: Scores, transition:
     after = run.read_summary()
     compared = {name: summary.get(name) for name in (*COMPARED, *(n for n in summary if n.startswith("measured_")))}
     after["notes"] = [*after["notes"], comparison(compared, after)]
+    after["note_topics"] = [*after["note_topics"], NoteTopic.SELECTION]
     run.write_summary(after | {"before_finish": compared})
 
 
@@ -111,32 +109,16 @@ def copy_selection(run: RunFolder, out: RunFolder) -> None:
 
 def decisions_note(run: RunFolder) -> Note | None:
     """Return a note that the decisions of a person are not trained on, with the commands that do so."""
-    from labelsieve.data.source import TABLES
     from labelsieve.export import default_target
-    from labelsieve.report.source_state import find_source
+    from labelsieve.report.source_state import RunSource
 
     count = run.decided()
     if not count:
         return None
-    record = run.record()
-    about, settings = record.get("data") or {}, record.get("settings", {})
-    source = find_source(run, str(about.get("source") or ""))
-    target = default_target(record, source, "cleaned")
-    words = [str(target)]
-    if source is None or not (source.is_dir() or source.suffix.lower() in TABLES):  # exported as ids and labels
-        words = [str(about.get("source")), "--labels", str(target)]
-    elif source.is_file() and about.get("kind") == "pictures":
-        words += ["--root", str(settings.get("root") or source.parent)]
-    for name, default in (
-        ("label_column", "label"),
-        ("text_column", "text"),
-        ("id_column", "id"),
-        ("group_column", ""),
-    ):
-        if isinstance(value := settings.get(name), str) and value != default:
-            words += [option(name), value]
-    if isinstance(ignored := settings.get("ignore_columns"), list):
-        words += ["--ignore-columns", csv_line(map(str, ignored))]
+    source = RunSource.of(run)
+    target = default_target(run.record(), source.path, "cleaned")
+    copied = source.path is not None and (source.path.is_dir() or source.is_table)  # else ids and labels are exported
+    words = source.words(str(target), table=copied)
     return Note.of(
         NoteKind.DECISIONS_NOT_USED,
         count=f"{count:,} decision{'s' if count > 1 else ''}",

@@ -131,9 +131,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     store = reader.store(data, device, augment=augment)
     run.rewind_history(lambda entry: entry.get("stage") != "train")
     total = method.epochs(schedule.epochs)
-    hint = (
-        partial(training_hint, epochs=total, side=choice.side) if device.type == "cpu" and begun != "resumed" else None
-    )
+    hint = partial(training_hint, epochs=total) if device.type == "cpu" and begun != "resumed" else None
     with stopping.safe_points():
         try:
             with progress.epochs("training", total, hint=hint) as on_epoch:

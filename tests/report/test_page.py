@@ -12,7 +12,7 @@ from labelsieve.report import render_report, write_report
 from labelsieve.report.facts import Group, SpotCheck, read_facts
 from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
-from labelsieve.report.sections import select_again
+from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import RunFolder
 
 SECTIONS = ("next", "mistakes", "verdicts", "suspects", "curves", "theory", "settings")
@@ -131,23 +131,26 @@ def test_what_to_do_next_can_be_copied(runs, tmp_path):
     assert f"labelsieve predict {run.path} NEW --to predictions.csv" in html and "labelsieve train" not in html
 
 
+def second_look(source: str, kind: str, settings: dict[str, object], *, table: bool = True) -> list[str]:
+    return RunSource(source, None, {"kind": kind}, settings).words("cleaned.csv", table=table)
+
+
 def test_the_second_look_at_a_table_of_pictures_names_its_columns() -> None:
-    data, settings = {"kind": "pictures"}, {"label_column": "what it is", "root": None}
-    again = select_again("/data/list.csv", data, {"settings": settings})
-    assert again == "cleaned.csv --label-column 'what it is' --root /data"
-    assert select_again("t.parquet", {"kind": "table"}, {}) == "cleaned.csv"
+    settings = {"label_column": "what it is", "root": None}
+    words = ["cleaned.csv", "--label-column", "what it is", "--root", "/data"]
+    assert second_look("/data/list.csv", "pictures", settings) == words
+    assert second_look("t.parquet", "table", {}) == ["cleaned.csv"]
 
 
 def test_the_second_look_reads_as_the_first_did() -> None:
     columns = {"label_column": "category", "text_column": "body", "id_column": "ticket", "size": None, "root": None}
-    again = select_again("/data/m2.csv", {"kind": "text"}, {"settings": columns})
-    assert again == "cleaned.csv --label-column category --text-column body --id-column ticket"
+    words = "cleaned.csv --label-column category --text-column body --id-column ticket"
+    assert second_look("/data/m2.csv", "text", columns) == words.split()
     settings = {"label_column": "label", "size": 32, "root": None}
-    assert select_again("/my pets", {"kind": "pictures"}, {"settings": settings}) == (
-        "'/my pets' --labels cleaned.csv --size 32"
-    )
-    again = select_again("l.csv", {"kind": "pictures"}, {"settings": {**settings, "root": "/data/pets"}})
-    assert again == "cleaned.csv --root /data/pets --size 32"
+    words = ["/my pets", "--labels", "cleaned.csv", "--size", "32"]
+    assert second_look("/my pets", "pictures", settings, table=False) == words
+    words = "cleaned.csv --root /data/pets --size 32"
+    assert second_look("l.csv", "pictures", {**settings, "root": "/data/pets"}) == words.split()
 
 
 def test_the_commands_of_a_second_look_work_after_a_drop(runs, tmp_path):

@@ -17,9 +17,9 @@ from labelsieve.workflow.robust_classifier import WeakTrainingWarning
 def sides() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 200)
-    pictures = rng.integers(0, 80, (200, 16, 16, 1), dtype=np.uint8)
+    pictures = rng.integers(0, 80, (200, 10, 10, 1), dtype=np.uint8)
     for picture, side in zip(pictures, labels, strict=True):
-        picture[:, 8 * side : 8 * side + 8] += 120
+        picture[:, 5 * side : 5 * side + 5] += 120
     return pictures, labels
 
 
@@ -52,7 +52,7 @@ def test_pictures_of_another_size(sides) -> None:
         warnings.simplefilter("ignore", WeakTrainingWarning)
         model = RobustClassifier(method="standard", epochs=1, random_state=0, device="cpu").fit(pictures, labels)
     for other in (pictures[:, :8], pictures[:, :, :8], pictures.repeat(3, axis=3)):
-        with pytest.raises(InputError, match=f"{other.shape[1]} x {other.shape[2]} pixels .* trained on 16 x 16"):
+        with pytest.raises(InputError, match=f"{other.shape[1]} x {other.shape[2]} pixels .* trained on 10 x 10"):
             model.predict(other)
     with pytest.raises(InputError, match=r"rows of numbers, .* trained on pictures"):
         model.predict(pictures.reshape(200, -1))
@@ -64,7 +64,7 @@ def test_pictures_of_another_size(sides) -> None:
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_a_network_with_another_number_of_outputs(sides, outputs: int) -> None:
     def bad() -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(256, outputs))
+        return nn.Sequential(nn.Flatten(), nn.Linear(100, outputs))
 
     with pytest.raises(InputError, match=f"network: .*{outputs} outputs"):
         plain(network=bad).fit(*sides)

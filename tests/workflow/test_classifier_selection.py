@@ -46,7 +46,7 @@ def test_what_is_kept_is_called_as_incv_calls_it():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a fair estimate is no reason for a warning
         model = quick(epochs=8).fit(x, names)
-    incv = INCV(random_state=0, n_iterations=1).fit(x, names)
+    incv = INCV("nearest", random_state=0, n_iterations=1).fit(x, names)
     for name in KEPT:
         assert np.shape(getattr(model, name))[1:] == np.shape(getattr(incv, name))[1:], name
     assert set(model.suggested_) <= {"a", "b", "c"} and model.notes_[0].startswith("noise ratio ")
