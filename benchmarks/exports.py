@@ -39,10 +39,9 @@ from labelsieve.experiments.render import markdown
 from labelsieve.export import export
 from labelsieve.export.outcome import CONFIDENT_SHARE, LEAST_RIGHT, resolve_labels
 from labelsieve.export.settings import ExportSettings
-from labelsieve.export.tables import RunResult
 from labelsieve.models.choose import named_classifier
 from labelsieve.progress import Progress
-from labelsieve.report.facts import noise_of
+from labelsieve.report.facts import Facts
 from labelsieve.runfolder import STAGED, RunFolder
 from labelsieve.workflow.run import select_source
 from labelsieve.workflow.settings import SelectSettings
@@ -242,7 +241,7 @@ def measure(problem: Problem, ratio: float, folder: Path) -> dict[str, Any]:
             rows = [(place[row["id"]], code[row[column]]) for row in read_records(done.path)]
         except InputError:
             refused = True
-            result = RunResult.read(RunFolder(out), Path(problem.source))
+            result = Facts.read(RunFolder(out))
             names = np.array(result.columns.classes)[resolve_labels(result, ExportSettings(**options)).label]
             rows = [(place[id], code[name]) for id, name in zip(result.columns.ids.to_pylist(), names, strict=True)]
         index, label = (np.array(column) for column in zip(*rows, strict=True))
@@ -251,7 +250,7 @@ def measure(problem: Problem, ratio: float, folder: Path) -> dict[str, Any]:
         right = int(np.sum(changed & (label == true[index])))
         found[name] |= {"changed": int(changed.sum()), "right_changes": right, "refused": refused}
         found[name] |= {"expected_right": planned.expected_right, "least_right": planned.least_right}
-    estimate = noise_of(RunFolder(out).read_summary())
+    estimate = Facts.read(RunFolder(out)).noise
     assert estimate is not None
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     probs = cross_val_predict(problem.classifier(), problem.x, given, cv=folds, method="predict_proba")

@@ -30,7 +30,7 @@ from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.progress import Progress
 from labelsieve.report import write_report
-from labelsieve.report.facts import noise_of, read_facts
+from labelsieve.report.facts import Facts
 from labelsieve.report.html import shorten_names
 from labelsieve.review.review_session import SHORT_NAME
 from labelsieve.runfolder import RunFolder
@@ -64,7 +64,7 @@ def select(source: Path, folder: Path, **options: Any) -> tuple[RunFolder, Notes
 
 
 def describe_noise(run: RunFolder) -> str:
-    found = noise_of(run.read_summary())
+    found = Facts.read(run).noise
     assert found is not None
     return f"{100 * found.ratio:.1f} % wrong ({100 * found.low:.1f} to {100 * found.high:.1f} %), {found.trust}"
 
@@ -166,7 +166,7 @@ def speed(data: Path, folder: Path) -> str:
 
 def polish(data: Path, folder: Path) -> str:
     run, _ = select(data / "texts" / "banking77-test.csv", folder / "texts", label_column="category")
-    facts = read_facts(run)
+    facts = Facts.read(run)
     done = export(run, what="suspects", to=folder / "suspects.csv")
     same = [row["id"] for row in read_records(done.path)] == [facts.columns.id(row) for row in facts.suspects]
     first = facts.columns.suspicion[facts.suspects[:FIRST_SUSPECTS]]

@@ -26,8 +26,9 @@ from labelsieve.errors import InputError
 from labelsieve.export.class_folders import FolderExport, class_names_file, safe_name, status_file
 from labelsieve.export.outcome import Outcome, resolve_labels
 from labelsieve.export.settings import ExportSettings, What
-from labelsieve.export.tables import Extra, RunResult, corrected_table, decisions, is_table, suspects, write_table
+from labelsieve.export.tables import Extra, corrected_table, decisions, suspects, write_table
 from labelsieve.files import atomic_path
+from labelsieve.report.facts import Facts
 from labelsieve.report.samples import open_samples
 from labelsieve.report.source_state import RunSource, SourceState, SourceStatus, check_source
 from labelsieve.runfolder import RunFolder
@@ -100,11 +101,12 @@ def export(
         raise InputError(f"decisions cannot be exported to a folder; set --to to a .csv or .parquet file, not {target}")
     if not dry_run:
         _check_target(target, folder, kind, force=settings.force)
-    result = RunResult.read(folder, source)
-    columns = result.columns
-    state = SourceState(SourceStatus.UNCHANGED) if what == "decisions" else _check_unchanged(folder, result)
-    outcome = resolve_labels(result, settings)
-    rows = _rows(what, result, outcome)
+    facts = Facts.read(folder)
+    facts.log.check()
+    columns = facts.columns
+    state = SourceState(SourceStatus.UNCHANGED) if what == "decisions" else _check_unchanged(facts)
+    outcome = resolve_labels(facts, settings)
+    rows = _rows(what, facts, outcome)
     changes_labels = what in ("cleaned", "selected")
     changed = int(np.sum(outcome.label[rows] != columns.label[rows])) if changes_labels else 0
     # Only samples that the run selected can be missing from the selected ones.
@@ -136,7 +138,7 @@ def export(
         notes += _about_skipped(folder) if what == "cleaned" else []
         notes += _about_names(files, target)
     else:
-        table = _table(what, result, outcome, rows, typed=kind == "parquet")
+        table = _table(what, facts, outcome, rows, typed=kind == "parquet")
         if more := table.num_rows - len(rows):
             notes.append(f"{more:,} rows that the run skipped (skipped.csv) stay as they were")
         if kind == "parquet":
@@ -156,32 +158,32 @@ def export(
     return replace(done, note="; ".join(notes), apostrophes=apostrophes)
 
 
-def _rows(what: What, result: RunResult, outcome: Outcome) -> IntArray:
+def _rows(what: What, facts: Facts, outcome: Outcome) -> IntArray:
     """The samples to write in the order of the source; suspects by descending suspicion."""
-    columns, state = result.columns, result.log.state
+    columns, state = facts.columns, facts.log.state
     if what == "cleaned":
         return np.flatnonzero(outcome.stays)
     if what == "selected":  # by the run, by a decision or by an applied suggestion
-        trusted = (columns.verdict == SELECTED) | (result.log.decided & ~outcome.conflict) | outcome.applied
+        trusted = (columns.verdict == SELECTED) | (facts.log.decided & ~outcome.conflict) | outcome.applied
         return np.flatnonzero(outcome.stays & trusted)
     if what == "suspects":
         return columns.ranked(np.flatnonzero(columns.suspect()))
     return np.flatnonzero(state != Choice.UNDECIDED)
 
 
-def _table(what: What, result: RunResult, outcome: Outcome, rows: IntArray, *, typed: bool) -> Any:
+def _table(what: What, facts: Facts, outcome: Outcome, rows: IntArray, *, typed: bool) -> Any:
     if what == "suspects":
-        return suspects(result, rows, typed=typed)
+        return suspects(facts, rows, typed=typed)
     if what == "decisions":
-        return decisions(result, rows)
+        return decisions(facts, rows)
     if what == "selected":
-        return corrected_table(result, rows, outcome.label, typed=typed)
-    if result.of_a_table:  # with the rows that the run skipped, which are still the user's
-        skipped_ids = [skipped.id for skipped in result.run.read_skipped() if skipped.reason != DROPPED]
+        return corrected_table(facts, rows, outcome.label, typed=typed)
+    if facts.source.is_table:  # with the rows that the run skipped, which are still the user's
+        skipped_ids = [skipped.id for skipped in facts.run.read_skipped() if skipped.reason != DROPPED]
         extra = Extra(outcome.status, skipped_ids=skipped_ids)
     else:  # the file has to say that samples are left out: otherwise a file of labels must have all of them
         extra = Extra(outcome.status, dropped=int(np.sum(~outcome.stays)))
-    return corrected_table(result, rows, outcome.label, typed=typed, extra=extra)
+    return corrected_table(facts, rows, outcome.label, typed=typed, extra=extra)
 
 
 def _about_skipped(run: RunFolder) -> list[str]:
@@ -221,9 +223,9 @@ def default_target(record: Mapping[str, Any], source: Path | None, what: What) -
     return Path(f"{name}-{what}{suffix}")
 
 
-def _check_unchanged(run: RunFolder, result: RunResult) -> SourceState:
+def _check_unchanged(facts: Facts) -> SourceState:
     """The state of the source; InputError if labels could go to wrong samples."""
-    state = check_source(run, result.columns)
+    state = check_source(facts.run, facts.columns)
     if state.status is SourceStatus.CHANGED:
         raise InputError(
             f"{state.explanation}; labels could go to the wrong samples, so nothing is written: restore the source, or "
@@ -234,7 +236,7 @@ def _check_unchanged(run: RunFolder, result: RunResult) -> SourceState:
 
 def _style(source: Path | None, target: Path, what: What) -> CsvFormat:
     """The form of the source if its rows are written; a .tsv file has tabs and a .csv file does not."""
-    if source is None or not is_table(source) or source.suffix.lower() not in CSV or what == "decisions":
+    if source is None or source.is_dir() or source.suffix.lower() not in CSV or what == "decisions":
         return CsvFormat("\t" if target.suffix.lower() == ".tsv" else ",")
     own = CsvFormat.detect(source)
     return replace(own, delimiter=",") if own.delimiter == "\t" and target.suffix.lower() == ".csv" else own

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.settings import ExportSettings
-from labelsieve.export.tables import RunResult
-from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Group, SpotCheck, noise_of
+from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Facts, Group, SpotCheck
 from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right, unless
@@ -100,14 +99,14 @@ class Outcome:
         )
 
 
-def resolve_labels(result: RunResult, settings: ExportSettings) -> Outcome:
+def resolve_labels(facts: Facts, settings: ExportSettings) -> Outcome:
     """Apply the decisions, and what `settings` request for suspects without one."""
-    columns, state, probability = result.columns, result.log.state, result.suggested_probability
+    columns, state, probability = facts.columns, facts.log.state, facts.suggested_probability
     pending = columns.suspect() & (state == Choice.UNDECIDED)
     applied, dropped = np.zeros((2, len(columns)), dtype=bool)
     if settings.changes_undecided and probability is None:
         raise InputError(
-            f"{result.run.path} has no probabilities (protocol paper), which --apply suggested and --drop-suspects "
+            f"{facts.run.path} has no probabilities (protocol paper), which --apply suggested and --drop-suspects "
             "need; --what selected leaves all suspects out"
         )
     if settings.apply == "suggested" and probability is not None:
@@ -115,12 +114,11 @@ def resolve_labels(result: RunResult, settings: ExportSettings) -> Outcome:
     if settings.drop_suspects is not None:
         open_suspects = (state == Choice.UNDECIDED) & (columns.verdict != SELECTED) & ~applied
         dropped = open_suspects & (np.nan_to_num(columns.suspicion, nan=-1.0) >= settings.drop_suspects)
-    label = np.where(result.log.label >= 0, result.log.label, columns.label)
+    label = np.where(facts.log.label >= 0, facts.log.label, columns.label)
     label = np.where(applied, columns.suggested, label).astype(np.int32)
-    noise, right, wrong = noise_of(result.summary), None, None
-    why = noise.why_unknown if noise is not None else None
+    noise, right, wrong, why = facts.noise, None, None, facts.why_unknown
     if why is None and probability is not None:
-        right = _expected_right(result, applied, settings.min_confidence, noise)
+        right = _expected_right(facts, applied, settings.min_confidence, noise)
         wrong = _by_model(float(columns.suspicion[dropped].sum()), noise)
     stays = (state != Choice.DROP) & ~dropped
     undecided, conflict = pending & ~applied & ~dropped, state == Choice.CONFLICT
@@ -128,11 +126,11 @@ def resolve_labels(result: RunResult, settings: ExportSettings) -> Outcome:
     return Outcome(label, stays, undecided, applied, dropped, conflict, right, wrong, reason)
 
 
-def _expected_right(result: RunResult, applied: BoolArray, confidence: float, noise: NoiseEstimate | None) -> Expected:
+def _expected_right(facts: Facts, applied: BoolArray, confidence: float, noise: NoiseEstimate | None) -> Expected:
     """How many of the applied suggestions are right."""
-    probability = result.suggested_probability
+    probability = facts.suggested_probability
     assert probability is not None
-    sample = SpotCheck(result.columns, probability).check(Group.SUGGESTED, confidence, result.log)
+    sample = SpotCheck(facts.columns, probability).check(Group.SUGGESTED, confidence, facts.log)
     if sample.known and sample.checked:
         number = float(applied.sum()) * sample.right_suggestions / sample.checked
         return Expected(number, number, sample.checked)

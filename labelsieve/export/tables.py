@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,49 +14,15 @@ from labelsieve.csv_files import CsvFormat, CsvWriter, make_harmless
 from labelsieve.data.cells import is_text
 from labelsieve.data.labels import OTHERS, STATUS_COLUMN, means
 from labelsieve.data.source import TABLES
-from labelsieve.decisions import Choice, DecisionLog
+from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_writer
 from labelsieve.labels_csv import LabelColumns, index_in
-from labelsieve.report.facts import no_class, suggested_probabilities
+from labelsieve.report.facts import Facts
 from labelsieve.report.source_state import SourceTable
-from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.types import VERDICTS, FloatArray, IntArray
+from labelsieve.types import VERDICTS, IntArray
 
 BATCH_ROWS = 50_000  # rows that are converted to text at a time
-
-
-def is_table(source: Path | None) -> bool:
-    return source is not None and not source.is_dir() and source.suffix.lower() in TABLES
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """The verdicts of a run, and the decisions of the review."""
-
-    run: RunFolder
-    record: Mapping[str, Any]
-    summary: Mapping[str, Any]
-    source: Path | None
-    columns: LabelColumns
-    log: DecisionLog
-    suggested_probability: FloatArray | None  # of every suspect, else nan; None: the run has no probabilities
-
-    @classmethod
-    def read(cls, run: RunFolder, source: Path | None) -> RunResult:
-        summary = run.read_summary()
-        columns = run.columns(summary.get("classes"))
-        log = DecisionLog(run / DECISIONS, columns)
-        log.check()
-        return cls(run, run.record(), summary, source, columns, log, suggested_probabilities(run, columns))
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return self.record.get("settings") or {}
-
-    @property
-    def of_a_table(self) -> bool:
-        return is_table(self.source)
 
 
 @dataclass(frozen=True)
@@ -71,16 +37,16 @@ class Extra:
 NO_EXTRA = Extra()
 
 
-def corrected_table(result: RunResult, rows: IntArray, label: Any, *, typed: bool, extra: Extra = NO_EXTRA) -> Any:
+def corrected_table(facts: Facts, rows: IntArray, label: Any, *, typed: bool, extra: Extra = NO_EXTRA) -> Any:
     """The table of the source with corrected labels; ids and labels if the source is not a table."""
     import pyarrow as pa
 
-    columns = result.columns
+    columns = facts.columns
     names = np.array(columns.classes, dtype=object)[label[rows]].tolist()
     status = None if extra.status is None else np.asarray(extra.status, dtype=object)[rows].tolist()
-    if result.source is None or not result.of_a_table:
-        named = str((result.record.get("data") or {}).get("source") or "")
-        if result.source is None and Path(named).suffix.lower() in TABLES:
+    if not facts.source.is_table:
+        named = facts.source.name
+        if facts.source.path is None and Path(named).suffix.lower() in TABLES:
             raise InputError(
                 f"{named} does not exist any more, so its columns cannot be exported; copy it beside the run folder"
             )
@@ -88,11 +54,11 @@ def corrected_table(result: RunResult, rows: IntArray, label: Any, *, typed: boo
         if extra.dropped:
             found[OTHERS] = pa.array([extra.dropped] * len(rows), pa.int64())
         return _with_status(pa.table(found), status)
-    original = SourceTable.read(result.source, result.settings, typed=typed)
+    original = facts.source.table(typed=typed)
     at = original.rows_of(columns)[rows]
     if (at < 0).any():
         lost = columns.id(int(rows[int(np.argmin(at))]))
-        raise InputError(f"{result.source} has changed since the run: {lost!r} is missing")
+        raise InputError(f"{facts.source.path} has changed since the run: {lost!r} is missing")
     order, at = _with_skipped(original, at, extra.skipped_ids)
     own: list[Any] = [None] * original.table.num_rows
     if original.label in original.names:
@@ -159,12 +125,12 @@ def _as_before(names: Any, table: Any, label: str) -> Any:
         return names
 
 
-def suspects(result: RunResult, rows: IntArray, *, typed: bool) -> Any:
+def suspects(facts: Facts, rows: IntArray, *, typed: bool) -> Any:
     """The suspects, beside the columns of the source if it is a table."""
     import pyarrow as pa
 
-    columns = result.columns
-    right = result.suggested_probability
+    columns = facts.columns
+    right = facts.suggested_probability
     found = pa.table(
         {
             "id": columns.ids.take(pa.array(rows)),
@@ -172,19 +138,19 @@ def suspects(result: RunResult, rows: IntArray, *, typed: bool) -> Any:
             "suggested": _names(columns, columns.suggested[rows]),
             "suspicion": _numbers(columns.suspicion[rows]),
             "suggested_probability": pa.nulls(len(rows), pa.float64()) if right is None else _numbers(right[rows]),
-            "no_class": pa.array(no_class(columns, right)[rows]),
+            "no_class": pa.array(facts.no_class[rows]),
             "probability": _numbers(columns.probability[rows]),
             "loss": _numbers(columns.loss[rows]),
             "verdict": pa.array([VERDICTS[code] for code in columns.verdict[rows]], pa.string()),
             "iteration": pa.array(columns.iteration[rows]),
-            "decision": pa.array([Choice(c).word if c else "" for c in result.log.state[rows].tolist()], pa.string()),
-            "decided": _names(columns, result.log.label[rows]),
+            "decision": pa.array([Choice(c).word if c else "" for c in facts.log.state[rows].tolist()], pa.string()),
+            "decided": _names(columns, facts.log.label[rows]),
         }
     )
-    if not result.of_a_table:
+    if not facts.source.is_table:
         return found
-    own = corrected_table(result, rows, columns.label, typed=typed)
-    return _beside(own, found, str(result.settings.get("id_column") or "id"))
+    own = corrected_table(facts, rows, columns.label, typed=typed)
+    return _beside(own, found, str(facts.source.settings.get("id_column") or "id"))
 
 
 def _beside(own: Any, found: Any, id_column: str) -> Any:
@@ -199,10 +165,10 @@ def _beside(own: Any, found: Any, id_column: str) -> Any:
     return own
 
 
-def decisions(result: RunResult, rows: IntArray) -> Any:
+def decisions(facts: Facts, rows: IntArray) -> Any:
     import pyarrow as pa
 
-    columns, times, log = result.columns, result.log.times, result.log
+    columns, times, log = facts.columns, facts.log.times, facts.log
     label = np.where(log.state[rows] == Choice.CONFLICT, columns.label[rows], log.label[rows])  # not decided
     people = [", ".join(sorted(filter(None, log.votes.get(row, {})))) for row in rows.tolist()]
     return pa.table(

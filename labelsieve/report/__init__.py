@@ -18,7 +18,7 @@ import numpy as np
 from labelsieve.files import write_text
 from labelsieve.frames import SHOWN_SUSPECTS, THUMBNAIL_SIDE, Suspect, picture_html, sample_html, suspects_html
 from labelsieve.report import sections, training_sections
-from labelsieve.report.facts import Facts, read_facts
+from labelsieve.report.facts import Facts
 from labelsieve.report.html import Markup, el
 from labelsieve.report.samples import Missing, Picture, Row, Sample, Samples, open_samples
 from labelsieve.runfolder import RunFolder
@@ -31,7 +31,7 @@ def write_report(
 ) -> Path:
     """Write RUN/report.html with at most `most` suspects. `note` is called if the source is missing or changed."""
     folder = run if isinstance(run, RunFolder) else RunFolder.existing(run)
-    facts = read_facts(folder)
+    facts = Facts.read(folder)
     samples = open_samples(folder, facts.columns)
     if samples.state.explanation:
         note(samples.state.explanation)

@@ -10,17 +10,17 @@ are not used: a person who starts with the most suspicious labels does not decid
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.labels_csv import LabelColumns, pair_counts
+from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.finalize import SUGGESTIONS, fits_no_class, read_suggestions
 from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, NoiseEstimate, WhyUnknown
@@ -127,25 +127,45 @@ WHY_UNKNOWN = {
 
 @dataclass(frozen=True)
 class Facts:
-    run: Path
+    """The results of a run and the decisions on them. The report, the review and the export read a run with `read`."""
+
+    run: RunFolder
     record: Mapping[str, Any]
     summary: Mapping[str, Any]
-    history: list[dict[str, Any]]
     columns: LabelColumns
-    suspects: IntArray  # rows by descending suspicion
-    pairs: dict[tuple[int, int], int]  # number of suspects per given and suggested label
     log: DecisionLog
-    suggested_probability: FloatArray | None  # of every suspect; None: suspicion is a rank, not a probability
+    suggested_probability: FloatArray | None  # of every suspect, else nan; None: suspicion is a rank, not a probability
+
+    @classmethod
+    def read(cls, run: RunFolder) -> Facts:
+        summary = run.read_summary()
+        columns = run.columns(summary.get("classes"))
+        log = DecisionLog(run / DECISIONS, columns)
+        return cls(run, run.record(), summary, columns, log, suggested_probabilities(run, columns))
+
+    @cached_property
+    def source(self) -> RunSource:
+        return RunSource.of(self.run)
+
+    @cached_property
+    def suspects(self) -> IntArray:
+        """Rows by descending suspicion."""
+        return self.columns.ranked(np.flatnonzero(self.columns.suspect()))
+
+    @cached_property
+    def pairs(self) -> dict[tuple[int, int], int]:
+        """Number of suspects per given and suggested label."""
+        return pair_counts(self.columns, self.suspects)
 
     @property
     def name(self) -> str:
         data = self.record.get("data") or {}
-        return str(data.get("name") or self.run.name)
+        return str(data.get("name") or self.run.path.resolve().name)
 
     @property
     def title(self) -> str:
         """The name of the data, and the name of the run if it is another one."""
-        folder = self.run.resolve().name
+        folder = self.run.path.resolve().name
         return self.name if self.name == folder else f"{self.name}, run {folder}"
 
     @property
@@ -161,7 +181,10 @@ class Facts:
 
     @cached_property
     def no_class(self) -> BoolArray:
-        return no_class(self.columns, self.suggested_probability)
+        """Suspects that may belong to none of the classes."""
+        if self.suggested_probability is None:
+            return np.zeros(len(self.columns), dtype=bool)
+        return self.columns.suspect() & fits_no_class(self.columns.suspicion, self.suggested_probability)
 
     @property
     def selected(self) -> int:
@@ -171,14 +194,18 @@ class Facts:
     def noise_ratio(self) -> float | None:
         return number(self.summary.get("noise_ratio"))
 
-    @property
+    @cached_property
     def noise(self) -> NoiseEstimate | None:
-        return noise_of(self.summary)
+        """The noise estimate; None if the run has none."""
+        found = self.summary.get("iterations")
+        first = found[0] if isinstance(found, list) and found else None
+        record = first.get("estimate") if isinstance(first, Mapping) else None
+        return NoiseEstimate.from_record(record) if isinstance(record, Mapping) else None
 
     @property
     def why_unknown(self) -> WhyUnknown | None:
         """Why the noise estimate says nothing; None if it does."""
-        return why_unknown(self.summary)
+        return self.noise.why_unknown if self.noise is not None else None
 
     @property
     def transition(self) -> FloatArray | None:
@@ -200,31 +227,6 @@ class Facts:
         return share >= MANY_SUSPECTS_FACTOR * ratio and share >= ratio + MANY_SUSPECTS_SHARE
 
 
-def noise_of(summary: Mapping[str, Any]) -> NoiseEstimate | None:
-    """The noise estimate of a run; None if it has none."""
-    record = first_iteration(summary).get("estimate")
-    return NoiseEstimate.from_record(record) if isinstance(record, Mapping) else None
-
-
-def why_unknown(summary: Mapping[str, Any]) -> WhyUnknown | None:
-    """Why the noise estimate of a run says nothing; None if it does."""
-    noise = noise_of(summary)
-    return noise.why_unknown if noise is not None else None
-
-
-def first_iteration(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The iteration that estimated the noise; empty if there is none."""
-    found = summary.get("iterations")
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], Mapping) else {}
-
-
-def not_assessed(summary: Mapping[str, Any], classes: Sequence[str]) -> list[int]:
-    """Codes of the classes whose labels the selection did not assess."""
-    listed = first_iteration(summary).get("unjudged_classes")
-    codes = listed if isinstance(listed, list) else []
-    return [code for code in codes if isinstance(code, int) and 0 <= code < len(classes)]
-
-
 def suggested_probabilities(run: RunFolder, columns: LabelColumns) -> FloatArray | None:
     """Probability of every suggestion, nan for other samples; None if suspicion is a rank, not a probability."""
     by_id = read_suggestions(run / SUGGESTIONS)
@@ -234,30 +236,6 @@ def suggested_probabilities(run: RunFolder, columns: LabelColumns) -> FloatArray
     rows = columns.find(list(by_id))
     found[rows[rows >= 0]] = np.array(list(by_id.values()))[rows >= 0]
     return found
-
-
-def no_class(columns: LabelColumns, suggested_probability: FloatArray | None) -> BoolArray:
-    """Suspects that may belong to none of the classes."""
-    if suggested_probability is None:
-        return np.zeros(len(columns), dtype=bool)
-    return columns.suspect() & fits_no_class(columns.suspicion, suggested_probability)
-
-
-def read_facts(run: RunFolder) -> Facts:
-    summary = run.read_summary()
-    columns = run.columns(summary.get("classes"))
-    suspects = columns.ranked(np.flatnonzero(columns.suspect()))
-    return Facts(
-        run=run.path,
-        record=run.record(),
-        summary=summary,
-        history=run.read_history(),
-        columns=columns,
-        suspects=suspects,
-        pairs=pair_counts(columns, suspects),
-        log=DecisionLog(run / DECISIONS, columns),
-        suggested_probability=suggested_probabilities(run, columns),
-    )
 
 
 def number(value: object) -> float | None:

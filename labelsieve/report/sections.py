@@ -29,7 +29,7 @@ from labelsieve.report.html import (
     swatch,
 )
 from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
-from labelsieve.report.source_state import RunSource, SourceState
+from labelsieve.report.source_state import SourceState
 from labelsieve.runfolder import NoteTopic, notes_besides
 from labelsieve.types import FloatArray, WhyUnknown
 
@@ -182,7 +182,7 @@ def figures(facts: Facts) -> Markup:
 
 
 def what_next(facts: Facts) -> Markup:
-    run = shlex.quote(str(facts.run))  # as it was given, so that commands can be copied
+    run = shlex.quote(str(facts.run.path))  # as it was given, so that commands can be copied
     decided = facts.decided_suspects
     left = max(len(facts.suspects) - decided, 0)
     steps: list[Markup] = []
@@ -208,9 +208,7 @@ def what_next(facts: Facts) -> Markup:
         steps.append(_step("Label new samples with the trained network.", command, text))
     else:
         steps.append(_step("Train a classifier that ignores the wrong labels.", f"labelsieve train {run}", ""))
-    words = RunSource(source, None, data, facts.record.get("settings") or {}).words(
-        "cleaned.csv", table=source.lower().endswith(TABLES)
-    )
+    words = facts.source.words("cleaned.csv", table=source.lower().endswith(TABLES))
     command = f"labelsieve select {shlex.join(words)} --out {run}-again"
     text = "A second selection finds wrong labels that the first one missed because of others."
     steps.append(_step("Select again with the corrected labels.", command, text))

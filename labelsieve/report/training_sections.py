@@ -28,7 +28,7 @@ ITERATION_COLUMNS = {
 
 
 def learning(facts: Facts) -> Markup:
-    charts = curves(facts.history)
+    charts = curves(facts.run.read_history())
     title = "Learning curves"
     if not charts:
         text = "This run has no records of training epochs, so there are no curves."

@@ -19,17 +19,14 @@ from labelsieve.report.facts import (
     DEFAULT_CONFIDENCE,
     SAMPLE_SIZE,
     WHY_UNKNOWN,
+    Facts,
     Group,
     SpotCheck,
-    no_class,
-    not_assessed,
-    suggested_probabilities,
-    why_unknown,
 )
 from labelsieve.report.html import shorten_names
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.neighbours import Neighbours
-from labelsieve.runfolder import DECISIONS, STAGED, RunFolder
+from labelsieve.runfolder import STAGED, RunFolder
 from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
 
 MAX_ITEMS = 60  # samples per request
@@ -152,22 +149,18 @@ class Queues:
 class ReviewSession:
     def __init__(self, run: RunFolder, reviewer: str = "") -> None:
         self.run, self.reviewer = run, reviewer
-        summary = run.read_summary()
-        self.columns = run.columns(summary.get("classes"))
+        facts = Facts.read(run)
+        self.columns, self.log, self.no_class, self.suspects = facts.columns, facts.log, facts.no_class, facts.suspects
         if not len(self.columns):
             raise InputError(f"{run.path} has no samples to review")
-        self.log = DecisionLog(run / DECISIONS, self.columns)
-        probability = self.suggested_probability = suggested_probabilities(run, self.columns)
-        self.no_class = no_class(self.columns, probability)
+        probability = self.suggested_probability = facts.suggested_probability
         self.spot_check = None if probability is None else SpotCheck(self.columns, probability)
         self.queues = Queues(self.columns, self.log, self.spot_check, self.no_class)
         self.samples = open_samples(run, self.columns)
         self.duplicates = Duplicates(self.columns)
         embedding = find_embeddings(run / STAGED, len(self.columns))
         self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates, embedding)
-        self.why_unknown = why_unknown(summary)
-        self.not_assessed = frozenset(not_assessed(summary, self.columns.classes))
-        self.suspects = self.queues.rows(Filter())
+        self.why_unknown = facts.why_unknown
 
     def start(self) -> dict[str, Any]:
         data = self.run.record().get("data") or {}
@@ -222,7 +215,6 @@ class ReviewSession:
             "suspicion": _number(columns.suspicion[row]),
             "likely": _number(math.nan if self.suggested_probability is None else self.suggested_probability[row]),
             "no_class": bool(self.no_class[row]),
-            "judged": int(columns.label[row]) not in self.not_assessed,
             "verdict": VERDICTS[columns.verdict[row]],
             "iteration": int(columns.iteration[row]),
             "outlier": bool(columns.outlier[row]),

@@ -14,7 +14,7 @@ from labelsieve.data.labels import read_label_file
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
-from labelsieve.report.facts import read_facts
+from labelsieve.report.facts import Facts
 from labelsieve.review.review_session import Filter, ReviewSession
 
 _spec = importlib.util.spec_from_file_location("export_runs", Path(__file__).parents[1] / "report" / "runs.py")
@@ -91,7 +91,7 @@ def test_equal_suspects_have_one_order(tmp_path):
     rows = rows_of(run / "labels.csv")
     write_csv(run / "labels.csv", rows[0], ([*(row | {"suspicion": "0.5"}).values()] for row in rows))
     listed = [row["id"] for row in rows_of(export(run, what="suspects", to=tmp_path / "u.csv").path)]
-    facts = read_facts(run)
+    facts = Facts.read(run)
     assert len(listed) > 5
     assert listed == [facts.columns.id(row) for row in facts.suspects]
     session = ReviewSession(run)

@@ -11,7 +11,7 @@ import pytest
 from labelsieve.cli.app import run as main
 from labelsieve.errors import InputError
 from labelsieve.export import export
-from labelsieve.report.facts import MIN_CHECKED, Group, SpotCheck, read_facts
+from labelsieve.report.facts import MIN_CHECKED, Facts, Group, SpotCheck
 
 _spec = importlib.util.spec_from_file_location(
     "export_undecided_runs", Path(__file__).parents[1] / "report" / "runs.py"
@@ -131,7 +131,7 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     assert "key a" in planned.note and not sure.note  # a dry run says that the export is refused
     with pytest.raises(InputError, match="key a"):
         export(run, **options)
-    facts = read_facts(run)
+    facts = Facts.read(run)
     rows = SpotCheck(facts.columns, facts.suggested_probability).rows(Group.SUGGESTED, 0.5)[:MIN_CHECKED].tolist()
     labels = {row.id: row for row in suspects_of(run)}
     for place, row in enumerate(rows):  # one of five suggestions is right

@@ -9,7 +9,7 @@ import pytest
 
 from labelsieve.errors import InputError
 from labelsieve.report import render_report, write_report
-from labelsieve.report.facts import Group, SpotCheck, read_facts
+from labelsieve.report.facts import Facts, Group, SpotCheck
 from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
 from labelsieve.report.source_state import RunSource
@@ -47,7 +47,7 @@ def test_it_needs_nothing_and_runs_nothing(page):
 
 def test_the_numbers_are_the_runs_own(page):
     run, html = page
-    facts = read_facts(run)
+    facts = Facts.read(run)
     summary = run.read_summary()
     assert f"About {100 * summary['noise_ratio']:.0f}\u202f% of the labels look wrong." in html
     suspects = [row for row in run.read_labels() if row.verdict != "selected" and row.suggested not in ("", row.label)]
@@ -79,7 +79,7 @@ def test_texts_and_rows(runs, tmp_path, kind):
 
 def test_decisions_count_in_what_to_do_next(runs, tmp_path):
     run = runs.text(tmp_path)
-    facts = read_facts(run)
+    facts = Facts.read(run)
     for row in facts.suspects[:3].tolist():
         run.append_decision(facts.columns.id(row), "drop")
     run.append_decision(facts.columns.id(int(facts.suspects[0])), "undo")
@@ -89,12 +89,12 @@ def test_decisions_count_in_what_to_do_next(runs, tmp_path):
 
 def test_decisions_on_other_samples_decide_no_suspect(runs, tmp_path):
     run = runs.text(tmp_path)
-    suspects = len(read_facts(run).suspects)
+    suspects = len(Facts.read(run).suspects)
     others = [row.id for row in run.read_labels() if row.verdict == "selected"]
     assert len(others) > suspects
     for id in others:
         run.append_decision(id, "drop")
-    facts = read_facts(run)
+    facts = Facts.read(run)
     html = write_report(run).read_text(encoding="utf-8")
     assert facts.decided_suspects == 0 and facts.log.decided.any()
     assert f"{suspects} suspects left." in html and "All suspects are decided" not in html
@@ -104,7 +104,7 @@ def test_asking_for_no_suspects_does_not_mean_there_are_none(runs, tmp_path):
     run = runs.text(tmp_path)
     html = write_report(run, most=0).read_text(encoding="utf-8")
     assert "There are no suspects" not in html and '<li class="suspect">' not in html
-    assert f"all {len(read_facts(run).suspects)} suspects" in html
+    assert f"all {len(Facts.read(run).suspects)} suspects" in html
 
 
 def test_true_labels_of_some_samples_are_said_to_be_so(runs, tmp_path):
@@ -263,7 +263,7 @@ def test_many_more_suspects_than_wrong_labels_are_explained(tmp_path, runs):
     assert "many suspects have a correct label" in html
     (run / "suggestions.csv").write_text("id,label,suspicion,suggested,probability\n")  # suspicion is a probability
     html = write_report(run).read_text(encoding="utf-8")
-    facts = read_facts(run)
+    facts = Facts.read(run)
     wrong = round(sum(row.suspicion for row in run.read_labels() if row.suggested))
     assert f"about {wrong} of {len(facts.suspects)} suspects" in html
     assert html.index("About 10\u202f%") < html.index("A suspect is a sample") < html.index("How far to trust this")
@@ -296,7 +296,7 @@ def test_a_million_samples_stay_small_and_quick(tmp_path, million_run, time_limi
     """<= 10 MB whatever the pictures weigh."""
     from labelsieve.report.samples import Picture
 
-    facts = read_facts(million_run)
+    facts = Facts.read(million_run)
     assert len(facts.columns) == 1_000_000
     noise = np.random.default_rng(0).bytes(400_000)
 
@@ -314,10 +314,10 @@ def test_a_million_samples_stay_small_and_quick(tmp_path, million_run, time_limi
 
 def test_probabilities_are_shown_where_the_run_has_them(runs, tmp_path):
     run = runs.table(tmp_path)
-    suspects = read_facts(run).suspects
+    suspects = Facts.read(run).suspects
     before = write_report(run).read_text(encoding="utf-8")
     assert "not a probability" in before and "--min-confidence" not in before
-    columns = read_facts(run).columns
+    columns = Facts.read(run).columns
     lines = [f"{columns.id(int(row))},x,0.5,y,0.875" for row in suspects]
     (run / "suggestions.csv").write_text("id,label,suspicion,suggested,probability\n" + "\n".join(lines) + "\n")
     after = write_report(run).read_text(encoding="utf-8")
@@ -329,14 +329,14 @@ def test_probabilities_are_shown_where_the_run_has_them(runs, tmp_path):
 def test_random_decisions_give_their_own_noise_ratio(runs, tmp_path):
     run = runs.table(tmp_path)
     runs.write_suggestions(run, lambda place: 0.95)
-    facts = read_facts(run)
+    facts = Facts.read(run)
     assert facts.checked_noise is None
     check = SpotCheck(facts.columns, facts.suggested_probability)
     for row in check.rows(Group.SUGGESTED, 0.9).tolist():
         run.append_decision(facts.columns.id(row), "drop")
     for row in check.rows(Group.REST, 0.9)[:10].tolist():
         run.append_decision(facts.columns.id(row), "keep")
-    found = read_facts(run).checked_noise
+    found = Facts.read(run).checked_noise
     assert found.ratio == pytest.approx(len(facts.suspects) / 60) and found.unchecked == 0
     assert found.low < found.ratio < found.high and found.decided == len(facts.suspects) + 10
     assert "random decisions" in write_report(run).read_text(encoding="utf-8")

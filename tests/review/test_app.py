@@ -80,24 +80,6 @@ def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_pa
     assert not run.read_decisions()
 
 
-def test_labels_that_were_not_judged_have_no_percentage(runs, tmp_path):
-    run = runs.pictures(tmp_path, n=16)
-    summary = run.read_summary()
-    summary["iterations"][0]["unjudged_classes"] = [summary["classes"].index("star")]
-    run.write_summary(summary)
-    session = ReviewSession(run)
-    judged = {session.columns.classes[item["given"]]: item["judged"] for item in map(session.item, range(16))}
-    assert judged == {"circle": True, "square": True, "triangle": True, "star": False}
-
-
-def test_classes_that_a_note_does_not_name_are_known_as_not_judged(runs, tmp_path):
-    run = runs.pictures(tmp_path, n=16)
-    summary = run.read_summary()
-    summary["iterations"][0]["unjudged_classes"] = [1, 3, 99, "x"]
-    run.write_summary(summary | {"notes": ["4 classes are hardly ever predicted, so their labels are not judged"]})
-    assert ReviewSession(run).not_assessed == {1, 3}
-
-
 def test_a_source_that_changed_or_went_is_told_before_the_first_sample(runs, tmp_path):
     run = runs.table(tmp_path)
     assert ReviewSession(run).start()["warnings"] == []

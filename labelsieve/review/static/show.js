@@ -137,7 +137,6 @@ const Show = (() => {
 
   // Probabilities if the run estimated them, else the suspicion and the probability of the given label.
   function numbers(item, names, judged) {
-    if (!item.judged) return [`Not assessed, ${item.verdict}`, `The model hardly ever predicts ${names[item.given]}`];
     if (item.suspicion === null) return [`Suspicion unknown, ${item.verdict}`];
     const parts = judged
       ? [`${percent(item.suspicion)} likely wrong, ${item.verdict}`]
