@@ -338,12 +338,12 @@ def main() -> int:
             partial_record.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
             partial_record.replace(RECORD)
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the processes of the units, as Ctrl-C does
     print(f"{len(wanted)} of {len(units)} units, {args.workers} processes", flush=True)
     if wanted:
         import trust_generated
 
         trust_generated.warm_up()  # once, for all processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the processes of the units, as Ctrl-C does
     run_units([unit for unit in wanted if not unit.alone], args.workers, finish)
     run_units([unit for unit in wanted if unit.alone], 1, finish)
     if not args.fuzz:
