@@ -34,8 +34,6 @@ ALLOWED = {
     "data/make_webvision.py": "writes a new folder",
     "data/cifar_fetch.py": "writes a new folder, from an archive whose checksum is known",
     "data/resources.py": "/proc and /sys",
-    "engine/picture_stores.py: self.path.open": "a temporary file of this process",
-    "data/pictures.py: np.memmap": "a temporary file of this process",
     "engine/parallel.py: (own / 'staged').symlink_to": "a link from a temporary folder of this process",
     "execute/ray_cluster.py: token.write_text": "a new file with a random name",
     "execute/ray_cluster.py: path.read_text": "the file of the line above",
