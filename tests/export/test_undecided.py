@@ -143,15 +143,6 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     assert done.expected_right == done.least_right == pytest.approx(done.suggested / 5)
 
 
-def test_confident_suggestions_are_applied_although_the_noise_estimate_is_wide(run, tmp_path):
-    set_estimate(run, low=0.0)
-    done = export(run, to=tmp_path / "c.csv", apply="suggested", min_confidence=0.9)
-    assert done.changed == done.suggested > 0 and done.least_right == 0
-    runs.write_suggestions(run, lambda place: 0.89)
-    with pytest.raises(InputError, match="--min-confidence"):
-        export(run, to=tmp_path / "d.csv", apply="suggested", min_confidence=0.5)
-
-
 def test_selected_samples_are_exported_without_the_undecided_suspects(run, tmp_path):
     done = export(run, what="selected", to=tmp_path / "s.csv")
     assert f"{done.undecided} undecided suspects are left out" in done.summary
