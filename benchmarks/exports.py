@@ -91,7 +91,8 @@ applied.{missing}
 *Apply P* is `--apply suggested --min-confidence P`, *drop P* is `--drop-suspects P` (the share among the labels that
 remain, and how many remain). An export in parentheses is refused until a random sample of suggestions was judged; the
 number is the share that it would have given. The limit of the refusal was chosen on this table without banking77,
-diamonds, cars, crabs and the photos with 30% planted. The default export lowers the share in {harmed_default} of {settings} settings.
+diamonds, cars, crabs and the photos with 30% planted. The default export lowers the share in {harmed_default} of
+{settings} settings.
 *Apply 0.9* and *apply 0.5* would lower it in {harmed_09} and {harmed_05} without the refusal, and lower it in
 {allowed_09} and {allowed_05} with it. The refusal has a price: {stopped} exports that it stops would have raised the
 share, {stopped_texts} of them on banking77, where the noise estimate of many classes has a wide interval.
