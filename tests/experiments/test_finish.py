@@ -19,7 +19,7 @@ def test_cells():
     assert len(trainings) == 2 * 5 * 3 and len(cells) - len(trainings) == 5 * 3
     assert len({cell.id for cell in cells}) == len(cells)
     assert Noise.parse("random2") == PEOPLE and PEOPLE in {cell.noise for cell in trainings}
-    assert {(cell.epochs, cell.batch_size) for cell in trainings} == {(100, 256)}
+    assert {(cell.epochs, cell.batch_size) for cell in trainings} == {(200, 256)}
 
 
 def test_a_smoke_run(tmp_path):

@@ -196,7 +196,7 @@ def check_mixed(x: Any) -> None:
     read = read_frame(x)
     assert [column.name for column in read.encoding.columns] == ["width", "remark", "colour", "day"]
     assert read.encoding.texts == ["remark"]
-    assert [column.form for column in read.encoding.columns if column.kind == "number"] == ["", "date"]
+    assert [column.form for column in read.encoding.columns if column.kind == "number"] == ["number", "date"]
 
 
 def test_data_frames_are_read_like_table_files(tmp_path: Path):
