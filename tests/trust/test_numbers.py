@@ -17,16 +17,16 @@ from trust_models import OneAnswer
 
 from labelsieve import INCV, NCV, metrics, noise, theory
 from labelsieve.cli.app import run
-from labelsieve.report.facts import noise_of
+from labelsieve.report.facts import Facts
 from labelsieve.runfolder import RunFolder
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import REMOVED, SELECTED, Scores, WhyUnknown
+from labelsieve.types import REMOVED, SELECTED, NoiseEstimate, Scores, WhyUnknown
 
 
 def looks_random(found) -> bool:
     """Whether a selection says that the labels cannot be distinguished from random ones."""
-    return noise_of({"iterations": list(found.history_)}).why_unknown is WhyUnknown.RANDOM
+    return NoiseEstimate.from_record(found.history_[0]["estimate"]).why_unknown is WhyUnknown.RANDOM
 
 
 def promises(found) -> None:
@@ -121,7 +121,7 @@ def test_labels_that_do_not_depend_on_the_samples(c: int, tmp_path: Path, monkey
     rng = np.random.default_rng(0)
     np.savez("random.npz", x=rng.normal(size=(400, 4)), y=rng.integers(0, c, 400))
     assert run("select random.npz --out run --model logistic --json".split()) == 0
-    assert noise_of(RunFolder("run").read_summary()).why_unknown is WhyUnknown.RANDOM
+    assert Facts.read(RunFolder("run")).why_unknown is WhyUnknown.RANDOM
     assert run("report run".split()) == 0
     assert "random" in Path("run/report.html").read_text().partition("</h1>")[0]
 
