@@ -182,7 +182,7 @@ def _read_matrix(file: Path) -> Any:
         return np.load(regular_file(file), allow_pickle=False)
     if suffix in (".csv", ".txt"):
         with warnings.catch_warnings(action="error"):  # an empty file is a warning
-            return np.loadtxt(regular_file(file), delimiter=",", ndmin=2, encoding="utf-8-sig")
+            return np.loadtxt(regular_file(file), delimiter=",", quotechar='"', ndmin=2, encoding="utf-8-sig")
     if suffix != ".json":
         raise InputError("expected a .csv, .json or .npy file")
     content = json.loads(read_text(file))

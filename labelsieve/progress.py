@@ -49,12 +49,12 @@ class NoteKind(Enum):
     WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (
         "one training takes about {each}, the selection up to {count} of them. Faster but less exact: fewer --epochs, "
-        "fewer --iterations, a smaller --size or another --model, with another --out. Ctrl-C stops the run without "
-        "losing anything"
+        "fewer --iterations, smaller pictures (--size) or another --model, with another --out. Ctrl-C stops the run "
+        "without losing anything"
     )
     SLOW_TRAINING = (
-        "this training takes about {total}. Faster but less exact: fewer --train-epochs, a smaller --size or another "
-        "--network, with another --out. Ctrl-C stops the run without losing anything"
+        "this training takes about {total}. Faster but less exact: fewer --train-epochs, smaller pictures (--size) or "
+        "another --network, with another --out. Ctrl-C stops the run without losing anything"
     )
     DECISIONS_NOT_USED = (
         "{count} in {file} are not used: training uses the selection of the run. To train on corrected labels: "

@@ -112,7 +112,7 @@ class Encoding:
     def from_json(cls, content: list[dict[str, Any]]) -> Encoding:
         """Raises ValueError for anything that `to_json` does not write, InputError for removed forms."""
         columns = []
-        for entry in content:
+        for entry in map(dict, content):
             removed = [entry.get(name, "") for name in ("before", "after", "thousands", "family")]
             form, origin = entry.get("form") or "number", entry.get("origin", 0.0)
             if any(removed) or form in ("clock", "d mon y", "mon d y"):

@@ -51,6 +51,8 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     if pictures and reading.text_column is None:
         data = LabelledData(DatasetPictures.of(rows, pictures[0], Path(where)), y, classes, ids, "pictures", name=name)
         data = read_pictures(data, size=reading.size, staging=reading.cache_dir, progress=progress)
+        kept = data.ids  # without those of unreadable pictures
+        origin = replace(origin, place=lambda row: f"id {kept[row]}")
         return leave_out_unusable(data, origin, labels=labelled, texts=reading.labelled)
     plain = [feature for feature, kind in kinds.items() if kind == "Value"]
     if not plain:

@@ -68,15 +68,23 @@ def stage(
     *,
     workers: int | None = None,
     shard_size: int | None = None,
+    key: str = "",
     progress: Progress | None = None,
 ) -> StagedPictures:
-    """Decode all pictures into shards in the folder `to`, which holds shards of the same pictures or nothing."""
+    """Decode all pictures into shards in the folder `to`. Shards that were staged with another key or size are removed.
+
+    The key names the pictures and their order.
+    """
     folder, progress = Path(to), progress or Progress(silent=True)
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder, ".shard-*.partial")  # left by a killed writer, up to a gigabyte each
     size = shard_size or default_shard_size(len(pictures))
     side = {"size": list(pictures.resize)} if isinstance(pictures.resize, ExactSize) else {"side": pictures.side}
-    write_text(folder / "stage.json", json.dumps({"samples": len(pictures), "shard_size": size, **side}))
+    settings = json.dumps({"samples": len(pictures), "shard_size": size, **side, "key": key})
+    about = folder / "stage.json"
+    if not (about.is_file() and read_text(about) == settings):
+        _remove(folder.glob("shard-*"))
+        write_text(about, settings)
     jobs = []
     for number, first in enumerate(range(0, len(pictures), size)):
         part = pictures.subset(np.arange(first, min(first + size, len(pictures))))
@@ -260,7 +268,8 @@ class DecodeCache:
         """Stage `pictures`, the `rows` of the source that are not among the `failures`. The index is written last."""
         if self.shards.is_symlink():  # a run folder from somewhere else must not lead our writing to another folder
             self.shards.unlink()
-        staged = stage(pictures, self.shards, progress=progress)
+        key = hashlib.sha256(rows.tobytes()).hexdigest()  # a file that could not be read earlier may be readable now
+        staged = stage(pictures, self.shards, key=key, progress=progress)
         failures = failures | {int(rows[i]): text for i, text in staged.unreadable.items()}
         stamps = [("", "")] * len(ids) if self.stamps is None else self.stamps.tolist()
         read = ((ids[i], *stamps[i]) for i in rows_without(len(ids), failures).tolist())

@@ -76,10 +76,13 @@ def load(
 
 def _without_spaces(options: ReadOptions) -> ReadOptions:
     """Options with the names of columns as they are in a `TableFile`."""
-    text = (options.encoding.text if options.encoding is not None else None) or options.text_column
+    encoding = options.encoding
+    if encoding is not None:
+        encoding = replace(encoding, columns=tuple(replace(item, name=item.name.strip()) for item in encoding.columns))
+    text = (encoding.text if encoding is not None else None) or options.text_column
     return replace(
         options, label_column=options.label_column.strip(), id_column=options.id_column.strip(),
-        text_column=text.strip() if text is not None else None,
+        text_column=text.strip() if text is not None else None, encoding=encoding,
     )  # fmt: skip
 
 

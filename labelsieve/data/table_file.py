@@ -34,8 +34,14 @@ MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with ot
 # reads the file first. Errors of the reader are reported when it is read again.
 SPREADSHEET_BYTES = 4_000_000_000
 PROBE = f"""
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, ({SPREADSHEET_BYTES},) * 2)
+import sys
+try:
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = {SPREADSHEET_BYTES} if hard == resource.RLIM_INFINITY else min({SPREADSHEET_BYTES}, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+except (ImportError, ValueError, OSError):
+    pass  # a system without this limit: the process may still end by itself
 from python_calamine import CalamineWorkbook
 try:
     CalamineWorkbook.from_filelike(sys.stdin.buffer).get_sheet_by_index(0)

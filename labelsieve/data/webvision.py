@@ -65,6 +65,8 @@ def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | 
         side=_whole(options.get("side", str(side)), "side"),
     )
     folder = Path(options["stage"]) if "stage" in options else reading.cache_dir
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"stage={folder} is a file: give a folder for the staged pictures")
     return read_pictures(data, size=data.x.resize, staging=folder, progress=progress, always_stage="stage" in options)
 
 
@@ -218,9 +220,12 @@ def _labelled(
 
     def problem(file: str) -> str | None:
         path = root / file
-        if not is_inside(str(path.parent)) or path.is_symlink():
-            return "a link, or outside the data set's folder"
-        return None if path.is_file() else FILE_NOT_FOUND
+        try:
+            if not is_inside(str(path.parent)) or path.is_symlink():
+                return "a link, or outside the data set's folder"
+            return None if path.is_file() else FILE_NOT_FOUND
+        except OSError as error:  # a name that is too long, a folder without permission
+            return error.strerror or str(error)
 
     problems = [problem(file) for file, _ in listed]
     exist = [line for line, text in zip(listed, problems, strict=True) if text is None]

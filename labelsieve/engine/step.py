@@ -298,7 +298,7 @@ class Stepper:
 DRAWS = 13  # numbers per picture
 # Magnitudes are those of RandAugment (Cubuk et al. 2020), which chooses among the same operations.
 # Two of the eleven operations on average, as there: with four to five (0.5) 50 epochs on people's CIFAR-10 labels end
-# 1.8 points lower (docs/methods.md).
+# 1.8 points lower (docs/reproduction.md).
 OFTEN, SELDOM = 0.2, 0.08  # probability of the affine and colour operations, and of solarise and posterise
 ROTATION, SHEAR, SHIFT, ZOOM = math.radians(30), 0.3, 0.25, 0.2  # largest values; a shift of 2 is a whole picture
 COLOUR = 0.6  # largest change of brightness, contrast and saturation

@@ -13,7 +13,8 @@ growing at the cost of others.
 
 With one network, which learns all labels, s_i is the suspicion of the selection, whose networks had not seen the label:
 the p_i of a network that has learnt a wrong label would confirm it. On CIFAR-10 with people's labels a network with the
-same s_i for all labels of a class memorises half of the wrong ones, with the selection's a tenth (docs/methods.md).
+same s_i for all labels of a class memorises half of the wrong ones, with the selection's 9 to 13 %
+(docs/reproduction.md).
 
 With two networks each one uses the labels of one half of the samples and learns from the other half without labels
 (its targets there are its own p_i). So its predictions for the other half are out of sample. They judge those labels

@@ -97,7 +97,7 @@ class RunSource:
 
         With `table` the labels are in a copy of the source, else the file is given with --labels.
         """
-        words = [corrected] if table else [self.name, "--labels", corrected]
+        words = [corrected] if table else [str(self.path or self.name), "--labels", corrected]
         defaults = {"label_column": "label", "text_column": "text", "id_column": "id", "group_column": ""}
         for option, default in defaults.items():
             if self.settings.get(option) not in (None, "", default):

@@ -125,6 +125,26 @@ def combine_scores(first: Scores, second: Scores, given: IntArray, classes: int)
     return Scores.joined([mean, second.take(others)]).take(np.argsort(np.concatenate([rows, others])))
 
 
+def _first_scores(first: Scores, second: Scores) -> Scores:
+    """The first scores, and the second ones of samples without a first prediction.
+
+    The confidence is the second one if the first is not known (labels.csv of earlier versions).
+    """
+    known = first.predicted >= 0
+    names = ("predicted", "probability", "confidence", "loss")
+    found = {name: np.where(known, getattr(first, name), getattr(second, name)) for name in names}
+    found["confidence"] = np.where(np.isfinite(found["confidence"]), found["confidence"], second.confidence)
+    return Scores(**found)
+
+
+def _in_another_order(suspicion: FloatArray, other: FloatArray) -> FloatArray:
+    """The same values in the order of the mean of both; samples without a suspicion are placed by the other one."""
+    known = np.isfinite(suspicion)
+    order = np.where(known, suspicion, other) + other
+    rank = np.argsort(np.argsort(order, kind="stable")) / max(1, len(order) - 1)
+    return np.asarray(np.quantile(suspicion[known], rank)) if known.any() else suspicion
+
+
 def judge_again(
     new: Scores, given: IntArray, classes: int, before: FirstJudgement, groups: IntArray | None = None
 ) -> JudgedSelection:
@@ -136,30 +156,32 @@ def judge_again(
     that were removed stay so. `iteration` counts the robust training as one more.
 
     Networks that have learnt the labels which they judge (`before.transition`) have memorised some wrong ones, so they
-    cannot say how many are wrong: the noise estimate and the values of the suspicions stay, and only the order of the
-    labels changes (scripts/reproduction_remarks.md).
+    cannot say how many are wrong: the noise estimate, the verdicts, the predictions and the values of the suspicions
+    stay, and only the order of the labels changes (docs/reproduction.md).
     """
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    scores = combine_scores(before.scores, new, given, classes)
     first, *others = before.history or ({},)
     earlier = NoiseEstimate.from_record(first["estimate"]) if "estimate" in first else None
+    learnt = before.transition is not None and earlier is not None
+    scores = _first_scores(before.scores, new) if learnt else combine_scores(before.scores, new, given, classes)
     model = fit_noise_model(scores, given, classes, earlier=earlier, distinct=distinct)
-    posterior, order = posterior_of(scores, given, model), posterior_of(new, given, model).order
-    judged = np.isfinite(before.scores.confidence) & np.isfinite(before.suspicion)
-    if before.transition is not None and earlier is not None:
+    posterior = posterior_of(scores, given, model)
+    if learnt and earlier is not None and before.transition is not None:
         estimate = replace(earlier, transition=before.transition)
-        order = np.where(judged, before.suspicion + 1 - new.probability, 2 * (1 - new.probability))
-        rank = np.argsort(np.argsort(order, kind="stable")) / max(1, len(order) - 1)
-        suspicion = np.quantile(before.suspicion[np.isfinite(before.suspicion)], rank)
+        suspicion = _in_another_order(before.suspicion, 1 - new.probability)
+        verdict, iteration = before.verdict, before.iteration
+        selected = verdict == SELECTED
     else:
+        order = posterior_of(new, given, model).order
         estimate = with_mean_posterior(model.estimate, posterior.wrong)
+        judged = np.isfinite(before.scores.confidence) & np.isfinite(before.suspicion)
         suspicion = calibrate(np.where(judged, (before.suspicion + order) / 2, order), posterior.wrong)
+        selected = scores.predicted == given
+        verdict = np.where(selected, SELECTED, np.where(before.verdict == REMOVED, REMOVED, CANDIDATE)).astype(np.int8)
+        last = int(before.iteration.max(initial=0)) + 1
+        iteration = np.where(verdict == before.verdict, before.iteration, np.where(verdict == CANDIDATE, 0, last))
     if before.why_unknown is not None and estimate.known:
         estimate = without_meaning(estimate, before.why_unknown)
-    selected = scores.predicted == given
-    verdict = np.where(selected, SELECTED, np.where(before.verdict == REMOVED, REMOVED, CANDIDATE)).astype(np.int8)
-    last = int(before.iteration.max(initial=0)) + 1
-    iteration = np.where(verdict == before.verdict, before.iteration, np.where(verdict == CANDIDATE, 0, last))
     precision = float(1 - suspicion[selected].mean()) if selected.any() else 0.0
     clean = (1 - estimate.ratio) * len(given)
     return JudgedSelection(

@@ -87,6 +87,7 @@ def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | No
     from labelsieve.data.read_options import ReadOptions
     from labelsieve.data.source import load_source
     from labelsieve.data.stage import provisional_cache
+    from labelsieve.report.source_state import RunSource
     from labelsieve.runfolder import STAGED, fingerprint
 
     record = run.record()
@@ -97,7 +98,7 @@ def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | No
     with provisional_cache(cache_dir, begun=True) as keep_cache:
         labels = read_label_file(settings["labels"]) if settings.get("labels") else None
         options = ReadOptions.of_run(settings, labels=labels, cache_dir=cache_dir)
-        data = load_source(about["source"], options, progress=progress)
+        data = load_source(str(RunSource.of(run).path or about["source"]), options, progress=progress)
         if fingerprint(data) != about["fingerprint"]:
             raise InputError(f"{about['source']} changed since {run.path} was started; start another run")
         keep_cache()

@@ -51,7 +51,7 @@ def judge_labels(run: RunFolder, data: LabelledData, scores: Scores, transition:
         columns.suspicion,
         Scores(columns.predicted.astype(np.int64), columns.probability, columns.confidence, columns.loss),
         tuple(summary["iterations"]),
-        tuple(notes_besides(summary, NoteTopic.DATA)),
+        tuple(note for note in notes_besides(summary, NoteTopic.DATA) if note not in map(str, data.notes)),
         data.why_unknown,
         transition,
     )

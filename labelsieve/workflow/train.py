@@ -19,7 +19,7 @@ from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
 from labelsieve.selection.refit import Refit
 from labelsieve.selection.refit import trusted_samples as trusted_rows
-from labelsieve.types import FloatArray, IntArray, LabelledData
+from labelsieve.types import FloatArray, IntArray, LabelledData, NoiseEstimate
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import EmbeddedSamples, Model, SampleReader, network_for
 from labelsieve.workflow.select import check_disk, training_hint
@@ -246,7 +246,8 @@ def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, m
     if needs != "transition":
         return plan
     estimate = summary["iterations"][0].get("estimate") if summary["iterations"] else None
-    known = estimate is not None and estimate["known"]  # else suspicions are ranks, not probabilities
+    # Suspicions are ranks, not probabilities, if nothing is known about the noise.
+    known = estimate is not None and NoiseEstimate.from_record(estimate).known
     suspicion = selection_files(run).columns().suspicion if known else None
     return replace(plan, transition=transition_of(summary), groups=data.groups, suspicion=suspicion)
 

@@ -84,6 +84,17 @@ def test_methods_on_one_selection(
     assert answer(capsys, "predict run clean.csv --to q.csv")["accuracy"] is None
 
 
+def test_a_run_that_was_moved_with_its_source_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a").mkdir()
+    table(Path("a/t.csv"), n=90, seed=0, wrong=0.2)
+    answer(capsys, "select a/t.csv --out a/run --iterations 1 --model logistic")
+    Path("a").rename("b")
+    assert answer(capsys, "train b/run --train-epochs 1")["resumed"] == "new"
+
+
 def test_decisions_are_said_to_play_no_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

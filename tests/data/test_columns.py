@@ -137,6 +137,9 @@ def test_models_of_earlier_versions_are_read(tmp_path: Path) -> None:
     data, _ = load(tmp_path / "t.csv", ["n,d", "1,2024-01-01", ",2024-01-02"], labelled=False,
                    encoding=Encoding.from_json(old))  # fmt: skip
     assert np.asarray(data.x).tolist() == [[1, 0, 1], [3, 1, 0]]
+    spaced = Encoding.from_json([{**old[0], "name": " n"}])  # a table file has no spaces around names
+    data, _ = load(tmp_path / "s.csv", ["a, n", "x,1", "y,2"], labelled=False, encoding=spaced)
+    assert np.asarray(data.x).tolist() == [[1, 0], [2, 0]]
 
 
 def test_decimal_commas_are_kept_for_new_rows(tmp_path: Path) -> None:
@@ -214,6 +217,9 @@ def test_a_damaged_encoding_is_refused(wrong: dict[str, object]) -> None:
     entry = Encoding((Column("a", "number"),)).to_json()[0]
     with pytest.raises(ValueError, match="not one of a table"):
         Encoding.from_json([{**entry, **wrong}])
+    for damaged in (1, "abc", None):  # the errors that `model_file.load` reports in one line
+        with pytest.raises((TypeError, ValueError)):
+            Encoding.from_json([damaged])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("scale", [1, 0.25])

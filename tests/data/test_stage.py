@@ -98,6 +98,15 @@ def test_a_stopped_staging_goes_on(pictures: PictureFiles, tmp_path: Path, monke
     assert shard_bytes(folder) == shard_bytes(tmp_path / "whole")
 
 
+def test_shards_of_other_pictures_are_not_kept(pictures: PictureFiles, tmp_path: Path) -> None:
+    """A picture that could not be read in the first start may be readable in the second one."""
+    later = pictures.subset(np.arange(1, 22))
+    stage(pictures.subset(np.arange(21)), tmp_path, workers=1, shard_size=7, key="a")
+    staged = stage(later, tmp_path, workers=1, shard_size=7, key="b")
+    for i in range(21):
+        np.testing.assert_array_equal(staged[i], later[i])
+
+
 def test_two_runs_may_stage_at_once(pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage(pictures, tmp_path / "whole", workers=1, shard_size=27)
     script = (

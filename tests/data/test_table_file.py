@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelsieve.data.source import ReadOptions, load_source
-from labelsieve.data.table_file import TableFile, unique_names
+from labelsieve.data.table_file import PROBE, TableFile, unique_names
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.progress import Note, NoteKind, Progress
@@ -107,6 +110,9 @@ def test_the_first_sheet_is_read_and_others_are_named(tmp_path: Path) -> None:
     assert file.table.to_pydict() == {"n": [1, 2], "label": ["a", "b"]} and file.place(0) == "row 2"
     (note,) = file.notes
     assert isinstance(note, Note) and note.kind is NoteKind.FIRST_SHEET and note.values["others"] == "notes"
+    with (tmp_path / "t.xlsx").open("rb") as source:  # the administrator may have set a limit already
+        limited = f"ulimit -v 3000000; exec {shlex.quote(sys.executable)} -c {shlex.quote(PROBE)}"
+        assert subprocess.run(["bash", "-c", limited], stdin=source).returncode == 0
     (tmp_path / "bad.xlsx").write_bytes(b"PK\3\4 no workbook")
     with pytest.raises(InputError, match=r"bad\.xlsx"):
         TableFile.read(tmp_path / "bad.xlsx")

@@ -63,6 +63,11 @@ def test_a_hand_written_folder(tmp_path: Path) -> None:
     assert two.y.tolist() == [0, 1] and two.x[1].shape == (10, 15, 3)
     assert two.classes == ("tench, Tinca tinca", "crane")
     assert webvision.load(f"{tmp_path}?subset=all").ids[-1] == "flickr/q0001/e.jpg"
+    with (info / "train_filelist_flickr.txt").open("a") as file:
+        file.write(f"flickr/q0001/{300 * 'x'}.jpg 0\n")  # a name that the file system refuses
+    assert len(webvision.load(f"{tmp_path}?subset=flickr").skipped) == 1
+    with pytest.raises(InputError, match="stage="):
+        webvision.load(f"{tmp_path}?stage={info / 'synsets.txt'}")
     # --size, and the window of a network that was trained: 227 pixels are cut from pictures of 256
     source = f"webvision:{tmp_path}"
     sides = [load_source(source, ReadOptions(size=size)).x.side for size in (None, 32, (32, 32), (227, 227))]

@@ -101,5 +101,11 @@ def test_networks_that_have_learnt_the_labels_change_only_the_order():
     assert judged.noise is not None and judged.noise_ratio == judged.noise.ratio == 0.3
     np.testing.assert_allclose(np.sort(judged.suspicion), np.sort(before.suspicion))
     assert (judged.transition_matrix == np.eye(CLASSES)).all()
+    # No memorised label leaves the suspects.
+    assert (judged.verdict == before.verdict).all() and (judged.predicted == one.predicted).all()
+    unknown = replace(before.scores, confidence=np.full(SAMPLES, np.nan))  # labels.csv of an earlier version
+    older = judge_again(learnt, GIVEN, CLASSES, replace(before, scores=unknown, transition=np.eye(CLASSES)))
+    np.testing.assert_array_equal(older.suspicion, judged.suspicion)
+    assert (older.predicted == one.predicted).all()
     better = judge_again(two, GIVEN, CLASSES, replace(before, transition=np.eye(CLASSES)))
     assert metrics.auroc(WRONG, better.suspicion) > metrics.auroc(WRONG, before.suspicion) + 0.02
