@@ -242,19 +242,19 @@ def _encoding(path: Path) -> tuple[str, bool, str]:
         _check_utf16(path)
         return utf16, True, ""
     bom = first.startswith(codecs.BOM_UTF8)
-    valid = invalid = first_invalid = not_windows = 0
+    valid = invalid = first_invalid = 0
     with open_file(path) as file:
         for number, line in enumerate(file, start=1):
             if line.isascii() or _decodes(line, "utf-8"):
                 valid += not line.isascii()
                 continue
             invalid, first_invalid = invalid + 1, first_invalid or number
-            if b"\0" in line or not _decodes(line, "cp1252"):
-                not_windows = number
     if not invalid:
         return "utf-8", bom, ""
     # If most lines are UTF-8, the file is damaged UTF-8: read as Windows-1252, nearly all its letters would be wrong.
-    if bom or not_windows or valid > invalid:
+    with open_file(path) as file:
+        windows = all(b"\0" not in line and _decodes(line, "cp1252") for line in file)
+    if bom or not windows or valid > invalid:
         raise InputError(f"{path}, line {first_invalid}: not UTF-8; save the file as UTF-8")
     return "cp1252", False, (
         f"{path} is read as Windows-1252, because line {first_invalid} is not UTF-8; save it as UTF-8 if letters "

@@ -277,8 +277,9 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
                 return {name: _plain(found[key]) for name, key in named.items()}
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except Exception as error:  # a damaged pickle raises errors of many types
-        raise InputError(f"{path} is damaged or has more than plain arrays ({error}): download it again") from error
+    except Exception as error:  # a damaged pickle raises errors of many types, some with its content
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is damaged or has more than plain arrays ({reason}): download it again") from error
     raise InputError(f"{path} has no entry {needs!r}: is it the right file?")
 
 
