@@ -162,12 +162,12 @@ def judge_again(
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
     first, *others = before.history or ({},)
     earlier = NoiseEstimate.from_record(first["estimate"]) if "estimate" in first else None
-    learnt = before.transition is not None and earlier is not None
-    scores = _first_scores(before.scores, new) if learnt else combine_scores(before.scores, new, given, classes)
+    kept = None if before.transition is None or earlier is None else replace(earlier, transition=before.transition)
+    scores = combine_scores(before.scores, new, given, classes) if kept is None else _first_scores(before.scores, new)
     model = fit_noise_model(scores, given, classes, earlier=earlier, distinct=distinct)
     posterior = posterior_of(scores, given, model)
-    if learnt and earlier is not None and before.transition is not None:
-        estimate = replace(earlier, transition=before.transition)
+    if kept is not None:
+        estimate = kept
         suspicion = _in_another_order(before.suspicion, 1 - new.probability)
         verdict, iteration = before.verdict, before.iteration
         selected = verdict == SELECTED
