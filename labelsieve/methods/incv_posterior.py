@@ -14,7 +14,8 @@ growing at the cost of others.
 With one network, which learns all labels, s_i is the suspicion of the selection, whose networks had not seen the label:
 the p_i of a network that has learnt a wrong label would confirm it. On CIFAR-10 with people's labels a network with the
 same s_i for all labels of a class memorises half of the wrong ones, with the selection's 9 to 13 %
-(docs/reproduction.md).
+(docs/reproduction.md). The network soon ranks the labels better than the selection did. So before each epoch the same
+values of s_i are assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
 
 With two networks each one uses the labels of one half of the samples and learns from the other half without labels
 (its targets there are its own p_i). So its predictions for the other half are out of sample. They judge those labels
@@ -52,6 +53,7 @@ LEAST_SUSPICION = 0.02  # no label counts as certain: one selected label in 40 i
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
 PRIOR_STEPS = 100  # of expectation-maximisation; few classes converge in less
+NEW_WEIGHT = 0.7  # of the network's log-odds in the order of the labels, against those of the selection
 MOST_MEMORY = 2**33  # bytes
 
 
@@ -90,6 +92,17 @@ def posterior_targets(predictions: Tensor, likelihood: Tensor, temperature: floa
     posterior = posterior / posterior.amax(-1, keepdim=True).clamp_min(1e-30)
     sharp = posterior ** (1 / temperature)
     return sharp / sharp.sum(-1, keepdim=True).clamp_min(1e-30)
+
+
+def ranked_again(suspicion: Tensor, predictions: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
+    """The same suspicions [n] in the order of their log-odds and those of the predictions [n, c], both weighted.
+
+    The values stay those of the selection, because a network that has learnt wrong labels finds too few of them.
+    """
+    posterior = predictions.clamp_min(1e-5) * transition.t()[labels]
+    right = posterior.gather(1, labels[:, None])[:, 0] / posterior.sum(1)
+    order = (1 - NEW_WEIGHT) * torch.logit(suspicion, 1e-4) - NEW_WEIGHT * torch.logit(right, 1e-4)
+    return torch.empty_like(suspicion).index_put((order.argsort(stable=True),), suspicion.sort().values)
 
 
 @dataclass(eq=False)
@@ -216,6 +229,8 @@ class INCVPosterior(Method):
     def before_epoch(self, view: TrainingView) -> None:
         if view.epoch <= self.warmup_epochs():
             return
+        if self.networks == 1 and view.plan.suspicion is not None:
+            self._rank_again(view)
         prior, weight = view.state["prior"].cpu(), view.state["target_weight"]
         common = prior > COMMON / len(prior)
         lost = (view.state["shares"].cpu() < COLLAPSED * prior)[:, common].any(1) & (weight.cpu() > 0)
@@ -225,6 +240,12 @@ class INCVPosterior(Method):
                 f"incv-posterior: a class has nearly vanished from the predictions before epoch {view.epoch + 1}; the "
                 "training continues with the forward-corrected loss alone, which is less accurate"
             )
+
+    def _rank_again(self, view: TrainingView) -> None:
+        memory, T = view.state["memory"], view.state["transition"]
+        first = torch.tensor(self._suspicion(view.plan, T.cpu().numpy())[:-1], dtype=torch.float32, device=T.device)
+        labels = torch.as_tensor(view.plan.labels, device=T.device)
+        view.state["suspicion"][:-1] = ranked_again(first, memory[:-1, 0], labels, T)
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         assert batch.teacher is not None

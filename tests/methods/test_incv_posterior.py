@@ -21,6 +21,7 @@ from labelsieve.methods.incv_posterior import (
     label_likelihood,
     labelled_half,
     posterior_targets,
+    ranked_again,
 )
 from labelsieve.models.small import MLP
 
@@ -63,6 +64,30 @@ def test_one_network_uses_the_suspicion_of_the_selection(plan):
     assert found[5] == pytest.approx(0.3) and found[-1] == 0
     of_two = started(INCVPosterior(networks=2), replace(plan, suspicion=suspicion))["suspicion"][0]
     assert torch.equal(of_two, of_class)
+
+
+def test_the_order_of_the_labels_by_hand():
+    first = torch.tensor([0.2, 0.3, 0.9, 0.6])
+    labels, transition = torch.tensor([0, 0, 0, 1]), torch.tensor([[0.8, 0.2], [0.2, 0.8]])
+    sure, unsure = [0.99, 0.01], [0.5, 0.5]
+    found = ranked_again(first, torch.tensor([unsure, sure, sure, unsure]), labels, transition)
+    # Weighted log-odds: 0.3 log(s / (1 - s)) - 0.7 log(4) if unsure, - 0.7 log(4 * 99) if sure.
+    assert found.tolist() == pytest.approx([0.6, 0.2, 0.3, 0.9])
+
+
+def test_one_network_ranks_the_labels_again_after_the_warm_up(plan, fake_view):
+    method, known = INCVPosterior(networks=1), replace(plan, suspicion=np.linspace(0.1, 0.9, 40))
+    state = {name: tensor[0] for name, tensor in started(method, known).items()}
+    first = state["suspicion"].clone()
+    state["memory"][:-1, 0] = torch.nn.functional.one_hot(torch.as_tensor(known.labels), 4).float()
+    state["memory"][0, 0] = state["memory"][0, 0].roll(1)  # the network contradicts the first label
+    method.before_epoch(fake_view(known, state, 20, epoch=3))
+    assert torch.equal(state["suspicion"], first)
+    method.before_epoch(fake_view(known, state, 20, epoch=4))
+    assert state["suspicion"][0] == first.max() and torch.equal(state["suspicion"].sort().values, first.sort().values)
+    again = state["suspicion"].clone()
+    method.before_epoch(fake_view(known, state, 20, epoch=5))  # from the first suspicions, not from the last ones
+    assert torch.equal(state["suspicion"], again)
 
 
 def test_the_network_that_judges_a_label(plan):
