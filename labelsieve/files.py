@@ -13,7 +13,9 @@ import os
 import shutil
 import socket
 import stat
+import sys
 import time
+import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -30,6 +32,7 @@ NO_BLOCK = os.O_NONBLOCK
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk took only a part of the file
 SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # Windows writes them into folders that were viewed
 MAX_NAMES = 3  # file names in one message
+BYTES_AT_ONCE = 2**20  # of an archive entry that is unpacked to count its bytes
 OWN_LINKS: set[Path] = set()  # links that this process made in a scratch run folder
 
 
@@ -72,6 +75,26 @@ def copy_file(source: Path, target: Path) -> None:
     """Copy a regular file to a name that does not exist."""
     with open_file(source) as original, target.open("xb") as copy:
         shutil.copyfileobj(original, copy)
+
+
+def open_archive(file: BinaryIO, limit: int, *, count: bool = False) -> zipfile.ZipFile:
+    """Open a zip archive that has at most `limit` bytes when it is unpacked, else raise ValueError.
+
+    `zipfile` reads at most the size that the archive declares for an entry. Libraries that ignore this size need
+    `count`: every entry is unpacked piece by piece, and its bytes are counted.
+    """
+    archive = zipfile.ZipFile(file)
+    total = sum(entry.file_size for entry in archive.infolist())
+    if total <= limit and count:
+        total = 0
+        for entry in archive.infolist():
+            entry.file_size = sys.maxsize  # read to the real end
+            with archive.open(entry) as content:
+                while total <= limit and (piece := content.read(BYTES_AT_ONCE)):
+                    total += len(piece)
+    if total > limit:
+        raise ValueError(f"more than {limit / 1e6:,.0f} MB when it is unpacked")
+    return archive
 
 
 def open_to_append(path: Path) -> BinaryIO:

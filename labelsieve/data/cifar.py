@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.read_options import parse_query
 from labelsieve.errors import InputError
-from labelsieve.files import read_bytes, read_text
+from labelsieve.files import open_archive, read_bytes, read_text
 from labelsieve.types import IntArray, LabelledData
 
 Pictures = NDArray[np.uint8]
@@ -284,12 +284,10 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
 
 
 def _unzipped(content: bytes) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    with open_archive(io.BytesIO(content), MAX_UNPACKED) as archive:
         inside = next((name for name in archive.namelist() if name.endswith("data.pkl")), None)
         if inside is None:
             raise ValueError("a zip file without data.pkl")
-        if archive.getinfo(inside).file_size > MAX_UNPACKED:
-            raise ValueError(f"more than {MAX_UNPACKED:,} bytes once unpacked")
         return archive.read(inside)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,11 +20,13 @@ from labelsieve.data.read_options import ReadOptions, check_no_split, choose_spl
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
-from labelsieve.files import open_file
+from labelsieve.files import open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
 OPTIONS = ("split", "label", "config")
+DESCRIPTIONS = ("README.md", "state.json", "dataset_dict.json")  # files that can name other files
+FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
 
 
 def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -> LabelledData:
@@ -72,6 +75,7 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
         raise InputError("hf: sources need the extra: pip install 'labelsieve[hf]'") from None
 
     folder = Path(where)
+    check_folder(folder, f"hf:{where}")
     saved = folder.is_dir() and any((folder / name).exists() for name in ("state.json", "dataset_dict.json"))
     try:
         if saved:
@@ -87,6 +91,58 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
     split = reading.split or options.get("split") or ("train" if "train" in loaded else next(iter(loaded)))
     used = choose_splits(list(loaded), replace(reading, split=split), f"hf:{where}", progress)
     return datasets.concatenate_datasets([loaded[name] for name in used])
+
+
+def check_folder(folder: Path, where: str) -> None:
+    """Raise InputError if a data set in a folder has special files, or leads outside the folder.
+
+    A link leads outside, or a description: the README.md of a data set can name its files, and so can state.json.
+    """
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.is_symlink() and not any(path.resolve().is_relative_to(home.resolve()) for home in _homes(folder)):
+            raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
+        if not path.is_dir() and not path.is_file():
+            raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
+        if path.name in DESCRIPTIONS and (named := _outside(_description(path, where))) is not None:
+            raise InputError(f"{where}: {path.name} names {named[:200]!r}, which is not below the folder")
+
+
+def _homes(folder: Path) -> tuple[Path, ...]:
+    """Return the folders whose files a data set may read: in the cache, names are links to the contents."""
+    import datasets
+
+    return folder, Path(datasets.config.HF_CACHE_HOME)
+
+
+def _description(path: Path, where: str) -> Any:
+    """Return the JSON content of a description, or the YAML block at the start of README.md."""
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        text = read_text(path)
+        if path.suffix == ".json":
+            return json.loads(text)
+        first, *lines = text.splitlines() or [""]
+        return yaml.safe_load("\n".join(lines[: lines.index("---")])) if first == "---" and "---" in lines else None
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as problem:
+        reason = " ".join(str(problem).split())[:200]
+        raise InputError(f"{where}: {path.name} is damaged ({reason})") from None
+
+
+def _outside(description: Any) -> str | None:
+    """Return a file name in a description that leads outside the folder."""
+    waiting, seen = [(description, False)], set()  # YAML can repeat a value without end
+    while waiting:
+        content, is_file = waiting.pop()
+        if isinstance(content, str) and is_file:
+            steps = content.replace("\\", "/").split("/")
+            if ":" in content or ".." in steps or steps[0] in ("", "~"):
+                return content
+        elif isinstance(content, dict | list) and (id(content), is_file) not in seen:
+            seen.add((id(content), is_file))
+            entries = content.items() if isinstance(content, dict) else ((None, value) for value in content)
+            waiting += [(value, is_file or key in FILE_KEYS) for key, value in entries]
+    return None
 
 
 def _labels(
@@ -144,18 +200,15 @@ class DatasetPictures(EncodedPictures):
         return f"row {self.index[i]}"
 
     def open(self, i: int) -> BinaryIO:
-        import datasets
-
         cell = self.rows[int(self.index[i])][self.column]
         if cell is None:
             raise InputError("there is no picture in this row")
         if cell.get("bytes"):
             return io.BytesIO(cell["bytes"])
         # A row may name any file: only those of the data set are opened.
-        file = Path(str(cell["path"])).resolve()  # in the cache, names are links to the contents
-        for home in (self.folder, Path(datasets.config.HF_CACHE_HOME)):
-            if file.is_relative_to(home.resolve()):
-                return open_file(file)
+        file = Path(str(cell["path"])).resolve()
+        if any(file.is_relative_to(home.resolve()) for home in _homes(self.folder)):
+            return open_file(file)
         raise InputError("a path that leads outside the folder of the data set")
 
     def version(self) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelsieve.data.columns import Origin, by_row, ignore_note
 from labelsieve.data.labels import decoded, leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.read_options import ReadOptions
-from labelsieve.data.resources import available_memory
+from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError
 from labelsieve.files import open_file
 from labelsieve.progress import Progress
@@ -80,8 +80,7 @@ def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:
             if not dtype.hasobject and (min(shape, default=0) < 0 or size > stored.file_size):
                 raise ValueError(f"{name} should have {size:,} bytes and has {stored.file_size:,}")
             needed += size
-    if needed > available_memory():
-        raise InputError(f"{path} needs {needed / 1e9:.1f} GB; {available_memory() / 1e9:.1f} GB of memory are free")
+    check_memory(path, needed)
 
 
 def _check_text(array: NDArray[np.generic], where: str) -> None:

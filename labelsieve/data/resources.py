@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import cast
 
+from labelsieve.errors import InputError
+
 UNKNOWN_MEMORY = 4 * 2**30  # assumed if the system does not report its memory
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -40,6 +42,12 @@ def peak_memory() -> int:
 def available_memory() -> int:
     """Return the bytes of memory that can be allocated without swapping, within the limit of a container."""
     return min(_system_memory(), _container_memory())
+
+
+def check_memory(path: Path, needed: int) -> None:
+    """Raise InputError if the content of a file needs more memory than is available."""
+    if needed > (free := available_memory()):
+        raise InputError(f"{path} needs {needed / 1e9:,.1f} GB of memory, and {free / 1e9:.1f} GB are available")
 
 
 def _system_memory() -> int:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow, read_rows
 from labelsieve.data.columns import join_names, quote_name
+from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError
-from labelsieve.files import open_file, regular_file
+from labelsieve.files import open_archive, open_file, regular_file
 from labelsieve.progress import Note, NoteKind
 
 CSV = (".csv", ".tsv", ".txt")
@@ -29,6 +32,12 @@ TEXT_COLUMNS = ("id", "path", "text", "true")  # stay text in a CSV file, whatev
 MAX_COLUMNS = 100_000  # each takes about a millisecond, because it may have any type (docs/trust.md)
 
 MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with other names in every line has millions
+
+# Spreadsheets are archives of XML, which is a tenth when it is packed; Apache POI has the same limit. Smaller ones than
+# the second number are read in a second.
+MAX_UNPACKED_SHARE, SMALL_SPREADSHEET = 100, 10_000_000
+OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"  # .xls, which is not an archive
+BYTES_PER_CELL = 8  # of a number, or of the offset of a text
 
 # The reader of spreadsheets ends the process if a cell far from the others needs too much memory, so another process
 # reads the file first. Errors of the reader are reported when it is read again.
@@ -165,17 +174,41 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        _check_width(path, pq.read_metadata(regular_file(path)).num_columns)
-        table = pq.read_table(regular_file(path))
+        about = pq.read_metadata(regular_file(path))
+        _check_width(path, about.num_columns)
+        check_memory(path, BYTES_PER_CELL * about.num_rows * about.num_columns)
+        texts = [column.path for column in about.schema if column.physical_type == "BYTE_ARRAY"]
+        _check_texts(path, about, texts)
+        inside = [name for name in texts if "." in name]  # of a list: its size is known only while it repeats no text
+        table = pq.read_table(regular_file(path), read_dictionary=inside)
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None
     return table
 
 
+def _check_texts(path: Path, about: Any, names: Sequence[str]) -> None:
+    """Check the size of all texts of a Parquet file. It can store a text once and repeat it in many rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    total = 0
+    with pq.ParquetFile(regular_file(path), read_dictionary=names) as file:
+        for group, name in product(range(about.num_row_groups), names):
+            for chunk in file.read_row_group(group, columns=[name]).column(0).chunks:
+                size = chunk.nbytes
+                if pa.types.is_dictionary(chunk.type):
+                    lengths = pc.binary_length(chunk.dictionary).cast("int64")
+                    size = pc.sum(lengths.take(chunk.indices)).as_py() or 0
+                total += size
+            check_memory(path, total)
+
+
 def _read_json_lines(path: Path) -> Any:
     """A file with one JSON object per line. Keys that a line lacks are missing values."""
-    entries: list[dict[str, Any]] = []
+    columns: dict[str, list[Any]] = {}
+    rows = missing = 0
     with open_file(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -188,15 +221,22 @@ def _read_json_lines(path: Path) -> Any:
                 raise InputError(f"{path}, line {number}: not readable JSON ({str(error)[:200]})") from None
             if not isinstance(entry, dict):
                 raise InputError(f'{path}, line {number}: expected an object, such as {{"label": "cat"}}')
-            entries.append({k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in entry.items()})
-    names = list(dict.fromkeys(name for entry in entries for name in entry))
-    _check_width(path, len(names))
-    if len(entries) * len(names) - sum(map(len, entries)) > MAX_MISSING_CELLS:
+            for name, value in entry.items():
+                cells = columns.setdefault(name, [])
+                missing += rows - len(cells)
+                if missing <= MAX_MISSING_CELLS:
+                    cells += [None] * (rows - len(cells))
+                cells.append(json.dumps(value) if isinstance(value, dict | list) else value)
+            rows += 1
+    _check_width(path, len(columns))
+    if missing + sum(rows - len(cells) for cells in columns.values()) > MAX_MISSING_CELLS:
         raise InputError(
-            f"{path}: {len(names):,} different names in {len(entries):,} lines; as a table, nearly all cells would be "
+            f"{path}: {len(columns):,} different names in {rows:,} lines; as a table, nearly all cells would be "
             "missing: use the same names in all lines"
         )
-    return _from_columns(names, [[entry.get(name) for entry in entries] for name in names])
+    for cells in columns.values():
+        cells += [None] * (rows - len(cells))
+    return _from_columns(list(columns), columns.values())
 
 
 def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list[str]]:
@@ -207,6 +247,13 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
         raise InputError(f"{path} is a spreadsheet, which needs an extra: pip install 'labelsieve[xlsx]'") from None
 
     with open_file(path) as file:
+        limit = max(SMALL_SPREADSHEET, MAX_UNPACKED_SHARE * path.stat().st_size)
+        try:
+            if not file.read(4).startswith(OLD_SPREADSHEET) or zipfile.is_zipfile(file):
+                open_archive(file, limit, count=True)
+        except Exception as error:  # a damaged archive can raise nearly any exception
+            raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
+        file.seek(0)
         probe = subprocess.run(
             [sys.executable, "-P", "-c", PROBE], stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -238,7 +285,7 @@ def _spreadsheet_cell(cell: Any) -> Any:
     return None if cell == "" else cell
 
 
-def _from_columns(names: Sequence[str], columns: Sequence[list[Any]]) -> Any:
+def _from_columns(names: Sequence[str], columns: Iterable[list[Any]]) -> Any:
     """A pyarrow table. A column with values of several types becomes text."""
     import pyarrow as pa
 

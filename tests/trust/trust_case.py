@@ -7,6 +7,7 @@ each thing that is wrong.
 from __future__ import annotations
 
 import resource
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ class Case:
 
 
 CASES: list[Case] = []
+MOST_SECONDS = 20  # of processor time, the import of torch included
 MOST_MEMORY = 700_000  # kilobytes more than before, pillow, pyarrow and torch included
 
 
@@ -36,7 +38,9 @@ def survive(case: Case, folder: Path, said: Callable[[], str]) -> None:
     case.make(folder)
     said()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
     code = run(case.command.split())
+    seconds = time.process_time() - began
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     message = said()
     assert not (folder / "marker").exists(), "the payload ran"
@@ -45,6 +49,7 @@ def survive(case: Case, folder: Path, said: Callable[[], str]) -> None:
     lines = message.splitlines()
     assert code == 0 or (lines[-1].startswith("labelsieve: ") and len(lines[-1]) < 1000), message
     assert grown < MOST_MEMORY, f"{grown / 1e6:.1f} GB more memory"
+    assert seconds < MOST_SECONDS, f"{seconds:.0f} seconds"
     case.check(folder)
 
 

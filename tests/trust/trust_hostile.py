@@ -222,6 +222,46 @@ def an_npz_that_unpacks_to_more_than_there_is(folder: Path) -> None:
     assert info.filename == "x.npy"
 
 
+def bomb_xlsx(path: Path, rows: int) -> None:
+    """A spreadsheet whose sheet has this many equal rows; an archive stores them in a thousandth."""
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    row = b"<row><c><v>1</v></c><c><v>2</v></c></row>" * 10_000
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", f'<workbook xmlns="{main}"/>')
+        with archive.open("xl/worksheets/sheet1.xml", "w", force_zip64=True) as sheet:
+            sheet.write(f'<worksheet xmlns="{main}"><sheetData>'.encode())
+            for _ in range(rows // 10_000):
+                sheet.write(row)
+            sheet.write(b"</sheetData></worksheet>")
+
+
+@case(GROWS, f"select t.xlsx {SELECT}", message="unpacked")
+def a_spreadsheet_that_unpacks_to_80_megabytes(folder: Path) -> None:
+    bomb_xlsx(folder / "t.xlsx", 2_000_000)
+
+
+@case(GROWS, f"select t.xlsx {SELECT}", message="unpacked")
+def a_spreadsheet_that_declares_a_false_size(folder: Path) -> None:
+    bomb_xlsx(folder / "t.xlsx", 1_000_000)
+    content = bytearray((folder / "t.xlsx").read_bytes())
+    at = content.rfind(b"PK\x01\x02")
+    content[at + 24 : at + 28] = struct.pack("<I", 1000)
+    (folder / "t.xlsx").write_bytes(content)
+
+
+@case(GROWS, f"select t.parquet {SELECT}", message="GB of memory")
+def a_parquet_file_that_repeats_a_long_text(folder: Path) -> None:
+    """A kilobyte that would need a terabyte."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = pa.array(np.zeros(1_000_000, np.int32))
+    text = pa.DictionaryArray.from_arrays(rows, pa.array(["a" * 1_000_000]))
+    table = pa.table({"text": text, "label": pa.DictionaryArray.from_arrays(rows, pa.array(["a"]))})
+    options: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 2**30, "store_schema": False}
+    pq.write_table(table, folder / "t.parquet", **options)
+
+
 @case(GROWS, f"select t.csv {SELECT}", message="1,000,001 columns")
 def a_table_of_a_million_columns(folder: Path) -> None:
     (folder / "t.csv").write_text("x," * 10**6 + "label\n" + ("1," * 10**6 + "a\n") * 2)
