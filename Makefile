@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,bench,docs,embed,hf,pictures,ray,review,xlsx
+EXTRAS := dev,bench,docs,embed,hf,ray,review,xlsx
 WORKERS ?= 2
 # The test workers share the cores, so each uses one thread.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false

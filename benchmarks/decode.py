@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.data.decode import best_decoder, decode
+from labelsieve.data.decode import decode
 from labelsieve.data.make_webvision import make
 from labelsieve.data.pictures import CODES, PictureFiles
 from labelsieve.data.resources import usable_cores
@@ -91,8 +91,8 @@ def measure(pictures: PictureFiles, workers: int, folder: Path, rounds: int) -> 
     staged = stage(pictures, folder / "stage", workers=workers)
     held = DevicePictures(staged, crop=CROP)
 
-    def decoding(decoder: Any) -> Callable[[], Iterator[Any]]:
-        return lambda: (decode(Path(pictures.path(i)).read_bytes(), pictures.resize, decoder) for i in some)
+    def decoding() -> Iterator[Any]:
+        return (decode(Path(pictures.path(i)).read_bytes(), pictures.resize) for i in some)
 
     def staging() -> list[Any]:
         return [stage(pictures, folder / f"stage-{next(stages)}", workers=workers)]
@@ -112,11 +112,7 @@ def measure(pictures: PictureFiles, workers: int, folder: Path, rounds: int) -> 
     ):
         rows: dict[str, tuple[Callable[[], Iterable[Any]], int]] = {
             "plain DataLoader": (loader.__iter__, n),
-            "decode alone, one process, pillow": (decoding("pillow"), len(some)),
-        }
-        if best_decoder() == "simplejpeg":
-            rows["decode alone, one process, simplejpeg"] = (decoding("simplejpeg"), len(some))
-        rows |= {
+            "decode alone, one process": (decoding, len(some)),
             "stream from files": (lambda: streamed(files), n),
             "stage to shards, once": (staging, n),
             "stream from shards": (lambda: streamed(shards), n),
@@ -140,7 +136,7 @@ def table(found: dict[str, float], settings: dict[str, Any]) -> str:
             "",
             f"`{settings['command']}`, {settings['date']}: {settings['machine']}, {settings['cores']} cores,",
             f"{settings['workers']} workers, best of {settings['rounds']} rounds, load {settings['load']:.1f},",
-            f"torch {torch.__version__}, decoder {best_decoder()},",
+            f"torch {torch.__version__},",
             f"{settings['pictures']} drawn JPEGs with a shorter side of {settings['pixels']} pixels.",
             "",
             "| loop | pictures/s | relative to the plain loop |",

@@ -2,8 +2,7 @@
 
 Every picture that labelsieve shows or trains on comes through this module, so that a page shows what a network saw:
 upright (EXIF), RGB, white where it was transparent. JPEGs are decoded at the smallest scale that is still large enough,
-which is most of the speed; simplejpeg is used if it is installed. The module needs numpy and pillow only, so that
-decoding processes start quickly.
+which is most of the speed. The module needs numpy and pillow only, so that decoding processes start quickly.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import io
 import os
 import threading
 import warnings
-from functools import cache
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +19,7 @@ from numpy.typing import NDArray
 from labelsieve.errors import InputError
 from labelsieve.files import read_bytes
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 Pixels = NDArray[np.uint8]
-Decoder = Literal["auto", "pillow", "simplejpeg"]
 
 MAX_PIXELS = 100_000_000  # a larger picture would take more than 300 MB; Pillow warns from 89 million on
 # Formats with a plain decoder: none of them runs another program (as EPS does) or reads other files.
@@ -37,7 +31,6 @@ TURNS = {
     8: "ROTATE_90",
 }  # fmt: skip
 SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
-ORIENTATION_MARKS = (b"Exif\0\0", b"tiff:Orientation")  # every JPEG with an orientation contains one of them
 
 SIDE = 256  # shorter side in the paper: "resize each image to make shorter size as 256"
 MAX_ASPECT = 4  # a longer picture is cut around its middle, so that a banner does not fill the disk
@@ -152,25 +145,13 @@ def _to_eight_bits(picture: Any) -> Pixels:
     return np.clip(values * (255.0 / top), 0, 255).astype(np.uint8)
 
 
-@cache
-def best_decoder() -> Literal["pillow", "simplejpeg"]:
-    """Return simplejpeg if it is installed, else pillow."""
+def decode(data: bytes, resize: Resize) -> Pixels:
+    """Decode an encoded picture to [height, width, 3]."""
     try:
-        import simplejpeg  # noqa: F401
-    except ImportError:
-        return "pillow"
-    return "simplejpeg"
-
-
-def decode(data: bytes, resize: Resize, decoder: Decoder = "auto") -> Pixels:
-    """Decode an encoded picture to [height, width, 3].
-
-    An exact size is always decoded by pillow with bicubic resampling, so that it does not depend on what is installed.
-    """
-    try:
-        if isinstance(resize, ExactSize):
-            return _decode_exact(data, resize)
-        return _decode_shorter_side(data, resize.pixels, best_decoder() if decoder == "auto" else decoder)
+        with open_checked(io.BytesIO(data)) as opened:
+            opened.draft("RGB", (max(resize), max(resize)))
+            picture = upright(opened)
+        return np.asarray(_fit(picture, resize) if isinstance(resize, ExactSize) else _shrink(picture, resize.pixels))
     except Exception as problem:  # pillow's decoders raise errors of many types
         raise UnreadablePictureError(reason(problem)) from problem
 
@@ -193,25 +174,16 @@ def reason(problem: Exception) -> str:
     return f"damaged: {text[:200]}"
 
 
-def _decode_exact(data: bytes, size: ExactSize) -> Pixels:
+def _fit(picture: Any, size: ExactSize) -> Any:
     from PIL import Image, ImageOps
 
-    longer = max(size)
-    with open_checked(io.BytesIO(data)) as opened:
-        opened.draft("RGB", (longer, longer))
-        picture = upright(opened)
-    if picture.size != (size.width, size.height):
-        picture = ImageOps.fit(picture, (size.width, size.height), method=Image.Resampling.BICUBIC)
-    return np.asarray(picture, dtype=np.uint8)
+    wanted = (size.width, size.height)
+    return picture if picture.size == wanted else ImageOps.fit(picture, wanted, method=Image.Resampling.BICUBIC)
 
 
-def _decode_shorter_side(data: bytes, side: int, decoder: Decoder) -> Pixels:
+def _shrink(picture: Any, side: int) -> Any:
     from PIL import Image
 
-    pixels = _simplejpeg(data, side) if decoder == "simplejpeg" and data[:2] == b"\xff\xd8" else None
-    if pixels is not None and min(pixels.shape[:2]) == side and max(pixels.shape[:2]) <= MAX_ASPECT * side:
-        return pixels
-    picture = _pillow(data, side) if pixels is None else Image.fromarray(pixels)
     short = min(picture.size)
     # the cut comes before the resize: a file of 1 x 60,000 pixels must not become gigabytes
     margins = [max(0, length - MAX_ASPECT * short) for length in picture.size]
@@ -219,53 +191,10 @@ def _decode_shorter_side(data: bytes, side: int, decoder: Decoder) -> Pixels:
         left, top = (margin // 2 for margin in margins)
         width, height = (length - margin for length, margin in zip(picture.size, margins, strict=True))
         picture = picture.crop((left, top, left + width, top + height))
-    if short != side:
-        width, height = (max(side, round(length * side / short)) for length in picture.size)
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(picture)
-
-
-def _simplejpeg(data: bytes, side: int) -> Pixels | None:
-    """Return None for colour spaces, damages and orientations that pillow handles."""
-    import simplejpeg
-
-    try:
-        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        if colours not in ("YCbCr", "RGB", "Gray") or height * width > MAX_PIXELS or _is_rotated(data):
-            return None
-        pixels: Pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side)
-        return pixels
-    except ValueError:
-        return None
-
-
-def _metadata_length(data: bytes) -> int:
-    """Return the length of a JPEG's metadata: its segments up to the scan; the whole length if they are damaged."""
-    at = 2
-    while data[at : at + 1] == b"\xff" and at + 4 <= len(data):
-        if data[at + 1] == 0xDA:
-            return at
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return len(data)
-
-
-def _is_rotated(data: bytes) -> bool:
-    """Return whether a JPEG's EXIF orientation rotates it. Few have one, and a search is faster than a parser."""
-    end = _metadata_length(data)
-    if all(data.find(mark, 0, end) < 0 for mark in ORIENTATION_MARKS):
-        return False
-    try:
-        with open_checked(io.BytesIO(data)) as picture:
-            return orientation(picture) in TURNS
-    except Exception:  # pillow cannot read it: there is no orientation to apply
-        return False
-
-
-def _pillow(data: bytes, side: int) -> Image.Image:
-    with open_checked(io.BytesIO(data)) as picture:
-        picture.draft("RGB", (side, side))
-        found: Image.Image = upright(picture)
-        return found
+    if short == side:
+        return picture
+    size = tuple(max(side, round(length * side / short)) for length in picture.size)
+    return picture.resize(size, Image.Resampling.BILINEAR)
 
 
 def is_whole_jpeg(file: BinaryIO) -> bool:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar, overload
@@ -269,8 +270,9 @@ def in_chunks(
     """Apply a function to chunks of the pictures in a pool and yield its results per picture, in order."""
     starts = range(0, len(pictures), CHUNK)
     chunks = (pictures.subset(np.arange(start, min(start + CHUNK, len(pictures)))) for start in starts)
-    for results in in_order(function, chunks, pool, workers):
-        yield from results
+    with pool or nullcontext():
+        for results in in_order(function, chunks, pool, JOBS_AHEAD * workers):
+            yield from results
 
 
 def decoding_pool(pictures: EncodedPictures, workers: int) -> Executor | None:
@@ -283,9 +285,9 @@ def decoding_pool(pictures: EncodedPictures, workers: int) -> Executor | None:
 
 
 def in_order(
-    function: Callable[[Job], Result], jobs: Iterable[Job], pool: Executor | None, workers: int
+    function: Callable[[Job], Result], jobs: Iterable[Job], pool: Executor | None, ahead: int
 ) -> Iterator[Result]:
-    """Apply a function to jobs in a pool and yield its results in order.
+    """Apply a function to jobs in a pool and yield its results in order; `ahead` of them are computed before.
 
     Without a pool, or after one of its processes was killed, the jobs run in this process.
     """
@@ -308,7 +310,7 @@ def in_order(
             except BrokenProcessPool:  # noticed between two jobs
                 usable = None
             waiting.append((job, future))
-            if pool is None or len(waiting) >= JOBS_AHEAD * workers:
+            if pool is None or len(waiting) >= ahead:
                 yield finish(*waiting.popleft())
         while waiting:
             yield finish(*waiting.popleft())
@@ -316,8 +318,6 @@ def in_order(
         for _, future in waiting:
             if future is not None:
                 future.cancel()
-        if pool is not None:
-            pool.shutdown(wait=True)
 
 
 # -- windows: what worker processes read of pictures. This module does not import torch, so that they start quickly ----

@@ -22,7 +22,6 @@ from labelsieve.data.decode import (
     ExactSize,
     Pixels,
     ShorterSide,
-    best_decoder,
     open_checked,
     reason,
     silenced_warnings,
@@ -123,8 +122,7 @@ def read_pictures(
     pictures: EncodedPictures = data.x
     cache = None
     if staging is not None:
-        decoder = best_decoder() if isinstance(size, ShorterSide) else ""  # an exact size does not depend on it
-        cache = DecodeCache.of(staging, pictures, data.ids, f"{size} {LARGEST_SIDE}{decoder}")
+        cache = DecodeCache.of(staging, pictures, data.ids, f"{size} {LARGEST_SIDE}")
     with silenced_warnings:
         x, failures = _decode(data, size, cache, progress, always_stage=always_stage)
     if compare and isinstance(pictures, PictureFiles):

@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -32,7 +32,15 @@ from numpy.typing import NDArray
 
 from labelsieve.csv_files import write_csv
 from labelsieve.data.decode import ExactSize, Pixels, Resize, ShorterSide, UnreadablePictureError, grey
-from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Stamps, decoding_pool, in_order
+from labelsieve.data.pictures import (
+    JOBS_AHEAD,
+    EncodedPictures,
+    PictureFiles,
+    PictureSequence,
+    Stamps,
+    decoding_pool,
+    in_order,
+)
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_file, open_file, read_text, sweep, write_json, write_text
@@ -91,9 +99,10 @@ def stage(
         if _read_shard(folder, number, len(part)) is None:
             jobs.append(ShardJob(folder, number, part))
     workers = min(usable_cores() if workers is None else workers, len(jobs))
-    with progress.stage("decoding pictures", len(pictures), unit="pictures") as bar:
+    pool = decoding_pool(pictures, workers)
+    with pool or nullcontext(), progress.stage("decoding pictures", len(pictures), unit="pictures") as bar:
         bar.resume(len(pictures) - sum(len(job.pictures) for job in jobs))
-        for count in in_order(write_shard, jobs, decoding_pool(pictures, workers), workers):
+        for count in in_order(write_shard, jobs, pool, JOBS_AHEAD * workers):
             bar.advance(count)
     return StagedPictures.open(folder)
 

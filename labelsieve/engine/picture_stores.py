@@ -12,12 +12,9 @@ that was stopped continues by asking for the rest of its batches.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from itertools import pairwise
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import tee
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.data.pictures import CROP, SPAN, EncodedPictures, PictureSequence, WindowTask, read_windows
+from labelsieve.data.pictures import CROP, SPAN, EncodedPictures, PictureSequence, WindowTask, in_order, read_windows
 from labelsieve.data.read_pictures import Placement, plan_pictures
 from labelsieve.data.resources import available_memory, usable_cores, worker_processes
 from labelsieve.engine.store import (
@@ -40,6 +37,7 @@ from labelsieve.progress import Progress
 from labelsieve.types import IntArray, Store
 
 MAX_WORKERS = 16  # of a stream; more did not read faster (benchmarks/decode.md)
+STEPS_AHEAD = 3  # read before they are needed, besides one per worker
 
 Indices = NDArray[np.integer] | Tensor
 
@@ -95,14 +93,6 @@ class Windows(NamedTuple):
         return bool(np.isin(keys, self.keys).all())
 
 
-@dataclass
-class _Ahead:
-    """The windows of one step that workers are making."""
-
-    keys: IntArray
-    work: list[Future[tuple[NDArray[np.uint8], dict[int, str]]]]
-
-
 class PictureStream(Store):
     """Reads batches ahead with `workers`: processes for encoded files, else threads; 0: in the calling thread.
 
@@ -133,7 +123,7 @@ class PictureStream(Store):
     def expect(self, index_batches: Iterable[Indices], code_batches: Iterable[Indices]) -> None:
         """Read these batches ahead. `batch` is then called for them in order, for all networks or a few at a time."""
         pairs = zip(index_batches, code_batches, strict=True)
-        self._expected = self._ahead(self._keys(_host(index), _host(code)) for index, code in pairs)
+        self._expected = self._read(self._keys(_host(index), _host(code)) for index, code in pairs)
         self._now = self._next = None
 
     def batch(self, index: Indices, code: Indices) -> Tensor:
@@ -154,7 +144,9 @@ class PictureStream(Store):
 
     def _read_now(self, keys: IntArray) -> Windows:
         """Read windows that were not announced, with all workers."""
-        return self._end(self._begin(keys, pieces=max(1, self.workers)))
+        pieces = np.array_split(np.unique(keys), max(1, self.workers))
+        found = list(self._read(piece for piece in pieces if len(piece)))
+        return Windows(np.concatenate([part.keys for part in found]), torch.cat([part.pixels for part in found]))
 
     def _keys(self, index: IntArray, code: IntArray) -> IntArray:
         """Return the key of each window, -1 for padding."""
@@ -171,37 +163,18 @@ class PictureStream(Store):
         which = torch.from_numpy(np.searchsorted(windows.keys, keys).astype(np.int64)).to(self.device)
         return self.finish(windows.pixels, which, torch.from_numpy(code).to(self.device))
 
-    def _ahead(self, steps: Iterable[IntArray]) -> Iterator[Windows]:
-        """Yield windows in the order of the steps; while one is used, the workers make the next ones."""
-        following = iter(steps)
-        under_way: deque[_Ahead] = deque()
-
-        def start_more() -> None:
-            while len(under_way) < self.workers + 2 and (keys := next(following, None)) is not None:
-                under_way.append(self._begin(keys, pieces=1))
-
-        try:
-            start_more()
-            while under_way:
-                windows = self._end(under_way.popleft())
-                start_more()
-                yield windows
-        finally:
-            for step in under_way:
-                for work in step.work:
-                    work.cancel()
-
-    def _begin(self, keys: IntArray, *, pieces: int) -> _Ahead:
-        step = _Ahead(np.unique(keys), [])
-        if self.workers:
-            executor = self._workers()
-            bounds = np.linspace(0, len(step.keys), pieces + 1).astype(int).tolist()
-            tasks = [self._task(step.keys[first:last]) for first, last in pairwise(bounds) if first < last]
-            try:
-                step.work = [executor.submit(read_windows, task) for task in tasks]
-            except BrokenProcessPool:  # `_end` makes the windows
-                self._stop_using_workers()
-        return step
+    def _read(self, steps: Iterable[IntArray]) -> Iterator[Windows]:
+        """Yield the windows of each step; while one is used, the workers read those of the next steps."""
+        keys, same_keys = tee(map(np.unique, steps))
+        found = in_order(read_windows, map(self._task, same_keys), self._workers(), self.workers + STEPS_AHEAD)
+        on_gpu = self.device.type == "cuda"
+        for known, (windows, bad) in zip(keys, found, strict=True):
+            new = bad.keys() - self.pictures.unreadable.keys()
+            self.pictures.unreadable.update(bad)
+            if new:
+                self.pictures.warn_unreadable(new)
+            pixels = torch.from_numpy(windows)
+            yield Windows(known, (pixels.pin_memory() if on_gpu else pixels).to(self.device, non_blocking=on_gpu))
 
     def _task(self, keys: IntArray) -> WindowTask:
         pictures = self.pictures
@@ -210,33 +183,11 @@ class PictureStream(Store):
             pictures = pictures.subset(samples[samples >= 0])
         return WindowTask(pictures, samples.tolist(), (keys % self.positions).tolist(), self.window)
 
-    def _end(self, step: _Ahead) -> Windows:
-        try:
-            found = [work.result() for work in step.work]
-        except BrokenProcessPool:
-            self._stop_using_workers()
-            found = []
-        found = found or [read_windows(self._task(step.keys))]
-        bad = {sample: text for _, some in found for sample, text in some.items()}
-        new = bad.keys() - self.pictures.unreadable.keys()
-        self.pictures.unreadable.update(bad)
-        if new:
-            self.pictures.warn_unreadable(new)
-        pixels = torch.from_numpy(found[0][0] if len(found) == 1 else np.concatenate([windows for windows, _ in found]))
-        if self.device.type == "cuda":
-            return Windows(step.keys, pixels.pin_memory().to(self.device, non_blocking=True))
-        return Windows(step.keys, pixels.to(self.device))
-
-    def _workers(self) -> Executor:
-        if self._executor is None:
+    def _workers(self) -> Executor | None:
+        if self._executor is None and self.workers:
             processes = isinstance(self.pictures, EncodedPictures) and self.pictures.in_processes
             self._executor = worker_processes(self.workers) if processes else ThreadPoolExecutor(self.workers)
         return self._executor
-
-    def _stop_using_workers(self) -> None:
-        """A worker was killed: read the rest in this process."""
-        self.close()
-        self.workers = 0
 
     def close(self) -> None:
         """Stop the workers; they start again when they are needed."""

@@ -113,6 +113,13 @@ def _one_a_class(scores: FloatArray, model: Any, x: Any, known: IntArray) -> boo
     return bool((known[scores[some].argmax(axis=1)] == np.asarray(model.predict(take(x, some)))).mean() > 0.5)
 
 
+@runtime_checkable
+class HasClasses(Protocol):
+    """A fitted classifier of scikit-learn, which has the labels of its columns."""
+
+    classes_: Any
+
+
 class OneClass:
     """Predicts the only class of the training samples; most classifiers refuse to train on one class."""
 
@@ -131,7 +138,7 @@ def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntAr
     limit_neighbours(model, len(labels))
     model.fit(x, labels)
     # A classifier with only fit and predict returns the labels of its training samples.
-    return model, np.asarray(getattr(model, "classes_", present), dtype=np.int64)
+    return model, np.asarray(model.classes_ if isinstance(model, HasClasses) else present, dtype=np.int64)
 
 
 def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: int) -> Scores:

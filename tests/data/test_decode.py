@@ -28,11 +28,10 @@ def encoded(pixels: np.ndarray, kind: str = "JPEG", mode: str = "RGB") -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
 @pytest.mark.parametrize(("height", "width"), [(480, 640), (1200, 900), (40, 60), (32, 32)])
-def test_the_shorter_side_is_what_was_asked_for(decoder: decode.Decoder, height: int, width: int) -> None:
+def test_the_shorter_side_is_what_was_asked_for(height: int, width: int) -> None:
     pixels = smooth(height, width)
-    found = decode.decode(encoded(pixels), ShorterSide(64), decoder=decoder)
+    found = decode.decode(encoded(pixels), ShorterSide(64))
     scale = 64 / min(height, width)
     assert found.dtype == np.uint8
     assert found.shape == (round(height * scale), round(width * scale), 3)
@@ -40,19 +39,10 @@ def test_the_shorter_side_is_what_was_asked_for(decoder: decode.Decoder, height:
     assert np.abs(found.astype(int) - expected).mean() < 4  # the same picture, not only the same shape
 
 
-def test_both_decoders_see_the_same_picture() -> None:
-    rng = np.random.default_rng(0)
-    pixels = np.asarray(Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((640, 480)))
-    data = encoded(pixels)
-    one, other = (decode.decode(data, ShorterSide(64), decoder=d).astype(int) for d in ("pillow", "simplejpeg"))
-    assert np.abs(one - other).mean() < 2
-
-
 @pytest.mark.parametrize("mode", ["L", "CMYK"])
-@pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
-def test_grey_and_printers_jpegs_become_rgb(mode: str, decoder: decode.Decoder) -> None:
+def test_grey_and_printers_jpegs_become_rgb(mode: str) -> None:
     pixels = np.full((40, 40, 3), 90, dtype=np.uint8)
-    found = decode.decode(encoded(pixels, mode=mode), ShorterSide(20), decoder=decoder)
+    found = decode.decode(encoded(pixels, mode=mode), ShorterSide(20))
     assert found.shape == (20, 20, 3)
     assert np.abs(found.astype(int) - 90).max() < 12
 
@@ -73,9 +63,8 @@ def test_a_banner_is_cut_around_its_middle_before_it_is_enlarged() -> None:
 @pytest.mark.parametrize("data", [b"", b"not a picture", encoded(smooth(64, 64))[:300], b"\xff\xd8\xff\xe0"])
 def test_what_is_no_picture_says_so(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(data)
-    for decoder in ("pillow", "simplejpeg"):
-        with pytest.raises(UnreadablePictureError):
-            PictureFiles(tmp_path, ["a.jpg"], ShorterSide(16), decoder).decode(0)
+    with pytest.raises(UnreadablePictureError):
+        PictureFiles(tmp_path, ["a.jpg"], ShorterSide(16)).decode(0)
 
 
 def test_an_unreadable_picture_is_grey_and_counted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One way to look at a picture: the loader, the decoders of large sets and the pages see the same."""
+"""One way to look at a picture: the loader, large sets and the pages see the same."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def turned(orientation: int, kind: str = "JPEG") -> bytes:
 
 def seen(data: bytes) -> dict[str, np.ndarray]:
     """By everyone who looks at pictures, at the size that has a shorter side of SIDE."""
-    found = {name: decode.decode(data, ShorterSide(SIDE), decoder=name) for name in ("pillow", "simplejpeg")}  # type: ignore[arg-type]
-    found["loader"] = decode.decode(data, ExactSize(*found["pillow"].shape[:2]))
+    found = {"large sets": decode.decode(data, ShorterSide(SIDE))}
+    found["loader"] = decode.decode(data, ExactSize(*found["large sets"].shape[:2]))
     with decode.open_checked(io.BytesIO(data)) as opened:
         shown = Image.open(io.BytesIO(render(opened, 1000).data)).convert("RGB")
-    found["page"] = np.asarray(shown.resize(found["pillow"].shape[1::-1]))
+    found["page"] = np.asarray(shown.resize(found["large sets"].shape[1::-1]))
     return found
 
 
@@ -71,21 +71,9 @@ def test_all_turn_a_picture_alike(orientation: int, kind: str) -> None:
         assert orientation == 1 or apart(picture, np.asarray(quarters().resize(small))) > 20, who
 
 
-@pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
-def test_a_jpeg_without_metadata_is_as_it_lies(decoder: decode.Decoder) -> None:
-    found = decode.decode(saved(quarters(), "JPEG", quality=95), ShorterSide(32), decoder=decoder)
+def test_a_jpeg_without_metadata_is_not_turned() -> None:
+    found = decode.decode(saved(quarters(), "JPEG", quality=95), ShorterSide(32))
     assert found.shape == (48, 32, 3) and apart(found, np.asarray(quarters())) < 4
-
-
-def test_only_a_jpeg_that_is_turned_takes_the_slower_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow: list[int] = []
-    real = decode._pillow
-    monkeypatch.setattr(decode, "_pillow", lambda data, side: (slow.append(len(data)), real(data, side))[1])
-    for data in (saved(quarters(), "JPEG"), turned(1), turned(0)):
-        decode.decode(data, ShorterSide(SIDE), decoder="simplejpeg")
-    assert slow == []
-    decode.decode(turned(6), ShorterSide(SIDE), decoder="simplejpeg")
-    assert slow == [len(turned(6))]
 
 
 def test_a_jpeg_that_is_built_oddly_is_turned_as_well() -> None:
@@ -93,9 +81,6 @@ def test_a_jpeg_that_is_built_oddly_is_turned_as_well() -> None:
     padded = data[:2] + b"\xff" * 3 + data[2:]  # a marker may have any number of bytes before it
     for who, picture in seen(padded).items():
         assert picture.shape == (SIDE, 24, 3), who
-    found = decode._metadata_length(data)
-    assert data[found : found + 2] == b"\xff\xda" and found < len(data)
-    assert decode._metadata_length(padded) == len(padded)  # all of it is searched then
 
 
 def test_xmp_turns_as_well() -> None:
@@ -143,11 +128,10 @@ def test_odd_metadata_are_no_reason_to_lose_a_picture() -> None:
         assert picture.shape == (SIDE, 24, 3), who
 
 
-def test_a_picture_that_is_too_large_is_refused_by_both_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "MAX_PIXELS", 1_000)
-    for decoder in ("pillow", "simplejpeg"):
-        with pytest.raises(UnreadablePictureError, match="too large: 0 megapixels"):
-            decode.decode(saved(quarters(), "JPEG"), ShorterSide(SIDE), decoder=decoder)  # type: ignore[arg-type]
+    with pytest.raises(UnreadablePictureError, match="too large: 0 megapixels"):
+        decode.decode(saved(quarters(), "JPEG"), ShorterSide(SIDE))
 
 
 def test_decoding_in_threads_leaves_warnings_as_they_were(tmp_path: Path) -> None:
