@@ -15,13 +15,15 @@ from labelsieve.errors import InputError
 
 SHOWN_SUSPECTS = 10  # fit on one screen
 THUMBNAIL_SIDE = 96  # pixels
+SMALLEST_SIDE = 48  # pixels; smaller pictures are enlarged
 MAX_TEXT = 200  # characters of a sample
 CELL = "text-align:left;padding:2px 12px 2px 0"
 
 
 class Suspect(NamedTuple):
-    """One row of the table: the sample as HTML, and its labels."""
+    """One row of the table: id or row number, the sample as HTML, and its labels."""
 
+    id: Any
     sample: str
     label: Any
     suggested: Any
@@ -45,7 +47,9 @@ def installed_frame(columns: Any) -> Any:
 
 
 def sample_html(sample: Any) -> str:
-    """Return a text, the cells of a row, or a picture (uint8 [height, width, channels]) as HTML."""
+    """Return a text, a row (numbers, or cells by column) or a picture (uint8 [height, width, channels]) as HTML."""
+    if isinstance(sample, Mapping):
+        sample = ", ".join(f"{name}: {cell}" for name, cell in sample.items() if cell is not None)
     if isinstance(sample, np.ndarray) and sample.ndim == 3 and sample.dtype == np.uint8:
         from PIL import Image
 
@@ -61,16 +65,17 @@ def sample_html(sample: Any) -> str:
 def picture_html(content: bytes, media: str) -> str:
     """Return an encoded picture as HTML."""
     data = base64.b64encode(content).decode("ascii")
-    return f'<img alt="" style="max-height:{THUMBNAIL_SIDE}px" src="data:{media};base64,{data}">'
+    style = f"min-height:{SMALLEST_SIDE}px;max-height:{THUMBNAIL_SIDE}px;image-rendering:pixelated"
+    return f'<img alt="" style="{style}" src="data:{media};base64,{data}">'
 
 
 def suspects_html(title: str, suspects: Iterable[Suspect]) -> str:
     """Return a heading and a table of suspects as HTML."""
-    heads = "".join(f'<th style="{CELL}">{name}</th>' for name in ("sample", "label", "suggested", "suspicion"))
+    heads = "".join(f'<th style="{CELL}">{name}</th>' for name in ("id", "sample", "label", "suggested", "suspicion"))
     rows = []
     for suspect in suspects:
         named = [html.escape(str(value)) for value in (suspect.label, suspect.suggested)]
-        cells = (suspect.sample, *named, f"{suspect.suspicion:.2f}")
+        cells = (html.escape(str(suspect.id)), suspect.sample, *named, f"{suspect.suspicion:.2f}")
         rows.append("<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>")
     body = f"<table><tr>{heads}</tr>{''.join(rows)}</table>" if rows else "<p>No suspects.</p>"
     return f"<div><p><b>{html.escape(title)}</b></p>{body}</div>"

@@ -33,8 +33,8 @@ class NoteKind(Enum):
         "every label was predicted; if the model was trained on these samples, its predictions are not out-of-sample"
     )
     NO_EMBEDDING_MODEL = (
-        "a pretrained model finds more wrong labels: pip install 'labelsieve[embed]', then labelsieve data fetch model "
-        "{name}"
+        "a pretrained model may find more wrong labels: pip install 'labelsieve[embed]', then "
+        "labelsieve data fetch model {name}"
     )
     EPOCHS_NOT_USED = "--epochs {epochs} has no effect: {model} is a classifier, which is not trained in epochs"
     FEATURES = "{name}: features: {columns}"
@@ -63,7 +63,8 @@ class NoteKind(Enum):
     FIRST_SHEET = "{path}: the first sheet, {sheet!r}, is read; other sheets: {others}"
     COLUMNS_NUMBERED = "{path}: columns whose name is empty or occurs twice are called {names}"
     TEXTS_AND_OTHERS = (
-        "the texts in {texts} are used together with the other columns; use only texts with --text-column NAME"
+        "the texts in {texts} are used together with the other columns; to use only one column of texts, set "
+        "--text-column, or pass only this column in Python"
     )
     CONTRADICTIONS = (
         "{count:,} samples occur more than once with different labels, e.g. {pair}: {wrong:,} labels ({percent:.1f} %) "
@@ -71,7 +72,7 @@ class NoteKind(Enum):
     )
     NEAR_DUPLICATES = (
         "{count:,} samples are identical or nearly identical to another one, in {groups:,} groups that stay on one "
-        "side of every split; {conflicts:,} groups have different labels"
+        "side of every split; number of groups with different labels: {conflicts:,}"
     )
     OUTLIERS = "{count:,} samples are outliers: far from all others, perhaps of none of the classes"
     LEAK = (

@@ -91,10 +91,10 @@ class Outcome:
             return f"--apply suggested: {self.why_unknown}; decide on the suggestions with labelsieve review {run}"
         if self.right.least >= LEAST_RIGHT * applied:
             return ""
-        judge = f"{SAMPLE_SIZE} random ones" if applied > SAMPLE_SIZE else "them"
+        which = f"{SAMPLE_SIZE} random ones" if applied > SAMPLE_SIZE else "them"
         return (
             f"--apply suggested: perhaps only {self.right.least:,.0f} of {applied:,} suggestions are right, by the "
-            f"noise estimate; judge {judge} first (labelsieve review {run}, key a)"
+            f"noise estimate; review {which} first (labelsieve review {run}, key a)"
         )
 
 

@@ -89,7 +89,7 @@ def run_html(path: Path, title: str) -> str:
         title,
         (
             Suspect(
-                _shown(samples.show(row, side=THUMBNAIL_SIDE)), columns.name(int(columns.label[row])),
+                columns.id(row), _shown(samples.show(row, side=THUMBNAIL_SIDE)), columns.name(int(columns.label[row])),
                 columns.name(int(columns.suggested[row])), float(columns.suspicion[row]),
             )
             for row in rows
@@ -103,5 +103,5 @@ def _shown(sample: Sample) -> str:
     if isinstance(sample, Missing):
         return escape(sample.reason)
     if isinstance(sample, Row):
-        return sample_html(", ".join(f"{name}: {cell}" for name, cell in sample.cells))
+        return sample_html(dict(sample.cells))
     return sample_html(sample.text)

@@ -114,7 +114,7 @@ def why_many_suspects(facts: Facts) -> str:
     if facts.suggested_probability is None:  # suspicion is not a probability, so it cannot be summed
         return f"{text}."
     wrong = round(float(np.nansum(facts.columns.suspicion[facts.suspects])))
-    return f"{text}: about {wrong:,} of {plural(len(facts.suspects), 'suspect')} are expected to be wrong."
+    return f"{text}: about {wrong:,} of {plural(len(facts.suspects), 'suspect')} are expected to have a wrong label."
 
 
 def masthead(facts: Facts, *, time: str, source: SourceState) -> Markup:
@@ -166,7 +166,7 @@ def figures(facts: Facts) -> Markup:
         expected = None if facts.why_unknown else number(summary.get(key))
         measured = number(summary.get(f"measured_{key}"))
         if expected is not None or measured is not None:
-            small = f"measured {percent(measured, 1)}" if measured is not None else "expected by the theory"
+            small = f"measured {percent(measured, 1)}" if measured is not None else "expected"
             shown.append((f"{key.replace('_', ' ')} of the selected", percent(expected), small))
     skipped = summary.get("skipped")
     if isinstance(skipped, int) and skipped:
@@ -205,7 +205,7 @@ def what_next(facts: Facts) -> Markup:
     if ((facts.record.get("stages") or {}).get("train") or {}).get("state") == "done":
         command = f"labelsieve predict {run} NEW --to predictions.csv"
         text = "NEW is a folder or a file like the source. It needs no labels."
-        steps.append(_step("Label new samples with the trained network.", command, text))
+        steps.append(_step("Label new samples with the trained model.", command, text))
     else:
         steps.append(_step("Train a classifier that ignores the wrong labels.", f"labelsieve train {run}", ""))
     words = facts.source.words("cleaned.csv", table=source.lower().endswith(TABLES))
@@ -228,8 +228,10 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     if not cells:
         return None
     heads = [("probability of the suggestion", False), ("labels that change", True), ("expected to be right", True)]
-    command = f"labelsieve export {run} --apply suggested --min-confidence {DEFAULT_CONFIDENCE}"
-    text = "First judge a random sample of 20 of them on the review page (key a): it says how far these numbers hold."
+    most = max(p for p, found in counts if len(found))
+    command = f"labelsieve export {run} --apply suggested --min-confidence {min(DEFAULT_CONFIDENCE, most)}"
+    text = "First review a random sample of 20 of them on the review page (key a). The page then compares these numbers"
+    text += " with your decisions."
     inner = table(heads, cells, caption="Undecided suspects")
     return el("li", el("strong", "Or apply all probable suggestions. "), el("code", command), f" {text}", inner)
 

@@ -149,6 +149,7 @@ def theory(facts: Facts) -> Markup:
         "A network that fits one half of noisy data completely repeats the label noise on the other half: it agrees"
         " with a given label with probability Σ T² over the row of the true class. Of the samples where it agrees,"
         " Σ π Tᵢᵢ² / Σ π Tᵢⱼ² have a correct label, and Σ π Tᵢᵢ² / Σ π Tᵢᵢ of the correct labels are selected."
-        " A network that resists part of the noise does better.",
+        " A network that resists part of the noise does better. The expected values below are computed from the"
+        " estimated probabilities of this run.",
     )
     return section("theory", "What the theory expects", formula, table(heads, rows, caption=caption))

@@ -160,7 +160,7 @@ class ReviewSession:
         self.duplicates = Duplicates(self.columns)
         embedding = find_embeddings(run / STAGED, len(self.columns))
         self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates, embedding)
-        self.why_unknown = facts.why_unknown
+        self.why_unknown, self.noise_ratio = facts.why_unknown, facts.noise_ratio
 
     def start(self) -> dict[str, Any]:
         data = self.run.record().get("data") or {}
@@ -331,6 +331,7 @@ class ReviewSession:
         noise = self.spot_check.noise(self.log, confidence)
         return {
             "groups": groups,
+            "noise_ratio": self.noise_ratio,
             "acceptable": len(rows),
             "expected_right": _number(self.spot_check.probability[rows].sum()),
             "noise": None if noise is None else {name: _number(value) for name, value in vars(noise).items()},
@@ -343,10 +344,10 @@ class ReviewSession:
         return rows[~self.log.decided[rows]]
 
     def accept_above(self, confidence: float, *, window: str, reviewer: str = "") -> dict[str, Any]:
-        """Accept all suggestions from `confidence` on, once the random sample of them was judged."""
+        """Accept all suggestions from `confidence` on, once the random sample of them was reviewed."""
         sample = self.check(confidence)["groups"][Group.SUGGESTED]
         if sample["checked"] < sample["sample"]:
-            raise InputError(f"judge the random sample first: {sample['sample'] - sample['checked']} are left")
+            raise InputError(f"review the random sample first: {sample['sample'] - sample['checked']} are left")
         saved = self.log.accept(self._acceptable(confidence), window=window, reviewer=reviewer)
         return {"saved": True, "accepted": len(saved)}
 

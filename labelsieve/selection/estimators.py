@@ -20,7 +20,15 @@ from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed, kind_of, with_similar
 from labelsieve.execute.sklearn_trainer import check_executor, take
-from labelsieve.frames import SHOWN_SUSPECTS, Suspect, installed_frame, sample_html, suspects_html
+from labelsieve.frames import (
+    SHOWN_SUSPECTS,
+    Suspect,
+    frame_table,
+    installed_frame,
+    is_frame,
+    sample_html,
+    suspects_html,
+)
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
 from labelsieve.progress import Progress
 from labelsieve.selection.finalize import JudgedSelection
@@ -341,7 +349,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     if selector.embed is not None:
         X = embed(X, selector.embed, device=selector.device)
     X = check_samples(selector, X, y, model=selector.estimator)
-    shown = X if selector.embed is None else original
+    shown = original if selector.embed is not None or is_frame(original) else X
     if groups is not None and selector.protocol == "paper":
         raise InputError("groups: the paper's protocol has no groups; choose protocol auto")
     classes, codes = encode_labels(y)
@@ -383,13 +391,15 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     ranked = np.flatnonzero(selection.doubted(codes))
     ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]
     selector._suspects = [
-        Suspect(sample_html(sample), selector.labels_[i], selector.suggested_[i], float(selection.suspicion[i]))
+        Suspect(i, sample_html(sample), selector.labels_[i], selector.suggested_[i], float(selection.suspicion[i]))
         for i, sample in zip(ranked.tolist(), _samples_of(shown, ranked), strict=True)
     ]
 
 
 def _samples_of(X: Any, rows: IntArray) -> list[Any]:
-    """Return some samples as texts, pictures or rows of numbers."""
+    """Return some samples as texts, pictures, rows of numbers or, of a data frame, cells by column."""
+    if is_frame(X):
+        return list(frame_table(take(X, rows)).to_pylist())
     if isinstance(X, Sparse):
         return list(take(X, rows).toarray())
     return list(np.asarray(take(X, rows))) if isinstance(X, Frame) else [X[i] for i in rows.tolist()]

@@ -237,6 +237,8 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
         remove_ratio(estimate.ratio, h, problem.classes),
         "from the noise ratio and the spread of the wrong labels over the classes",
     )
+    if problem.classes < 3:
+        source = "because two classes do not show which samples are hard and which labels are wrong"
     if not estimate.known:
         r, source = 0.0, "because the noise ratio is unknown"
     if settings.remove_ratio != "auto":
@@ -244,7 +246,8 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
     notes = [noise_note(estimate)]
     if not settings.stored:
         which = f"; {which_epoch(settings.best_until(estimate.ratio))}" if settings.networks else ""
-        notes.append(f"at most {r:.2f} samples are removed per selected sample, {source}{which}")
+        amount = f"at most {r:.3g} samples are removed per selected sample" if r else "no samples are removed"
+        notes.append(f"{amount}, {source}{which}")
     return replace(
         state,
         model=model,

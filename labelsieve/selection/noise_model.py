@@ -385,13 +385,14 @@ def describe(
 ) -> NoiseEstimate:
     """The estimate with its trust, which follows from the interval alone, and one sentence for people."""
     low, high = interval
+    share = f"{100 * error:.0f} %" if error >= 0.005 else "less than 1 %"
     most = max(ratio - low, high - ratio)
     if why_unknown is not None:
         trust, text = Trust.UNKNOWN, "out-of-sample predictions agree with the labels no more often than by chance"
     elif most <= TRUSTWORTHY_ERROR:
         trust, text = Trust.TRUSTWORTHY, "the classifier is almost always right, so disagreement is label noise"
     elif most <= FAIR_ERROR:
-        trust, text = Trust.FAIR, f"the classifier seems to be wrong on {100 * error:.0f} % of the samples"
+        trust, text = Trust.FAIR, f"the classifier seems to be wrong on {share} of the samples"
     else:
         trust, text = Trust.ROUGH, (
             f"errors of the classifier, perhaps on more than {100 * error:.0f} % of the samples, look like wrong"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +37,9 @@ class Accuracy:
 class Predictions:
     """The predictions of a model for the samples of a source."""
 
-    data: LabelledData
+    data: LabelledData = field(repr=False)
     classes: tuple[str, ...]
-    probabilities: FloatArray  # [n, classes]
+    probabilities: FloatArray = field(repr=False)  # [n, classes]
     accuracy: Accuracy | None = None  # if the source has labels to compare with
     notes: tuple[Any, ...] = ()
 

@@ -96,7 +96,7 @@ class RunResult:
         return self.path / "model.safetensors"
 
     def predict(self, source: str, **options: Any) -> Predictions:
-        """Predict the samples of a source with the trained network; `options` are those that name columns."""
+        """Predict the samples of a source with the trained model; `options` are those that name columns."""
         from labelsieve.workflow.predict import predict_source
         from labelsieve.workflow.settings import SourceSettings
 

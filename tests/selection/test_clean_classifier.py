@@ -61,6 +61,18 @@ def test_frame_and_notebook() -> None:
     assert shown.count("<tr>") == 1 + min(10, len(incv._suspects)) and "1.4" in shown
 
 
+def test_a_notebook_shows_the_cells_of_a_data_frame() -> None:
+    frame = load_wine(as_frame=True).data[["alcohol", "flavanoids", "proline"]]
+    frame = frame.assign(note=[f"bottle {i} of the cellar" for i in range(178)])
+    given = load_wine().target
+    given[:5] = 2
+    incv = INCV(n_iterations=1, random_state=0).fit(frame, given)
+    assert incv._suspects
+    for suspect in incv._suspects:  # cells as written, not as features
+        assert suspect.sample.startswith(f"alcohol: {frame['alcohol'][suspect.id]}, ")
+        assert f"note: bottle {suspect.id} of" in suspect.sample and f">{suspect.id}</td>" in incv._repr_html_()
+
+
 def test_pictures_are_shown_as_thumbnails(capsys: pytest.CaptureFixture[str]) -> None:
     x, y = load_digits(return_X_y=True)
     pictures = np.kron(x[:200].reshape(-1, 8, 8), np.ones((2, 2))).astype(np.uint8)[..., None] * 15

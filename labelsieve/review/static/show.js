@@ -123,7 +123,7 @@ const Show = (() => {
     for (const node of document.querySelectorAll(".tile")) node.setAttribute("aria-pressed", String(rows.has(Number(node.dataset.row))));
     $("do-keep").querySelector("span").textContent = `Keep ${rows.size}`;
     $("do-suggested").querySelector("span").textContent = `Take ${rows.size} suggestion${rows.size === 1 ? "" : "s"}`;
-    $("do-suggested").disabled = !rows.size;
+    for (const name of ["keep", "suggested", "choose", "drop"]) $(`do-${name}`).disabled = !rows.size;
   }
 
   // A long name breaks after its separators: <wbr> allows it, and is not part of the text.
@@ -159,6 +159,7 @@ const Show = (() => {
     const keep = $("do-keep").querySelector("span"), take = $("do-suggested").querySelector("span");
     keep.textContent = `Keep ${item.short[0]}`;
     take.textContent = item.suggested >= 0 ? `Take ${item.short[1]}` : "No suggestion";
+    for (const name of ["keep", "choose", "drop"]) $(`do-${name}`).disabled = false; // the grid disables them
     $("do-suggested").disabled = item.suggested < 0;
   }
 
@@ -221,17 +222,15 @@ const Show = (() => {
     $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label. About ${count(answer.expected_right)} of these changes are expected to be right.`;
     const left = group.sample - group.checked, right = group.right_suggestions;
     $("bulk-checked").textContent = left > 0
-      ? `Judge a random sample of ${group.sample} first: ${left} left.`
+      ? `Review a random sample of ${group.sample} first: ${left} left.`
       : `${right} of your ${group.checked} ${right === 1 ? "was" : "were"} right; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)}. According to your sample, about ${count(many * group.right_suggestions / Math.max(group.checked, 1))} of the ${count(many)} are right.`;
     if (!group.size) $("bulk-checked").textContent = "No suggestion is that probable.";
     $("check-suggested").hidden = left <= 0;
     $("bulk-accept").disabled = left > 0 || !many;
     $("bulk-accept").textContent = `Accept ${count(many)}`;
-    const all = Object.values(answer.groups), total = all.reduce((sum, one) => sum + one.size, 0);
-    const model = all.reduce((sum, one) => sum + one.size * one.model_wrong, 0) / Math.max(total, 1);
     const noise = answer.noise;
-    $("bulk-noise").textContent = `The model estimates ${percent(model)}. `
-      + (noise ? `By ${noise.decided} random decisions: ${percent(noise.ratio)} (95 % interval ${percent(noise.low)} to ${percent(noise.high)}).` : "No random sample was judged yet.")
+    $("bulk-noise").textContent = (answer.noise_ratio === null ? "" : `The model estimates ${percent(answer.noise_ratio)}. `)
+      + (noise ? `By ${noise.decided} random decisions: ${percent(noise.ratio)} (95 % interval ${percent(noise.low)} to ${percent(noise.high)}).` : "No random sample has been reviewed yet.")
       + (noise && noise.unchecked > 0 ? ` ${percent(noise.unchecked)} of the samples are in groups without a random sample; the model's estimate is used for them.` : "");
     for (const name of ["other", "rest"]) $(`check-${name}`).hidden = answer.groups[name].checked >= answer.groups[name].sample;
   }
