@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev,bench,docs,embed,hf,ray,review,xlsx
-WORKERS ?= 2
+# One more than there are cores: some tests wait for a browser, for Ray or for a process that is killed.
+WORKERS ?= 3
 # The test workers share the cores, so each uses one thread.
-ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+# Byte code is stored even if the environment forbids it: otherwise each worker and each process compiles everything again.
+ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .PHONY: .venv help demo test test-slow check format bench docs trust fuzz chromium clean
 

@@ -32,18 +32,24 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 # Files that take longest. They run first, so that no worker is left with one of them at the end.
 LONG_FILES = (
-    "test_estimators.py",
     "test_runner.py",
-    "test_browser.py",
-    "test_faults.py",
     "test_robust_classifier.py",
+    "test_browser.py",
     "test_tutorials.py",
+    "test_faults.py",
+    "test_estimators.py",
     "test_parallel.py",
     "test_webvision.py",
-    "test_select.py",
     "test_lockstep.py",
-    "test_run_command.py",
+    "test_findings.py",
     "test_ray.py",
+    "test_elsewhere.py",
+    "test_select.py",
+    "test_classifier_selection.py",
+    "test_fast.py",
+    "test_run_command.py",
+    "test_training.py",
+    "test_kills.py",
 )
 
 
@@ -69,6 +75,15 @@ def browser():
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture
+def short_measurement(monkeypatch):
+    """A plan times the network for 0.2 seconds instead of 5."""
+    from labelsieve.workflow import plan
+
+    measure = plan.measure
+    monkeypatch.setattr(plan, "measure", lambda *args, **options: measure(*args, **{**options, "seconds": 0.2}))
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,12 @@ def test_the_demo_shows_theory_measurement_and_gain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    docs = Path(__file__).parents[2] / "docs" / "first-run.md"
+    page = docs.read_text(encoding="utf-8")
+    command = page.split("```console\n")[1].split("```")[0].split()[1:]
+    assert command == ["demo", "--out", "demo"]
     began = time.process_time()  # a busy machine takes longer
-    assert run(["demo", "--json"]) == 0, capsys.readouterr().err
+    assert run([*command, "--json"]) == 0, capsys.readouterr().err
     assert time.process_time() - began < 60
     said = capsys.readouterr()
     assert said.err == ""
@@ -37,22 +41,22 @@ def test_the_demo_shows_theory_measurement_and_gain(
     assert last["label_precision"] > 0.95 and last["label_recall"] > 0.9
     for gain in found["accuracy"].values():
         assert gain["selected"] > gain["everything"]
-    out = RunFolder("labelsieve-demo")
+    out = RunFolder("demo")
     for name in ("run.json", "labels.csv", "summary.json", "report.html", "demo.png", "demo.svg"):
         assert (out / name).stat().st_size > 0
-    assert run(["demo"]) == 0
+    assert run(command) == 0
     words = capsys.readouterr().out
     data = {path: path.read_bytes() for path in (out / "data").iterdir()}
-    assert run(["demo", "--seed", "1"]) == 2
+    assert run([*command, "--seed", "1"]) == 2
     assert "--seed 0" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (out / "data").iterdir()} == data
     assert "accuracy on clean digits" in words
-    # what the documentation says it prints
-    docs = Path(__file__).parents[2] / "docs" / "first-run.md"
-    quoted = docs.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0].splitlines()
+    # what the documentation says it prints, in this order
+    quoted = page.split("```text\n")[1].split("```")[0].splitlines()
     assert len(quoted) == 8
+    printed = iter(words.splitlines())
     for line in quoted:  # on x86-64 and on ARM they differ by up to 0.6
-        there = [numbers(printed) for printed in words.splitlines() if NUMBER.sub("", printed) == NUMBER.sub("", line)]
+        there = (numbers(other) for other in printed if NUMBER.sub("", other) == NUMBER.sub("", line))
         assert any(numbers(line) == pytest.approx(here, abs=1) for here in there), line
     readme = " ".join((docs.parents[1] / "README.md").read_text(encoding="utf-8").split())
     for key in ("label_precision", "label_recall"):
@@ -68,6 +72,9 @@ def test_the_demo_takes_no_folder_that_is_not_its_own(
     assert run(["demo", "--out", "."]) == 2
     assert "data but no run.json: give --out" in capsys.readouterr().err
     assert (tmp_path / "data" / "train.npz").read_text() == "mine"
+    RunFolder("labelsieve-demo").update(data={"source": "/somewhere/u.csv"}, stages={})
+    assert run(["demo"]) == 2  # without --out
+    assert "labelsieve-demo holds a run of /somewhere/u.csv" in capsys.readouterr().err
     RunFolder("other").update(data={"source": "/somewhere/t.csv"}, stages={})
     assert run(["demo", "--out", "other"]) == 2
     assert "other holds a run of /somewhere/t.csv" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_the_last_epoch_of_the_fast_network_selects() -> None:
 
 
 def test_the_command_line_takes_it_for_pictures_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    short_measurement: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     bench = synthetic(samples=96)

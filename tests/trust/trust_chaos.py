@@ -6,8 +6,10 @@ The parent loads everything heavy once and forks the commands, so that the kills
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
+import pkgutil
 import random
 import re
 import resource
@@ -76,7 +78,13 @@ def load_everything() -> None:
     import sklearn.neighbors
     import sklearn.svm  # noqa: F401
     import torch
+    from huggingface_hub import snapshot_download  # noqa: F401
 
+    import labelsieve
+
+    for module in pkgutil.walk_packages(labelsieve.__path__, "labelsieve."):
+        if not module.name.startswith("labelsieve.models.kernels"):  # they need a GPU
+            importlib.import_module(module.name)
     torch.set_num_threads(1)
 
 

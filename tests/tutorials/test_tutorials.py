@@ -98,14 +98,6 @@ def test_tutorial(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fo
     assert names["right"] >= 0.95 * len(truth)
 
 
-def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    (_, commands), (_, shown) = blocks("../first-run")
-    output = "".join(in_console(line, forked) for line in commands.splitlines())
-    assert_shown(shown, output)
-    assert (tmp_path / "demo" / "report.html").exists()
-
-
 def test_comparison_with_printed_text_can_fail() -> None:
     assert_shown("300 samples: 1 selected\n", "noise\n299 samples: 22 selected\n")
     with pytest.raises(AssertionError):
