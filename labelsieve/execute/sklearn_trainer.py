@@ -11,7 +11,9 @@ so that the result does not depend on the number of workers.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -231,6 +233,14 @@ def _in_thread(task: Callable[[Item], Result], item: Item) -> Result:
         return task(item)
 
 
+@contextmanager
+def _shared_filters() -> Iterator[None]:
+    """Restore the warning filters after forests in threads: they set them at the same time, and warn of empty ones."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`sklearn.utils.parallel.delayed`", category=UserWarning)
+        yield
+
+
 @dataclass
 class SklearnTrainer(Trainer):
     """Trains scikit-learn classifiers on the samples `x`, which the estimator must accept and which can be indexed."""
@@ -244,7 +254,8 @@ class SklearnTrainer(Trainer):
         from threadpoolctl import threadpool_limits
 
         # The matrices are small: threads of the linear algebra library wait for each other longer than they compute.
-        with threadpool_limits(1, user_api="blas"):
+        filters = _shared_filters() if self.executor == "threads" else nullcontext()
+        with threadpool_limits(1, user_api="blas"), filters:
             found = run_all(partial(train_and_score_one, self.x, self.estimator, self.classes), jobs, self.executor)
             answers = []
             for job, scores in zip(jobs, found, strict=True):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -215,3 +216,20 @@ def test_more_neighbours_than_training_samples_are_reduced():
     neighbours = make_pipeline(StandardScaler(), KNeighborsClassifier(10))
     (scores,) = SklearnTrainer(x, neighbours, 3).train_and_score([job(y, rows, [10, 60])])
     assert np.allclose(scores.confidence, 1 / 3) and neighbours[-1].n_neighbors == 10
+
+
+class Careless(Fixed):
+    """Changes the warning filters, and warns, as a forest does if another thread sets them at the same time."""
+
+    def fit(self, X, y):
+        warnings.warn("`sklearn.utils.parallel.delayed` should be used with it", stacklevel=2)
+        warnings.filters.append(("always", None, Warning, None, 0))
+        return super().fit(X, y)
+
+
+def test_threads_leave_the_warning_filters_as_they_were():
+    before = list(warnings.filters)
+    x, labels = np.full((8, 2), 0.5), np.arange(8) % 2
+    jobs = [job(labels, np.arange(4), np.arange(4, 8), seed) for seed in range(2)]
+    assert len(SklearnTrainer(x, Careless(), 2, executor="threads").train_and_score(jobs)) == 2
+    assert warnings.filters == before
