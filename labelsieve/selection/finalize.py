@@ -37,6 +37,9 @@ from labelsieve.types import (
 # A label that is likely wrong gets no suggestion if the predicted class has less than this share of the wrong cases:
 # the sample may belong to none of the classes (the Roman numerals of benchmarks/real-noise.md).
 LEAST_SUGGESTED_SHARE = 0.5
+# The weight of the log-odds of networks that have learnt the labels, against those of the selection (chosen on CIFAR-10
+# with two noises, docs/reproduction.md), and the smallest suspicion in them: float16 probabilities have no finer steps.
+LEARNT_WEIGHT, LEAST_SUSPICION = 0.7, 1e-4
 SUGGESTIONS = "suggestions.csv"
 # `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.
 SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
@@ -137,12 +140,24 @@ def _first_scores(first: Scores, second: Scores) -> Scores:
     return Scores(**found)
 
 
-def _in_another_order(suspicion: FloatArray, other: FloatArray) -> FloatArray:
-    """The same values in the order of the mean of both; samples without a suspicion are placed by the other one."""
+def _with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
+    """The weighted mean of the log-odds of both, shifted so that the expected number of wrong labels stays the first.
+
+    Samples without a first suspicion have the new one. A network that has learnt wrong labels ranks labels better than
+    the selection did, but it finds too few wrong ones.
+    """
     known = np.isfinite(suspicion)
-    order = np.where(known, suspicion, other) + other
-    rank = np.argsort(np.argsort(order, kind="stable")) / max(1, len(order) - 1)
-    return np.asarray(np.quantile(suspicion[known], rank)) if known.any() else suspicion
+    if not known.any():
+        return suspicion
+    first, second = (np.clip(values, LEAST_SUSPICION, 1 - LEAST_SUSPICION) for values in (suspicion, new))
+    of_first, of_second = np.log(first / (1 - first)), np.log(second / (1 - second))
+    log_odds = np.where(known, (1 - LEARNT_WEIGHT) * of_first + LEARNT_WEIGHT * of_second, of_second)
+    expected, low, high = suspicion[known].mean(), -40.0, 40.0
+    while high - low > 1e-9:
+        shift = (low + high) / 2
+        shifted = 1 / (1 + np.exp(-log_odds - shift))
+        low, high = (low, shift) if shifted[known].mean() > expected else (shift, high)
+    return np.asarray(shifted)
 
 
 def judge_again(
@@ -156,8 +171,8 @@ def judge_again(
     that were removed stay so. `iteration` counts the robust training as one more.
 
     Networks that have learnt the labels which they judge (`before.transition`) have memorised some wrong ones, so they
-    cannot say how many are wrong: the noise estimate, the verdicts, the predictions and the values of the suspicions
-    stay, and only the order of the labels changes (docs/reproduction.md).
+    cannot say how many are wrong: the noise estimate, the verdicts, the predictions and the mean suspicion stay, and
+    only the order of the labels and their distances change (docs/reproduction.md).
     """
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
     first, *others = before.history or ({},)
@@ -168,7 +183,7 @@ def judge_again(
     posterior = posterior_of(scores, given, model)
     if kept is not None:
         estimate = kept
-        suspicion = _in_another_order(before.suspicion, 1 - new.probability)
+        suspicion = _with_learnt_labels(before.suspicion, 1 - new.probability)
         verdict, iteration = before.verdict, before.iteration
         selected = verdict == SELECTED
     else:
