@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import numpy as np
 import torch
+from fast_network import multiply_adds
 from noise_estimate import given_labels
 
 from labelsieve import metrics
@@ -37,7 +38,7 @@ from labelsieve.experiments.paper import FIGURE_4, TABLE_NOISES, Noise
 from labelsieve.experiments.records import commit, device_name, versions
 from labelsieve.methods.standard import GeneralisedCE
 from labelsieve.models.choose import FAST_EPOCHS
-from labelsieve.models.fast_cnn import WIDTHS, multiply_adds
+from labelsieve.models.fast_cnn import WIDTHS
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.settings import INCVSettings
 

@@ -23,7 +23,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +48,6 @@ from labelsieve.types import IntArray
 
 CACHE_FORMAT = 3  # 2: all pictures in one file, pictures-KEY.npy
 CACHE_NAMES = "pictures*"
-OPEN_SHARDS = 128  # files held open at once; the usual limit of a process is 1,024
 
 
 def rows_without(count: int, left_out: Mapping[int, str]) -> IntArray:
@@ -145,17 +143,6 @@ def _read_shard(folder: Path, number: int, count: int) -> dict[str, Any] | None:
         return None
 
 
-class _OpenFile:
-    """A file that is closed when its last user is gone: threads may read it while the cache drops it."""
-
-    def __init__(self, path: Path) -> None:
-        self.file = open_file(path)
-        self.descriptor = self.file.fileno()
-
-    def __del__(self) -> None:
-        self.file.close()
-
-
 @dataclass(frozen=True)
 class StagedPictures(PictureSequence):
     """Decoded pictures in shards on disk."""
@@ -204,22 +191,14 @@ class StagedPictures(PictureSequence):
         """Return the pictures that could be read."""
         return self.subset(rows_without(len(self), self.unreadable))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Send the place of the shards to another process, not the open files."""
-        return {name: value for name, value in self.__dict__.items() if name != "_open_shard"}
-
     @property
     def nbytes(self) -> int:
         return int(self.sizes.prod(1, dtype=np.int64).sum()) * 3
 
-    @cached_property
-    def _open_shard(self) -> Callable[[int], _OpenFile]:
-        return lru_cache(maxsize=OPEN_SHARDS)(lambda number: _OpenFile(_shard_files(self.folder, number)[0]))
-
     def picture(self, i: int) -> Pixels:
         height, width = (int(length) for length in self.sizes[i])
-        file = self._open_shard(int(self.shard[i]))
-        data = os.pread(file.descriptor, height * width * 3, int(self.offset[i]))
+        with open_file(_shard_files(self.folder, int(self.shard[i]))[0]) as file:
+            data = os.pread(file.fileno(), height * width * 3, int(self.offset[i]))
         return np.frombuffer(data, dtype=np.uint8).reshape(height, width, 3)
 
 

@@ -22,7 +22,7 @@ from labelsieve.data.pictures import EncodedPictures
 from labelsieve.data.read_pictures import LARGEST_SIDE, measure, picture_shape
 from labelsieve.data.similar import find_similar, join_groups, stored_similar
 from labelsieve.errors import InputError
-from labelsieve.models.embed import AUTO, DEFAULT_MODELS, default_model, is_local, load_encoder
+from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local, load_encoder
 from labelsieve.progress import Note, NoteKind, Progress
 from labelsieve.types import Kind, LabelledData
 
@@ -93,16 +93,11 @@ def automatic_model(data: LabelledData, progress: Progress) -> str | None:
     """Return the default model if the samples are texts or photos and its files are on this machine."""
     if data.kind == "table" or (data.kind == "pictures" and not _are_photos(data.x)):
         return None
-    name = default_model(data.kind)
+    name = DEFAULT_MODELS[data.kind]
     if is_local(name):
         return name
     progress.note(Note.of(NoteKind.NO_EMBEDDING_MODEL, name=name), passing=True)
     return None
-
-
-def photo_model_is_local() -> bool:
-    """Whether photos will be embedded by default, so that they must be read in a larger size."""
-    return is_local(DEFAULT_MODELS["pictures"])
 
 
 def _are_photos(x: Any) -> bool:
@@ -142,7 +137,7 @@ def embed(samples: Any, model: Any, *, device: str = "auto") -> NDArray[np.float
     """
     listed = samples if isinstance(samples, np.ndarray) and samples.ndim > 1 else list(samples)
     kind = kind_of(listed)
-    name = default_model(kind) if isinstance(model, str) and model == AUTO else model
+    name = DEFAULT_MODELS[kind] if isinstance(model, str) and model == AUTO else model
     encoder = load_encoder(name, kind, partial(_device, device), option="model")
     if isinstance(listed, np.ndarray) and listed.ndim == 3:
         listed = listed[..., None]

@@ -22,6 +22,7 @@ import numpy as np
 
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
+from labelsieve.models.stored_classifier import softmax
 from labelsieve.scoring import likeliest
 from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Samples, Scores, Trainer
 
@@ -43,14 +44,6 @@ def take(x: Any, index: IntArray) -> Any:
     from sklearn.utils import _safe_indexing
 
     return x.subset(index) if isinstance(x, Samples) else _safe_indexing(x, index)
-
-
-def softmax(scores: FloatArray) -> FloatArray:
-    """Probabilities of rows; a single column is the log-odds of the second of two classes."""
-    if scores.ndim == 1:
-        scores = np.stack([np.zeros_like(scores), scores], axis=1)
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
 def seeded(estimator: Any, seed: int) -> Any:
@@ -164,11 +157,6 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
     )  # fmt: skip
 
 
-def chunks(index: IntArray, size: int) -> Iterator[IntArray]:
-    for start in range(0, len(index), size):
-        yield index[start : start + size]
-
-
 def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Scores:
     """Train on `job.train`, score `job.score`."""
     if len(job.train) == 0:
@@ -181,7 +169,8 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
         scale = decision_scale(model, take(x, job.score[:SCALE_SAMPLES]), known) if len(job.score) else 1.0
         parts = [
             reduce(job.labels[part], probabilities(model, take(x, part), known, scale=scale), known, classes)
-            for part in chunks(job.score, size)
+            for part in np.split(job.score, range(size, len(job.score), size))
+            if len(part)
         ]
     if not parts:
         empty = np.zeros(0)

@@ -55,15 +55,4 @@ def create(method: str | Method | type[Method], /, **settings: Any) -> Method:
     return instance
 
 
-__all__ = [
-    "D2L",
-    "METHODS",
-    "CoTeaching",
-    "Decoupling",
-    "FCorrection",
-    "INCVCoTeaching",
-    "INCVPosterior",
-    "MentorNet",
-    "Standard",
-    "create",
-]
+__all__ = ["METHODS", "create"]

@@ -29,7 +29,7 @@ from labelsieve.types import Kind
 
 AUTO, NO_EMBEDDING = "auto", "none"
 # Small models with permissive licences (both Apache-2.0); the one for texts reads 50 languages.
-DEFAULT_MODELS: dict[str, str] = {
+DEFAULT_MODELS: dict[str, str] = {  # of --embed auto
     "pictures": "facebook/dinov2-small",
     "text": "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
 }
@@ -167,11 +167,6 @@ def load_encoder(
         raise InputError(f"{option} {name} reads {reads}, but these samples are {samples}")
     encoder = PictureEncoder if pictures else StaticEncoder if "embeddings" in weights else SentenceEncoder
     return encoder(folder, model, device, f"{option} {name}")
-
-
-def default_model(kind: str) -> str:
-    """Return the model that --embed auto uses for samples of this kind."""
-    return DEFAULT_MODELS[kind]
 
 
 def is_local(name: str) -> bool:

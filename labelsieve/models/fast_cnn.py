@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -141,15 +140,3 @@ def fast_cnn_factory(store: Store, classes: int, **settings: Any) -> Callable[..
     filters = whitening_filters(sampled_pictures(store))
     settings = {"mirror": store.mirrors, **settings}
     return partial(FastCNN, classes, filters=filters, **settings)
-
-
-def multiply_adds(side: int = 32, channels: int = 3, widths: Sequence[int] = WIDTHS) -> int:
-    """Multiply-adds of a forward pass of one picture; training takes about six times as many operations."""
-    before = 2 * channels * PATCH * PATCH
-    total = side * side * channels * PATCH * PATCH * before
-    for width in widths:
-        total += side * side * 9 * before * width
-        side //= 2
-        total += side * side * 9 * width * width
-        before = width
-    return int(np.int64(total))

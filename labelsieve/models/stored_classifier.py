@@ -95,15 +95,17 @@ def check_arrays(arrays: Arrays, columns: int, classes: int) -> None:
         raise ValueError("its arrays are not those of a classifier")
 
 
-def _softmax(scores: FloatArray) -> FloatArray:
-    if scores.shape[1] == 1:  # the log-odds of the second of two classes
+def softmax(scores: FloatArray) -> FloatArray:
+    """Return the probabilities of rows; a single column is the log-odds of the second of two classes."""
+    scores = scores.reshape(len(scores), -1)
+    if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _linear(arrays: Arrays, rows: Any) -> FloatArray:
-    return _softmax(np.asarray(rows @ arrays["weights"].T + arrays["bias"], dtype=np.float64))
+    return softmax(np.asarray(rows @ arrays["weights"].T + arrays["bias"], dtype=np.float64))
 
 
 def _forest_arrays(forest: Any) -> Arrays:
@@ -146,7 +148,7 @@ def _kernel(arrays: Arrays, rows: Any) -> FloatArray:
     kernel = rbf_kernel(rows, arrays["support"], gamma=float(arrays["gamma"][0]))
     dual, bias, classes = arrays["dual"], arrays["bias"], len(arrays["known"])
     if classes == 2:
-        return _softmax((kernel @ dual[0] + bias[0])[:, None])
+        return softmax(kernel @ dual[0] + bias[0])
     ends = np.cumsum(arrays["counts"])
     parts = [slice(end - count, end) for end, count in zip(ends, arrays["counts"], strict=True)]
     votes, confidence = np.zeros((len(rows), classes)), np.zeros((len(rows), classes))
@@ -156,4 +158,4 @@ def _kernel(arrays: Arrays, rows: Any) -> FloatArray:
         votes[:, j] += found < 0
         confidence[:, i] += found
         confidence[:, j] -= found
-    return _softmax(votes + confidence / (3 * (np.abs(confidence) + 1)))
+    return softmax(votes + confidence / (3 * (np.abs(confidence) + 1)))

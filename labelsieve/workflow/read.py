@@ -14,7 +14,7 @@ import numpy as np
 
 from labelsieve.data.embedding_cache import EmbeddingModel, embedded_size
 from labelsieve.errors import InputError
-from labelsieve.models.embed import AUTO
+from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import LabelledData
 from labelsieve.workflow.settings import SelectSettings, SourceSettings, absolute
@@ -63,7 +63,7 @@ def read_to_embed(
 
     `recorded` are the settings of a run that exists. Photos to embed are decoded on demand, in a larger size.
     """
-    from labelsieve.execute.embed_samples import automatic_model, photo_model_is_local
+    from labelsieve.execute.embed_samples import automatic_model
 
     name = settings.embed_name
     if name == AUTO and recorded:
@@ -71,7 +71,7 @@ def read_to_embed(
     automatic = name == AUTO
     in_memory = {"size": settings.size, "cache_dir": cache_dir}
     on_demand = {"size": embedded_size(settings.size), "cache_dir": None}
-    photos = name is not None and (not automatic or (settings.size is None and photo_model_is_local()))
+    photos = name is not None and (not automatic or (settings.size is None and is_local(DEFAULT_MODELS["pictures"])))
     data = read_samples(source, settings, progress=progress, **more, **(on_demand if photos else in_memory))
     check_size(data, settings.size)
     if automatic:

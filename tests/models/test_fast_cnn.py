@@ -17,7 +17,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import FastTrainer
 from labelsieve.experiments.datasets import synthetic
 from labelsieve.methods.standard import GeneralisedCE
-from labelsieve.models.fast_cnn import FastCNN, fast_cnn_factory, multiply_adds, sampled_pictures, whitening_filters
+from labelsieve.models.fast_cnn import FastCNN, fast_cnn_factory, sampled_pictures, whitening_filters
 from labelsieve.models.layers import stack_states
 from labelsieve.types import Job
 
@@ -184,8 +184,3 @@ def test_it_learns_a_small_set_in_a_few_epochs() -> None:
     trainer = FastTrainer(bench.pictures, classes=4, epochs=16, batch_size=32, widths=WIDTHS, device="cpu")
     (scores,) = trainer.train_and_score([Job("j", bench.true, np.arange(220), np.arange(220, 320), 0)])
     assert np.mean(scores.predicted == bench.true[220:]) > 0.9
-
-
-def test_what_a_picture_costs() -> None:
-    by_hand = 32 * 32 * (12 * 24 + 9 * 24 * 64) + 16 * 16 * 9 * (64 * 64 + 64 * 256) + 8 * 8 * 9 * 2 * 256 * 256
-    assert multiply_adds() == by_hand + 4 * 4 * 9 * 256 * 256

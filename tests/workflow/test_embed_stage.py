@@ -16,6 +16,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.models.choose import named_classifier
+from labelsieve.models.embed import DEFAULT_MODELS
 from labelsieve.progress import Progress
 from labelsieve.review.review_session import ReviewSession
 from labelsieve.runfolder import RunFolder
@@ -196,9 +197,8 @@ def test_without_the_default_model_a_note_names_it_and_the_run_goes_on(texts, tm
 
 def test_the_default_model_is_used_if_it_is_here(vowels, texts, tmp_path, monkeypatch):
     monkeypatch.setattr("labelsieve.execute.embed_samples.is_local", lambda name: True)
-    monkeypatch.setattr(
-        "labelsieve.models.embed.DEFAULT_MODELS", {"text": "own_embedding:vowels", "pictures": "own_embedding:vowels"}
-    )
+    for kind in ("text", "pictures"):
+        monkeypatch.setitem(DEFAULT_MODELS, kind, "own_embedding:vowels")
     result = select_source(str(texts), tmp_path / "run", SelectSettings(iterations=1, text_column="text"), SILENT)
     assert result.model == "logistic"
     again = select_source(str(texts), tmp_path / "run", SelectSettings(iterations=1, text_column="text"), SILENT)
