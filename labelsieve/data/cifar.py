@@ -39,6 +39,7 @@ CIFAR10N_LABELS = {
     "random3": "random_label3",
     "clean": "clean_label",
 }
+CIFAR100_NAMES = "fine_label_names"  # with .txt a file of the binary format, in the Python format a key of meta
 HUMAN = "CIFAR-10_human.pt"
 NUMBER_TYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 MAX_UNPACKED = 2**30  # bytes of an unpacked zip file; the known ones have a few million
@@ -52,7 +53,6 @@ class _Layout(NamedTuple):
     binary: dict[str, tuple[str, ...]]  # in the Python format without .bin
     label_key: str
     folders: tuple[str, ...]
-    names: tuple[str, str, str]  # the file of class names, in text and in Python format, and its key
 
 
 _LAYOUTS = {
@@ -62,7 +62,6 @@ _LAYOUTS = {
         {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
         "labels",
         ("", "cifar-10-batches-bin", "cifar-10-batches-py"),
-        ("batches.meta.txt", "batches.meta", "label_names"),
     ),
     "cifar100": _Layout(
         100,
@@ -70,7 +69,6 @@ _LAYOUTS = {
         {"train": ("train.bin",), "test": ("test.bin",)},
         "fine_labels",
         ("", "cifar-100-binary", "cifar-100-python"),
-        ("fine_label_names.txt", "meta", "fine_label_names"),
     ),
 }
 
@@ -165,13 +163,12 @@ def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
     if name != "cifar100":
         return CIFAR10_CLASSES
     layout = _LAYOUTS[name]
-    text, pickled, key = layout.names
-    for inner in layout.folders:
-        here = Path(folder) / inner if inner else Path(folder)
-        if (here / text).is_file():
-            names = read_text(here / text).split()
-        elif (here / pickled).is_file():
-            names = [n.decode() if isinstance(n, bytes) else str(n) for n in read_dict(here / pickled, key)[key]]
+    for here in (Path(folder) / inner for inner in layout.folders):
+        if (here / CIFAR100_NAMES).with_suffix(".txt").is_file():
+            names = read_text((here / CIFAR100_NAMES).with_suffix(".txt")).split()
+        elif (here / "meta").is_file():
+            listed = read_dict(here / "meta", CIFAR100_NAMES)[CIFAR100_NAMES]
+            names = [n.decode() if isinstance(n, bytes) else str(n) for n in listed]
         else:
             continue
         if len(names) == layout.classes:

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self, TypeVar, overload
+from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,10 +114,6 @@ class PictureSequence(Samples):
             return {}
         return {row: self.unreadable[i] for row, i in enumerate(index.tolist()) if i in self.unreadable}
 
-    @overload
-    def __getitem__(self, i: int) -> Pixels: ...
-    @overload
-    def __getitem__(self, i: slice | NDArray[Any] | list[int]) -> Pixels: ...
     def __getitem__(self, i: int | slice | NDArray[Any] | list[int]) -> Pixels:
         if isinstance(i, int | np.integer):
             place = int(i) + (len(self) if i < 0 else 0)

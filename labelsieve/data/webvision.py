@@ -74,17 +74,18 @@ def files(spec: str) -> list[Path]:
     """Return the files that `load` reads: the lists, and the pictures in them."""
     folder, options = _options(spec)
     root = Path(folder)
-    lists = [root / "info" / f"train_filelist_{part}.txt" for part in _parts(options.get("subset", "google"))]
+    lists = _training_lists(root, options.get("subset", "google"))
     every = synsets(root)
     classes = min(_whole(options.get("classes", str(CLASSES)), "classes"), len(every))
     pictures = [root / name for path in lists for name, _ in _filelist(path, len(every), classes)]
     return [root / "info" / "synsets.txt", *lists, *pictures]
 
 
-def _parts(subset: str) -> tuple[str, ...]:
+def _training_lists(root: Path, subset: str) -> list[Path]:
     if subset not in SUBSETS:
         raise InputError(f"subset {subset!r}: WebVision has {', '.join(SUBSETS)}")
-    return ("google", "flickr") if subset == "all" else (subset,)
+    parts = ("google", "flickr") if subset == "all" else (subset,)
+    return [root / "info" / f"train_filelist_{part}.txt" for part in parts]
 
 
 def training(folder: str | Path, *, side: int = SIDE, progress: Progress | None = None) -> LabelledData:
@@ -100,8 +101,7 @@ def listed_training(
     root = Path(folder)
     every = synsets(root)
     names = every[:classes]
-    lists = [root / "info" / f"train_filelist_{part}.txt" for part in _parts(subset)]
-    listed = [line for path in lists for line in _filelist(path, len(every), len(names))]
+    listed = [line for path in _training_lists(root, subset) for line in _filelist(path, len(every), len(names))]
     return _labelled("webvision", root, listed, names, side)
 
 
