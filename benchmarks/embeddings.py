@@ -462,8 +462,18 @@ duplicates is not included; `similar.md` measures it.
 
 ## Not measured
 
-The default models (DINOv2, MiniLM) could not be downloaded for these measurements.
+- The default models (DINOv2, MiniLM), which could not be downloaded for these measurements
 """
+EXPECTED: dict[str, list[tuple[str, tuple[Any, ...]]]] = {  # rows that take long, by their name in the list of the page
+    "Photos with `edges`, the default selector without embeddings": [("tools", ("photos", r, "edges")) for r in RATIOS],
+    "Texts with TF-IDF": [("tools", ("texts", r, "tfidf")) for r in RATIOS],
+    "Other classifiers than logistic regression on 100,000 samples": [
+        ("classifiers", ("synthetic", "classifiers", name)) for name in ("neighbours", "mlp", "linear svm")
+    ],
+    "Growth to 1,000,000 samples": [("growth", ("growth", GROWTH[-1], "logistic"))],
+    "Photos per second of 3,008 photos on an idle machine": [("speed", ("speed", "embedding", 3008))],
+    "A second run of this version on an idle machine": [("cache", ("cache", "run, second time"))],
+}
 HEADINGS = {
     "tools": "Planted wrong labels: labelsieve, cleanlab, and the default selectors without embeddings",
     "strengths": "Strength of logistic regression (C times columns) and held-out loss, trained on halves, seed 10",
@@ -495,11 +505,15 @@ def page(out: Path) -> None:
         text += [f"\n## {HEADINGS[table]}\n", "| setting | seeds | " + " | ".join(shown) + " |"]
         text.append("|---" * (len(shown) + 2) + "|")
         for key, many in found.items():
-            cells = [f"{np.mean([line[name] for line in many]):.3g}" if name in many[0] else "" for name in shown]
+            means = [np.mean([line[name] for line in many]) if name in many[0] else None for name in shown]
+            cells = ["" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in means]
             text.append(f"| {setting(key)} | {len(many)} | " + " | ".join(cells) + " |")
         if table == "tools":
             text.append(goals(found))
-    (out / "embeddings.md").write_text("\n".join(text) + "\n" + DECOMPOSITION + REMARKS, encoding="utf-8")
+    absent = [f"- {name}\n" for name, parts in EXPECTED.items() if not all(key in rows[t] for t, key in parts)]
+    absent += [f"- {HEADINGS[name]}\n" for name, found in rows.items() if not found]
+    text += [DECOMPOSITION + REMARKS + "".join(absent)]
+    (out / "embeddings.md").write_text("\n".join(text), encoding="utf-8")
 
 
 def setting(key: tuple[Any, ...]) -> str:
