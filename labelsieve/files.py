@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -149,6 +149,12 @@ def safe_path(root: Path, name: str) -> Path | None:
         if path.is_relative_to(base) and "\0" not in name:
             return path if link_on_way(base, path) is None else None
     return None
+
+
+def leads_outside(path: Path, homes: Iterable[Path]) -> bool:
+    """Whether a file is a link to a place that is in none of these folders."""
+    target = Path(os.path.realpath(path))  # Path.resolve raises an error in a loop of links
+    return path.is_symlink() and not any(target.is_relative_to(home.resolve()) for home in homes)
 
 
 def first_link(root: Path) -> Path | None:

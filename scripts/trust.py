@@ -46,7 +46,9 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 UNIT_SECONDS = 1200  # a unit that takes longer hangs: each takes at most 5 minutes on an idle machine
-PER_UNIT = {"strings": 2, "trees": 100, "tables": 100, "runs": 100}  # generated attacks: 10 to 30 seconds
+# Generated attacks: 10 to 30 seconds.
+PER_UNIT = {"strings": 2, "trees": 100, "tables": 100, "runs": 100}
+PER_UNIT |= {"datasets": 250, "models": 250, "labels": 250, "caches": 25, "votes": 25}
 STRINGS_PER_ATTACK = 2000
 MEMORY_FOLDER = "/dev/shm"  # kills and failed writes do not depend on the disk; without it they take twice the time
 TEST_FILES = ("ending", "faults", "findings", "numbers", "open_calls", "pages", "supply")
@@ -199,7 +201,8 @@ def all_units(args: argparse.Namespace) -> list[Unit]:
     units += [Unit("limits", name, partial(limits, name)) for name in trust_limits.CASES]
     units += [Unit("fuzz", name, partial(fuzz, name, args.inputs)) for name in trust_fuzz.PARSERS]
     attacks = {"strings": -(-args.strings // STRINGS_PER_ATTACK), "trees": args.trees, "tables": args.tables}
-    attacks["runs"] = args.runs
+    attacks |= {"runs": args.runs, "datasets": args.folders, "models": args.folders, "labels": args.folders}
+    attacks |= {"caches": args.folders // 10, "votes": args.folders // 10}
     for family, wanted in attacks.items():
         starts = range(0, wanted, PER_UNIT[family])
         ranges = [range(start, min(start + PER_UNIT[family], wanted)) for start in starts]
@@ -303,7 +306,7 @@ def main() -> int:
     parser.add_argument("--fuzz", action="store_true", help="only the parsers; do not write the page")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (one per core)")
     for name, amount in (("kills", 210), ("writes", 120), ("stops", 40), ("strings", 100_000), ("trees", 2_000),
-                         ("tables", 2_000), ("runs", 1_000), ("inputs", 10_000)):  # fmt: skip
+                         ("tables", 2_000), ("runs", 1_000), ("folders", 500), ("inputs", 10_000)):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=amount)
     args = parser.parse_args()
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}

@@ -20,7 +20,7 @@ from labelsieve.data.read_options import ReadOptions, check_no_split, choose_spl
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
-from labelsieve.files import open_file, read_text
+from labelsieve.files import leads_outside, open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -99,7 +99,7 @@ def check_folder(folder: Path, where: str) -> None:
     A link leads outside, or a description: the README.md of a data set can name its files, and so can state.json.
     """
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.is_symlink() and not any(path.resolve().is_relative_to(home.resolve()) for home in _homes(folder)):
+        if leads_outside(path, _homes(folder)):
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
@@ -206,7 +206,7 @@ class DatasetPictures(EncodedPictures):
         if cell.get("bytes"):
             return io.BytesIO(cell["bytes"])
         # A row may name any file: only those of the data set are opened.
-        file = Path(str(cell["path"])).resolve()
+        file = Path(os.path.realpath(str(cell["path"])))
         if any(file.is_relative_to(home.resolve()) for home in _homes(self.folder)):
             return open_file(file)
         raise InputError("a path that leads outside the folder of the data set")

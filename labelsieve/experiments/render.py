@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from labelsieve.experiments.cells import Cell, SweepRequest
 from labelsieve.experiments.paper import AUTOMATIC, METHODS, SCALES, Noise, Scale
 from labelsieve.experiments.records import Record
+from labelsieve.files import atomic_file
 
 # A palette for colour-blind readers (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#444444")
@@ -169,9 +170,9 @@ def canvas(
         if note:
             figure.suptitle(note, fontsize=7, color="#666666")
         yield figure.subplots(rows, columns, squeeze=False, **options)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-        figure.savefig(path.with_suffix(".png"), dpi=110, metadata={"Software": None})
+        with atomic_file(path.with_suffix(".svg")) as svg, atomic_file(path.with_suffix(".png")) as png:
+            figure.savefig(svg, format="svg", metadata={"Date": None})
+            figure.savefig(png, format="png", dpi=110, metadata={"Software": None})
 
 
 def heatmap(axes: Any, matrix: ArrayLike, title: str) -> None:

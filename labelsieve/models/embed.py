@@ -24,7 +24,7 @@ import numpy as np
 from labelsieve.checks import imported
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
 from labelsieve.errors import InputError
-from labelsieve.files import check_free, open_file, read_text, regular_file
+from labelsieve.files import check_free, leads_outside, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
 AUTO, NO_EMBEDDING = "auto", "none"
@@ -66,6 +66,15 @@ class FolderEncoder(Encoder):
     def load(self, device: str) -> Any:
         """Return the network."""
 
+    @abstractmethod
+    def compute(self, samples: list[Any]) -> Any:
+        """Return one row per sample."""
+
+    def encode(self, samples: Sequence[Any]) -> Rows:
+        self.prepare()
+        with _one_line(f"{self.where} cannot read these samples"):
+            return _as_rows(self.compute(list(samples)))
+
     def prepare(self) -> None:
         self.network  # noqa: B018 - loads it
 
@@ -86,8 +95,8 @@ class StaticEncoder(FolderEncoder):
 
         return StaticModel.from_pretrained(self.folder)
 
-    def encode(self, samples: Sequence[Any]) -> Rows:
-        return _as_rows(self.network.encode(list(samples), use_multiprocessing=False))
+    def compute(self, samples: list[Any]) -> Any:
+        return self.network.encode(samples, use_multiprocessing=False)
 
 
 class SentenceEncoder(FolderEncoder):
@@ -103,8 +112,8 @@ class SentenceEncoder(FolderEncoder):
             model_kwargs={"use_safetensors": True},
         )  # fmt: skip
 
-    def encode(self, samples: Sequence[Any]) -> Rows:
-        return _as_rows(self.network.encode(list(samples), batch_size=self.batch_size, show_progress_bar=False))
+    def compute(self, samples: list[Any]) -> Any:
+        return self.network.encode(samples, batch_size=self.batch_size, show_progress_bar=False)
 
 
 @runtime_checkable
@@ -127,11 +136,11 @@ class PictureEncoder(FolderEncoder):
         network = AutoModel.from_pretrained(self.folder, use_safetensors=True, **options).eval()
         return AutoImageProcessor.from_pretrained(self.folder, backend="pil", **options), network.to(device)
 
-    def encode(self, samples: Sequence[Any]) -> Rows:
+    def compute(self, samples: list[Any]) -> Any:
         import torch
 
         processor, network = self.network
-        inputs = processor(images=list(samples), return_tensors="pt").to(network.device)
+        inputs = processor(images=samples, return_tensors="pt").to(network.device)
         with torch.inference_mode():
             if isinstance(network, PicturesAndTexts):
                 found = network.get_image_features(**inputs)
@@ -140,7 +149,7 @@ class PictureEncoder(FolderEncoder):
                 output = network(**inputs)
                 pooled = output.get("pooler_output")
                 found = output.last_hidden_state[:, 0] if pooled is None else pooled
-        return _as_rows(found.flatten(1).float().cpu())
+        return found.flatten(1).float().cpu()
 
 
 def load_encoder(
@@ -229,7 +238,11 @@ def check_model(folder: Path, where: str) -> list[str]:
     """Return the names of the weights. Raise InputError for code, pickles, special files and damaged weights."""
     from safetensors import SafetensorError, safe_open
 
-    files = [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
+    entries = sorted(folder.rglob("*"))
+    for path in entries:
+        if leads_outside(path, _homes(folder)):
+            raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
+    files = [path for path in entries if not path.is_dir()]
     for file in files:
         if file.suffix in DESCRIPTIONS and not file.is_file():  # a library would wait for the other end of a pipe
             raise InputError(f"{where}: {file.name} is a pipe, a device or a broken link")
@@ -256,7 +269,24 @@ def check_model(folder: Path, where: str) -> list[str]:
                 names += tensors.keys()
         except (SafetensorError, OSError) as problem:
             raise InputError(f"{where}: {file.name} is damaged ({problem}); download it again") from None
+    for file in (file for file in files if file.name == "config.json"):
+        if _layers(json.loads(read_text(file))) > len(names):  # a library would build all of them
+            raise InputError(f"{where}: {file.name} has more layers than the weights; download it again")
     return names
+
+
+def _layers(config: Any) -> int:
+    """Return the largest number of layers in a description and in the descriptions inside it."""
+    if not isinstance(config, dict):
+        return 0
+    numbers = [value for key, value in config.items() if "layer" in key or "depth" in key]
+    return max([0, *(n for n in numbers if isinstance(n, int)), *map(_layers, config.values())])
+
+
+def _homes(folder: Path) -> tuple[Path, ...]:
+    """Return the folders whose files a model may read: the cache of Hugging Face keeps contents in another folder."""
+    cache = folder.absolute().parent.parent
+    return (folder, cache / "blobs") if folder.absolute().parent.name == "snapshots" else (folder,)
 
 
 def _is_function(name: str) -> bool:
@@ -304,10 +334,20 @@ def _loading(where: str) -> Iterator[None]:
     except ImportError:
         raise InputError(f"{where}: models need more packages: {INSTALL}") from None
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    with _one_line(f"{where} cannot be loaded"):
+        try:
+            yield
+        except ImportError as problem:
+            raise InputError(f"{where}: {problem}; {INSTALL}") from None
+
+
+@contextmanager
+def _one_line(failed: str) -> Iterator[None]:
+    """Turn every failure of a library into one line. A panic of the tokenizers is not an Exception."""
     try:
         yield
-    except ImportError as problem:
-        raise InputError(f"{where}: {problem}; {INSTALL}") from None
-    except Exception as problem:  # libraries raise errors of many types for files that do not fit together
+    except (InputError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as problem:
         reason = " ".join(str(problem).split())[:200]
-        raise InputError(f"{where} cannot be loaded ({type(problem).__name__}: {reason})") from None
+        raise InputError(f"{failed} ({type(problem).__name__}: {reason})") from None

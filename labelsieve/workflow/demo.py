@@ -128,6 +128,8 @@ def draw(run: RunFolder, train: LabelledData, result: dict[str, Any]) -> Path:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    from labelsieve.files import atomic_file
+
     blue, grey, orange = "#2563a8", "#b8bfc8", "#d9822b"
     suspects = sorted((row for row in run.read_labels() if row.suggested), key=lambda row: (-row.suspicion, row.id))[
         :14
@@ -176,6 +178,7 @@ def draw(run: RunFolder, train: LabelledData, result: dict[str, Any]) -> Path:
             axes.imshow(train.x[position[row.id]], interpolation="nearest")
             axes.set_axis_off()
             axes.set_title("\u0336".join([*row.label, ""]) + f"  {row.suggested}", fontsize=11, color=orange)
-        figure.savefig(run / "demo.svg", metadata={"Date": None})
-        figure.savefig(run / "demo.png", dpi=150)
+        with atomic_file(run / "demo.svg") as svg, atomic_file(run / "demo.png") as png:
+            figure.savefig(svg, format="svg", metadata={"Date": None})
+            figure.savefig(png, format="png", dpi=150)
     return run / "demo.png"

@@ -27,6 +27,16 @@ FUNCTIONS = {
     *("safe_open", "load_file", "save_file", "torch.load", "torch.save", "Image.open", "pickle.load", "json.load"),
     *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move", "os.symlink", "os.link"),
 }
+# Functions of libraries, whatever name the library was imported with.
+LIBRARIES = {
+    *("ZipFile", "TarFile", "GzipFile", "BZ2File", "LZMAFile", "unpack_archive", "FileIO", "mknod", "run_path", "CDLL"),
+    *("copyfile", "copy2", "copytree", "move", "fromfile", "memmap", "open_memmap", "loadtxt", "genfromtxt", "savetxt"),
+    *("savez", "savez_compressed", "safe_open", "load_file", "save_file", "imread", "imsave", "savefig"),
+    *("read_table", "read_metadata", "read_schema", "ParquetFile", "ParquetWriter", "ParquetDataset", "write_table"),
+    *("OSFile", "memory_map", "create_memory_map", "input_stream", "output_stream", "read_feather", "write_feather"),
+    *("read_parquet", "read_excel", "read_pickle", "read_json", "to_csv", "to_parquet", "to_excel", "to_pickle"),
+    *("load_workbook", "from_path", "from_filelike", "from_pretrained", "load_dataset", "load_from_disk"),
+}
 CHECKED = ("regular_file(", "open_file(", "io.BytesIO(")  # as the first argument: the file was checked, or is none
 # Calls that open no file of a user or of a run, each with the reason.
 ALLOWED = {
@@ -44,11 +54,18 @@ ALLOWED = {
     "report/__init__.py: files('labelsieve.report').joinpath('style.css').read_text": "a file of the package",
     "review/app.py: static.joinpath('page.html').read_text": "a file of the package",
     "review/app.py: static.joinpath(name).read_bytes": "a file of the package",
+    "export/__init__.py: pq.write_table": "a temporary file of atomic_path",
+    "export/__init__.py: write_table": "a function of this package",
+    "data/huggingface.py: datasets.load_dataset": "check_folder has checked the folder",
+    "data/huggingface.py: datasets.load_from_disk": "check_folder has checked the folder",
+    "models/embed.py: StaticModel.from_pretrained": "check_model has checked the folder",
+    "models/embed.py: AutoModel.from_pretrained": "check_model has checked the folder",
+    "models/embed.py: AutoImageProcessor.from_pretrained": "check_model has checked the folder",
     "export/class_folders.py: target.symlink_to": "a new name in a new folder, with --link",
 }
 # Objects with an `open` of their own, which opens a file with `files.open_file`, and streams of open files.
 OBJECTS = ("cls(encoding=encoding)", "style", "self", "pictures", "StagedPictures", "archive")
-STREAMS = ("file", "partial")
+STREAMS = ("file", "partial", "svg", "png")
 
 
 def bare_calls(path: Path) -> list[str]:
@@ -58,10 +75,11 @@ def bare_calls(path: Path) -> list[str]:
             continue
         name = ast.unparse(node.func)
         method = isinstance(node.func, ast.Attribute) and node.func.attr in METHODS
-        if name not in FUNCTIONS and not method:
+        function = name in FUNCTIONS or name.rpartition(".")[2] in LIBRARIES
+        if not function and not method:
             continue
         first = ast.unparse(node.args[0]) if node.args else ""
-        if first.startswith(CHECKED) or (name in FUNCTIONS and first in STREAMS and name != "open"):
+        if first.startswith(CHECKED) or (function and first in STREAMS and name != "open"):
             continue
         if method and ast.unparse(node.func.value) in OBJECTS:
             continue

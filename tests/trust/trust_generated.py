@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -414,7 +414,15 @@ def runs(rng: random.Random, work: Path) -> int:
     return trust_runs.runs(rng, work)
 
 
+def folders(name: str, rng: random.Random, work: Path, **options: Any) -> int:
+    """A family of trust_folders.py."""
+    import trust_folders
+
+    return trust_folders.FAMILIES[name](rng, work, **options)
+
+
 FAMILIES: dict[str, Callable[..., int]] = {"strings": strings, "trees": trees, "tables": tables, "runs": runs}
+FAMILIES |= {name: partial(folders, name) for name in ("datasets", "models", "caches", "votes", "labels")}
 
 
 # ---------------------------------------------------------------- running
@@ -439,6 +447,7 @@ def attack(family: str, seed: int, **options: Any) -> int:
 def warm_up() -> None:
     """Import everything that the commands import: a process that is not root may not be able to read it later."""
     import trust_chaos
+    import trust_folders
 
     global limit_seconds
     trust_chaos.load_everything()
@@ -449,6 +458,8 @@ def warm_up() -> None:
         for seed in (-1, -2):
             with suppress(AssertionError):
                 attack(family, seed, **({"count": 50} if family == "strings" else {}))
+    with suppress(ImportError):  # without the extras, there is nothing to attack
+        trust_folders.warm_up(attack)
     limit_seconds = LIMIT_SECONDS
 
 

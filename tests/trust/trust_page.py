@@ -51,8 +51,8 @@ ROWS = {
         f"{ADVISORIES['cleanlab']}. {ADVISORIES['ydata-load']}",
     ),
     "hostile/files that grow": (
-        "decompression bombs, false sizes, huge or broken safetensors headers, nested lists",
-        "refused before memory is allocated; a one-line message",
+        "decompression bombs (`.npz`, `.xlsx`, Parquet, PNG), false sizes, huge or broken safetensors headers, nested lists",
+        "refused before memory is allocated, within 20 seconds of processor time; a one-line message",
         NONE,
     ),
     "hostile/pictures that are none": (
@@ -106,6 +106,36 @@ ROWS = {
         "damaged run folders (bytes, JSON values, headers of arrays and weights; files that are missing, links, pipes or "
         "folders) through `select`, `report`, `export`, `predict` and the review, as a user without rights",
         "a result or a one-line message; nothing outside the run changes; no traceback, no command over 5 seconds",
+        NONE,
+    ),
+    "datasets": (
+        "Hugging Face datasets in a folder (links and file names that lead outside, in `README.md`, `state.json` and "
+        "`dataset_dict.json`; scripts, pickles, pipes, damaged files) through `select`, as a user without rights",
+        "a result or a one-line message; no file outside is read or changed, no code runs; no traceback, no command over 5 "
+        "seconds",
+        NONE,
+    ),
+    "models": (
+        "pretrained models in a folder for `--embed` (pickles, own code, links, pipes, truncated weights, extreme numbers "
+        "of layers and sizes, slow regular expressions in `tokenizer.json`, damaged files), as a user without rights",
+        "a result or a one-line message; no code runs; less than 1.5 GB of additional memory, no command over 5 seconds",
+        NONE,
+    ),
+    "caches": (
+        "stored embeddings of another shape, type or source, truncated, replaced by a pickle, link, pipe or folder, or not "
+        "readable, in a run and in the run beside it",
+        "not used: the result is the same as without them",
+        NONE,
+    ),
+    "labels": (
+        "files for `--labels` (CSV, Parquet, JSON Lines, `.npz`; missing, repeated and unknown ids, labels of odd types, "
+        "damaged bytes), as a user without rights",
+        "a result or a one-line message; no traceback, no command over 5 seconds",
+        NONE,
+    ),
+    "votes": (
+        "decisions of several people with random names: 40 decisions, undos, redos and restarts of the review each",
+        "the same decisions after every restart; `export` works",
         NONE,
     ),
     "tests/ending": (
@@ -181,13 +211,15 @@ def _outcome(part: str, results: list[dict[str, Any]], came: str) -> tuple[str, 
         checked = "" if problems else f"; {total('files')} files checked, all complete"
         return f"{total('kills')} {unit}, {total('runs')} runs", came + checked
     if part == "hostile":
-        return f"{sum(len(result.get('cases', ())) for result in results)} cases", came
+        cases = sum(len(result.get("cases", ())) for result in results)
+        return f"{cases} case{'s' * (cases != 1)}", came
     if part == "tests":
         skipped = f", {total('skipped')} skipped" if any(result.get("skipped") for result in results) else ""
-        return f"{total('passed')} tests{skipped}", came
+        return f"{total('passed')} test{'s' * (total('passed') != '1')}{skipped}", came
     if part == "fuzz":
         return f"{total('tried')} inputs for {len(results)} parsers", came
-    return f"{total('items')} {part}", came
+    unit = {"caches": "files", "labels": "files", "votes": "reviews"}.get(part, part)
+    return f"{total('items')} {unit}", came
 
 
 def _limits(units: dict[str, dict[str, Any]]) -> list[list[str]]:
@@ -273,6 +305,11 @@ FOUND = """\
 - Damaged embeddings, arrays, `summary.json` and descriptions of models caused tracebacks; `data fetch model --to` replaced
   files of other people.
 - A cell of a spreadsheet far from the others ended the process. Half of a surrogate pair in JSON caused a traceback.
+- A spreadsheet of a few megabytes took minutes and gigabytes before it was refused, and a Parquet file of a kilobyte
+  could need any amount of memory.
+- Links, `README.md` and `state.json` in the folder of a Hugging Face dataset could name any file of the machine.
+- A `config.json` with many layers, or a slow regular expression in `tokenizer.json`, stopped `--embed` for ever or ended it
+  with a traceback.
 - 1,500 classes took cubic time. Invalid file names, numbers above 2^53, damaged records and a NaN loss caused
   tracebacks."""
 
@@ -304,7 +341,8 @@ the table above are in `tests/trust/trust_hostile.py`.
 ## Repeat the tests
 
     make trust      210 kills, 120 failed writes, 40 stops, every hostile file, 100,000 strings, 2,000 trees, 2,000 tables,
-                    1,000 damaged runs, 10,000 inputs per parser, very large inputs, and the tests in tests/trust/
+                    1,000 damaged runs, 1,600 folders and label files, 10,000 inputs per parser, very large inputs, and the
+                    tests in tests/trust/
     make fuzz       the parsers only
 
 `python scripts/trust.py --resume` continues a run that was stopped. A result counts for all commits with the same sources
