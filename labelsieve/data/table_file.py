@@ -253,7 +253,7 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
                 open_archive(file, limit, count=True)
         except Exception as error:  # a damaged archive can raise nearly any exception
             raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
-        file.seek(0)
+    with open_file(path) as file:  # opened again: the other process reads from the position of the descriptor
         probe = subprocess.run(
             [sys.executable, "-P", "-c", PROBE], stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

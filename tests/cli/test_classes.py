@@ -12,6 +12,7 @@ from labelsieve.errors import InputError
 from labelsieve.workflow.edit_labels import parse_renames
 
 MERGE_COMMAND = "labelsieve data classes t.csv --label-column kind --alike --to labels.csv"
+QUICK = ["--model", "nearest", "--iterations", "1"]
 LABELS = ["refund"] * 40 + ["Refund"] * 2 + ["refnud"] * 2 + ["bill, old"] * 41 + ["Bill, old"]
 
 
@@ -57,7 +58,7 @@ def test_the_suggested_command_has_the_same_options(source: Path, capsys: pytest
 
 def test_a_run_uses_the_file_and_exports_its_labels(source: Path) -> None:
     assert run(["data", "classes", "t.csv", "--label-column", "kind", "--alike", "--to", "labels.csv"]) == 0
-    assert run(["select", "t.csv", "--label-column", "kind", "--labels", "labels.csv", "--out", "r"]) == 0
+    assert run(["select", "t.csv", "--label-column", "kind", "--labels", "labels.csv", *QUICK, "--out", "r"]) == 0
     assert run(["export", "r", "--what", "cleaned", "--to", "out.csv"]) == 0
     with Path("out.csv").open(newline="") as file:
         kinds = [row["kind"] for row in csv.DictReader(file)]
@@ -85,7 +86,7 @@ def test_names_that_are_not_labels_are_left_out(source: Path, capsys: pytest.Cap
     command = listed.partition(": labelsieve ")[2].splitlines()[0].split()
     assert command[-4:] == ["--leave-out", "n/a", "--to", "labels.csv"] and run(command) == 0
     assert len(_labels(Path("labels.csv"))) == len(LABELS) - 2
-    assert run(["select", "t.csv", "--label-column", "kind", "--labels", "labels.csv", "--out", "r"]) == 0
+    assert run(["select", "t.csv", "--label-column", "kind", "--labels", "labels.csv", *QUICK, "--out", "r"]) == 0
     assert "t: 84 samples, 2 classes" in capsys.readouterr().err
     assert run(["data", "classes", "t.csv", "--label-column", "kind", "--leave-out", "nothing"]) == 2
 

@@ -10,8 +10,8 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
+import time
 import unicodedata
 import zipfile
 from collections.abc import Callable
@@ -112,16 +112,20 @@ def test_2_export_does_not_replace_originals(labelsieve: Run) -> None:
         pytest.param(lambda path: os.mknod(path, 0o140644), id="socket", marks=pytest.mark.slow),
     ],
 )
-def test_3_special_files_do_not_stop_a_run(labelsieve: Run, make: Callable[[str], None]) -> None:
+def test_3_special_files_do_not_stop_a_run(
+    labelsieve: Run, forked: Callable[..., int], make: Callable[[str], None]
+) -> None:
     pictures("set/a")
     pictures("set/b", bright=True)
     make("set/a/9.png")
-    line = [sys.executable, "-m", "labelsieve", "select", "set", "--out", "run", *QUICK.split()]
-    with subprocess.Popen(line, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
-        try:
-            assert child.wait(100) == 0
-        finally:
-            child.kill()
+    child = forked(["select", "set", "--out", "run", *QUICK.split()], Path("said.txt"))
+    end = time.monotonic() + 100
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
+        time.sleep(0.02)
+    if ended == (0, 0):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == (child, 0), Path("said.txt").read_text()
     assert "9.png" in Path("run/skipped.csv").read_text()
 
 
@@ -169,7 +173,7 @@ def test_6_nothing_is_written_through_a_linked_folder(labelsieve: Run, folder: s
 
 
 @pytest.mark.filterwarnings("default")
-def test_7_restarts_of_a_review_add_nothing(labelsieve: Run) -> None:
+def test_7_restarts_of_a_review_add_nothing(labelsieve: Run, forked: Callable[..., int]) -> None:
     """A decision, and a kill; every second time in the middle of a line."""
     table("t.csv")
     assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
@@ -178,29 +182,33 @@ def test_7_restarts_of_a_review_add_nothing(labelsieve: Run) -> None:
         if i % 2:
             with path.open("ab") as file:
                 file.write(b"5,dr")
-        _decide("run", i)
+        _decide("run", i, forked)
     lines = path.read_text().split("\n")
     assert lines[-1] == "" and all(lines[:-1]) and len(lines) == 5, lines
     assert not list(Path("run").glob(".*.partial"))
 
 
-def _decide(run: str, row: int) -> None:
+def _decide(run: str, row: int, forked: Callable[..., int]) -> None:
     """Start a review, decide one sample, and kill the server."""
     from urllib.request import Request, urlopen
 
-    line = [sys.executable, "-m", "labelsieve", "review", run, "--port", "0", "--json"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-        try:
-            assert server.stdout is not None
-            address = json.loads(server.stdout.readline())["address"]
-            base, _, token = address.partition("?token=")
-            sample = {"row": row, "version": 0}
-            body = {**sample, "samples": [sample], "decision": "keep", "label": None, "window": "w"}
-            headers = {"Content-Type": "application/json", "X-Labelsieve-Token": token, "Origin": base.rstrip("/")}
-            request = Request(f"{base}api/decide?token={token}", json.dumps(body).encode(), headers)
-            assert urlopen(request).status == 200
-        finally:
-            server.send_signal(signal.SIGKILL)
+    said = Path(f"said-{row}.txt")
+    server = forked(["review", run, "--port", "0", "--json"], said)
+    try:
+        end = time.monotonic() + 60
+        while not (found := re.search(r'"address": "(\S+)"', said.read_text() if said.exists() else "")):
+            assert os.waitpid(server, os.WNOHANG) == (0, 0) and time.monotonic() < end, said.read_text()
+            time.sleep(0.02)
+        base, _, token = found[1].partition("?token=")
+        sample = {"row": row, "version": 0}
+        body = {**sample, "samples": [sample], "decision": "keep", "label": None, "window": "w"}
+        headers = {"Content-Type": "application/json", "X-Labelsieve-Token": token, "Origin": base.rstrip("/")}
+        request = Request(f"{base}api/decide?token={token}", json.dumps(body).encode(), headers)
+        with urlopen(request) as answer:
+            assert answer.status == 200
+    finally:
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
 
 
 @pytest.mark.filterwarnings("default")
