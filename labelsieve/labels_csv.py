@@ -230,10 +230,6 @@ def pair_counts(columns: LabelColumns, rows: IntArray) -> dict[tuple[int, int], 
 
 
 def most_confused(pairs: dict[tuple[int, int], int], limit: int) -> list[int]:
-    """The classes that occur in most pairs of different labels, at most `limit`, in class order."""
-    weight: dict[int, int] = {}
-    for (given, suggested), count in pairs.items():
-        if given != suggested:
-            weight[given] = weight.get(given, 0) + count
-            weight[suggested] = weight.get(suggested, 0) + count
-    return sorted(sorted(weight, key=lambda code: (-weight[code], code))[:limit])
+    """The classes of the most frequent pairs of different labels, at most `limit`, in class order."""
+    different = sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: (-pairs[pair], pair))
+    return sorted(list(dict.fromkeys(code for pair in different for code in pair))[:limit])

@@ -45,6 +45,7 @@ def test_pairs_and_the_most_confused(columns):
     assert pairs == {(1, 0): 2, (0, 1): 1}
     assert most_confused(pairs, 5) == [0, 1]
     assert most_confused({(0, 1): 1, (2, 3): 9, (3, 0): 2, (5, 5): 99}, 2) == [2, 3]
+    assert most_confused({(2, code): 1 for code in range(3, 20)} | {(0, 1): 5}, 2) == [0, 1]  # one frequent pair
 
 
 @pytest.mark.parametrize(

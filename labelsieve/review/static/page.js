@@ -25,7 +25,7 @@
   function trouble(error) {
     if (error.status === 409 && error.answer.version !== undefined) return conflict(error.answer, error.path);
     Show.saved("Not saved", true);
-    Show.notice(`${error.message[0].toUpperCase()}${error.message.slice(1)}. Nothing was lost; try again.`);
+    Show.notice(`${error.message[0].toUpperCase()}${error.message.slice(1)}. Earlier decisions are saved.`);
   }
 
   function conflict(answer, path) {

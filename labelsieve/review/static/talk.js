@@ -20,7 +20,7 @@ const Talk = (() => {
     try {
       response = await fetch(path, { ...options, headers: { "X-Labelsieve-Token": token, ...options.headers }, signal: options.signal ?? AbortSignal.timeout(20000) });
     } catch {
-      throw new Refused(path, 0, { error: "the server does not answer: is labelsieve review still running?" });
+      throw new Refused(path, 0, { error: "the server does not answer. If labelsieve review was stopped, start it again and open the address that it prints" });
     }
     const answer = await response.json().catch(() => ({}));
     if (!response.ok) throw new Refused(path, response.status, answer);
