@@ -418,6 +418,7 @@ of iteration 1, and by the suspicion after all iterations.
 
 - The best C depends on the share of wrong labels. In all four cases with wrong labels, the C with the smallest loss on
   held-out labels also ranks best. So C is chosen by this loss.
+  In the table of classifiers, with 3,000 texts of 77 classes, the chosen C finds fewer wrong labels than C=0.1.
 - Without denoising, the mean of the held-out scores and of the scores of the second training ranks better on photos. We
   tried this as the rule of the selection (not kept). With all iterations and seed 0, photos improve from AUROC 0.9825
   to 0.9850 and F1 0.782 to 0.798 at 10 %, and change from AUROC 0.9798 to 0.9802 and F1 0.889 to 0.887 at 30 %.
