@@ -43,8 +43,10 @@ class NoteKind(Enum):
         "training shifts but does not mirror pictures: the nearest neighbour has the same label for {plain:.1f} % of "
         "the pictures, but only for {mirrored:.1f} % of the mirrored ones. --augment mirror mirrors them anyway"
     )
-    TRAINING_STARTED = "training {network} with {method}: {epochs} epochs, {samples}, {device}"
-    TRAINING_RESUMED = "resuming the training of {network} with {method}: {epochs} epochs, {samples}, {device}"
+    TRAINING_STARTED = "training {network} with {method}: {epochs} epochs, {samples:,} samples, {device}"
+    TRAINING_RESUMED = (
+        "resuming the training of {network} with {method}: {epochs} epochs, {samples:,} samples, {device}"
+    )
     CLASSIFIER_STARTED = "training the classifier {model} on {samples:,} samples"
     WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (
@@ -88,8 +90,10 @@ class NoteKind(Enum):
         "be an unusual case instead of a wrong label. Check suspects before you change them"
     )
     SPLITS = "splits read: {used}; not read: {unused}; --split NAME,... or --split all chooses"
-    IDS_ARE_ROW_NUMBERS = "the ids of {source} are row numbers, starting at 0"
-    IDS_CHANGED = "{source} has no column {column!r}, which has the ids in the run; its ids are {ids}"
+    IDS_CHANGED = (
+        "{source} has no column {column!r}, which has the ids in the run; its ids are paths, the column id, "
+        "or row numbers from 0"
+    )
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class NoteTopic(StrEnum):
 
 
 def notes_besides(summary: Mapping[str, Any], topic: NoteTopic) -> list[str]:
-    """The notes of a summary without those on a topic. Runs of version 0.2 and earlier have no topics."""
+    """The notes of a summary without those on a topic."""
     notes, topics = summary.get("notes"), summary.get("note_topics")
     notes = notes if isinstance(notes, list) else []
     topics = topics if isinstance(topics, list) and len(topics) == len(notes) else [""] * len(notes)
@@ -269,6 +269,13 @@ class RunFolder:
     def columns(self, classes: object = None) -> LabelColumns:
         """labels.csv as columns; class codes follow summary.json."""
         return read_labels(self / "labels.csv", classes or self.read_summary().get("classes"))
+
+    def columns_of(self, data: LabelledData) -> LabelColumns:
+        """The columns, which must be those of these samples."""
+        columns = self.columns()
+        if columns.ids.to_pylist() != data.ids.tolist():
+            raise InputError(f"{self.path}/labels.csv has other samples than the source has now; select again")
+        return columns
 
     def read_labels(self) -> Iterator[LabelRow]:
         """The rows of labels.csv."""

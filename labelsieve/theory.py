@@ -193,7 +193,7 @@ def matrix(pattern: str, c: int, eps: float) -> Matrix:
         if c != 10:
             raise InputError(f"pattern: cifar10-map is for 10 classes, not {c}; use symmetric, pair or a matrix file")
         return cifar10_map(eps)
-    raise _unknown_pattern(pattern)
+    raise InputError(f"pattern: {pattern!r} is not a noise pattern; choose one of {', '.join(PATTERNS)}")
 
 
 def check_transition_matrix(T: ArrayLike, c: int | None = None) -> Matrix:
@@ -483,36 +483,6 @@ def label_precision_bounds(t_ii: float, c: int) -> tuple[float, float]:
     return right / (right + wrong), right / (right + wrong / (c - 1))
 
 
-def bounds_attained(T: ArrayLike, *, tolerance: float = 1e-9) -> tuple[Literal["low", "high", "both", "neither"], ...]:
-    """Return which bound of Corollary 2.1 each class attains.
-
-    Parameters
-    ----------
-    T : array-like of shape (c, c)
-        Transition matrix. Each row sums to 1.
-    tolerance : float, default=1e-9
-        Largest difference from a bound that counts as equal.
-
-    Returns
-    -------
-    attained : tuple of {"low", "high", "both", "neither"}
-        One value per class. Both bounds are equal if there are two classes or if the class has no noise or only noise.
-
-    Examples
-    --------
-    >>> from labelsieve import theory
-    >>> theory.bounds_attained(theory.pair(3, 0.2))
-    ('low', 'low', 'low')
-    """
-    t = check_transition_matrix(T)
-    found: list[Literal["low", "high", "both", "neither"]] = []
-    for i, precision in enumerate(class_label_precision(t)):
-        low, high = label_precision_bounds(float(min(t[i, i], 1.0)), len(t))
-        at_low, at_high = precision - low <= tolerance, high - precision <= tolerance
-        found.append("both" if at_low and at_high else "low" if at_low else "high" if at_high else "neither")
-    return tuple(found)
-
-
 class Gain(NamedTuple):
     """Noise ratio before and after selection.
 
@@ -660,7 +630,7 @@ def ratio_from_accuracy(test_accuracy: float, c: int, pattern: str = "symmetric"
         Accuracy on held-out noisy labels.
     c : int
         Number of classes, at least 2.
-    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
+    pattern : {"symmetric", "pair"}, default="symmetric"
         Noise pattern.
 
     Returns
@@ -676,23 +646,13 @@ def ratio_from_accuracy(test_accuracy: float, c: int, pattern: str = "symmetric"
     """
     whole("classes", c, least=2)
     between("test_accuracy", test_accuracy, 0, 1)
-    share, scale = 1.0, 1.0
-    if pattern in ("symmetric", "symmetric-inclusive"):
-        vertex = (c - 1) / c
-        scale = c / (c - 1) if pattern == "symmetric-inclusive" else 1.0
-    elif pattern == "pair":
-        vertex = 0.5
-    elif pattern == "cifar10-map":
-        if c != 10:
-            raise InputError(f"pattern: cifar10-map is for 10 classes, not {c}")
-        vertex, share = 0.5, len(CIFAR10_FLIPS) / 10
-    else:
-        raise _unknown_pattern(pattern)
-    lowest = 1 - share * vertex
-    missing = (1 - test_accuracy) / share
-    in_reach = test_accuracy >= lowest - 1e-12
-    real = missing / (1 + math.sqrt(max(0.0, 1 - missing / vertex))) if missing < vertex else vertex
-    return RatioEstimate(min(1.0, real * scale), in_reach, (lowest, 1.0))
+    if pattern not in ("symmetric", "pair"):
+        raise InputError(f"pattern: {pattern!r} has no inverse; choose symmetric or pair")
+    vertex = (c - 1) / c if pattern == "symmetric" else 0.5
+    missing = 1 - test_accuracy
+    in_reach = missing <= vertex + 1e-12
+    ratio = missing / (1 + math.sqrt(max(0.0, 1 - missing / vertex))) if missing < vertex else vertex
+    return RatioEstimate(ratio, in_reach, (1 - vertex, 1.0))
 
 
 def noise_ratio(test_accuracy: float, c: int, pattern: str = "symmetric") -> float:
@@ -706,7 +666,7 @@ def noise_ratio(test_accuracy: float, c: int, pattern: str = "symmetric") -> flo
         Accuracy on held-out noisy labels.
     c : int
         Number of classes, at least 2.
-    pattern : {"symmetric", "symmetric-inclusive", "pair", "cifar10-map"}, default="symmetric"
+    pattern : {"symmetric", "pair"}, default="symmetric"
         Noise pattern.
 
     Returns
@@ -769,7 +729,6 @@ def summary(T: ArrayLike, prior: ArrayLike | None = None) -> dict[str, Any]:
         "class_label_precision": class_label_precision(t).tolist(),
         "class_label_recall": class_label_recall(t).tolist(),
         "class_bounds": [list(label_precision_bounds(float(min(k, 1.0)), len(t))) for k in np.diagonal(t)],
-        "class_bounds_attained": list(bounds_attained(t)),
         "transition_matrix": t.tolist(),
     }
 
@@ -791,7 +750,3 @@ def _check_prior(prior: ArrayLike | None, c: int) -> Vector:
     if abs(p.sum() - 1) > ROW_SUM_TOLERANCE:
         raise InputError(f"prior: sums to {p.sum():.6g}, not 1")
     return p
-
-
-def _unknown_pattern(pattern: str) -> InputError:
-    return InputError(f"pattern: {pattern!r} is not a noise pattern; choose one of {', '.join(PATTERNS)}")

@@ -96,59 +96,26 @@ def _run(tokens: Sequence[str]) -> int:
 
 
 def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
-    """Return the command and its arguments. An error names everything that is wrong with the arguments."""
-    problems: list[str] = []
-    named: set[str] = set()
-    while True:
-        try:
-            command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
-        except CycloptsError as error:
-            option = _option(error)
-            if not (isinstance(error, MissingArgumentError) and option in named):
-                problems.append(_describe(error, option))
-            named.add(option)
-            if _remove_option(tokens, error, option):
-                continue
-        if problems:
-            raise InputError("; ".join(problems))
-        return command, bound
+    """Return the command and its arguments."""
+    try:
+        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise InputError(_describe(error)) from None
+    return command, bound
 
 
-def _describe(error: CycloptsError, option: str) -> str:
+def _describe(error: CycloptsError) -> str:
     text = " ".join(str(error).split())
     text = text[:1].lower() + (text if text.endswith("...") else text.rstrip("."))[1:]
     if isinstance(error, UnknownOptionError) and os.path.lexists(name := error.token.keyword or error.token.value):
         return f"{text}; for the file {name!r} write {shlex.quote(f'./{name}')}"
     if isinstance(error, MissingArgumentError) and error.command_chain and not error.tokens_so_far:
-        return f"{option} is missing; see `labelsieve {' '.join(error.command_chain)} --help`"
+        name = error.argument.name if error.argument is not None else "an argument"
+        return f"{name} is missing; see `labelsieve {' '.join(error.command_chain)} --help`"
     if isinstance(error, UnusedCliTokensError):
         extra = ", ".join(map(repr, error.unused_tokens or ()))
         return f"too many arguments: {extra}; see `labelsieve {' '.join(error.command_chain or ())} --help`"
     return text
-
-
-def _option(error: CycloptsError) -> str:
-    """Return the option that an error is about."""
-    token = error.token if isinstance(error, UnknownOptionError) else None
-    if token is None and error.argument is not None and error.argument.tokens:
-        token = error.argument.tokens[-1]
-    if token is not None and token.keyword:
-        return str(token.keyword)
-    return str(error.argument.name) if error.argument is not None else ""
-
-
-def _remove_option(tokens: list[str], error: CycloptsError, option: str) -> bool:
-    """Remove the wrong option from `tokens`, so that the others can be checked; return whether that was possible."""
-    if isinstance(error, MissingArgumentError) or not option.startswith("-"):
-        return False
-    for i, token in enumerate(tokens):
-        if token == option or token.startswith(option + "="):
-            # An unknown option has a value unless the next token looks like an option.
-            follows = i + 1 < len(tokens) and "=" not in token
-            value = follows and not (isinstance(error, UnknownOptionError) and tokens[i + 1].startswith("-"))
-            del tokens[i : i + (2 if value else 1)]
-            return True
-    return False
 
 
 def describe_os_error(problem: OSError, option: str | None) -> str:

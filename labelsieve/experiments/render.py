@@ -39,7 +39,6 @@ class Item:
     table: Callable[[list[Record], Scale], str]  # returns Markdown
     figure: Callable[[list[Record], Scale, Path, Path], None] | None = None  # records, scale, results, path
     scales: dict[str, Scale] = field(default_factory=lambda: SCALES)
-    every_setting: bool = False  # the table has a row for each choice of settings
 
     def text(self, found: list[Record], scale: Scale) -> str:
         """Return the table in Markdown, below a warning if the records are those of a smoke run."""

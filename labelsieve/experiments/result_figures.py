@@ -375,7 +375,6 @@ ITEMS = (
         FINISH,
         finish_cells,
         finish_table,
-        every_setting=True,
     ),
     Item("accuracy", "Table 1: test accuracy of every method", "accuracy", accuracy_cells, accuracy_table),
     Item("curves", "Figure 6: test accuracy by epoch", "accuracy", accuracy_cells, curves_table, curves_figure),

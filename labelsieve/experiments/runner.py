@@ -24,7 +24,7 @@ from labelsieve.experiments import ReproduceOptions, records, result_figures, th
 from labelsieve.experiments.cells import FINISH, Cell, SweepRequest, read_request
 from labelsieve.experiments.datasets import open_data
 from labelsieve.experiments.paper import SCALES, Scale
-from labelsieve.experiments.render import Item, by_cell
+from labelsieve.experiments.render import Item
 from labelsieve.experiments.run_cells import LockstepTask, run_cells, run_cells_on_ray
 from labelsieve.experiments.train_cells import ExperimentContext, build_method
 from labelsieve.files import write_text
@@ -77,9 +77,6 @@ def _reproduce_item(
     if left and (deadline is None or time.monotonic() < deadline):
         left = _run(left, scale, options, results, deadline, say, progress)
     files = draw_item(item, results, scale, say=say) if options.draw else []
-    if files and (hidden := hidden_cells(item, results, scale, cells)):
-        more = f" and {len(hidden) - 1:,} more" if len(hidden) > 1 else ""
-        say(f"{item.name}: not in the table, which prefers full lengths and default settings: {hidden[0]}{more}")
     if left:
         say(f"{item.name}: stopped with {len(left)} cell{'s' * (len(left) > 1)} left; run the same command to continue")
     return cells, left, files
@@ -189,15 +186,6 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> l
             item.figure(found, scale, results, path)
             files += [path, path.with_suffix(".png")]
     return files
-
-
-def hidden_cells(item: Item, results: Path, scale: Scale, cells: Sequence[Cell]) -> list[str]:
-    """Return the finished cells that the table omits in favour of others with the same method and noise."""
-    if item.every_setting:
-        return []
-    found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
-    shown = {record["id"] for group in by_cell(found).values() for record in group}
-    return sorted({record["id"] for record in found} & {cell.id for cell in cells} - shown)
 
 
 def list_items() -> list[tuple[str, str]]:

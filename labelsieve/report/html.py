@@ -185,8 +185,8 @@ def stacked_bars(
 @dataclass(frozen=True)
 class Line:
     name: str
-    x: Sequence[float]
-    y: Sequence[float]
+    x: list[float]
+    y: list[float]
     style: int = 0
 
 

@@ -10,14 +10,9 @@ from labelsieve.report.html import LINE_STYLES, Line, Markup, count, dash, el, l
 from labelsieve.report.sections import section, table
 
 MAX_LEGEND = 24  # trainings that the legend names
-MAX_CHARTS = 6  # quantities that are drawn
 NONE = "\u2013"
-# Entries of history.jsonl that name a training, in the order they are shown. Other numbers are plotted.
-TRAINING_KEYS = ("stage", "method", "iteration", "name", "training", "job", "half", "network")
-NOT_PLOTTED = frozenset(
-    ("epoch", "epochs", "step", "steps", "time", "seconds", "seed", "lr", "learning_rate", *TRAINING_KEYS)
-)
-FIRST_CHARTS = ("loss", "accuracy", "agreement")
+QUANTITIES = ("loss", "accuracy_given", "agreement")  # entries of history.jsonl that are drawn
+MAX_NETWORKS = 2  # of a training, which have a line each
 ITERATION_COLUMNS = {
     "candidates": "candidates",
     "selected": "selected",
@@ -46,57 +41,26 @@ def learning(facts: Facts) -> Markup:
 
 
 def curves(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Line]]:
-    """history.jsonl as lines per quantity, one line per training; lines of one training have one style."""
-    found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    """history.jsonl as lines per quantity, one line per network; lines of one network have one style."""
+    found: dict[str, dict[str, Line]] = {}
     styles: dict[str, int] = {}
     for entry in history:
         epoch = number(entry.get("epoch"))
         if epoch is None:
             continue
-        training = _training_name(entry)
-        styles.setdefault(training, len(styles))
-        for quantity, suffix, value in _quantities(entry):
-            x, y = found.setdefault(quantity, {}).setdefault(training + suffix, ([], []))
-            styles.setdefault(training + suffix, len(styles))
-            x.append(epoch)
-            y.append(value)
-
-    def rank(name: str) -> tuple[int, str]:
-        return min((i for i, first in enumerate(FIRST_CHARTS) if first in name), default=len(FIRST_CHARTS)), name
-
-    charts = {}
-    for quantity in sorted(found, key=rank)[:MAX_CHARTS]:
-        lines = [Line(name, x, y, styles[name] % LINE_STYLES) for name, (x, y) in found[quantity].items()]
-        if any(len(set(line.x)) > 1 for line in lines):
-            charts[quantity] = lines
-    return charts
-
-
-def _training_name(entry: Mapping[str, Any]) -> str:
-    parts = []
-    for key in TRAINING_KEYS:
-        value = entry.get(key)
-        if isinstance(value, str) and value:
-            parts.append(value)
-        elif number(value) is not None:
-            parts.append(f"{key} {value}")
-    return ", ".join(parts) or "training"
-
-
-def _quantities(entry: Mapping[str, Any]) -> list[tuple[str, str, float]]:
-    """(quantity, suffix of the line's name, value) for the numbers of an entry, also in short lists and in objects."""
-    found: list[tuple[str, str, float]] = []
-    for key, value in entry.items():
-        if key in NOT_PLOTTED:
-            continue
-        if (single := number(value)) is not None:
-            found.append((key, "", single))
-        elif isinstance(value, list) and 0 < len(value) <= 2:
-            inner = [number(v) for v in value]
-            found += [(key, f" ({i + 1})" if len(value) > 1 else "", v) for i, v in enumerate(inner) if v is not None]
-        elif isinstance(value, Mapping):
-            found += [(f"{key} {name}", "", v) for name, raw in value.items() if (v := number(raw)) is not None]
-    return found
+        training = ", ".join(str(entry[key]) for key in ("stage", "training") if entry.get(key))
+        for quantity in QUANTITIES:
+            values = entry.get(quantity)
+            values = values[:MAX_NETWORKS] if isinstance(values, list) else [values]
+            for i, value in enumerate(map(number, values)):
+                if value is not None:
+                    name = training if len(values) == 1 else f"{training} ({i + 1})"
+                    style = styles.setdefault(name, len(styles)) % LINE_STYLES
+                    line = found.setdefault(quantity, {}).setdefault(name, Line(name, [], [], style))
+                    line.x.append(epoch)
+                    line.y.append(value)
+    charts = {quantity: list(found[quantity].values()) for quantity in QUANTITIES if quantity in found}
+    return {name: lines for name, lines in charts.items() if any(len(set(line.x)) > 1 for line in lines)}
 
 
 def iterations(facts: Facts) -> Markup:

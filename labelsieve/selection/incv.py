@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from labelsieve import theory
-from labelsieve.errors import InputError
 from labelsieve.scoring import suspicion_of
 from labelsieve.selection.finalize import JudgedSelection, finish
 from labelsieve.selection.noise_model import (
@@ -89,10 +88,9 @@ def incv_steps(
     split (protocol "paper" has no groups).
     """
     names, classes = (None, int(classes)) if isinstance(classes, int | np.integer) else (classes, len(classes))
-    problem = Problem(check_labels(labels, classes), classes, settings or INCVSettings(), seed, name, names, groups)
+    given = np.asarray(labels, dtype=np.int64)
+    problem = Problem(given, classes, settings or INCVSettings(), seed, name, names, groups)
     settings = problem.settings
-    if seed < 0:
-        raise InputError(f"seed: expected a whole number of at least 0, got {seed}")
     state = replace(INCVState.start(len(problem.given), classes), best_until=settings.best_until(None))
     while state.done < settings.n_iterations and not state.stopped:
         state = yield from iteration(state, problem)
@@ -110,7 +108,6 @@ def iteration(state: INCVState, problem: Problem) -> Generator[list[Job], list[S
 
     splits, jobs = splits_and_jobs(state, problem)
     answers = yield jobs
-    check_answers(jobs, answers)
     scored, scores = splits[0], over_first_split(splits, answers, given, problem.classes)
     history: dict[str, Any] = {
         "iteration": k,
@@ -180,7 +177,6 @@ def measured(
     jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
     if jobs:
         answers = yield jobs
-        check_answers(jobs, answers)
         selected_on = 2 * len(splits)
         again = Scores.joined(over_first_split(splits, answers[:selected_on], given, classes))
         # Few selected samples can make a much worse classifier than all samples. Held-out labels tell.
@@ -401,26 +397,7 @@ def some_classes(codes: Sequence[int], problem: Problem) -> str:
     return ", ".join(listed) + more
 
 
-# ---------------------------------------------------------------- checks and seeds
-
-
-def check_labels(labels: Any, classes: int) -> IntArray:
-    """Codes 0 .. classes-1 of at least two classes."""
-    given = np.asarray(labels)
-    if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-        raise InputError("labels: expected one whole number per sample")
-    given = given.astype(np.int64)
-    if len(given) and (given.min() < 0 or given.max() >= classes):
-        raise InputError(f"labels: codes must lie in 0 .. {classes - 1}, found {given.min()} .. {given.max()}")
-    if len(np.unique(given)) < 2:
-        raise InputError("labels: there is only one class; selection needs samples of two classes or more")
-    return given
-
-
-def check_answers(jobs: Sequence[Job], answers: Sequence[Scores]) -> None:
-    """Every job must be answered with one score for each of its samples."""
-    if len(answers) != len(jobs) or any(len(s.predicted) != len(j.score) for j, s in zip(jobs, answers, strict=False)):
-        raise InputError("the trainer must answer every job with one score for each of its samples")
+# ---------------------------------------------------------------- seeds, and running a selection
 
 
 def job_seed(seed: int, *place: int) -> int:

@@ -13,14 +13,12 @@ from labelsieve.data.columns import Encoding, Origin, TableX
 from labelsieve.data.features import read_features
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
-from labelsieve.frames import check_names, frame_table, is_frame, is_pandas
-from labelsieve.models.choose import Classifier, Copyable, SampleInfo, columns_of, numbers_of, own_network_needed
+from labelsieve.frames import check_names, frame_table, is_frame
+from labelsieve.models.choose import Classifier, SampleInfo, columns_of, numbers_of, own_network_needed
 from labelsieve.types import IntArray
 
 MAX_NAMED_CLASSES = 5  # in a warning about many classes
 ROWS_PER_CHECK = 1024  # arrays are checked for NaN in blocks, so that the check needs little memory
-ENCODE = "turn it into numbers first (sklearn.preprocessing.OneHotEncoder, in a pipeline with your classifier)"
-FILL = "fill these values (sklearn.impute.SimpleImputer) or drop the samples"
 
 
 @runtime_checkable
@@ -153,9 +151,9 @@ def check_samples(
 ) -> Any:
     """Return X as the trainer indexes it; set n_features_in_ and the names of the columns if X is a table.
 
-    `model` is the estimator's model. The user's own classifier gets a data frame as it is; the models of labelsieve
-    read it like a table file. Unless `fitting`, the columns of X must be those of the samples that the estimator was
-    fitted on, which are read with `encoding`.
+    `model` is the estimator's model. The user's own classifier gets a data frame as it is and may refuse it; the models
+    of labelsieve read it like a table file. Unless `fitting`, the columns of X must be those of the samples that the
+    estimator was fitted on, which are read with `encoding`.
     """
     from sklearn.utils.validation import validate_data
 
@@ -170,23 +168,16 @@ def check_samples(
     if is_frame(X):
         check_names(X)
         validate_data(estimator, X=X, skip_check_array=True, reset=fitting)  # stores the names of the columns
-        if reads_arrays(model):
-            return read_frame(X, encoding)
-        if is_pandas(X):
-            check_frame(X, allow_nan=allows_nan(model), encodes=encodes_gaps(model))
-        return X
+        return read_frame(X, encoding) if reads_arrays(model) else X
     if reads_arrays(model) and dimensions(X) > 2:
         if fitting:
             forget_columns(estimator)
         return check_array(with_channel(X), own=model is not None, least=2 if fitting else 1)
     finite: Any = "allow-nan" if allows_nan(model) else True
-    try:
-        return validate_data(
-            estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2 if fitting else 1,
-            reset=fitting,
-        )  # fmt: skip
-    except ValueError as problem:
-        raise explain_refusal(problem, X) from None
+    return validate_data(
+        estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2 if fitting else 1,
+        reset=fitting,
+    )  # fmt: skip
 
 
 def check_no_missing_text(X: Any) -> None:
@@ -262,26 +253,6 @@ def by_sample(row: int) -> str:
     return f"sample {row}"
 
 
-def check_frame(frame: Any, *, allow_nan: bool, encodes: bool) -> None:
-    """Refuse infinity, and gaps that the user's own classifier cannot read."""
-    for at, name in enumerate(frame.columns):
-        column = frame.iloc[:, at]
-        kind = column.dtype.kind
-        gaps = np.asarray(column.isna())
-        if gaps.any() and not allow_nan and (kind in "biufc" or not encodes):
-            raise InputError(
-                f"X: column {name!r} has missing values in {int(gaps.sum()):,} samples, the first is sample "
-                f"{int(gaps.argmax())}; {FILL}"
-            )
-        if kind == "f" and np.isinf(column[~gaps].to_numpy(dtype=np.float64)).any():
-            raise InputError(f"X: column {name!r} contains infinity; fill these values or drop the samples")
-
-
-def encodes_gaps(inner: Any) -> bool:
-    """Whether a pipeline has a step that takes missing values as a category, such as OneHotEncoder."""
-    return any(tags.categorical and tags.allow_nan for tags in _input_tags(inner))
-
-
 def allows_nan(inner: Any) -> bool:
     """Whether a classifier reads missing values, or a pipeline fills them; a pipeline does not declare it itself."""
     from sklearn.base import BaseEstimator
@@ -291,35 +262,6 @@ def allows_nan(inner: Any) -> bool:
         return False
     fills = any(type(part).__module__.startswith("sklearn.impute") for part in inner.get_params(deep=True).values())
     return fills or bool(get_tags(inner).input_tags.allow_nan)
-
-
-def _input_tags(inner: Any) -> list[Any]:
-    from sklearn.base import BaseEstimator
-    from sklearn.utils import get_tags
-
-    parts = inner.get_params(deep=True).values() if isinstance(inner, Copyable) else ()
-    return [get_tags(part).input_tags for part in parts if isinstance(part, BaseEstimator)]
-
-
-def explain_refusal(problem: ValueError, x: Any) -> ValueError:
-    """Say what to do about samples that scikit-learn refuses; other errors stay as they are."""
-    if isinstance(problem, InputError):
-        return problem
-    values = x.data if isinstance(x, Sparse) else x
-    if np.iscomplexobj(values):
-        return problem
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        if any(isinstance(value, str) for value in np.ravel(np.asarray(values, dtype=object))):
-            return InputError(f"X: it holds texts, but numbers are needed; give a plain list of texts, or {ENCODE}")
-        return problem
-    if isinstance(x, Sparse) and not np.isfinite(numbers).all():
-        return InputError(f"X: it contains NaN or infinity; {FILL}")
-    rows = np.unique(np.nonzero(~np.isfinite(numbers))[0])
-    if not len(rows):
-        return problem
-    return InputError(f"X: NaN or infinity in {len(rows):,} samples, the first is sample {rows[0]}; {FILL}")
 
 
 def rare_classes_warning(names: Sequence[Any]) -> str:

@@ -30,7 +30,6 @@ from labelsieve.engine.bundle import Bundle, Factory, initial_state
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import probabilities
 from labelsieve.engine.picture_stores import free_memory, picture_store
-from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, named_classifier
 from labelsieve.models.embed import load_encoder
@@ -64,12 +63,6 @@ class Workload:
     networks: int = 2  # of the robust method
     gpus: int = 1
     selecting: int = 2  # networks of the selection that train at once: both halves of every split
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            least = 0 if name == "selection_passes" else 1
-            if value < least:
-                raise InputError(f"{name.replace('_', ' ')} must be at least {least}, got {value}")
 
 
 @dataclass(frozen=True)

@@ -110,31 +110,15 @@ def _read_as_in_run(
         "progress": progress,
     }
     wanted = settings.as_in_run(recorded)
-    missing = False
     try:
-        data = read_samples(source, wanted, **options)
+        return read_samples(source, wanted, **options)
     except MissingColumnError as problem:
         if settings.id_column is not None or wanted.id_column not in problem.columns:
             raise
-        missing = True
-        data = read_samples(source, replace(wanted, id_column=None), **options)
-    numbers = _ids_are_row_numbers(data)
-    if missing:
-        ids = "row numbers, starting at 0" if numbers else "paths" if data.kind == "pictures" else "in the column id"
-        note = Note.of(NoteKind.IDS_CHANGED, source=source, column=wanted.id_column, ids=ids)
-    elif numbers:
-        note = Note.of(NoteKind.IDS_ARE_ROW_NUMBERS, source=source)
-    else:
-        return data
+    data = read_samples(source, replace(wanted, id_column=None), **options)
+    note = Note.of(NoteKind.IDS_CHANGED, source=source, column=wanted.id_column)
     progress.note(note)
     return replace(data, notes=(*data.notes, str(note)))
-
-
-def _ids_are_row_numbers(data: LabelledData) -> bool:
-    """Whether the ids are 0, 1, 2, ... without the samples that were left out."""
-    left_out = {skipped.id for skipped in data.skipped}
-    numbers = map(str, range(len(data) + len(left_out)))
-    return list(data.ids) == [number for number in numbers if number not in left_out]
 
 
 def _with_text_column(encoding: Encoding | None, text_column: str | None) -> Encoding | None:

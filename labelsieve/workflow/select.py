@@ -20,7 +20,7 @@ from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_train
 from labelsieve.files import atomic_file, open_file
 from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.progress import Note, NoteKind, format_bytes, format_duration
-from labelsieve.types import BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
+from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
 from labelsieve.workflow.read import absolute_source
 from labelsieve.workflow.settings import SelectSettings
 
@@ -274,11 +274,8 @@ def measure_again(run: RunFolder, data: LabelledData, true: IntArray | None) -> 
     kept = {name: value for name, value in summary.items() if not name.startswith("measured_")}
     found: dict[str, float | None] = {}
     if true is not None:
-        rows = list(run.read_labels())
-        if [row.id for row in rows] != data.ids.tolist():
-            raise InputError(f"{run.path}/labels.csv has other samples than the source has now; select again")
-        selected = np.array([row.verdict == "selected" for row in rows])
-        values = measure(selected, np.array([row.suspicion for row in rows]), data.y, true)
+        columns = run.columns_of(data)
+        values = measure(columns.verdict == SELECTED, columns.suspicion, data.y, true)
         found = {f"measured_{name}": float(value) if np.isfinite(value) else None for name, value in values.items()}
     if kept | found == summary:
         return False

@@ -19,7 +19,7 @@ from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
 from labelsieve.selection.refit import Refit
 from labelsieve.selection.refit import trusted_samples as trusted_rows
-from labelsieve.types import FloatArray, IntArray, LabelledData, NoiseEstimate
+from labelsieve.types import CANDIDATE, SELECTED, FloatArray, IntArray, LabelledData, NoiseEstimate
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import EmbeddedSamples, Model, SampleReader, network_for
 from labelsieve.workflow.select import check_disk, training_hint
@@ -120,11 +120,10 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
         return begun
     check_disk(run.path, factory, networks=method.networks)
     kind = NoteKind.TRAINING_RESUMED if begun == "resumed" else NoteKind.TRAINING_STARTED
-    samples = describe_training_set(run, data, plan)
     progress.note(
         Note.of(
-            kind, network=choice.name, method=settings.method_text(), epochs=sizes.epochs, samples=samples,
-            device=device,
+            kind, network=choice.name, method=settings.method_text(), epochs=sizes.epochs,
+            samples=len(plan.train), device=device,
         )
     )  # fmt: skip
     began = time.monotonic()
@@ -269,24 +268,8 @@ def training_sets_of(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntA
     """Return the selected samples and the candidates of labels.csv (S and C of algorithm 3)."""
     from labelsieve.methods.incv_coteaching import training_sets
 
-    rows = list(selection_files(run).read_labels())
-    if [row.id for row in rows] != data.ids.tolist():
-        raise InputError(f"{run.path}/labels.csv has other samples than the source has now; select again")
-    verdict = np.array([row.verdict for row in rows])
-    return training_sets(verdict == "selected", verdict == "candidate", data.y)
-
-
-def describe_training_set(run: RunFolder, data: LabelledData, plan: Plan) -> str:
-    """Say how many samples are trained on, and which classes are used although none of their samples was selected."""
-    samples = f"{len(plan.train):,} samples"
-    if plan.candidates is None:
-        return samples
-    verdict = np.array([row.verdict for row in selection_files(run).read_labels()])
-    added = plan.train[verdict[plan.train] != "selected"]
-    if not len(added):
-        return samples
-    names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[added]))
-    return f"{samples} (including all {len(added):,} of {names}, which has no selected sample)"
+    verdict = selection_files(run).columns_of(data).verdict
+    return training_sets(verdict == SELECTED, verdict == CANDIDATE, data.y)
 
 
 def check_augment(data: LabelledData, augment: str) -> None:
@@ -391,7 +374,4 @@ def read_suspicion(run: RunFolder, data: LabelledData) -> FloatArray:
     """Return the suspicion of each label of the run."""
     if not (run / "labels.csv").is_file():
         raise InputError(f"{run.path} has no selection; run `labelsieve select` first")
-    columns = run.columns()
-    if columns.ids.to_pylist() != data.ids.tolist():
-        raise InputError(f"{run.path}/labels.csv has other samples than the source has now; select again")
-    return columns.suspicion
+    return run.columns_of(data).suspicion

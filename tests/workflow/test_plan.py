@@ -14,7 +14,6 @@ from labelsieve.cli.app import run
 from labelsieve.data.make_webvision import make
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
-from labelsieve.errors import InputError
 from labelsieve.progress import NoteKind
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Job, LabelledData, Scores, Trainer
@@ -130,11 +129,6 @@ def test_some_of_is_spread_and_in_order() -> None:
     assert len(some) == 10 and some.ids[0] == "0" and some.ids[-1] == "99"
     np.testing.assert_array_equal(some.x[3], data.x[int(some.ids[3])])
     assert len(take_evenly(data, 1_000)) == 100
-
-
-def test_workloads_have_at_least_one_of_everything() -> None:
-    with pytest.raises(InputError, match="gpus"):
-        Workload(10, gpus=0)
 
 
 class Slow(Trainer):
