@@ -90,6 +90,43 @@ def test_1_a_carriage_return_in_an_id_and_in_a_name(labelsieve: Run) -> None:
 
 
 @pytest.mark.filterwarnings("default")
+def test_1_every_file_that_is_written_has_one_row_per_sample(labelsieve: Run) -> None:
+    """Ids and labels with carriage returns and formulas, in the files of every command that writes CSV."""
+    import pandas
+
+    table("t.csv", lambda i: f"s{i}\r{FORMULA}")
+    Path("t.csv").write_bytes(Path("t.csv").read_bytes().replace(b'"a"', b'"a\r=1"'))
+    assert labelsieve(f"run t.csv --out run {QUICK} --train-epochs 1 --device cpu --method standard")[0] == 0
+    decided = f'"s3 {FORMULA}",drop,,ann,2026-01-01T00:00:00.000+00:00\n'
+    Path("run/decisions.csv").write_text(f"id,decision,label,reviewer,time\n{decided}")
+    exports = ("cleaned", "selected", "suspects", "decisions")
+    lines = ["predict run t.csv --to p.csv", "corrupt t.csv --out c.csv"]
+    for line in (*lines, *(f"export run --what {what} --to {what}.csv" for what in exports)):
+        code, said = labelsieve(line)
+        assert code == 0, said
+    expected = {"p": 60, "c": 60, "cleaned": 59, "decisions": 1, "run/labels": 60}
+    for name in dict.fromkeys((*expected, *exports)):
+        rows = pandas.read_csv(f"{name}.csv", dtype=str, keep_default_na=False)
+        assert len(rows) == expected.get(name, len(rows)), name
+        assert rows["id"].str.fullmatch(r"'?s\d+[\r ]'?=cmd.*").all(), name
+        assert name not in exports or not rows["id"].str.contains("\r=").any(), name
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("to", [".", "batch1/a", "list.csv", "new/../batch1"])
+def test_2_export_does_not_replace_other_files_of_the_source(labelsieve: Run, to: str) -> None:
+    pictures("batch1/a", 4)
+    pictures("batch1/b", 4, bright=True)
+    names = [str(path) for path in sorted(Path().rglob("*.png"))]
+    Path("list.csv").write_text("path,label\n" + "".join(f"{name},{Path(name).parent.name}\n" for name in names))
+    before = {path: path.read_bytes() for path in (*map(Path, names), Path("list.csv"))}
+    Path("new").mkdir()
+    assert labelsieve(f"select list.csv --out run {QUICK}")[0] == 0
+    assert labelsieve(f"export run --what cleaned --to {to} --force")[0] == 2
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.filterwarnings("default")
 def test_2_export_does_not_replace_originals(labelsieve: Run) -> None:
     pictures("batch1/a", 4)
     pictures("batch2/a", 4)
@@ -127,6 +164,33 @@ def test_3_special_files_do_not_stop_a_run(
         os.waitpid(child, 0)
     assert ended == (child, 0), Path("said.txt").read_text()
     assert "9.png" in Path("run/skipped.csv").read_text()
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("pipe", "line"),
+    [
+        ("t2.csv", f"select t2.csv --out new {QUICK}"),
+        ("t2.jsonl", f"select t2.jsonl --out new {QUICK}"),
+        ("t2.npz", f"select t2.npz --out new {QUICK}"),
+        ("l.csv", f"select t.csv --labels l.csv --out new {QUICK}"),
+        ("m.npy", "theory --matrix m.npy"),
+        ("run/decisions.csv", "export run --what cleaned --to out.csv"),
+        ("run/summary.json", "report run"),
+    ],
+)
+def test_3_a_pipe_in_the_place_of_any_file_is_one_line(labelsieve: Run, pipe: str, line: str) -> None:
+    table("t.csv")
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    Path(pipe).unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waits for the other end of the pipe"))
+    signal.alarm(120)
+    try:
+        code, said = labelsieve(line)
+    finally:
+        signal.alarm(0)
+    assert code in (1, 2) and said.splitlines()[-1].startswith("labelsieve: "), said
 
 
 @pytest.mark.filterwarnings("default")
@@ -170,6 +234,16 @@ def test_6_nothing_is_written_through_a_linked_folder(labelsieve: Run, folder: s
     code, said = labelsieve("train run --train-epochs 1 --device cpu --network mlp")
     assert list(Path("elsewhere").iterdir()) == []
     assert code == 2 and folder in said
+
+
+@pytest.mark.filterwarnings("default")
+def test_6_select_writes_nothing_through_a_linked_folder(labelsieve: Run) -> None:
+    Path("t.csv").write_text("text,label\n" + "".join(f"{'good bad'.split()[i % 2]} {i},{i % 2}\n" for i in range(40)))
+    Path("elsewhere").mkdir()
+    Path("run").mkdir()
+    Path("run/staged").symlink_to(Path("elsewhere").absolute())
+    code, said = labelsieve("select t.csv --embed trust_models:embed --iterations 1 --out run")
+    assert code != 0 and list(Path("elsewhere").iterdir()) == [], said
 
 
 @pytest.mark.filterwarnings("default")
@@ -222,6 +296,20 @@ def test_8_a_setting_of_another_type_is_one_line(labelsieve: Run, group: str, na
     for command in ("report run", "export run --what cleaned --to out.csv", "train run --train-epochs 1"):
         code, said = labelsieve(command)
         assert code == 2 and said.count("\n") == 1 and f"{group}.{name}" in said, said
+
+
+@pytest.mark.filterwarnings("default")
+def test_8_every_setting_of_another_type_is_one_line(labelsieve: Run) -> None:
+    table("t.csv")
+    assert labelsieve(f"select t.csv --out run {QUICK}")[0] == 0
+    record = json.loads(Path("run/run.json").read_text())
+    for group in ("settings", "data"):
+        for name in record[group]:
+            for value in (["x"], {"a": 1}, "\0"):
+                changed = {**record, group: {**record[group], name: value}}
+                Path("run/run.json").write_text(json.dumps(changed))
+                code, said = labelsieve("export run --what cleaned --to out.csv --force")
+                assert code == 0 or (code in (1, 2) and said.count("\n") == 1), f"{group}.{name}: {said}"
 
 
 @pytest.mark.filterwarnings("default")
