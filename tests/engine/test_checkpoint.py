@@ -1,9 +1,8 @@
 from __future__ import annotations
 
+import os
 import resource
-import subprocess
-import sys
-import textwrap
+import signal
 
 import pytest
 import torch
@@ -56,24 +55,22 @@ def test_nothing_there_is_none(tmp_path):
     assert training.newest_checkpoint(tmp_path / "nowhere") is None
 
 
-def test_a_full_disk_keeps_the_old_checkpoint(tmp_path):
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, tmp_path_factory, forked):
     """A file-size limit plays the full disk: the write fails in the middle, the old file stays, no rubbish is left."""
     training.save_checkpoint(tmp_path, 0, tensors(1), {"epoch": 0})
-    script = textwrap.dedent(
-        """
-        import resource, signal, sys, torch
-        from pathlib import Path
-        from labelsieve.engine import training
+
+    def save() -> int:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         try:
-            training.save_checkpoint(Path(sys.argv[1]), 1, {"weights": torch.zeros(100_000)}, {"epoch": 1})
+            training.save_checkpoint(tmp_path, 1, {"weights": torch.zeros(100_000)}, {"epoch": 1})
         except OSError as problem:
             print("failed:", problem.strerror)
-        """
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("failed:")
+        return 0
+
+    said = tmp_path_factory.mktemp("said") / "said.txt"
+    assert os.waitpid(forked(save, said), 0)[1] == 0
+    assert said.read_text().startswith("failed:")
     assert [path.name for path in tmp_path.iterdir()] == ["000000000.safetensors"]
     assert training.newest_checkpoint(tmp_path)[2] == {"epoch": 0}
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096  # the limit was the child's alone
