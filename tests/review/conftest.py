@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from time import monotonic, sleep
@@ -32,18 +32,29 @@ def million_run(tmp_path_factory):
     return _runs.million(tmp_path_factory.mktemp("million"))
 
 
+# A process that has imported everything forks the servers: importing takes longer than starting one.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["labelsieve.review.app", "uvicorn.main"])
+SERVE = """
+import os, sys
+written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+os.dup2(written, 1)
+os.dup2(written, 2)
+sys.stdout.reconfigure(line_buffering=True)
+from labelsieve.review import serve
+serve(run, port=port, host=host, token="secret-token")
+"""
+
+
 class Server:
     """`labelsieve review` in a process that can be killed."""
 
     def __init__(self, run: Path, log: Path, port: int = 0, host: str = "127.0.0.1") -> None:
-        code = "import sys; from labelsieve.review import serve; "
-        code += "serve(sys.argv[1], port=int(sys.argv[2]), host=sys.argv[3], token='secret-token')"
         self.log = log
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-u", "-c", code, str(run), str(port), host],
-                stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
+        log.write_text("")
+        names = {"run": str(run), "log": str(log), "port": port, "host": host}
+        self.process = FORKS.Process(target=exec, args=(SERVE, names), daemon=True)
+        self.process.start()
         self.address = self._address()
         self.port = int(re.search(r":(\d+)/", self.address).group(1))
 
@@ -53,19 +64,20 @@ class Server:
             found = re.search(r"http://\S+", self.log.read_text())
             if found:
                 return found.group(0)
-            if self.process.poll() is not None:
+            if not self.process.is_alive():
                 break
             sleep(0.05)
         raise AssertionError(f"the server did not start: {self.log.read_text()}")
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(60)
+        self.process.kill()
+        self.process.join(60)
 
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        return self.process.wait(120)
+    def stop(self) -> int | None:
+        if self.process.is_alive():
+            os.kill(self.process.pid, signal.SIGINT)
+        self.process.join(120)
+        return self.process.exitcode
 
 
 @pytest.fixture
@@ -79,7 +91,7 @@ def serve(tmp_path):
 
     yield start
     for server in started:
-        if server.process.poll() is None:
+        if server.process.is_alive():
             server.kill()
 
 
