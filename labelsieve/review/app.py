@@ -222,6 +222,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
         async def endpoint(request: Request) -> Response:
             try:
                 sent = json.loads(await request.body())
+                json.dumps(sent, ensure_ascii=False).encode()  # half of a surrogate pair is valid JSON, but not text
             except (ValueError, RecursionError, ClientDisconnect):
                 return _json({"error": "expected a JSON object of at most a megabyte"}, 400)
             if not isinstance(sent, dict):

@@ -423,3 +423,10 @@ def test_a_help_that_nobody_waits_for_any_more_is_not_looked_for(run, monkeypatc
     with ThreadPoolExecutor(1) as aside:  # the browser of other tests has a loop in this thread
         aside.submit(lambda: asyncio.run(app(scope, gone, send))).result()
     assert looked == [] and sent[0]["status"] == 204
+
+
+@pytest.mark.parametrize("field", ["reviewer", "window", "decision"])
+def test_half_of_a_surrogate_pair_is_refused(client, run, field):
+    sent = {"samples": [{"row": 0, "version": 0}], "decision": "drop", "window": "w"} | {field: "\ud800"}
+    answer = client.post("/api/decide", content=json.dumps(sent), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400 and run.read_decisions() == []

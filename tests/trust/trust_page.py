@@ -304,7 +304,8 @@ FOUND = """\
 - A decision on an id or class with a line break could count for another one that differs only in it.
 - Damaged embeddings, arrays, `summary.json` and descriptions of models caused tracebacks; `data fetch model --to` replaced
   files of other people.
-- A cell of a spreadsheet far from the others ended the process. Half of a surrogate pair in JSON caused a traceback.
+- A cell of a spreadsheet far from the others ended the process. Half of a surrogate pair in JSON caused a
+  traceback in a file and a 500 in the review.
 - A spreadsheet of a few megabytes took minutes and gigabytes before it was refused, and a Parquet file of a kilobyte
   could need any amount of memory.
 - Links, `README.md` and `state.json` in the folder of a Hugging Face dataset could name any file of the machine.
