@@ -527,39 +527,29 @@ def test_the_json_cannot_become_a_page(runs, tmp_path, serve, browser):
 
 
 def test_keys_are_answered_quickly_with_a_million_samples(million_run, serve, visit):
-    """The first page in under 2 s; a key press in under 100 ms, saved, moved on and drawn.
-
-    The best of up to three measurements: other programs can slow down one.
-    """
+    """The first page in under 2 s; a key press in under 100 ms, saved, moved on and drawn."""
+    server = serve(million_run)
     from time import perf_counter
 
-    for attempt in range(3):
-        server = serve(million_run)
-        start = perf_counter()
-        page = visit(server.address)
-        first = perf_counter() - start
-        if first < 2 or attempt == 2:
-            break
-        server.kill()
+    start = perf_counter()
+    page = visit(server.address)
+    first = perf_counter() - start
     assert first < 2, f"the first page took {first:.2f} s"
     assert left(page) > 250_000
     page.wait_for_selector("#neighbours li")
-    for _ in range(3):
-        took = page.evaluate(
-            """async () => {
-              const id = () => document.getElementById('sample-id').textContent, times = [];
-              for (const key of [...'skdsskdssk', 'ArrowLeft', 'ArrowLeft', ' ', ' ']) {
-                const before = id(), start = performance.now();
-                document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-                while (id() === before) await new Promise((go) => setTimeout(go, 1));
-                times.push(performance.now() - start);
-                await new Promise((go) => setTimeout(go, 60));
-              }
-              return times;
-            }"""
-        )
-        if sorted(took)[len(took) // 2] < 100 and max(took) < 400:
-            break
+    took = page.evaluate(
+        """async () => {
+          const id = () => document.getElementById('sample-id').textContent, times = [];
+          for (const key of [...'skdsskdssk', 'ArrowLeft', 'ArrowLeft', ' ', ' ']) {
+            const before = id(), start = performance.now();
+            document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+            while (id() === before) await new Promise((go) => setTimeout(go, 1));
+            times.push(performance.now() - start);
+            await new Promise((go) => setTimeout(go, 60));
+          }
+          return times;
+        }"""
+    )
     assert sorted(took)[len(took) // 2] < 100 and max(took) < 400, took
     page.select_option("#given", index=7)
     until(page, lambda: page.locator("#given-label").text_content() == "class 006")
