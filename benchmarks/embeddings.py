@@ -557,7 +557,7 @@ def goals(rows: dict[tuple[Any, ...], list[dict[str, Any]]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=(*PARTS, "suspects"), default=PARTS, help="default: all parts")
+    parser.add_argument("parts", nargs="*", choices=(*PARTS, "suspects"), help="default: all parts")
     parser.add_argument("--photos", type=Path, help="folder of class folders")
     parser.add_argument("--test", type=Path, help="clean photos of the same classes")
     parser.add_argument("--texts", type=Path, help="CSV file with the columns text and category")
@@ -568,7 +568,7 @@ def main() -> None:
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     models = {"photos": PHOTO_MODEL, "texts": asked.vectors}
-    for part in asked.parts:
+    for part in asked.parts or PARTS:
         if part in ("photos", "texts", "classifiers", "defaults", "strengths", "steps", "suspects"):
             kinds = [part] if part in models else {"suspects": ["texts"], "steps": ["photos"]}.get(part, list(models))
             for kind in kinds:
