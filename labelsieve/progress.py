@@ -90,10 +90,7 @@ class NoteKind(Enum):
         "be an unusual case instead of a wrong label. Check suspects before you change them"
     )
     SPLITS = "splits read: {used}; not read: {unused}; --split NAME,... or --split all chooses"
-    IDS_CHANGED = (
-        "{source} has no column {column!r}, which has the ids in the run; its ids are paths, the column id, "
-        "or row numbers from 0"
-    )
+    IDS_CHANGED = "{source} has no column {column!r}, which has the ids in the run; its first id is {first!r}"
 
 
 @dataclass(frozen=True)

@@ -307,7 +307,7 @@ def predict(
 ) -> None:
     """Write id, predicted class and probability of every sample of SOURCE to a CSV file. SOURCE needs no labels.
 
-    Columns and --root are those of the run unless you set them. If the run's id column is missing, ids are row numbers.
+    Columns and --root are those of the run unless you set them. If the run's id column is missing, a note says so.
 
     Parameters
     ----------

@@ -108,13 +108,6 @@ def _one_a_class(scores: FloatArray, model: Any, x: Any, known: IntArray) -> boo
     return bool((known[scores[some].argmax(axis=1)] == np.asarray(model.predict(take(x, some)))).mean() > 0.5)
 
 
-@runtime_checkable
-class HasClasses(Protocol):
-    """A fitted classifier of scikit-learn, which has the labels of its columns."""
-
-    classes_: Any
-
-
 class OneClass:
     """Predicts the only class of the training samples; most classifiers refuse to train on one class."""
 
@@ -132,8 +125,11 @@ def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntAr
     model = seeded(estimator, seed)
     limit_neighbours(model, len(labels))
     model.fit(x, labels)
-    # A classifier with only fit and predict returns the labels of its training samples.
-    return model, np.asarray(model.classes_ if isinstance(model, HasClasses) else present, dtype=np.int64)
+    try:
+        known = model.classes_
+    except AttributeError:  # a classifier with only fit and predict returns the labels of its training samples
+        known = present
+    return model, np.asarray(known, dtype=np.int64)
 
 
 def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: int) -> Scores:

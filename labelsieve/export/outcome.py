@@ -22,8 +22,8 @@ from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
 # benchmarks/exports.md this refuses the harmful exports of photos and annotated tables, and helpful ones whose noise
-# estimate has a wide interval. An exception for suggestions above 0.9 would let 18 of them through on unspoilt photos,
-# of which at most 4 are right.
+# estimate has a wide interval. An exception for suggestions above 0.9 let 18 of them through on unspoilt photos, of
+# which at most 4 were right.
 LEAST_RIGHT = 0.2
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
 

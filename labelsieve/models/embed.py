@@ -346,7 +346,7 @@ def _one_line(failed: str) -> Iterator[None]:
     """Turn every failure of a library into one line. A panic of the tokenizers is not an Exception."""
     try:
         yield
-    except (InputError, KeyboardInterrupt, SystemExit):
+    except (InputError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as problem:
         reason = " ".join(str(problem).split())[:200]

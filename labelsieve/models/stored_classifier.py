@@ -97,7 +97,7 @@ def check_arrays(arrays: Arrays, columns: int, classes: int) -> None:
 
 def softmax(scores: FloatArray) -> FloatArray:
     """Return the probabilities of rows; a single column is the log-odds of the second of two classes."""
-    scores = scores.reshape(len(scores), -1)
+    scores = scores[:, None] if scores.ndim == 1 else scores
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -38,7 +38,7 @@ from labelsieve.types import (
 # the sample may belong to none of the classes (the Roman numerals of benchmarks/real-noise.md).
 LEAST_SUGGESTED_SHARE = 0.5
 # The weight of the log-odds of networks that have learnt the labels, against those of the selection (chosen on CIFAR-10
-# with two noises, docs/reproduction.md), and the smallest suspicion in them: float16 probabilities have no finer steps.
+# with two noises, docs/reproduction.md), and the smallest suspicion in them: networks are not surer than that.
 LEARNT_WEIGHT, LEAST_SUSPICION = 0.7, 1e-4
 SUGGESTIONS = "suggestions.csv"
 # `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.

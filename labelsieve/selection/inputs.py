@@ -174,10 +174,13 @@ def check_samples(
             forget_columns(estimator)
         return check_array(with_channel(X), own=model is not None, least=2 if fitting else 1)
     finite: Any = "allow-nan" if allows_nan(model) else True
-    return validate_data(
-        estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2 if fitting else 1,
-        reset=fitting,
-    )  # fmt: skip
+    try:
+        return validate_data(
+            estimator, X=X, accept_sparse="csr", ensure_all_finite=finite, ensure_min_samples=2 if fitting else 1,
+            reset=fitting,
+        )  # fmt: skip
+    except ValueError as problem:
+        raise InputError(f"X: {' '.join(str(problem).split())}") from None
 
 
 def check_no_missing_text(X: Any) -> None:

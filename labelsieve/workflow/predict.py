@@ -97,7 +97,7 @@ def predict_source(
 def _read_as_in_run(
     source: str, settings: SourceSettings, recorded: dict[str, Any], model: Model, progress: Progress, score: bool
 ) -> LabelledData:
-    """Read a source as the run read its own. If the run's column of ids is missing, ids are row numbers."""
+    """Read a source as the run read its own. If the run's column of ids is missing, a note says so."""
     reader = model.reader
     size: Any = reader.shape[1:] if reader.kind == "pictures" else None
     if reader.embedded is not None and reader.embedded.kind == "pictures":
@@ -116,7 +116,7 @@ def _read_as_in_run(
         if settings.id_column is not None or wanted.id_column not in problem.columns:
             raise
     data = read_samples(source, replace(wanted, id_column=None), **options)
-    note = Note.of(NoteKind.IDS_CHANGED, source=source, column=wanted.id_column)
+    note = Note.of(NoteKind.IDS_CHANGED, source=source, column=wanted.id_column, first=str(data.ids[0]))
     progress.note(note)
     return replace(data, notes=(*data.notes, str(note)))
 

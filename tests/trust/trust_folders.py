@@ -6,12 +6,14 @@ file would leave a `marker`. The file `outside/secret.csv` has labels that no re
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pickle
 import random
 import resource
 import shutil
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -169,9 +171,8 @@ def damage_dataset(rng: random.Random, folder: Path, outside: Path) -> None:
 @cache
 def model_template(process: int, kind: str) -> Path:
     """A small model of random numbers, made once per process."""
-    folder = Path(f"/tmp/labelsieve-models-{process}-{kind}")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix=f"labelsieve-{process}-{kind}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if kind == "static":
         from model2vec import StaticModel
         from tokenizers import Tokenizer, models, pre_tokenizers

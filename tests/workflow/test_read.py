@@ -59,7 +59,7 @@ def test_predict_reads_new_rows_as_the_run_read_its_own(here: Path, capsys: pyte
     assert run("predict run other.csv --to r.csv".split()) == 0
     assert ids_of(here / "r.csv") == ["0", "1"]
     message = capsys.readouterr().err
-    assert "other.csv has no column 'key'" in message and "row numbers" in message
+    assert "other.csv has no column 'key'" in message and "first id is '0'" in message
     (here / "named.csv").write_text("id,x\n1,0.1\n0,5.2\n")
     assert run("predict run named.csv --to s.csv".split()) == 0
     assert ids_of(here / "s.csv") == ["1", "0"] and "no column 'key'" in capsys.readouterr().err

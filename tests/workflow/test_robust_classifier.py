@@ -164,12 +164,12 @@ def test_texts():
         model.predict(texts)
 
 
-def test_wrong_samples_are_named():
+def test_samples_that_are_no_numbers_are_refused():
     x, y = make_blobs(40, centers=2, random_state=0)
     x[7, 1] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(InputError, match=r"X: .*NaN"):
         RobustClassifier().fit(x, y)
-    with pytest.raises(ValueError, match=r"strings|numeric"):
+    with pytest.raises(InputError, match=r"X: .*(strings|numeric)"):
         RobustClassifier().fit([["red", "1"], ["blue", "2"]], [0, 1])
 
 
