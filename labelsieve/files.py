@@ -81,7 +81,7 @@ def open_archive(file: BinaryIO, limit: int, *, count: bool = False) -> zipfile.
     """Open a zip archive that has at most `limit` bytes when it is unpacked, else raise ValueError.
 
     `zipfile` reads at most the size that the archive declares for an entry. Libraries that ignore this size need
-    `count`: every entry is unpacked piece by piece, and its bytes are counted.
+    `count`: every entry is unpacked piece by piece, and its bytes are counted. Afterwards the file is at its start.
     """
     archive = zipfile.ZipFile(file)
     total = sum(entry.file_size for entry in archive.infolist())
@@ -94,6 +94,7 @@ def open_archive(file: BinaryIO, limit: int, *, count: bool = False) -> zipfile.
                     total += len(piece)
     if total > limit:
         raise ValueError(f"more than {limit / 1e6:,.0f} MB when it is unpacked")
+    file.seek(0)
     return archive
 
 
@@ -149,6 +150,12 @@ def safe_path(root: Path, name: str) -> Path | None:
         if path.is_relative_to(base) and "\0" not in name:
             return path if link_on_way(base, path) is None else None
     return None
+
+
+def content_folders(folder: Path) -> tuple[Path, ...]:
+    """Return a folder and, if the cache of Hugging Face has this layout, the folder with the contents of its files."""
+    snapshots = folder.absolute().parent
+    return (folder, snapshots.parent / "blobs") if snapshots.name == "snapshots" else (folder,)
 
 
 def leads_outside(path: Path, homes: Iterable[Path]) -> bool:

@@ -20,12 +20,13 @@ from labelsieve.data.read_options import ReadOptions, check_no_split, choose_spl
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
-from labelsieve.files import leads_outside, open_file, read_text
+from labelsieve.files import content_folders, leads_outside, open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
 OPTIONS = ("split", "label", "config")
-DESCRIPTIONS = ("README.md", "state.json", "dataset_dict.json")  # files that can name other files
+# Files that can name other files: those of a saved data set are in its folder and in those of its splits.
+CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.json")
 FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
 
 
@@ -76,7 +77,7 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
 
     folder = Path(where)
     check_folder(folder, f"hf:{where}")
-    saved = folder.is_dir() and any((folder / name).exists() for name in ("state.json", "dataset_dict.json"))
+    saved = folder.is_dir() and any((folder / name).exists() for name in SAVED)
     try:
         if saved:
             loaded = datasets.load_from_disk(where)
@@ -98,32 +99,38 @@ def check_folder(folder: Path, where: str) -> None:
 
     A link leads outside, or a description: the README.md of a data set can name its files, and so can state.json.
     """
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+    paths = sorted(folder.rglob("*")) if folder.is_dir() else []
+    for path in paths:
         if leads_outside(path, _homes(folder)):
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
-        if path.name in DESCRIPTIONS and (named := _outside(_description(path, where))) is not None:
+    cards = [folder / name for name in CARDS if (folder / name).is_file()]
+    for path in (*cards, *(path for path in paths if path.name in SAVED)):
+        if (named := _outside(_description(path, where))) is not None:
             raise InputError(f"{where}: {path.name} names {named[:200]!r}, which is not below the folder")
 
 
 def _homes(folder: Path) -> tuple[Path, ...]:
-    """Return the folders whose files a data set may read: in the cache, names are links to the contents."""
+    """Return the folders whose files a data set may read: archives are unpacked in the cache."""
     import datasets
 
-    return folder, Path(datasets.config.HF_CACHE_HOME)
+    return *content_folders(folder), Path(datasets.config.HF_CACHE_HOME)
 
 
 def _description(path: Path, where: str) -> Any:
-    """Return the JSON content of a description, or the YAML block at the start of README.md."""
+    """Return the content of a description as `datasets` reads it; README.md starts with a block of YAML."""
     import yaml  # type: ignore[import-untyped]
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
     try:
-        text = read_text(path)
+        text = read_text(path).removeprefix("\ufeff")
         if path.suffix == ".json":
             return json.loads(text)
-        first, *lines = text.splitlines() or [""]
-        return yaml.safe_load("\n".join(lines[: lines.index("---")])) if first == "---" and "---" in lines else None
+        if path.suffix == ".md":
+            block = REGEX_YAML_BLOCK.search(text)
+            text = block[2] if block else ""
+        return yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as problem:
         reason = " ".join(str(problem).split())[:200]
         raise InputError(f"{where}: {path.name} is damaged ({reason})") from None
@@ -134,7 +141,7 @@ def _outside(description: Any) -> str | None:
     waiting, seen = [(description, False)], set()  # YAML can repeat a value without end
     while waiting:
         content, is_file = waiting.pop()
-        if isinstance(content, str) and is_file:
+        if isinstance(content, str) and content and is_file:
             steps = content.replace("\\", "/").split("/")
             if ":" in content or ".." in steps or steps[0] in ("", "~"):
                 return content

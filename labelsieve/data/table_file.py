@@ -37,6 +37,9 @@ MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with ot
 # the second number are read in a second.
 MAX_UNPACKED_SHARE, SMALL_SPREADSHEET = 100, 10_000_000
 OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"  # .xls, which is not an archive
+# Rows between two checks of the size of texts. In a delta encoding every text can repeat the one before, so fewer rows
+# are read at once; a million of them take 2 seconds.
+DICTIONARY_ROWS, TEXT_ROWS = 65536, 64
 BYTES_PER_CELL = 8  # of a number, or of the offset of a text
 
 # The reader of spreadsheets ends the process if a cell far from the others needs too much memory, so another process
@@ -176,10 +179,14 @@ def _read_parquet(path: Path) -> Any:
     try:
         about = pq.read_metadata(regular_file(path))
         _check_width(path, about.num_columns)
-        check_memory(path, BYTES_PER_CELL * about.num_rows * about.num_columns)
-        texts = [column.path for column in about.schema if column.physical_type == "BYTE_ARRAY"]
-        _check_texts(path, about, texts)
-        inside = [name for name in texts if "." in name]  # of a list: its size is known only while it repeats no text
+        groups = map(about.row_group, range(about.num_row_groups))
+        parts = [group.column(at) for group, at in product(groups, range(about.num_columns))]
+        check_memory(path, BYTES_PER_CELL * sum(part.num_values for part in parts))  # a row of a list has many
+        delta = {part.path_in_schema for part in parts if any(code.startswith("DELTA") for code in part.encodings)}
+        texts = [column for column in about.schema if column.physical_type == "BYTE_ARRAY"]
+        _check_texts(path, about, [column.path for column in texts], delta)
+        # The size of texts inside a list or a structure is known only while no text is repeated.
+        inside = [column.path for column in texts if column.path != column.name and column.path not in delta]
         table = pq.read_table(regular_file(path), read_dictionary=inside)
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
@@ -187,22 +194,27 @@ def _read_parquet(path: Path) -> Any:
     return table
 
 
-def _check_texts(path: Path, about: Any, names: Sequence[str]) -> None:
-    """Check the size of all texts of a Parquet file. It can store a text once and repeat it in many rows."""
+def _check_texts(path: Path, about: Any, names: Sequence[str], delta: set[str]) -> None:
+    """Check the size of all texts of a Parquet file. It can store a text once and repeat it in many rows.
+
+    pyarrow cannot read the columns `delta`, which store differences of texts, as dictionaries.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     total = 0
-    with pq.ParquetFile(regular_file(path), read_dictionary=names) as file:
+    with pq.ParquetFile(regular_file(path), read_dictionary=[name for name in names if name not in delta]) as file:
         for group, name in product(range(about.num_row_groups), names):
-            for chunk in file.read_row_group(group, columns=[name]).column(0).chunks:
-                size = chunk.nbytes
-                if pa.types.is_dictionary(chunk.type):
-                    lengths = pc.binary_length(chunk.dictionary).cast("int64")
-                    size = pc.sum(lengths.take(chunk.indices)).as_py() or 0
+            rows = TEXT_ROWS if name in delta else DICTIONARY_ROWS
+            for batch in file.iter_batches(rows, row_groups=[group], columns=[name]):
+                cells = batch.column(0)
+                size = cells.nbytes
+                if pa.types.is_dictionary(cells.type):
+                    lengths = pc.binary_length(cells.dictionary).cast("int64")
+                    size = pc.sum(lengths.take(cells.indices)).as_py() or 0
                 total += size
-            check_memory(path, total)
+                check_memory(path, total)
 
 
 def _read_json_lines(path: Path) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 from labelsieve.checks import imported
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
 from labelsieve.errors import InputError
-from labelsieve.files import check_free, leads_outside, open_file, read_text, regular_file
+from labelsieve.files import check_free, content_folders, leads_outside, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
 AUTO, NO_EMBEDDING = "auto", "none"
@@ -240,7 +240,7 @@ def check_model(folder: Path, where: str) -> list[str]:
 
     entries = sorted(folder.rglob("*"))
     for path in entries:
-        if leads_outside(path, _homes(folder)):
+        if leads_outside(path, content_folders(folder)):
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
     files = [path for path in entries if not path.is_dir()]
     for file in files:
@@ -280,13 +280,8 @@ def _layers(config: Any) -> int:
     if not isinstance(config, dict):
         return 0
     numbers = [value for key, value in config.items() if "layer" in key or "depth" in key]
-    return max([0, *(n for n in numbers if isinstance(n, int)), *map(_layers, config.values())])
-
-
-def _homes(folder: Path) -> tuple[Path, ...]:
-    """Return the folders whose files a model may read: the cache of Hugging Face keeps contents in another folder."""
-    cache = folder.absolute().parent.parent
-    return (folder, cache / "blobs") if folder.absolute().parent.name == "snapshots" else (folder,)
+    inner = [value for key, value in config.items() if key.endswith("config")]  # label2id has names of classes
+    return max([0, *(n for n in numbers if isinstance(n, int)), *map(_layers, inner)])
 
 
 def _is_function(name: str) -> bool:

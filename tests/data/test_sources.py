@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelsieve.data.columns import Encoding, Origin, encode_table
+from labelsieve.data.huggingface import check_folder
 from labelsieve.data.labels import encode, read_label_file, true_codes, with_labels
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
@@ -338,6 +339,47 @@ def test_hugging_face_pictures_and_tables(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"a": [1, 2], "label": [0, 1]}).save_to_disk(tmp_path / "table")
     data = load_source(f"hf:{tmp_path / 'table'}")
     assert data.kind == "table" and np.asarray(data.x).tolist() == [[1], [2]]
+
+
+OUTSIDE = 'configs:\n- config_name: default\n  data_files: "../other/secret.csv"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("README.md", f"---\n{OUTSIDE}---\n"),
+        ("README.md", f"\n---\n{OUTSIDE}---\n"),
+        ("README.md", f" ---\n{OUTSIDE}---\n"),
+        ("README.md", f"\ufeff---\n{OUTSIDE}---\n"),
+        ("README.md", f"---\n# \u2028---\n{OUTSIDE}---\n"),
+        ("README.md", f"---\n{OUTSIDE}--- \t\n".replace("\n", "\r\n")),
+        (".huggingface.yaml", OUTSIDE),
+    ],
+)
+def test_hugging_face_descriptions_that_lead_outside_are_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_bytes(text.encode())
+    with pytest.raises(InputError, match=r"secret\.csv"):
+        check_folder(tmp_path, "hf:set")
+
+
+def test_hugging_face_descriptions_that_stay_inside_are_accepted(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text('---\nconfigs:\n- config_name: default\n  data_dir: ""\n---\n')
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "README.md").write_bytes("---\nauthor: Jos\xe9\n---\n".encode("latin-1"))  # is not read
+    check_folder(tmp_path, "hf:set")
+
+
+def test_a_hugging_face_snapshot_is_accepted_in_any_cache(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "datasets--x" / "blobs", tmp_path / "datasets--x" / "snapshots" / "abc"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    (blobs / "1").write_text("text,label\ngood,a\n")
+    (snapshot / "train.csv").symlink_to("../../blobs/1")
+    check_folder(snapshot, "hf:set")
+    (tmp_path / "secret").touch()
+    (snapshot / "test.csv").symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match=r"test\.csv"):
+        check_folder(snapshot, "hf:set")
 
 
 def test_what_is_odd_about_the_data_stays_with_it(tmp_path, capsys):

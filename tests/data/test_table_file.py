@@ -170,3 +170,39 @@ def test_dates_of_spreadsheets_are_dates() -> None:
 
     table = _from_columns(["day"], [[datetime.date(2024, 1, 1), None]])
     assert str(table.column("day").type).startswith("date")
+
+
+def test_parquet_text_in_a_column_with_a_dot_stays_text(tmp_path: Path) -> None:
+    table = pa.table({"review.text": ["good film", "bad film"], "label": ["x", "y"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert TableFile.read(tmp_path / "t.parquet").table.equals(table)
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_parquet_text_in_delta_encodings_is_read(tmp_path: Path, encoding: str) -> None:
+    table = pa.table({"x": ["good", "bad", None], "y": [["a", "b"], [], ["c"]], "label": ["x", "y", "x"]})
+    encodings = {"x": encoding, "y.list.element": encoding, "label": "PLAIN"}
+    pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False, column_encoding=encodings)
+    assert TableFile.read(tmp_path / "t.parquet").table.equals(table)
+
+
+@pytest.mark.parametrize(
+    ("cells", "encoding"),
+    [
+        (pa.array([[0.0] * 500_000]), "PLAIN"),  # one row with many numbers
+        (pa.array(["a" * 10_000] * 500), "DELTA_BYTE_ARRAY"),  # every text repeats the one before
+    ],
+)
+def test_small_parquet_files_with_large_content_are_refused(
+    tmp_path: Path, cells: pa.Array, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.parquet"
+    names = {"x": encoding, "x.list.element": encoding}
+    pq.write_table(
+        pa.table({"x": cells}), path, use_dictionary=False, column_encoding=names, compression="zstd",
+        write_statistics=False,
+    )  # fmt: skip
+    monkeypatch.setattr("labelsieve.data.resources.available_memory", lambda: 2_000_000)
+    assert path.stat().st_size < 10_000 < cells.nbytes
+    with pytest.raises(InputError, match=r"t\.parquet needs"):
+        TableFile.read(path)

@@ -162,6 +162,15 @@ def test_hostile_files_in_the_folder_of_a_model(broken, tmp_path, monkeypatch):
         load_encoder(str(broken), "text")
 
 
+def test_more_layers_than_weights_are_refused_but_names_of_classes_are_not(broken):
+    config = {"num_hidden_layers": 1, "label2id": {"CD player": 485, "cassette player": 482}}
+    (broken / "config.json").write_text(json.dumps(config))
+    check_model(broken, "model")
+    (broken / "config.json").write_text(json.dumps({"vision_config": {"num_hidden_layers": 10**6}}))
+    with pytest.raises(InputError, match=r"config\.json"):
+        check_model(broken, "model")
+
+
 def test_fetching_a_model_does_not_replace_other_files(tmp_path, monkeypatch):
     huggingface_hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
