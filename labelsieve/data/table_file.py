@@ -179,42 +179,70 @@ def _read_parquet(path: Path) -> Any:
     try:
         about = pq.read_metadata(regular_file(path))
         _check_width(path, about.num_columns)
-        groups = map(about.row_group, range(about.num_row_groups))
-        parts = [group.column(at) for group, at in product(groups, range(about.num_columns))]
-        check_memory(path, BYTES_PER_CELL * sum(part.num_values for part in parts))  # a row of a list has many
-        delta = {part.path_in_schema for part in parts if any(code.startswith("DELTA") for code in part.encodings)}
+        check_memory(path, BYTES_PER_CELL * _count_values(path, about))
         texts = [column for column in about.schema if column.physical_type == "BYTE_ARRAY"]
-        _check_texts(path, about, [column.path for column in texts], delta)
+        delta = _check_texts(path, about, [column.path for column in texts])
         # The size of texts inside a list or a structure is known only while no text is repeated.
         inside = [column.path for column in texts if column.path != column.name and column.path not in delta]
         table = pq.read_table(regular_file(path), read_dictionary=inside)
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None
     return table
 
 
-def _check_texts(path: Path, about: Any, names: Sequence[str], delta: set[str]) -> None:
-    """Check the size of all texts of a Parquet file. It can store a text once and repeat it in many rows.
+def _count_values(path: Path, about: Any) -> int:
+    """Count the numbers and texts of a Parquet file: one per row, or in a list as many as the file declares.
 
-    pyarrow cannot read the columns `delta`, which store differences of texts, as dictionaries.
+    Lists are read in small pieces first: pyarrow ends the process if it describes a damaged part of a column.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    total = 0
-    with pq.ParquetFile(regular_file(path), read_dictionary=[name for name in names if name not in delta]) as file:
+    lists = {at: column.path for at, column in enumerate(about.schema) if column.max_repetition_level}
+    if lists:
+        with pq.ParquetFile(regular_file(path)) as file:
+            file.scan_contents([*lists.values()], batch_size=TEXT_ROWS)
+    groups = map(about.row_group, range(about.num_row_groups))
+    inside = sum(group.column(at).num_values for group, at in product(groups, lists))
+    return int(about.num_rows * (about.num_columns - len(lists)) + inside)
+
+
+def _check_texts(path: Path, about: Any, names: Sequence[str]) -> set[str]:
+    """Check the size of all texts of a Parquet file. It can store a text once and repeat it in many rows.
+
+    Return the columns that pyarrow cannot read as dictionaries, because they store the differences of texts.
+    """
+    import pyarrow.parquet as pq
+
+    total, delta = 0, set()
+    with (
+        pq.ParquetFile(regular_file(path), read_dictionary=names) as coded,
+        pq.ParquetFile(regular_file(path)) as plain,
+    ):
         for group, name in product(range(about.num_row_groups), names):
-            rows = TEXT_ROWS if name in delta else DICTIONARY_ROWS
-            for batch in file.iter_batches(rows, row_groups=[group], columns=[name]):
-                cells = batch.column(0)
-                size = cells.nbytes
-                if pa.types.is_dictionary(cells.type):
-                    lengths = pc.binary_length(cells.dictionary).cast("int64")
-                    size = pc.sum(lengths.take(cells.indices)).as_py() or 0
-                total += size
-                check_memory(path, total)
+            for file, rows in ((coded, DICTIONARY_ROWS), (plain, TEXT_ROWS)):
+                size = 0
+                try:
+                    for batch in file.iter_batches(rows, row_groups=[group], columns=[name]):
+                        size += _text_bytes(batch.column(0))
+                        check_memory(path, total + size)
+                    break
+                except OSError:  # "not yet implemented", or damaged: then the other reader raises it again
+                    if file is plain:
+                        raise
+                    delta.add(name)
+            total += size
+    return delta
+
+
+def _text_bytes(cells: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(cells.type):
+        return int(cells.nbytes)
+    lengths = pc.binary_length(cells.dictionary).cast("int64")
+    return pc.sum(lengths.take(cells.indices)).as_py() or 0
 
 
 def _read_json_lines(path: Path) -> Any:

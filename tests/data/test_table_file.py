@@ -206,3 +206,19 @@ def test_small_parquet_files_with_large_content_are_refused(
     assert path.stat().st_size < 10_000 < cells.nbytes
     with pytest.raises(InputError, match=r"t\.parquet needs"):
         TableFile.read(path)
+
+
+def test_damaged_parquet_files_are_refused(tmp_path: Path) -> None:
+    """Some damage of the description of a column ends the process if pyarrow reports it in the wrong place."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": ["a", "b"], "y": [[1, 2], []]}), path, store_schema=False)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    refused = 0
+    for at in range(footer, len(content) - 8):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
+        try:
+            TableFile.read(path)
+        except InputError:
+            refused += 1
+    assert refused > 50
