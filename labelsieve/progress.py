@@ -43,10 +43,8 @@ class NoteKind(Enum):
         "training shifts but does not mirror pictures: the nearest neighbour has the same label for {plain:.1f} % of "
         "the pictures, but only for {mirrored:.1f} % of the mirrored ones. --augment mirror mirrors them anyway"
     )
-    TRAINING_STARTED = "training {network} with {method}: {epochs} epochs, {samples:,} samples, {device}"
-    TRAINING_RESUMED = (
-        "resuming the training of {network} with {method}: {epochs} epochs, {samples:,} samples, {device}"
-    )
+    TRAINING_STARTED = "training {network} with {method}: {epochs} epochs, {samples}, {device}"
+    TRAINING_RESUMED = "resuming the training of {network} with {method}: {epochs} epochs, {samples}, {device}"
     CLASSIFIER_STARTED = "training the classifier {model} on {samples:,} samples"
     WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (

@@ -123,7 +123,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     progress.note(
         Note.of(
             kind, network=choice.name, method=settings.method_text(), epochs=sizes.epochs,
-            samples=len(plan.train), device=device,
+            samples=describe_training_set(run, data, plan), device=device,
         )
     )  # fmt: skip
     began = time.monotonic()
@@ -270,6 +270,18 @@ def training_sets_of(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntA
 
     verdict = selection_files(run).columns_of(data).verdict
     return training_sets(verdict == SELECTED, verdict == CANDIDATE, data.y)
+
+
+def describe_training_set(run: RunFolder, data: LabelledData, plan: Plan) -> str:
+    """Say how many samples are trained on, and which classes are used although none of their samples was selected."""
+    samples = f"{len(plan.train):,} samples"
+    if plan.candidates is None:
+        return samples
+    added = plan.train[selection_files(run).columns_of(data).verdict[plan.train] != SELECTED]
+    if not len(added):
+        return samples
+    names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[added]))
+    return f"{samples} (including all {len(added):,} of {names}, which has no selected sample)"
 
 
 def check_augment(data: LabelledData, augment: str) -> None:
