@@ -82,6 +82,8 @@ def readable(folder: Path) -> list[Path]:
 
 
 def bent(rng: random.Random, path: Path) -> None:
+    if not path.is_file():  # an earlier damage replaced it
+        return
     content = path.read_bytes()
     try:
         if path.suffix == ".json" and rng.random() < 0.7:
@@ -90,7 +92,7 @@ def bent(rng: random.Random, path: Path) -> None:
             content = bend_safetensors(content, rng, TOKENS)
         else:
             content = bend(content, rng, TOKENS)
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         content = bend(content, rng, TOKENS)
     path.write_bytes(content)
 
