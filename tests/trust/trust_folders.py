@@ -222,12 +222,14 @@ def damage_model(rng: random.Random, folder: Path, outside: Path) -> None:
         change_json(folder / "config.json", {"auto_map": {"AutoModel": "evil.Model", "AutoConfig": "evil.Model"}})
     elif kind == 4:
         entry = {"idx": 0, "name": "0", "path": "", "type": rng.choice(("evil.Model", "os.system"))}
+        remove(folder / "modules.json")  # an earlier damage may have replaced it
         (folder / "modules.json").write_text(json.dumps([entry]))
     elif kind == 5:
         size = rng.choice((*EXTREMES, -1, 10**6, 10**9, 10**18))
         names = ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads", "intermediate_size")
         change_json(folder / "config.json", {rng.choice((*names, "max_position_embeddings", "type_vocab_size")): size})
     elif kind == 6:
+        remove(folder / "config.json")
         (folder / "config.json").write_text("[" * 100_000 + "]" * 100_000)
     elif kind == 7:
         slow = {"type": "Split", "pattern": {"Regex": r"(a+)+b|(a|aa)+$"}, "behavior": "Isolated", "invert": False}
