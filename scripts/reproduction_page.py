@@ -53,7 +53,7 @@ def page_text(results: Path, page: Path, scale: Scale, remarks: dict[str, str]) 
         of_kind = [record for record in found if record["kind"] == item.kind]
         figure = results / "figures" / f"{item.name}.svg"
         link = Path(os.path.relpath(figure, page.parent)).as_posix() if item.figure and figure.is_file() else ""
-        parts.append(_section(item, of_kind, scale, link, remarks.get(item.name, "")))
+        parts.append(_section(item, of_kind, scale, link, remarks.get(item.name, ""), results))
     parts += [_cost(found), _differences(found, remarks.get("differences", ""))]
     return "\n".join(part.rstrip() + "\n" for part in parts if part)
 
@@ -110,11 +110,11 @@ def _conventions(found: list[Record]) -> str:
     return "## Noise conventions\n\n" + "\n".join(f"- `{pattern}`: {CONVENTIONS[pattern]}" for pattern in used)
 
 
-def _section(item: Item, found: list[Record], scale: Scale, figure: str, remark: str) -> str:
+def _section(item: Item, found: list[Record], scale: Scale, figure: str, remark: str, results: Path) -> str:
     lines = [f"## {item.title}", "", f"`labelsieve reproduce {item.name}`", ""]
     if figure:
         lines += [f"![{item.title}]({figure})", ""]
-    lines.append(item.text(found, item.scales[scale.name]))
+    lines.append(item.text(found, item.scales[scale.name], results))
     if item.name == "accuracy":
         lines += ["", _accuracy_gaps(found, scale)]
     return "\n".join([*lines, "", remark] if remark else lines)

@@ -84,14 +84,10 @@ def selection_results(true: IntArray | None, given: IntArray, selection: Selecti
     return {"by_iteration": by_iteration}
 
 
-def judgement_results(true: IntArray, given: IntArray, selection: Selection) -> dict[str, float]:
-    """How well the suspicion ranks the wrong labels, its calibration error, and the estimated noise ratio."""
-    suspicion, wrong = np.nan_to_num(selection.suspicion, nan=0.5), given != true
-    return {
-        "auroc": metrics.auroc(wrong, suspicion),
-        "calibration_error": calibration_error(wrong, suspicion),
-        "noise_ratio": selection.noise_ratio,
-    }
+def judgement_results(wrong: NDArray[np.bool_], suspicion: FloatArray) -> dict[str, float]:
+    """How well the suspicion ranks the wrong labels, and its calibration error."""
+    suspicion = np.nan_to_num(suspicion, nan=0.5)
+    return {"auroc": metrics.auroc(wrong, suspicion), "calibration_error": calibration_error(wrong, suspicion)}
 
 
 def calibration_error(wrong: NDArray[np.bool_], suspicion: FloatArray, bins: int = 15) -> float:

@@ -39,11 +39,14 @@ class Item:
     table: Callable[[list[Record], Scale], str]  # returns Markdown
     figure: Callable[[list[Record], Scale, Path, Path], None] | None = None  # records, scale, results, path
     scales: dict[str, Scale] = field(default_factory=lambda: SCALES)
+    repeat: Callable[[Record, Path], Record] | None = None  # computes results again from stored arrays: record, results
 
-    def text(self, found: list[Record], scale: Scale) -> str:
+    def text(self, found: list[Record], scale: Scale, results: Path) -> str:
         """Return the table in Markdown, below a warning if the records are those of a smoke run."""
         if not found and self.kind and self.scales is SCALES:
             return NO_RECORDS
+        if self.repeat is not None:
+            found = [self.repeat(record, results) for record in found]
         return (f"{scale.note}\n\n" if found and scale.note else "") + self.table(found, scale)
 
 

@@ -23,9 +23,11 @@ import numpy as np
 
 from labelsieve.experiments import paper, render
 from labelsieve.experiments.cells import FINISH, KNOWN_METHODS, accuracy_cells, finish_cells, selection_cells
+from labelsieve.experiments.evaluate import judgement_results
 from labelsieve.experiments.paper import AUTOMATIC, METHODS, WEBVISION, Noise, Scale
-from labelsieve.experiments.records import Record, load_arrays
+from labelsieve.experiments.records import Record, load, load_arrays
 from labelsieve.experiments.render import Item, Summary, markdown, summarise
+from labelsieve.selection.finalize import with_learnt_labels
 
 MEASURES = {"label_precision": "LP", "label_recall": "LR"}
 
@@ -329,10 +331,27 @@ def finish_table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown([*header, 'minutes'], rows)}\n{notes.lines()}\n"
         "Accuracy of the last epoch on the clean test set, in %, mean of the networks; mean ± standard deviation over "
-        "seeds. AUROC and calibration error (ECE) of the suspicion of the labels, before and after the training. "
-        "Nothing about the noise is known, and no test label is used. Minutes of the training, without the selection; "
+        "seeds. AUROC and calibration error (ECE) of the suspicion of the labels, before and after the training. The "
+        "values after it are computed from the losses in the .npz file of a record, if it has them. Nothing about the "
+        "noise is known, and no test label is used. Minutes of the training, without the selection; "
         "trainings that share a GPU take longer."
     )
+
+
+def repeat_judgement(record: Record, results: Path) -> Record:
+    """The record with the judgement after the training computed again from the stored losses.
+
+    Unchanged without stored losses (earlier versions, two networks), or if the selection was run again since.
+    """
+    source = record["results"].get("selection")
+    first = load(results, source["id"]) if source else None
+    if first is None or first["hashes"]["arrays"] != source["arrays"]:
+        return record
+    suspicion, arrays = load_arrays(results, first)["suspicion"], load_arrays(results, record)
+    probability = np.exp(-arrays["label_loss"].astype(np.float64))
+    judged = with_learnt_labels(suspicion.astype(np.float64), 1 - probability)
+    after = record["results"]["after"] | judgement_results(arrays["label_wrong"], judged)
+    return {**record, "results": {**record["results"], "after": after}}
 
 
 def _by_settings(found: list[Record]) -> list[list[Record]]:
@@ -375,6 +394,7 @@ ITEMS = (
         FINISH,
         finish_cells,
         finish_table,
+        repeat=repeat_judgement,
     ),
     Item("accuracy", "Table 1: test accuracy of every method", "accuracy", accuracy_cells, accuracy_table),
     Item("curves", "Figure 6: test accuracy by epoch", "accuracy", accuracy_cells, curves_table, curves_figure),

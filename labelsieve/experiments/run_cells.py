@@ -218,7 +218,8 @@ def _evaluate(cell: Cell, context: ExperimentContext, given: IntArray, selection
     }
     if cell.kind == FINISH_SELECTION and data.true is not None:
         results["transition_matrix"] = selection.transition_matrix.tolist()
-        results |= evaluate.judgement_results(data.true, given, selection)
+        results |= evaluate.judgement_results(given != data.true, selection.suspicion)
+        results["noise_ratio"] = selection.noise_ratio
         stored = {name: getattr(selection, name) for name in JUDGED_ARRAYS}
         arrays |= {name: values.astype(np.float32) for name, values in stored.items()}
     if cell.kind in ("errors", "webvision-selection"):

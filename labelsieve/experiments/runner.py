@@ -176,7 +176,7 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> l
     """Write the item's table, and its figure if matplotlib is installed, from the records."""
     found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
     table = results / "tables" / f"{item.name}.md"
-    write_text(table, item.text(found, scale) + "\n")
+    write_text(table, item.text(found, scale, results) + "\n")
     files = [table]
     if item.figure is not None and (found or not item.kind):
         if importlib.util.find_spec("matplotlib") is None:

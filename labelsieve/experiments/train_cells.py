@@ -228,7 +228,7 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
         plan = result.plan
         arrays, results = _evaluate(cell, context, result, schedule)
         if cell.kind == FINISH:
-            results |= _judgements(cell, context, result, method.judges(plan))
+            arrays |= _judge(cell, context, result, method.judges(plan), results)
         record = {
             "method": {
                 "name": cell.method,
@@ -278,13 +278,17 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     return arrays, results | evaluate.confusion_results(data, cell, watched[-1, 0])
 
 
-def _judgements(cell: Cell, context: ExperimentContext, result: Trained, network: IntArray | None) -> Results:
-    """The judgements of the labels before and after the training; only before if no network is out of sample."""
+def _judge(
+    cell: Cell, context: ExperimentContext, result: Trained, network: IntArray | None, results: Results
+) -> Arrays:
+    """Add the judgements of the labels before and after the training; only before if no network is out of sample.
+
+    Return the arrays that repeat the judgement of one network (`result_figures.repeat_judgement`).
+    """
     record, labels = selection_record(cell, context), result.plan.labels
-    keys = ("auroc", "calibration_error", "noise_ratio")
-    found: Results = {"before": {key: record["results"][key] for key in keys}}
+    results["before"] = {key: record["results"][key] for key in ("auroc", "calibration_error", "noise_ratio")}
     if network is None or context.data.true is None:
-        return found
+        return {}
     factory = create_network(cell.network, context.store.shape, context.data.classes)
     scores = out_of_sample_scores(context.store, factory, result.states, labels, network)
     stored = records.load_arrays(context.results, record)
@@ -295,8 +299,13 @@ def _judgements(cell: Cell, context: ExperimentContext, result: Trained, network
     before = FirstJudgement(stored["verdict"], stored["iteration"], suspicion, predicted, history)
     if len(result.states) == 1:
         before = replace(before, transition=np.array(record["results"]["transition_matrix"]))
-    judged = judge_again(scores, labels, context.data.classes, before)
-    return found | {"after": evaluate.judgement_results(context.data.true, labels, judged)}
+    judged, wrong = judge_again(scores, labels, context.data.classes, before), labels != context.data.true
+    results["after"] = evaluate.judgement_results(wrong, judged.suspicion) | {"noise_ratio": judged.noise_ratio}
+    if len(result.states) > 1:
+        return {}
+    results["selection"] = {"id": record["id"], "arrays": record["hashes"]["arrays"]}
+    # The loss, not the probability: half precision keeps both p and 1 - p of p = exp(-loss).
+    return {"label_loss": scores.loss.astype(np.float16), "label_wrong": wrong}
 
 
 def ranked_classes(

@@ -140,7 +140,7 @@ def _first_scores(first: Scores, second: Scores) -> Scores:
     return Scores(**found)
 
 
-def _with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
+def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
     """The weighted mean of the log-odds of both, shifted so that the expected number of wrong labels stays the first.
 
     Samples without a first suspicion have the new one. A network that has learnt wrong labels ranks labels better than
@@ -183,7 +183,7 @@ def judge_again(
     posterior = posterior_of(scores, given, model)
     if kept is not None:
         estimate = kept
-        suspicion = _with_learnt_labels(before.suspicion, 1 - new.probability)
+        suspicion = with_learnt_labels(before.suspicion, 1 - new.probability)
         verdict, iteration = before.verdict, before.iteration
         selected = verdict == SELECTED
     else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.experiments import ReproduceOptions
+from labelsieve.experiments import ReproduceOptions, records
 from labelsieve.experiments.cells import SweepRequest, finish_cells
 from labelsieve.experiments.paper import PAPER, PEOPLE, Noise
+from labelsieve.experiments.result_figures import repeat_judgement
 from labelsieve.experiments.runner import reproduce
 
 
@@ -36,6 +38,19 @@ def test_a_smoke_run(tmp_path):
     started = path.stat().st_mtime_ns
     assert reproduce("finish", options, say=lambda line: None)["left"] == []
     assert path.stat().st_mtime_ns == started
+    check_repeated_judgement(tmp_path, records.load(tmp_path, f"finish/{path.stem}"))
+
+
+def check_repeated_judgement(folder, record):
+    """The stored losses give the recorded judgement; without them, or with another selection, the record counts."""
+    arrays, recorded = records.load_arrays(folder, record), record["results"]["after"]
+    assert arrays["label_loss"].dtype == np.float16 and arrays["label_wrong"].mean() == pytest.approx(0.2, abs=0.05)
+    record["results"]["after"] = recorded | {"auroc": 0.0}
+    assert repeat_judgement(record, folder)["results"]["after"] == pytest.approx(recorded, abs=2e-3)
+    record["results"]["selection"]["arrays"] = "0" * 64
+    assert repeat_judgement(record, folder)["results"]["after"]["auroc"] == 0
+    del record["results"]["selection"]
+    assert repeat_judgement(record, folder)["results"]["after"]["auroc"] == 0
 
 
 def test_peoples_labels_must_be_there(tmp_path):
