@@ -38,18 +38,26 @@ def is_number(value: Any) -> bool:
 
 
 def as_labels(values: Any, name: str = "labels") -> NDArray[Any]:
-    """Labels as an array with one dimension. None and NaN among texts stay missing; numpy would write 'nan'."""
+    """Labels as an array with one dimension."""
+    array = label_array(values, name)
+    if array.ndim != 1:
+        raise InputError(f"{name}: expected one dimension, got shape {array.shape}")
+    return array
+
+
+def label_array(values: Any, name: str) -> NDArray[Any]:
+    """Labels as an array. None and NaN among texts stay missing; numpy would write 'nan'."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        if array.ndim == 1 and array.dtype.kind in "US" and not isinstance(values, np.ndarray):
             listed = list(values)
             if len({isinstance(value, str) for value in listed}) > 1:
                 array = np.empty(len(listed), dtype=object)
                 array[:] = listed
     except ValueError:  # lists of different lengths
         raise InputError(f"{name}: expected one label per sample") from None
-    if array.ndim != 1:
-        raise InputError(f"{name}: expected one dimension, got shape {array.shape}")
+    if array.ndim == 0:
+        raise InputError(f"{name}: expected one label per sample, got {_shown(values)}")
     return array
 
 

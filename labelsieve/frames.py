@@ -83,24 +83,24 @@ def suspects_html(title: str, suspects: Iterable[Suspect]) -> str:
 
 def is_frame(x: Any) -> bool:
     """Whether x is a data frame of pandas or polars."""
-    return is_pandas(x) or _is_from("polars", x)
+    modules = (sys.modules.get(name) for name in ("pandas", "polars"))
+    return any(module is not None and isinstance(x, module.DataFrame) for module in modules)
 
 
 def is_pandas(x: Any) -> bool:
-    """Whether x is a data frame of pandas."""
-    return _is_from("pandas", x)
+    """Whether x is a data frame or a series of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(x, pandas.DataFrame | pandas.Series)
 
 
-def _is_from(library: str, x: Any) -> bool:
-    module = sys.modules.get(library)
-    return module is not None and isinstance(x, module.DataFrame)
-
-
-def check_names(frame: Any) -> None:
-    """Raise InputError if two columns of a data frame have the same name."""
+def check_columns(frame: Any) -> None:
+    """Raise InputError if two columns of a data frame have the same name, or one holds complex numbers."""
     names = list(map(str, frame.columns))
     if repeated := [name for name in names if names.count(name) > 1]:
         raise InputError(f"X: several columns are called {repeated[0]!r}; rename all but one")
+    for name, dtype in zip(names, frame.dtypes, strict=True):
+        if "complex" in str(dtype):
+            raise InputError(f"X: column {name!r} holds complex numbers; turn them into plain numbers, or drop it")
 
 
 def frame_table(frame: Any) -> Any:
@@ -125,8 +125,6 @@ def _plain_text(field: Any) -> Any:
 def _column(series: Any) -> Any:
     import pyarrow as pa
 
-    if series.dtype.kind == "c":
-        raise InputError(f"X: column {series.name!r} holds complex numbers; turn them into plain numbers, or drop it")
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):

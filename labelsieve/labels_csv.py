@@ -155,60 +155,44 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
 
     if not path.exists():
         raise InputError(f"{path} does not exist: run `labelsieve select` first")
-    coded = pa.dictionary(pa.int32(), pa.string())
-    types = {"id": pa.string(), "iteration": pa.int16()}
-    types |= dict.fromkeys(("label", "predicted", "suggested", "verdict"), coded)
-    types |= dict.fromkeys(("probability", "loss", "suspicion", "confidence"), pa.float64())
-    types |= {"duplicates": pa.int32(), "outlier": pa.bool_()}
+    coded = dict.fromkeys(("label", "predicted", "suggested", "verdict"), pa.dictionary(pa.int32(), pa.string()))
+    numbers = dict.fromkeys(("probability", "loss", "suspicion", "confidence"), pa.float64())
+    others = {"iteration": pa.int16(), "duplicates": pa.int32(), "outlier": pa.bool_()}
     with open_file(path) as file:
         head = file.readline().decode("utf-8", "replace")
     present = [name for name in LabelRow._fields if name not in ADDED_COLUMNS or name in head.strip().split(",")]
     try:
-        table = read_arrow(path, types=types, columns=present)
+        table = read_arrow(path, types={"id": pa.string()} | coded | numbers | others, columns=present)
     except InputError as error:
         raise InputError(f"{path} is not a valid labels.csv: {error}") from None
+    for name in set(ADDED_COLUMNS).difference(present):
+        table = table.append_column(name, pa.nulls(table.num_rows, (numbers | others)[name]))
     table = table.unify_dictionaries().combine_chunks()
-    names = {column: _dictionary(table, column) for column in ("label", "predicted", "suggested", "verdict")}
+    names = {column: _dictionary(table, column) for column in coded}
 
     ordered = [str(name) for name in classes] if isinstance(classes, list | tuple) else []
-    used = {name for column in ("label", "predicted", "suggested") for name in names[column]} - {"", *ordered}
-    ordered += sorted(used)
+    ordered += sorted({*names["label"], *names["predicted"], *names["suggested"]} - {"", *ordered})
     code_of = {name: code for code, name in enumerate(ordered)}
+    verdicts = {name: code for code, name in enumerate(VERDICTS)}
 
-    def codes(column: str, lookup: dict[str, int]) -> NDArray[np.int32]:
+    def codes(column: str) -> NDArray[np.int32]:
+        lookup = verdicts if column == "verdict" else code_of
         translate = np.array([*(lookup.get(name, -1) for name in names[column]), -1], dtype=np.int32)
         if not table.num_rows:
             return np.zeros(0, dtype=np.int32)
         indices = table[column].chunk(0).indices.fill_null(len(names[column]))
         return np.asarray(translate[indices.to_numpy(zero_copy_only=False)])
 
-    def numbers(column: str) -> FloatArray:
-        return np.asarray(table[column].to_numpy(), dtype=np.float64)
-
-    def added(column: str, dtype: Any) -> NDArray[Any]:
-        if column not in present:
-            return np.zeros(table.num_rows, dtype=dtype)
-        return np.asarray(table[column].fill_null(dtype(0)).to_numpy(), dtype=dtype)
-
-    verdict = codes("verdict", {name: code for code, name in enumerate(VERDICTS)}).astype(np.int8)
-    if (verdict < 0).any():
-        line = int(np.argmax(verdict < 0)) + 2
+    columns: dict[str, Any] = {name: codes(name) for name in coded}
+    if (columns["verdict"] < 0).any():
+        line = int(np.argmax(columns["verdict"] < 0)) + 2
         raise InputError(f"{path}, line {line}: the verdict must be one of {', '.join(VERDICTS)}")
-    return LabelColumns(
-        ids=table["id"].chunk(0) if table.num_rows else pa.array([], pa.string()),
-        classes=tuple(ordered),
-        label=codes("label", code_of),
-        predicted=codes("predicted", code_of),
-        suggested=codes("suggested", code_of),
-        verdict=verdict,
-        iteration=np.asarray(table["iteration"].fill_null(0).to_numpy(), dtype=np.int16),
-        probability=numbers("probability"),
-        loss=numbers("loss"),
-        suspicion=numbers("suspicion"),
-        duplicates=added("duplicates", np.int32),
-        outlier=added("outlier", np.bool_),
-        confidence=numbers("confidence") if "confidence" in present else np.full(table.num_rows, np.nan),
-    )
+    columns["verdict"] = columns["verdict"].astype(np.int8)
+    columns |= {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in numbers}
+    for name, kind in others.items():
+        columns[name] = np.asarray(table[name].fill_null(pa.scalar(0).cast(kind)), kind.to_pandas_dtype())
+    ids = table["id"].chunk(0) if table.num_rows else pa.array([], pa.string())
+    return LabelColumns(ids, tuple(ordered), **columns)
 
 
 def _dictionary(table: Any, column: str) -> list[str]:

@@ -18,7 +18,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,6 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from labelsieve import stopping
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.data.columns import TableX
 from labelsieve.data.read_pictures import picture_shape
@@ -239,23 +241,38 @@ class RunFolder:
             hint += f"; to keep the decisions, copy {self / DECISIONS} into the new run folder when it is done"
         return hint
 
+    @contextmanager
+    def work(self, stage: str, began: float) -> Iterator[None]:
+        """Mark a stage as done after this context, or as failed. `began` is the value of `time.monotonic` at its start.
+
+        Inside, the work stops at its next safe point if a signal asks for it. At the end the next stage does not start.
+        """
+        with stopping.safe_points():
+            try:
+                yield
+            except Exception as problem:
+                if stopping.requested():  # the engine stops by itself if it can resume, with its own exception
+                    raise stopping.reason() from None
+                self.fail(stage, str(problem))
+                raise
+            self.finish(stage, seconds=round(time.monotonic() - began, 3))
+            if stopping.requested():
+                raise stopping.reason()
+
     def finish(self, stage: str, **facts: Any) -> None:
         """Mark a stage as done, with facts about it (seconds, devices, files)."""
-        self._end(stage, "done", facts)
+        stages = self.record()["stages"]
+        stages[stage] |= {"state": "done", "ended": _now()} | facts
+        self.update(stages=stages)
 
     def fail(self, stage: str, reason: str) -> None:
         """Mark a stage as failed; the next start resumes from its checkpoints."""
-        self._end(stage, "failed", {"reason": reason})
+        self.finish(stage, state="failed", reason=reason)
 
     def state(self, stage: str) -> str | None:
         """running, failed, done, or None if the stage has not started."""
         entry = self.record().get("stages", {}).get(stage)
         return None if entry is None else str(entry["state"])
-
-    def _end(self, stage: str, state: str, facts: Mapping[str, Any]) -> None:
-        stages = self.record()["stages"]
-        stages[stage] = {**stages[stage], "state": state, "ended": _now(), **facts}
-        self.update(stages=stages)
 
     # selection
 
@@ -263,7 +280,7 @@ class RunFolder:
         self, data: LabelledData, selection: Selection, *, measured: Mapping[str, float] | None = None
     ) -> None:
         """Write labels.csv and summary.json. `measured` holds metrics computed with known true labels."""
-        write_csv(self / "labels.csv", (*LabelRow._fields, "no_class"), _label_cells(data, selection))
+        write_csv(self / "labels.csv", (*LabelRow._fields, "no_class"), _label_rows(data, selection))
         self.write_summary(summarise(data, selection, measured=measured))
 
     def columns(self, classes: object = None) -> LabelColumns:
@@ -446,28 +463,19 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _label_cells(data: LabelledData, selection: Selection) -> Iterator[tuple[Any, ...]]:
-    names, doubted = [str(name) for name in data.classes], selection.doubted(data.y)
-    no_class = selection.no_class(data.y)
-    groups = _group_numbers(data)
-    outlier = [""] * len(data) if data.outlier is None else data.outlier.astype(int).tolist()
-    for i in range(len(data)):
-        given, predicted = int(data.y[i]), int(selection.predicted[i])
-        yield (
-            data.ids[i],
-            names[given],
-            names[predicted] if predicted >= 0 else "",
-            number_cell(selection.probability[i]),
-            number_cell(selection.loss[i]),
-            VERDICTS[selection.verdict[i]],
-            int(selection.iteration[i]),
-            number_cell(selection.suspicion[i]),
-            names[predicted] if doubted[i] else "",
-            groups[i] or "",
-            outlier[i],
-            number_cell(selection.confidence[i]),
-            int(no_class[i]),
-        )
+def _label_rows(data: LabelledData, selection: Selection) -> Iterable[tuple[Any, ...]]:
+    """The rows of labels.csv."""
+    names = np.array([*map(str, data.classes), ""], dtype=object)  # the last one is for the code -1
+    numbers = (selection.probability, selection.loss, selection.suspicion, selection.confidence)
+    probability, loss, suspicion, confidence = (map(number_cell, values.tolist()) for values in numbers)
+    suggested = np.where(selection.doubted(data.y), selection.predicted, -1)
+    return zip(
+        data.ids.tolist(), names[data.y], names[selection.predicted], probability, loss,
+        (VERDICTS[code] for code in selection.verdict.tolist()), selection.iteration.tolist(), suspicion,
+        names[suggested], (group or "" for group in _group_numbers(data)),
+        [""] * len(data) if data.outlier is None else data.outlier.astype(int).tolist(), confidence,
+        selection.no_class(data.y).astype(int).tolist(), strict=True,
+    )  # fmt: skip
 
 
 def _group_numbers(data: LabelledData) -> list[int]:

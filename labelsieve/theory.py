@@ -183,17 +183,13 @@ def matrix(pattern: str, c: int, eps: float) -> Matrix:
     array([[0.9, 0.1],
            [0.1, 0.9]])
     """
-    if pattern == "symmetric":
-        return symmetric(c, eps)
-    if pattern == "symmetric-inclusive":
-        return symmetric_inclusive(c, eps)
-    if pattern == "pair":
-        return pair(c, eps)
+    if pattern not in PATTERNS:
+        raise InputError(f"pattern: {pattern!r} is not a noise pattern; choose one of {', '.join(PATTERNS)}")
     if pattern == "cifar10-map":
         if c != 10:
             raise InputError(f"pattern: cifar10-map is for 10 classes, not {c}; use symmetric, pair or a matrix file")
         return cifar10_map(eps)
-    raise InputError(f"pattern: {pattern!r} is not a noise pattern; choose one of {', '.join(PATTERNS)}")
+    return {"symmetric": symmetric, "symmetric-inclusive": symmetric_inclusive, "pair": pair}[pattern](c, eps)
 
 
 def check_transition_matrix(T: ArrayLike, c: int | None = None) -> Matrix:

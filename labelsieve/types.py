@@ -128,6 +128,10 @@ class Scores:
     top_classes: NDArray[np.integer[Any]] | None = None
     top_probs: FloatArray | None = None
 
+    def numbers(self) -> dict[str, Any]:
+        """The arrays with one number per sample, by name."""
+        return {name: getattr(self, name) for name in ("predicted", "probability", "confidence", "loss")}
+
     def arrays(self) -> dict[str, Any]:
         """The arrays that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -291,11 +295,10 @@ EARLIER_TRUST: dict[str, tuple[Trust, WhyUnknown | None]] = {
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The result of a selection, one entry per sample in input order.
+class ScoredVerdicts:
+    """The verdicts on the samples in input order, and their last held-out scores.
 
-    `predicted`, `probability`, `confidence` and `loss` are the last held-out scores of a sample, -1 and NaN if it was
-    never scored. `iteration` is the iteration of its verdict, 0 for a candidate.
+    The scores are -1 and NaN if a sample was never scored. `iteration` is that of the verdict, 0 for a candidate.
     """
 
     verdict: NDArray[np.int8]
@@ -304,6 +307,27 @@ class Selection:
     probability: FloatArray
     confidence: FloatArray
     loss: FloatArray
+
+
+# A label that is likely wrong gets no suggestion if the predicted class has less than this share of the wrong cases:
+# the sample may belong to none of the classes (the Roman numerals of benchmarks/real-noise.md).
+LEAST_SUGGESTED_SHARE = 0.5
+
+
+def fits_no_class(suspicion: FloatArray, suggested_probability: FloatArray) -> BoolArray:
+    """Whether labels are likely wrong and the suggestion is not likely either; False if a probability is nan."""
+    return np.asarray((suspicion > 0.5) & (suggested_probability < LEAST_SUGGESTED_SHARE * suspicion))
+
+
+@dataclass(frozen=True)
+class Selection(ScoredVerdicts):
+    """The result of a selection, one entry per sample in input order.
+
+    If predicted and given label differ, the predicted one is the suggestion. `suggested_probability`, the probability
+    that the predicted label is the true one, is nan if nothing was estimated (protocol "paper"); `suspicion` is then
+    the plain mean over a sample's scores.
+    """
+
     suspicion: FloatArray
     noise_ratio: float
     transition_matrix: FloatArray
@@ -311,6 +335,7 @@ class Selection:
     expected_recall: float
     history: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = field(default=())
+    suggested_probability: FloatArray = field(default_factory=lambda: np.array(np.nan))
 
     @property
     def selected(self) -> BoolArray:
@@ -341,4 +366,4 @@ class Selection:
 
     def no_class(self, given: IntArray) -> BoolArray:
         """Suspects that may belong to none of the classes; none without a posterior (protocol "paper")."""
-        return np.zeros(len(given), dtype=np.bool_)
+        return self.doubted(given) & fits_no_class(self.suspicion, self.suggested_probability)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from labelsieve.cli.common import Common, percent, table
-from labelsieve.errors import Problems
+from labelsieve.errors import InputError, Problems
 from labelsieve.experiments import ReproduceOptions
 
 
@@ -211,9 +211,8 @@ def bench(
     pictures
         For io: number of pictures.
     """
-    problems = Problems()
-    problems.check(pictures >= MIN_PICTURES, f"--pictures must be at least {MIN_PICTURES}, got {pictures}")
-    problems.stop_if_any()
+    if pictures < MIN_PICTURES:
+        raise InputError(f"--pictures must be at least {MIN_PICTURES}, got {pictures}")
     if what == "engine":
         from labelsieve.bench import engine_speed
 

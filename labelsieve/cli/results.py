@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+from labelsieve.checks import between
 from labelsieve.cli.common import Common, Flag, Flat, counted
-from labelsieve.errors import Problems
 from labelsieve.export import export as write
 from labelsieve.export.settings import ExportSettings
 
@@ -27,11 +27,7 @@ def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> N
     from labelsieve.progress import format_bytes
     from labelsieve.report import write_report
 
-    problems = Problems()
-    problems.check(
-        0 <= suspects <= MAX_SUSPECTS, f"--suspects must be a number from 0 to {MAX_SUSPECTS}, got {suspects}"
-    )
-    problems.stop_if_any()
+    between("--suspects", suspects, 0, MAX_SUSPECTS)
     path = write_report(run, most=suspects, note=common.progress().note)
     size = path.stat().st_size
     common.say(f"{path} ({format_bytes(size)})")
@@ -64,10 +60,6 @@ def review(
         Open the page in the browser.
     """
     from labelsieve.review import is_loopback, serve
-
-    problems = Problems()
-    problems.check(port is None or 0 <= port <= 65535, f"--port must be a number from 0 to 65535, got {port}")
-    problems.stop_if_any()
 
     def ready(address: str) -> None:
         if common.json:

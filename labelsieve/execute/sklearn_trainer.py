@@ -22,6 +22,7 @@ import numpy as np
 
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
+from labelsieve.frames import is_pandas
 from labelsieve.models.stored_classifier import softmax
 from labelsieve.scoring import likeliest
 from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Samples, Scores, Trainer
@@ -41,9 +42,11 @@ EXECUTORS = ("serial", "threads", "processes")
 
 def take(x: Any, index: IntArray) -> Any:
     """Samples of an array, a sparse matrix, a data frame or a plain sequence."""
-    from sklearn.utils import _safe_indexing
-
-    return x.subset(index) if isinstance(x, Samples) else _safe_indexing(x, index)
+    if isinstance(x, Samples):
+        return x.subset(index)
+    if isinstance(x, list | tuple):
+        return [x[i] for i in index.tolist()]
+    return x.iloc[index] if is_pandas(x) else x[index]
 
 
 def seeded(estimator: Any, seed: int) -> Any:
@@ -108,20 +111,13 @@ def _one_a_class(scores: FloatArray, model: Any, x: Any, known: IntArray) -> boo
     return bool((known[scores[some].argmax(axis=1)] == np.asarray(model.predict(take(x, some)))).mean() > 0.5)
 
 
-class OneClass:
-    """Predicts the only class of the training samples; most classifiers refuse to train on one class."""
-
-    def predict_proba(self, x: Any) -> FloatArray:
-        from sklearn.utils.validation import _num_samples
-
-        return np.ones((_num_samples(x), 1))
-
-
 def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntArray]:
     """Return the trained model and the class codes of its columns."""
     present = np.unique(labels)
-    if len(present) < 2:
-        return OneClass(), present
+    if len(present) < 2:  # most classifiers refuse to train on one class
+        from sklearn.dummy import DummyClassifier
+
+        return DummyClassifier().fit(x, labels), present
     model = seeded(estimator, seed)
     limit_neighbours(model, len(labels))
     model.fit(x, labels)

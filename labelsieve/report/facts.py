@@ -22,8 +22,8 @@ from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.labels_csv import LabelColumns, pair_counts
 from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import DECISIONS, RunFolder
-from labelsieve.selection.finalize import SUGGESTIONS, fits_no_class, read_suggestions
-from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, NoiseEstimate, WhyUnknown
+from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
+from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, NoiseEstimate, WhyUnknown, fits_no_class
 
 SAMPLE_SIZE = 20  # decisions take a minute, and 20 of 20 right means at least 86 % right with a probability of 95 %
 MIN_CHECKED = 10  # a smaller sample of a group says too little: the noise model is used instead

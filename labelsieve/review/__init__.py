@@ -56,24 +56,21 @@ def in_address(host: str) -> str:
 
 def bound(host: str, port: int | None) -> socket.socket:
     """A listening socket. Without `port`, the default port or, if it is taken, a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for attempt in (port,) if port is not None else (DEFAULT_PORT, 0):
-        listener = socket.socket(family, socket.SOCK_STREAM)
+    if port is None:
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, attempt))
-            listener.listen()  # only now is the port taken
-            return listener
-        except OSError as problem:
-            listener.close()
-            if port is not None or attempt == 0:
-                raise InputError(
-                    f"cannot listen on {host} port {attempt}: {problem.strerror}; give another --port"
-                ) from None
-        except OverflowError:
-            listener.close()
-            raise InputError(f"port {attempt} is outside 0..65535") from None
-    raise AssertionError("unreachable")
+            return bound(host, DEFAULT_PORT)
+        except InputError:
+            return bound(host, 0)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()  # only now is the port taken
+    except (OSError, OverflowError) as problem:
+        listener.close()
+        reason = problem.strerror if isinstance(problem, OSError) else "it is outside 0..65535"
+        raise InputError(f"cannot listen on {host} port {port}: {reason}; give another --port") from None
+    return listener
 
 
 def serve(

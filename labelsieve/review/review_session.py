@@ -15,14 +15,7 @@ from labelsieve.data.embedding_cache import find_embeddings
 from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import Duplicates, LabelColumns, most_confused, pair_counts
-from labelsieve.report.facts import (
-    DEFAULT_CONFIDENCE,
-    SAMPLE_SIZE,
-    WHY_UNKNOWN,
-    Facts,
-    Group,
-    SpotCheck,
-)
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Facts, Group, SpotCheck
 from labelsieve.report.html import shorten_names
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.neighbours import Neighbours
@@ -69,20 +62,11 @@ class Filter:
             raise ValueError("suspicion and confidence must be between 0 and 1")
 
     def mask(self, columns: LabelColumns, conflict: BoolArray, no_class: BoolArray) -> BoolArray:
-        if self.show == "suspects":
-            mask = columns.suspect()
-        elif self.show == "conflicts":
-            mask = conflict
-        elif self.show == "no_class":
-            mask = no_class
-        elif self.show == "duplicates":
-            mask = columns.duplicates > 0
-        elif self.show == "outliers":
-            mask = columns.outlier
-        elif self.show == "all":
-            mask = np.ones(len(columns), dtype=bool)
-        else:
-            mask = columns.verdict == VERDICTS.index(self.show)
+        named = {"conflicts": conflict, "no_class": no_class, "outliers": columns.outlier}
+        named |= {"suspects": columns.suspect(), "duplicates": columns.duplicates > 0}
+        named |= {verdict: columns.verdict == code for code, verdict in enumerate(VERDICTS)}
+        named["all"] = np.ones(len(columns), dtype=bool)
+        mask = named[self.show]
         if self.given is not None:
             mask = mask & (columns.label == self.given)
         if self.suggested is not None:
@@ -318,15 +302,8 @@ class ReviewSession:
         groups = {}
         for group in Group:
             found = self.spot_check.check(group, confidence, self.log)
-            groups[group.value] = {
-                "size": found.size,
-                "checked": found.checked,
-                "sample": min(SAMPLE_SIZE, found.size),
-                "wrong": found.wrong,
-                "right_suggestions": found.right_suggestions,
-                "model_wrong": _number(found.model_wrong),
-                "model_right": _number(found.model_right),
-            }
+            numbers = {name: value if isinstance(value, int) else _number(value) for name, value in vars(found).items()}
+            groups[group.value] = {"sample": min(SAMPLE_SIZE, found.size)} | numbers
         rows = self._acceptable(confidence)
         noise = self.spot_check.noise(self.log, confidence)
         return {

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import ClassifierTags, get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -31,30 +32,18 @@ from labelsieve.frames import (
 )
 from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
 from labelsieve.progress import Progress
-from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
-    Frame,
-    Sparse,
     check_samples,
     describe_samples,
     encode_labels,
     group_codes,
     rare_classes_warning,
+    unlabelled,
 )
 from labelsieve.selection.refit import Refit
 from labelsieve.selection.settings import INCVSettings, ncv_settings, selection_passes
-from labelsieve.types import (
-    CANDIDATE,
-    REMOVED,
-    SELECTED,
-    VERDICTS,
-    FloatArray,
-    IntArray,
-    Kind,
-    LabelledData,
-    WhyUnknown,
-)
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, Selection, WhyUnknown
 
 
 class RareClassWarning(UserWarning):
@@ -131,10 +120,8 @@ class Selector(BaseEstimator):  # type: ignore[misc]
         if self.embed is not None:
             X = embed(X, self.embed, device=self.device)
         X = check_samples(self, X, model=self.estimator, encoding=self._encoding, fitting=False)
-        kind: Kind = "table" if (found := describe_samples(X).kind) == "arrays" else found
-        data = LabelledData(X, np.empty(0, dtype=np.int64), (), np.empty(0, dtype=str), kind)
         refit: Refit = self._refit
-        return refit.predict_proba(self._choice.rows(data), len(self.classes_))
+        return refit.predict_proba(self._choice.rows(unlabelled(X)), len(self.classes_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely class of new samples.
@@ -400,19 +387,18 @@ def _samples_of(X: Any, rows: IntArray) -> list[Any]:
     """Return some samples as texts, pictures, rows of numbers or, of a data frame, cells by column."""
     if is_frame(X):
         return list(frame_table(take(X, rows)).to_pylist())
-    if isinstance(X, Sparse):
-        return list(take(X, rows).toarray())
-    return list(np.asarray(take(X, rows))) if isinstance(X, Frame) else [X[i] for i in rows.tolist()]
+    taken = take(X, rows)
+    return list(taken.toarray() if issparse(taken) else taken)
 
 
-def warn_about_rare_classes(selection: JudgedSelection, classes: NDArray[Any], *, stacklevel: int) -> None:
+def warn_about_rare_classes(selection: Selection, classes: NDArray[Any], *, stacklevel: int) -> None:
     """Warn about classes whose labels could not be checked."""
     rare = classes[list(rare_classes(selection))].tolist()
     if rare:
         warnings.warn(rare_classes_warning(rare), RareClassWarning, stacklevel=stacklevel)
 
 
-def store_selection(estimator: Any, selection: JudgedSelection, classes: NDArray[Any], given: IntArray) -> None:
+def store_selection(estimator: Any, selection: Selection, classes: NDArray[Any], given: IntArray) -> None:
     """Store what a selection found as the attributes that INCV, NCV and RobustClassifier have in common."""
     estimator.classes_ = classes
     for name in ("selected", "candidate", "removed", "iteration", "suspicion", "suggested_probability"):

@@ -5,7 +5,7 @@ suggestions.csv lists the suspects of a run, the most suspicious first, with the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,45 +24,22 @@ from labelsieve.types import (
     CANDIDATE,
     REMOVED,
     SELECTED,
-    BoolArray,
     FloatArray,
     IntArray,
     LabelledData,
     NoiseEstimate,
+    ScoredVerdicts,
     Scores,
     Selection,
     WhyUnknown,
 )
 
-# A label that is likely wrong gets no suggestion if the predicted class has less than this share of the wrong cases:
-# the sample may belong to none of the classes (the Roman numerals of benchmarks/real-noise.md).
-LEAST_SUGGESTED_SHARE = 0.5
 # The weight of the log-odds of networks that have learnt the labels, against those of the selection (chosen on CIFAR-10
 # with two noises, docs/reproduction.md), and the smallest suspicion in them: networks are not surer than that.
 LEARNT_WEIGHT, LEAST_SUSPICION = 0.7, 1e-4
 SUGGESTIONS = "suggestions.csv"
 # `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.
 SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
-
-
-@dataclass(frozen=True)
-class JudgedSelection(Selection):
-    """A Selection that also has the probability that each predicted label is the true one.
-
-    If predicted and given label differ, the predicted one is the suggestion. The probability is nan if nothing was
-    estimated (protocol "paper"); `suspicion` is then the plain mean over a sample's scores.
-    """
-
-    suggested_probability: FloatArray = field(default_factory=lambda: np.empty(0))
-
-    def no_class(self, given: IntArray) -> BoolArray:
-        """Labels that are likely wrong without a likely replacement: the sample may belong to none of the classes."""
-        return self.doubted(given) & fits_no_class(self.suspicion, self.suggested_probability)
-
-
-def fits_no_class(suspicion: FloatArray, suggested_probability: FloatArray) -> BoolArray:
-    """Whether labels are likely wrong and the suggestion is not likely either; False if a probability is nan."""
-    return np.asarray((suspicion > 0.5) & (suggested_probability < LEAST_SUGGESTED_SHARE * suspicion))
 
 
 def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -> float:
@@ -75,31 +52,26 @@ def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -
     return state.expected_precision()
 
 
-def expected_recall(precision: float, state: INCVState) -> float:
+def expected_recall(precision: float, noise_ratio: float, verdict: NDArray[np.int8]) -> float:
     """Right labels selected over all right labels, LP |S| / ((1 - eps) n): in theory 1 - eps after iteration 1."""
-    clean = (1 - state.noise_ratio) * len(state.verdict)
-    return min(1.0, precision * len(state.selected) / clean) if clean > 0 else 0.0
+    clean = (1 - noise_ratio) * len(verdict)
+    return min(1.0, precision * int(np.sum(verdict == SELECTED)) / clean) if clean > 0 else 0.0
 
 
-def finish(state: INCVState, classes: int, settings: INCVSettings) -> JudgedSelection:
+def finish(state: INCVState, classes: int, settings: INCVSettings) -> Selection:
     """The Selection of a state."""
     precision = expected_precision(state, classes, settings)
     known = not np.isnan(state.wrong).all()
     suspicion = calibrate(state.order, state.wrong) if known else state.order
     # A sample is selected exactly if predicted and given label are the same.
     suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.predicted_right)
-    return JudgedSelection(
-        verdict=state.verdict,
-        iteration=state.iteration,
-        predicted=state.predicted,
-        probability=state.probability,
-        confidence=state.confidence,
-        loss=state.loss,
+    return Selection(
+        **{field.name: getattr(state, field.name) for field in fields(ScoredVerdicts)},
         suspicion=suspicion,
         noise_ratio=state.noise_ratio,
         transition_matrix=state.transition,
         expected_precision=precision,
-        expected_recall=expected_recall(precision, state),
+        expected_recall=expected_recall(precision, state.noise_ratio, state.verdict),
         history=state.history,
         notes=state.notes,
         suggested_probability=suggested if known else np.full(len(suspicion), np.nan),
@@ -133,9 +105,8 @@ def _first_scores(first: Scores, second: Scores) -> Scores:
 
     The confidence is the second one if the first is not known (labels.csv of earlier versions).
     """
-    known = first.predicted >= 0
-    names = ("predicted", "probability", "confidence", "loss")
-    found = {name: np.where(known, getattr(first, name), getattr(second, name)) for name in names}
+    known, others = first.predicted >= 0, second.numbers()
+    found = {name: np.where(known, values, others[name]) for name, values in first.numbers().items()}
     found["confidence"] = np.where(np.isfinite(found["confidence"]), found["confidence"], second.confidence)
     return Scores(**found)
 
@@ -162,7 +133,7 @@ def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
 
 def judge_again(
     new: Scores, given: IntArray, classes: int, before: FirstJudgement, groups: IntArray | None = None
-) -> JudgedSelection:
+) -> Selection:
     """The judgement of a selection and of the networks that a robust method trained after it (`new`).
 
     Neither judge is always the better one, so both count (benchmarks/finish.md). The noise model is fitted to the mean
@@ -198,44 +169,33 @@ def judge_again(
     if before.why_unknown is not None and estimate.known:
         estimate = without_meaning(estimate, before.why_unknown)
     precision = float(1 - suspicion[selected].mean()) if selected.any() else 0.0
-    clean = (1 - estimate.ratio) * len(given)
-    return JudgedSelection(
+    return Selection(
         verdict=verdict,
         iteration=iteration.astype(np.int16),
-        predicted=scores.predicted,
-        probability=scores.probability,
-        confidence=scores.confidence,
-        loss=scores.loss,
+        **scores.numbers(),
         suspicion=suspicion,
         noise_ratio=estimate.ratio,
         transition_matrix=estimate.transition,
         expected_precision=precision,
-        expected_recall=min(1.0, precision * int(selected.sum()) / clean) if clean > 0 else 0.0,
+        expected_recall=expected_recall(precision, estimate.ratio, verdict),
         history=({**first, "estimate": estimate.record()}, *others),
         notes=before.notes,
         suggested_probability=np.where(selected, 1 - suspicion, suspicion * posterior.predicted_right),
     )
 
 
-def write_suggestions(path: Path, data: LabelledData, selection: JudgedSelection) -> None:
+def write_suggestions(path: Path, data: LabelledData, selection: Selection) -> None:
     """Write suggestions.csv, unless the selection has no probabilities (protocol "paper")."""
     rows = np.flatnonzero(selection.doubted(data.y))
     if np.isnan(selection.suggested_probability).all():
         return
-    suspicion = [f"{value:.6g}" for value in selection.suspicion[rows]]
     # Ranked as written, so that equal values keep the order of labels.csv and of the report.
-    order = np.argsort(-np.array(suspicion, dtype=float), kind="stable")
-    cells = (
-        (
-            data.ids[i],
-            str(data.classes[data.y[i]]),
-            suspicion[place],
-            str(data.classes[selection.predicted[i]]),
-            f"{selection.suggested_probability[i]:.6g}",
-        )
-        for place, i in zip(order.tolist(), rows[order].tolist(), strict=True)
-    )
-    write_csv(path, SUGGESTION_COLUMNS, cells)
+    written = np.array([f"{value:.6g}" for value in selection.suspicion[rows]])
+    rows = rows[order := np.argsort(-written.astype(float), kind="stable")]
+    names = np.array([str(name) for name in data.classes], dtype=object)
+    probability = (f"{value:.6g}" for value in selection.suggested_probability[rows])
+    cells = (data.ids[rows], names[data.y[rows]], written[order], names[selection.predicted[rows]], probability)
+    write_csv(path, SUGGESTION_COLUMNS, zip(*cells, strict=True))
 
 
 def read_suggestions(path: Path) -> dict[str, float] | None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from labelsieve import theory
 from labelsieve.scoring import suspicion_of
-from labelsieve.selection.finalize import JudgedSelection, finish
+from labelsieve.selection.finalize import finish
 from labelsieve.selection.noise_model import (
     NoiseModel,
     TwoOpinions,
@@ -50,7 +50,7 @@ from labelsieve.types import (
     Trainer,
 )
 
-Steps = Generator[list[Job], list[Scores], JudgedSelection]
+Steps = Generator[list[Job], list[Scores], Selection]
 # Protocol "auto" stops when an iteration selected less than this share of all samples (benchmarks/detection.md).
 LEAST_GAIN = 0.005
 MISSED_CLASS = 4  # labels per prediction of a class from which on its labels are not removed (benchmarks/detection.md)
@@ -331,8 +331,8 @@ def with_scores(
     keys = ("predicted", "probability", "confidence", "loss", "order", "wrong", "predicted_right", "looks")
     arrays = {key: getattr(state, key).copy() for key in keys}
     for half, scores in zip(scored, answers, strict=True):
-        for key in keys[:4]:
-            arrays[key][half] = getattr(scores, key)
+        for key, values in scores.numbers().items():
+            arrays[key][half] = values
         looks = arrays["looks"][half]
         new = {"order": suspicion_of(scores, given[half])}
         if model is not None:
@@ -416,14 +416,14 @@ def rare_classes(selection: Selection) -> list[int]:
     return sorted(set.intersection(*unseen)) if unseen else []
 
 
-def drive(steps: Steps, trainer: Trainer) -> JudgedSelection:
+def drive(steps: Steps, trainer: Trainer) -> Selection:
     """Run one selection to its end."""
     return drive_together([steps], trainer)[0]
 
 
-def drive_together(generators: Sequence[Steps], trainer: Trainer) -> list[JudgedSelection]:
+def drive_together(generators: Sequence[Steps], trainer: Trainer) -> list[Selection]:
     """Run several selections at once: the jobs that they ask for at the same time are one request to the trainer."""
-    results: dict[int, JudgedSelection] = {}
+    results: dict[int, Selection] = {}
     wanted: dict[int, list[Job]] = {}
 
     def advance(which: int, scores: list[Scores] | None) -> None:

@@ -2,62 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence, Sized
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from labelsieve.checks import is_missing
+from labelsieve.checks import is_missing, label_array
 from labelsieve.data.columns import Encoding, Origin, TableX
 from labelsieve.data.features import read_features
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.errors import InputError
-from labelsieve.frames import check_names, frame_table, is_frame
+from labelsieve.frames import check_columns, frame_table, is_frame
 from labelsieve.models.choose import Classifier, SampleInfo, columns_of, numbers_of, own_network_needed
-from labelsieve.types import IntArray
+from labelsieve.types import IntArray, LabelledData
 
 MAX_NAMED_CLASSES = 5  # in a warning about many classes
 ROWS_PER_CHECK = 1024  # arrays are checked for NaN in blocks, so that the check needs little memory
 
 
 @runtime_checkable
-class Frame(Protocol):
-    """A pandas data frame or series."""
-
-    iloc: Any
-    ndim: int
-
-
-@runtime_checkable
-class Tensor(Protocol):
-    """A torch tensor."""
-
-    def detach(self) -> Any:
-        """Return the tensor without its gradient."""
-
-    def cpu(self) -> Any:
-        """Return the tensor in main memory."""
-
-
-@runtime_checkable
-class Sparse(Protocol):
-    """A sparse matrix."""
-
-    shape: tuple[int, ...]
-    ndim: int
-    data: Any
-
-    def toarray(self) -> Any:
-        """Return a dense array."""
-
-
-@runtime_checkable
 class Array(Protocol):
-    """A numpy array, or an object that numpy can read as one."""
+    """A numpy array, a sparse matrix, or a data frame or series of pandas."""
 
-    def __array__(self) -> Any:
-        """Return a numpy array."""
+    ndim: int
 
 
 def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
@@ -67,7 +37,7 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
 
     if y is None:
         raise InputError("y: labels are required; requires y to be passed, but the target y is None")
-    labels = column_or_1d(as_array(y), warn=True)
+    labels = column_or_1d(label_array(y, "y"), warn=True)
     missing = np.flatnonzero(is_missing(labels))
     if len(missing):
         raise InputError(f"y: {len(missing)} labels are missing, the first at sample {missing[0]}; drop or fill them")
@@ -106,14 +76,14 @@ def check_lengths(X: Any, y: Any) -> None:
     from sklearn.utils.validation import check_consistent_length
 
     if y is not None:
-        check_consistent_length(X, as_array(y))
+        check_consistent_length(X, label_array(y, "y"))
 
 
 def is_text(x: Any) -> bool:
     """Whether `x` is a sequence of strings, and not a table."""
-    if isinstance(x, str) or (isinstance(x, Frame) and x.ndim > 1):
+    if isinstance(x, str) or dimensions(x, of_lists=1) != 1:
         return False
-    if isinstance(x, np.ndarray) and (x.ndim != 1 or x.dtype.kind not in "OUT"):
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "OUT":
         return False
     try:
         return len(x) > 0 and all(isinstance(value, str) for value in x)
@@ -123,7 +93,7 @@ def is_text(x: Any) -> bool:
 
 def dimensions(x: Any, *, of_lists: int = 2) -> int:
     """Return the number of axes of an array, a frame or a sparse matrix; lists are not inspected."""
-    return int(x.ndim) if isinstance(x, np.ndarray | Frame | Sparse) else of_lists
+    return int(x.ndim) if isinstance(x, Array) else of_lists
 
 
 def is_pictures(x: Any) -> bool:
@@ -135,15 +105,20 @@ def describe_samples(x: Any) -> SampleInfo:
     """Return what decides which model reads samples that were passed from Python."""
     if is_text(x):
         return SampleInfo("text", len(x))
-    shape = np.shape(x) if not isinstance(x, Sparse) else x.shape
+    shape = np.shape(x) if not issparse(x) else x.shape
     if is_pictures(x):
         height, width, channels = shape[1:]
         return SampleInfo("pictures", shape[0], (channels, height, width))
     if len(shape) > 2:
         return SampleInfo("arrays", shape[0], tuple(shape[1:]))
-    return SampleInfo(
-        "table", shape[0], tuple(shape[1:]), columns_of(x), sparse=isinstance(x, Sparse), numbers=numbers_of(x)
-    )
+    return SampleInfo("table", shape[0], tuple(shape[1:]), columns_of(x), sparse=issparse(x), numbers=numbers_of(x))
+
+
+def unlabelled(x: Any) -> LabelledData:
+    """Return samples that were passed from Python, as the models of labelsieve read them."""
+    kind = describe_samples(x).kind
+    none, names = np.empty(0, dtype=np.int64), np.empty(0, dtype=str)
+    return LabelledData(x, none, (), names, "table" if kind == "arrays" else kind, name="X")
 
 
 def check_samples(
@@ -166,7 +141,7 @@ def check_samples(
             forget_columns(estimator)
         return X
     if is_frame(X):
-        check_names(X)
+        check_columns(X)
         validate_data(estimator, X=X, skip_check_array=True, reset=fitting)  # stores the names of the columns
         return read_frame(X, encoding) if reads_arrays(model) else X
     if reads_arrays(model) and dimensions(X) > 2:
@@ -208,10 +183,11 @@ def check_words(texts: Sequence[str], *, own: bool) -> None:
 
 def without_torch(X: Any) -> Any:
     """Return a torch tensor of any device as a numpy array; anything else unchanged."""
-    if not isinstance(X, Tensor):
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(X, torch.Tensor):
         return X
     X = X.detach().cpu()
-    return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
+    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
 
 def with_channel(X: Any) -> Any:
@@ -277,15 +253,3 @@ def rare_classes_warning(names: Sequence[Any]) -> str:
 def reads_arrays(inner: Any) -> bool:
     """Whether a model reads arrays of any shape: networks do, and an automatic choice depends on the samples."""
     return inner is None or isinstance(inner, str) or (callable(inner) and not isinstance(inner, Classifier))
-
-
-def as_array(y: Any) -> NDArray[Any]:
-    """Return labels as an array that keeps None and NaN visible among strings."""
-    if isinstance(y, Array) and np.asarray(y).ndim:
-        return np.asarray(y)
-    if isinstance(y, str | bytes | Array) or not isinstance(y, Sized):
-        raise InputError(f"y: expected one label per sample, got {y!r}")
-    values = list(y)  # type: ignore[call-overload]
-    if any(value is None or isinstance(value, str) for value in values):
-        return np.array(values, dtype=object) if any(not isinstance(v, str) for v in values) else np.array(values)
-    return np.asarray(values)

@@ -9,19 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.selection.noise_model import NoiseModel
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, FloatArray, IntArray, ScoredVerdicts
 
 
 @dataclass(frozen=True)
-class INCVState:
+class INCVState(ScoredVerdicts):
     """The state after `done` iterations. One entry per sample unless noted."""
 
-    verdict: NDArray[np.int8]
-    iteration: NDArray[np.int16]
-    predicted: IntArray
-    probability: FloatArray
-    confidence: FloatArray
-    loss: FloatArray
     order: FloatArray  # ranks the labels, most suspicious last: mean over a sample's held-out scores, nan before them
     looks: NDArray[np.int16]  # number of held-out scores
     wrong: FloatArray  # P(given label is wrong), mean over the scores; nan without a noise model
@@ -39,18 +33,15 @@ class INCVState:
     @classmethod
     def start(cls, n: int, classes: int) -> INCVState:
         """Nothing is selected, every sample is a candidate."""
+        names = ("probability", "confidence", "loss", "order", "wrong", "predicted_right")
+        unknown: dict[str, Any] = {name: np.full(n, np.nan) for name in names}
         return cls(
             verdict=np.full(n, CANDIDATE, dtype=np.int8),
             iteration=np.zeros(n, dtype=np.int16),
             predicted=np.full(n, -1, dtype=np.int64),
-            probability=np.full(n, np.nan),
-            confidence=np.full(n, np.nan),
-            loss=np.full(n, np.nan),
-            order=np.full(n, np.nan),
             looks=np.zeros(n, dtype=np.int16),
-            wrong=np.full(n, np.nan),
-            predicted_right=np.full(n, np.nan),
             transition=np.eye(classes),
+            **unknown,
         )
 
     def expected_precision(self) -> float:

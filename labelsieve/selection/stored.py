@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
 from labelsieve.scoring import checked, class_names, named_columns, probability_blocks, score_probabilities
-from labelsieve.selection.finalize import LEAST_SUGGESTED_SHARE
 from labelsieve.selection.noise_model import (
     BIN_SAMPLES,
     MOST_CLASSES_TO_DENOISE,
@@ -26,7 +25,7 @@ from labelsieve.selection.noise_model import (
 from labelsieve.selection.posterior import calibrate, flag_labels, posterior_of
 from labelsieve.selection.settings import INCVSettings, ncv_settings
 from labelsieve.selection.splits import SMALLEST
-from labelsieve.types import BoolArray, FloatArray, IntArray, Job, Scores, Trainer, Trust
+from labelsieve.types import LEAST_SUGGESTED_SHARE, BoolArray, FloatArray, IntArray, Job, Scores, Trainer, Trust
 
 ALL_PREDICTED = "every label was predicted: predictions of samples that the model was trained on say nothing"
 

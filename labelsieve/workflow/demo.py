@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from labelsieve import metrics, noise, theory
+from labelsieve.csv_files import write_csv
 from labelsieve.errors import InputError
+from labelsieve.files import atomic_file
+from labelsieve.progress import Progress
+from labelsieve.report import write_report
+from labelsieve.runfolder import RunFolder
+from labelsieve.selection.incv import drive, incv_steps
+from labelsieve.selection.settings import INCVSettings, ncv_settings
 from labelsieve.types import BoolArray, IntArray, LabelledData
+from labelsieve.workflow.run import select_source
 from labelsieve.workflow.settings import SelectSettings, absolute
-
-if TYPE_CHECKING:
-    from labelsieve.runfolder import RunFolder
 
 RATIO = 0.4  # as in figures 1 and 4 of the paper
 TEST_SAMPLES = 600  # clean digits that measure the gain
@@ -23,9 +29,6 @@ TITLES = {"nearest": "nearest neighbour", "neighbours": "ten neighbours"}
 
 def run_demo(run: RunFolder, seed: int) -> dict[str, Any]:
     """Run the demo in a run folder and return its results."""
-    from labelsieve.progress import Progress
-    from labelsieve.report import write_report
-    from labelsieve.workflow.run import select_source
 
     check_folder(run, seed)
     if not run.exists():
@@ -52,11 +55,8 @@ def check_folder(run: RunFolder, seed: int) -> None:
 
 def make_data(folder: Path, seed: int) -> tuple[LabelledData, LabelledData, IntArray, IntArray]:
     """Write digits as 8 x 8 pictures: training pictures with corrupted labels, test pictures with right ones."""
-    from labelsieve import noise, theory
-    from labelsieve.csv_files import write_csv
     from labelsieve.data.npz import load
     from labelsieve.data.source import load_digits
-    from labelsieve.files import atomic_file
 
     data = load_digits()
     pictures = np.round(data.x.reshape(-1, 8, 8) * 255).astype(np.uint8)
@@ -76,11 +76,8 @@ def compare(
     run: RunFolder, parts: tuple[LabelledData, LabelledData], true: IntArray, given: IntArray, seed: int
 ) -> dict[str, Any]:
     """Compare theory with measurement, and training on everything with training on the selected samples."""
-    from labelsieve import metrics, theory
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
     from labelsieve.models.choose import named_classifier
-    from labelsieve.selection.incv import drive, incv_steps
-    from labelsieve.selection.settings import INCVSettings, ncv_settings
 
     train, test = parts
     expected = theory.summary(theory.symmetric(10, RATIO))
@@ -127,8 +124,6 @@ def draw(run: RunFolder, train: LabelledData, result: dict[str, Any]) -> Path:
     """Draw demo.png and demo.svg: theory and measurement, the gain, and the most suspicious digits."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
-
-    from labelsieve.files import atomic_file
 
     blue, grey, orange = "#2563a8", "#b8bfc8", "#d9822b"
     suspects = sorted((row for row in run.read_labels() if row.suggested), key=lambda row: (-row.suspicion, row.id))[

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve import noise
 from labelsieve.csv_files import parse_names
+from labelsieve.data.label_notes import class_counts, same_spelling
+from labelsieve.data.labels import OTHERS
 from labelsieve.errors import InputError
 from labelsieve.types import FloatArray, IntArray, LabelledData
 
@@ -20,7 +23,6 @@ def corrupt_labels(
     data: LabelledData, pattern: str, ratio: float, seed: int, *, transition: FloatArray | None = None
 ) -> IntArray:
     """Return corrupted labels: by a transition matrix if one is given, else by the noise pattern."""
-    from labelsieve import noise
 
     rng, codes = np.random.default_rng(seed), np.arange(len(data.classes))
     if transition is not None:
@@ -45,7 +47,6 @@ class ClassChanges:
     @classmethod
     def of(cls, data: LabelledData, merge: Mapping[str, str], drop: Sequence[str], *, alike: bool) -> ClassChanges:
         """Rename the classes in `merge`, drop those in `drop`, and with `alike` join different spellings."""
-        from labelsieve.data.label_notes import class_counts, same_spelling
 
         before = class_counts(data)
         for option, names in (("--merge", list(merge)), ("--leave-out", drop)):
@@ -63,7 +64,6 @@ class ClassChanges:
 
     def rows(self, data: LabelledData) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of the label file; its last column counts the samples that were left out."""
-        from labelsieve.data.labels import OTHERS
 
         left_out = len(data) - sum(self.counts.values())
         yield ("id", "label", OTHERS) if left_out else ("id", "label")
@@ -96,6 +96,5 @@ def label_rows(data: LabelledData, given: IntArray) -> Iterator[tuple[Any, ...]]
 
 def read_matrix(path: Path | None) -> FloatArray | None:
     """Read a transition matrix, if one is given."""
-    from labelsieve import noise
 
     return None if path is None else noise.load_matrix(path)

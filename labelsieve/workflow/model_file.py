@@ -22,6 +22,7 @@ from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_file, regular_file
 from labelsieve.models.choose import ModelChoice, SampleInfo, choose_network
+from labelsieve.models.stored_classifier import check_arrays, predict_arrays
 from labelsieve.types import FloatArray, Kind, LabelledData
 
 if TYPE_CHECKING:
@@ -165,8 +166,6 @@ class Model:
     def probabilities(self, data: LabelledData, *, device: str = "auto") -> FloatArray:
         """Return the probability of each class for each sample, [n, classes]."""
         if not self.states:
-            from labelsieve.models.stored_classifier import predict_arrays
-
             self.reader.check_samples(data)
             return predict_arrays(self.reader.arrays, np.asarray(data.x), len(self.classes))
         from labelsieve.engine.bundle import Bundle
@@ -281,8 +280,6 @@ def load(path: Path, *, network: str | None = None) -> Model:
         embedded = EmbeddedSamples(**about["embedded"]) if about.get("embedded") else None
         reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding, embedded)
         if not states:
-            from labelsieve.models.stored_classifier import check_arrays
-
             check_arrays(arrays, reader.shape[0], len(about["classes"]))
         return Model(about["model"], tuple(about["classes"]), reader, states, about["method"])
     except InputError:

@@ -9,6 +9,7 @@ memory       the peak of this process, which read the samples and tried the mode
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -138,11 +139,12 @@ def embed_some(data: LabelledData, model: str, device: str) -> tuple[LabelledDat
 
 
 def plan_run(
-    data: LabelledData, settings: RunSettings, request: PlanRequest, *, embedded_per_second: float | None = None
+    data: LabelledData, settings: RunSettings, request: PlanRequest, *, before: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
     """Try the models that a run would use, and estimate what the run takes.
 
-    "selection_seconds" is None if the selection could not be measured.
+    `before` are the seconds of the stages before the selection. "selection_seconds" is None if the selection could not
+    be measured.
     """
     n = request.samples or len(data)
     choice = choose_model(settings, data, samples=n)
@@ -162,20 +164,12 @@ def plan_run(
     else:
         seconds = {name: value for name, value in seconds.items() if not name.startswith("selection")}
         seconds = ({} if selection is None else {"selection": selection}) | seconds
-    seconds["report"] = REPORT_SECONDS
-    if embedded_per_second is not None:
-        seconds = {"embed once": n / embedded_per_second} | seconds
+    seconds = dict(before or {}) | seconds | {"report": REPORT_SECONDS}
     per_sample = found["measured"]["host_bytes"] + (n > len(data)) * found["measured"]["sample_bytes"]
     found["host_bytes"] = peak_memory() + round(n * per_sample)
     return found | total(seconds) | {
         "seconds": seconds, "selector": choice.name, "selection_seconds": selection, "samples": n,
     }  # fmt: skip
-
-
-def with_reading(plan: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Add the seconds that it took to load the libraries and to read the samples."""
-    each = {"reading": seconds} | plan["seconds"]
-    return plan | total(each) | {"seconds": each}
 
 
 def _plan_classifier(data: LabelledData, choice: ModelChoice, n: int, trial: ClassifierTrial | None) -> dict[str, Any]:
@@ -212,8 +206,31 @@ def _plan_network(
         n, passes if choice.kind is ModelKind.NETWORK else 0, choice.epochs(settings.epochs),
         method.epochs(sizes.epochs), method.networks, request.gpus, 2 * settings.repeats,
     )  # fmt: skip
-    found = _measure_and_estimate(rows, workload, choice, (network, factory, sizes.batch_size), device, request)
-    return found | {"wanted": asdict(workload)}
+    most = max(sizes.batch_size, SELECTION_BATCH_SIZE)
+    some = take_evenly(rows, 4 * most if device.type == "cpu" else 16 * most)
+    store, read, sample_bytes = _small_store(some, device, crop=request.crop)
+    alike = workload.selection_passes == 0 or (choice.name, SELECTION_BATCH_SIZE) == (network.name, sizes.batch_size)
+    seconds = request.seconds if alike else request.seconds / 2
+    found = selecting = measure(some, factory, store, batch_size=sizes.batch_size, seconds=seconds)
+    if not alike:
+        assert choice.factory is not None
+        selecting = measure(some, choice.factory, store, batch_size=SELECTION_BATCH_SIZE, seconds=seconds)
+    names = [len(name) + 57 for name in rows.x.names[:1000]] if isinstance(rows.x, PictureFiles) else [0]
+    found = replace(
+        found, read=read, sample_bytes=sample_bytes, staged=isinstance(rows.x, StagedPictures),
+        host_bytes=HOST_BYTES + float(rows.ids.dtype.itemsize + np.mean(names)),
+    )  # fmt: skip
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
+    return {
+        "source": rows.name,
+        "model": network.name,
+        "shape": list(store.shape),
+        "device": card,
+        "measured": asdict(found),
+        "measured_selecting": asdict(selecting) if workload.selection_passes else None,
+        "pictures": _picture_placement(rows, n, device),
+        "wanted": asdict(workload),
+    } | estimate(workload, found, selecting=selecting, free=free_memory(device))
 
 
 @dataclass(frozen=True)
@@ -264,38 +281,6 @@ class ClassifierTrial:
         if settings.protocol == "auto":  # the noise estimate
             pairs += self.pair_seconds(n / 2) + 2 * self.pair_seconds(n / 4)
         return settings.repeats * pairs + self.features * n
-
-
-def _measure_and_estimate(
-    data: LabelledData, workload: Workload, selector: ModelChoice, network: tuple[ModelChoice, Factory, int],
-    device: torch.device, request: PlanRequest,
-) -> dict[str, Any]:  # fmt: skip
-    choice, factory, batch_size = network
-    most = max(batch_size, SELECTION_BATCH_SIZE)
-    some = take_evenly(data, 4 * most if device.type == "cpu" else 16 * most)
-    store, read, sample_bytes = _small_store(some, device, crop=request.crop)
-    alike = workload.selection_passes == 0 or (selector.name, SELECTION_BATCH_SIZE) == (choice.name, batch_size)
-    seconds = request.seconds if alike else request.seconds / 2
-    found = measure(some, factory, store, batch_size=batch_size, seconds=seconds)
-    selecting = found
-    if not alike:
-        assert selector.factory is not None
-        selecting = measure(some, selector.factory, store, batch_size=SELECTION_BATCH_SIZE, seconds=seconds)
-    names = [len(name) + 57 for name in data.x.names[:1000]] if isinstance(data.x, PictureFiles) else [0]
-    found = replace(
-        found, read=read, sample_bytes=sample_bytes, staged=isinstance(data.x, StagedPictures),
-        host_bytes=HOST_BYTES + float(data.ids.dtype.itemsize + np.mean(names)),
-    )  # fmt: skip
-    card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {usable_cores()} cores"
-    return {
-        "source": data.name,
-        "model": choice.name,
-        "shape": list(store.shape),
-        "device": card,
-        "measured": asdict(found),
-        "measured_selecting": asdict(selecting) if workload.selection_passes else None,
-        "pictures": _picture_placement(data, workload.samples, device),
-    } | estimate(workload, found, selecting=selecting, free=free_memory(device))
 
 
 def _picture_placement(data: LabelledData, samples: int, device: torch.device) -> str | None:

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labelsieve.csv_files import read_arrow
+from labelsieve.data.columns import Encoding
 from labelsieve.data.embedding_cache import embedded_size
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.execute.embed_samples import embed_data
-from labelsieve.progress import Note, NoteKind
+from labelsieve.frames import installed_frame
+from labelsieve.progress import Note, NoteKind, Progress
+from labelsieve.runfolder import RunFolder
 from labelsieve.types import FloatArray, LabelledData
 from labelsieve.workflow.read import read_samples
 from labelsieve.workflow.settings import SourceSettings
 
 if TYPE_CHECKING:
-    from labelsieve.data.columns import Encoding
-    from labelsieve.progress import Progress
     from labelsieve.workflow.model_file import Model
 
 
@@ -65,7 +67,6 @@ def predict_source(
     `embed` is the pretrained model, if it is elsewhere than in the run or if it is a function, which is only imported
     if it is named here.
     """
-    from labelsieve.runfolder import RunFolder
     from labelsieve.workflow import model_file
 
     folder = RunFolder.existing(run)
@@ -148,9 +149,6 @@ def compare(labels: Sequence[str], predicted: Sequence[str], classes: Sequence[s
 def read_frame(path: Path) -> Any:
     """Read labels.csv as a pandas data frame, a polars data frame or an arrow table, whichever is installed."""
     import pyarrow as pa
-
-    from labelsieve.csv_files import read_arrow
-    from labelsieve.frames import installed_frame
 
     text = ("id", "label", "predicted", "verdict", "suggested")
     types = dict.fromkeys(text, pa.string()) | dict.fromkeys(("probability", "loss", "suspicion"), pa.float64())

@@ -8,29 +8,30 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from labelsieve.data.columns import TableX, join_names
 from labelsieve.data.embedding_cache import EmbeddingModel, embedded_size
+from labelsieve.data.labels import read_label_file
+from labelsieve.data.read_options import ReadOptions
+from labelsieve.data.source import BUILT_IN, TABLES, is_path, load_source
+from labelsieve.data.stage import provisional_cache
 from labelsieve.errors import InputError
+from labelsieve.execute.embed_samples import automatic_model, read_embedding
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local
-from labelsieve.progress import Note, NoteKind
+from labelsieve.progress import Note, NoteKind, Progress
+from labelsieve.report.source_state import RunSource
+from labelsieve.runfolder import STAGED, RunFolder, fingerprint
 from labelsieve.types import LabelledData
 from labelsieve.workflow.settings import SelectSettings, SourceSettings, absolute
-
-if TYPE_CHECKING:
-    from labelsieve.progress import Progress
-    from labelsieve.runfolder import RunFolder
 
 
 def read_samples(
     source: str, settings: SourceSettings, *, progress: Progress | None = None, **more: Any
 ) -> LabelledData:
     """Read a source with the user's settings and `more` of `ReadOptions`."""
-    from labelsieve.data.columns import TableX, join_names
-    from labelsieve.data.read_options import ReadOptions
-    from labelsieve.data.source import TABLES, is_path, load_source
 
     ignored = settings.ignored
     table = Path(source).suffix.lower() in TABLES if is_path(source) else source.startswith("hf:")
@@ -63,7 +64,6 @@ def read_to_embed(
 
     `recorded` are the settings of a run that exists. Photos to embed are decoded on demand, in a larger size.
     """
-    from labelsieve.execute.embed_samples import automatic_model
 
     name = settings.embed_name
     if name == AUTO and recorded:
@@ -83,12 +83,6 @@ def read_to_embed(
 
 def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | None = None) -> LabelledData:
     """Read the samples of an existing run again; raise InputError if they changed since."""
-    from labelsieve.data.labels import read_label_file
-    from labelsieve.data.read_options import ReadOptions
-    from labelsieve.data.source import load_source
-    from labelsieve.data.stage import provisional_cache
-    from labelsieve.report.source_state import RunSource
-    from labelsieve.runfolder import STAGED, fingerprint
 
     record = run.record()
     about, settings = record.get("data"), record.get("settings", {})
@@ -103,8 +97,6 @@ def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | No
             raise InputError(f"{about['source']} changed since {run.path} was started; start another run")
         keep_cache()
     if settings.get("embed"):
-        from labelsieve.execute.embed_samples import read_embedding
-
         model = EmbeddingModel(settings["embed"], settings.get("embed_revision") or "")
         data = read_embedding(data, model, cache_dir, own_groups=settings.get("group_column") is not None)
     return data
@@ -127,7 +119,6 @@ def check_size(data: LabelledData, size: int | None) -> None:
 
 def absolute_source(source: str) -> str:
     """Return a source with an absolute path, so that later commands find it from any folder."""
-    from labelsieve.data.source import BUILT_IN, is_path
 
     if is_path(source):
         return absolute(source) if Path(source).exists() else source

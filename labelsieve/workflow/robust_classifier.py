@@ -28,21 +28,13 @@ from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epoch
 from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.methods import METHODS, create
-from labelsieve.methods.coteaching import WORST_RATIO
-from labelsieve.methods.incv_coteaching import training_sets
 from labelsieve.selection.estimators import store_selection, warn_about_rare_classes
-from labelsieve.selection.finalize import JudgedSelection
 from labelsieve.selection.incv import drive, incv_steps
-from labelsieve.selection.inputs import (
-    check_lengths,
-    check_samples,
-    describe_samples,
-    encode_labels,
-    without_torch,
-)
+from labelsieve.selection.inputs import check_lengths, check_samples, encode_labels, unlabelled, without_torch
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import FloatArray, IntArray, Kind, LabelledData, NoiseEstimate, Trust
+from labelsieve.types import FloatArray, IntArray, LabelledData, NoiseEstimate, Selection, Trust
 from labelsieve.workflow.model_file import SampleReader, network_for
+from labelsieve.workflow.train import with_selection
 
 MIN_WARNED_RATIO = 0.05  # a lower noise ratio changes little, so an unreliable one is not worth a warning
 MIN_SELECTION_EPOCHS = 10  # fewer leave networks that have not learned small data sets
@@ -171,10 +163,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             steps = incv_steps(given, data.classes, settings=incv, seed=seed, groups=copies)
             selection = drive(steps, trainer)
             self._store(selection, given)
-            plan = _plan_from(selection, plan, needs != "ratio")
-            if needs == "transition":
-                suspicion = selection.suspicion if selection.noise and selection.noise.known else None
-                plan = replace(plan, transition=selection.transition_matrix, groups=copies, suspicion=suspicion)
+            plan = with_selection(plan, selection, method, copies)
         method.check(plan, method.epochs(epochs))  # the engine checks it again, without warnings
         result = train(
             store, factory, method, [plan],
@@ -253,9 +242,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         model, encoding = "auto" if self.network is None else self.network, None if fitting else self._reader.encoding
         X = check_samples(self, X, model=model, encoding=encoding, fitting=fitting)
-        kind: Kind = "table" if (found := describe_samples(X).kind) == "arrays" else found
-        X = np.array(X, dtype=object) if kind == "text" else X
-        return LabelledData(X, np.empty(0, dtype=np.int64), (), np.empty(0, dtype=str), kind, name="X")
+        data = unlabelled(X)
+        return replace(data, x=np.array(X, dtype=object)) if data.kind == "text" else data
 
     def _choose_augment(self, data: LabelledData) -> str:
         """Return the augmentation; all labels decide, because the networks that select see the same pictures."""
@@ -263,11 +251,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.augment if self.augment != "auto" else "mirror"
         return "shift" if mirror_test(data.x, data.y, np.arange(len(data.y))).harms else "mirror"
 
-    def _store(self, selection: JudgedSelection, given: IntArray) -> None:
+    def _store(self, selection: Selection, given: IntArray) -> None:
         """Store what INCV found, and warn if the noise ratio is not reliable."""
         store_selection(self, selection, self.classes_, given)
         noise = NoiseEstimate.from_record(selection.history[0]["estimate"])
-        self.trust_, self.noise_interval_ = noise.trust, (noise.low, noise.high)
         self.selection_history_ = list(selection.history)
         warn_about_rare_classes(selection, self.classes_, stacklevel=4)
         if noise.trust in (Trust.ROUGH, Trust.UNKNOWN) and selection.noise_ratio >= MIN_WARNED_RATIO:
@@ -297,15 +284,6 @@ def check_known_ratio(ratio: float | None, method: Method) -> None:
     # Your own method that needs nothing may still look at plan.noise_ratio.
     if needs in ("selection", "transition") or METHODS.get(method.name) is type(method):
         raise InputError(f"noise_ratio: method {method.name!r} does not use it; omit it, or use 'coteaching'")
-
-
-def _plan_from(selection: JudgedSelection, plan: Plan, needs_sets: bool) -> Plan:
-    """Return the plan with what a selection found."""
-    if not needs_sets:
-        return replace(plan, noise_ratio=min(WORST_RATIO, selection.noise_ratio))
-    chosen, candidates = training_sets(selection.selected, selection.candidate, plan.labels)
-    ratio = min(WORST_RATIO, max(0.0, 1 - selection.expected_precision))
-    return replace(plan, train=chosen, candidates=candidates, noise_ratio=ratio)
 
 
 def _network(factory: Any, state: dict[str, Any]) -> nn.Module:

@@ -17,25 +17,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from labelsieve.data.labels import LabelFile, read_label_file, true_codes
+from labelsieve.data.stage import provisional_cache
 from labelsieve.errors import InputError, Problems
+from labelsieve.execute.embed_samples import embed_data
+from labelsieve.export import Exported, export
 from labelsieve.progress import Progress, in_notebook
-from labelsieve.workflow.read import (
-    default_out,
-    join_processes,
-    one_process_first,
-    read_run_samples,
-    read_to_embed,
-)
-from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, TrainSettings
-
-if TYPE_CHECKING:
-    from labelsieve.data.labels import LabelFile
-    from labelsieve.export import Exported
-    from labelsieve.runfolder import RunFolder
-    from labelsieve.types import LabelledData
-    from labelsieve.workflow.predict import Predictions
+from labelsieve.report import run_html, write_report
+from labelsieve.runfolder import STAGED, RunFolder
+from labelsieve.types import LabelledData
+from labelsieve.workflow.predict import Predictions, predict_source, read_frame
+from labelsieve.workflow.read import default_out, join_processes, one_process_first, read_run_samples, read_to_embed
+from labelsieve.workflow.select import measure_again, read_stored_predictions, select_labels
+from labelsieve.workflow.selection_files import copy_selection, decisions_note
+from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, SourceSettings, TrainSettings
+from labelsieve.workflow.train import check_augment, check_method, check_training, train_model
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,6 @@ class RunResult:
 
     def to_frame(self) -> Any:
         """Return labels.csv as a data frame of pandas if it is installed, else of polars, else an arrow table."""
-        from labelsieve.workflow.predict import read_frame
 
         return read_frame(self.path / "labels.csv")
 
@@ -78,7 +75,6 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return the most suspicious labels as HTML, for notebooks."""
-        from labelsieve.report import run_html
 
         return run_html(self.path, str(self))
 
@@ -97,14 +93,11 @@ class RunResult:
 
     def predict(self, source: str, **options: Any) -> Predictions:
         """Predict the samples of a source with the trained model; `options` are those that name columns."""
-        from labelsieve.workflow.predict import predict_source
-        from labelsieve.workflow.settings import SourceSettings
 
         return predict_source(self.path, source, SourceSettings(**options), progress=Progress(silent=True))
 
     def export(self, to: str | Path | None = None, **options: Any) -> Exported:
         """Write the labels; `options` are those of `labelsieve export`, such as apply="suggested" or dry_run=True."""
-        from labelsieve.export import export
 
         return export(self.path, to=to, **options)
 
@@ -155,9 +148,6 @@ def run(source: str | Path, *, out: str | Path | None = None, **options: Any) ->
 
 def run_source(source: str, out: Path | None, settings: RunSettings, progress: Progress) -> RunResult:
     """Run every stage: read, select, train, report."""
-    from labelsieve.data.labels import true_codes
-    from labelsieve.workflow.select import measure_again, select_labels
-    from labelsieve.workflow.train import check_training, train_model
 
     began = time.monotonic()
     with open_run(source, out, settings) as (folder, path, labels):
@@ -176,7 +166,6 @@ def run_source(source: str, out: Path | None, settings: RunSettings, progress: P
 
 def select_source(source: str, out: Path | None, settings: SelectSettings, progress: Progress) -> RunResult:
     """Run the first two stages: read and select."""
-    from labelsieve.workflow.select import select_labels
 
     with open_run(source, out, settings) as (folder, path, labels):
         data = read_for_run(folder, source, settings, labels, progress)
@@ -197,9 +186,6 @@ class TrainResult:
 
 def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Progress) -> TrainResult:
     """Train a network on the selection of a run; `out` is another run folder for it."""
-    from labelsieve.runfolder import STAGED, RunFolder
-    from labelsieve.workflow.selection_files import copy_selection, decisions_note
-    from labelsieve.workflow.train import train_model
 
     problems = Problems()
     settings.check(problems)
@@ -230,7 +216,6 @@ def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Pr
 
 def report_run(folder: RunFolder) -> None:
     """Write the report unless it is up to date: after new true labels summary.json is newer than the report."""
-    from labelsieve.report import write_report
 
     report, summary = folder / "report.html", folder / "summary.json"
     current = report.is_file() and report.stat().st_mtime_ns >= summary.stat().st_mtime_ns
@@ -249,30 +234,22 @@ def plan_source(
 
     began = time.monotonic()
     from labelsieve.engine.device import choose_device
-    from labelsieve.runfolder import RunFolder
-    from labelsieve.workflow.plan import embed_some, plan_run, with_reading
-    from labelsieve.workflow.select import read_stored_predictions
-    from labelsieve.workflow.train import check_augment, check_method
+    from labelsieve.workflow.plan import embed_some, plan_run
 
-    problems = Problems()
-    labels = check_run(settings, problems)
-    request.check(problems)
-    folder = problems.attempt(RunFolder.to_write, default_out(source, out))
-    problems.stop_if_any()
-    assert folder is not None
+    folder, labels = check_run(default_out(source, out), settings, request)
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data, model = read_to_embed(source, settings, progress, recorded={}, cache_dir=Path(scratch), labels=labels)
-        reading = time.monotonic() - began
-        planned, rate, features = request, None, data
+        before, features = {"reading": time.monotonic() - began}, data
         if model is not None:
-            planned = replace(request, samples=request.samples or len(data))
-            features, rate = embed_some(data, model, settings.device)
+            request = replace(request, samples=request.samples or len(data))
+            features, per_second = embed_some(data, model, settings.device)
+            before["embed once"] = (request.samples or 0) / per_second
         check_augment(features, settings.augment)
         if settings.predictions is not None:
             read_stored_predictions(settings.predictions, data)
         settings = settings.for_samples(features, folder.record(), paper=settings.protocol == "paper")
         check_method(features, settings, choose_device(settings.device), paper=settings.protocol == "paper")
-        plan = with_reading(plan_run(features, settings, planned, embedded_per_second=rate), reading)
+        plan = plan_run(features, settings, request, before=before)
     volume = next(parent for parent in (folder.path, *folder.path.absolute().parents) if parent.exists())
     return {
         "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
@@ -288,35 +265,35 @@ def open_run(
     source: str, out: Path | None, settings: SelectSettings
 ) -> Iterator[tuple[RunFolder, Path, LabelFile | None]]:
     """Check the settings and lock the run folder; yield it, its path, and the file of labels."""
-    from labelsieve.data.stage import provisional_cache
-    from labelsieve.runfolder import STAGED, RunFolder
 
-    problems = Problems()
-    labels = check_run(settings, problems)
     path = default_out(source, out)
-    folder = problems.attempt(RunFolder.to_write, join_processes(path, settings.device))
-    problems.stop_if_any()
-    assert folder is not None
+    folder, labels = check_run(join_processes(path, settings.device), settings)
     with folder.lock(), provisional_cache(folder / STAGED, begun=folder.exists()) as keep_cache:
         folder.check_settings("select", settings.recorded())
         yield folder, path, labels
         keep_cache()
 
 
-def check_run(settings: SelectSettings, problems: Problems) -> LabelFile | None:
-    """Collect what is wrong with the settings, and read the file of labels."""
-    from labelsieve.data.labels import read_label_file
+def check_run(
+    path: Path, settings: SelectSettings, request: PlanRequest | None = None
+) -> tuple[RunFolder, LabelFile | None]:
+    """Return the run folder and the file of labels; raise all that is wrong with them and with the settings at once."""
 
+    problems = Problems()
     settings.check(problems)
-    return problems.attempt(read_label_file, settings.labels) if settings.labels is not None else None
+    labels = problems.attempt(read_label_file, settings.labels) if settings.labels is not None else None
+    if request is not None:
+        request.check(problems)
+    folder = problems.attempt(RunFolder.to_write, path)
+    problems.stop_if_any()
+    assert folder is not None
+    return folder, labels
 
 
 def read_for_run(
     folder: RunFolder, source: str, settings: SelectSettings, labels: LabelFile | None, progress: Progress
 ) -> LabelledData:
     """Read the samples; their decoded pictures are cached in the run folder."""
-    from labelsieve.execute.embed_samples import embed_data
-    from labelsieve.runfolder import STAGED
 
     with one_process_first():
         recorded = {} if folder.state("select") is None else folder.record()["stages"]["select"]["settings"]

@@ -9,26 +9,27 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from labelsieve import metrics, stopping
-from labelsieve.data.labels import NO_TRUE, LabelFile
+from labelsieve.data.labels import NO_TRUE, LabelFile, true_codes
+from labelsieve.data.predictions import read_predictions
 from labelsieve.errors import FailedError, InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_trainer, build_trainer, device_type
 from labelsieve.files import atomic_file, open_file
 from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
-from labelsieve.progress import Note, NoteKind, format_bytes, format_duration
-from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Trainer
+from labelsieve.progress import Note, NoteKind, Progress, format_bytes, format_duration
+from labelsieve.runfolder import RunFolder
+from labelsieve.scoring import score_probabilities
+from labelsieve.selection.finalize import SUGGESTIONS, write_suggestions
+from labelsieve.selection.incv import drive, incv_steps
+from labelsieve.selection.settings import INCVSettings, selection_passes
+from labelsieve.selection.stored import StoredPredictions, stored_settings
+from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Selection, Trainer
 from labelsieve.workflow.read import absolute_source
 from labelsieve.workflow.settings import SelectSettings
-
-if TYPE_CHECKING:
-    from labelsieve.progress import Progress
-    from labelsieve.runfolder import RunFolder
-    from labelsieve.selection.settings import INCVSettings
-    from labelsieve.selection.stored import StoredPredictions
 
 # Two checkpoints of weights and two moments, a third one while it is written, and the model.
 COPIES_OF_WEIGHTS, BYTES_PER_WEIGHT = 13, 4
@@ -56,7 +57,6 @@ def select_labels(
 
     True labels in `labels` are only used to measure the result.
     """
-    from labelsieve.data.labels import true_codes
 
     features = data.features()
     choice = choose_model(settings, features)
@@ -71,9 +71,6 @@ def select_labels(
         progress.note(Note.of(NoteKind.MEASURED_AGAIN if again else NoteKind.SELECTION_DONE, run=run.path))
         return begun, choice
     from labelsieve.selection.estimators import settings_for  # imports scikit-learn
-    from labelsieve.selection.incv import drive_together, incv_steps
-    from labelsieve.selection.settings import selection_passes
-    from labelsieve.selection.stored import stored_settings
 
     _record_device(run, choice, settings)
     model = f"model {choice.name}" if stored is None else f"predictions from {settings.predictions}"
@@ -93,20 +90,11 @@ def select_labels(
     steps = incv_steps(
         data.y, data.classes, settings=incv, seed=settings.seed, name=recorded["method"], groups=data.groups
     )
-    with stopping.safe_points():
-        try:
-            with progress.trainings(trainer, len(data) * selection_passes(incv)):
-                selection = drive_together([steps], trainer)[0]
-        except Exception as problem:
-            # The engine stops by itself if it can resume, with its own exception.
-            if stopping.requested():
-                raise stopping.reason() from None
-            run.fail("select", str(problem))
-            raise
+    with run.work("select", began):
+        with progress.trainings(trainer, len(data) * selection_passes(incv)):
+            selection = drive(steps, trainer)
         measured = None if true is None else measure(selection.selected, selection.suspicion, data.y, true)
-        write_selection(run, data, selection, measured, seconds=time.monotonic() - began)
-        if stopping.requested():  # during the last trainings: the next stage does not start
-            raise stopping.reason()
+        write_selection(run, data, selection, measured)
     return begun, choice
 
 
@@ -239,10 +227,9 @@ def append_epochs(run: RunFolder, lines: Sequence[dict[str, Any]]) -> None:
 
 
 def write_selection(
-    run: RunFolder, data: LabelledData, selection: Any, measured: dict[str, float] | None, *, seconds: float
+    run: RunFolder, data: LabelledData, selection: Selection, measured: dict[str, float] | None
 ) -> None:
-    """Write the files of a finished selection and mark the stage as done."""
-    from labelsieve.selection.finalize import SUGGESTIONS, write_suggestions
+    """Write the files of a finished selection."""
 
     shutil.rmtree(run.checkpoints / "networks", ignore_errors=True)  # left by a kill after the last answer
     run.rewind_history(lambda entry: entry.get("stage") != "select" or "epoch" in entry)
@@ -250,7 +237,6 @@ def write_selection(
         run.append_history({"stage": "select", **entry})
     write_suggestions(run / SUGGESTIONS, data, selection)
     run.write_selection(data, selection, measured=measured)
-    run.finish("select", seconds=round(seconds, 3))
 
 
 def measure(selected: BoolArray, suspicion: FloatArray, given: IntArray, true: IntArray) -> dict[str, float]:
@@ -285,9 +271,6 @@ def measure_again(run: RunFolder, data: LabelledData, true: IntArray | None) -> 
 
 def read_stored_predictions(path: Path, data: LabelledData) -> StoredPredictions:
     """Return the trainer that answers with the probabilities of a file."""
-    from labelsieve.data.predictions import read_predictions
-    from labelsieve.scoring import score_probabilities
-    from labelsieve.selection.stored import StoredPredictions
 
     try:
         return StoredPredictions(score_probabilities(data.y, read_predictions(path, data)))

@@ -8,16 +8,19 @@ resumed, or trained with another method, reads them.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from labelsieve.errors import InputError
+from labelsieve.export import default_target
 from labelsieve.files import atomic_path, copy_file
 from labelsieve.progress import Note, NoteKind
+from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import NoteTopic, RunFolder, notes_besides
 from labelsieve.selection.finalize import SUGGESTIONS, FirstJudgement, judge_again, write_suggestions
-from labelsieve.types import FloatArray, LabelledData, Scores
+from labelsieve.types import FloatArray, LabelledData, Scores, Selection
 from labelsieve.workflow.settings import absolute
 
 BEFORE = "before"  # folder of the selection's files
@@ -32,7 +35,37 @@ def selection_files(run: RunFolder) -> RunFolder:
     return before if (before / "summary.json").is_file() else run
 
 
-def judge_labels(run: RunFolder, data: LabelledData, scores: Scores, transition: FloatArray | None = None) -> None:
+def read_selection(run: RunFolder, data: LabelledData) -> Selection | None:
+    """Read the selection of a run back from its files; None if there is none."""
+    if not (run / "labels.csv").is_file():
+        return None
+    files = selection_files(run)
+    summary, columns = files.read_summary(complete=True), files.columns_of(data)
+    ratio, precision, recall = (summary[key] or 0.0 for key in ("noise_ratio", "label_precision", "label_recall"))
+    return Selection(
+        columns.verdict, columns.iteration, columns.predicted.astype(np.int64), columns.probability,
+        columns.confidence, columns.loss, columns.suspicion, ratio, transition_of(summary), precision, recall,
+        tuple(summary.get("iterations") or ()),
+        tuple(note for note in notes_besides(summary, NoteTopic.DATA) if note not in map(str, data.notes)),
+    )  # fmt: skip
+
+
+def transition_of(summary: Mapping[str, Any]) -> FloatArray:
+    """Return the transition matrix of summary.json; what was not stored is spread evenly over its row."""
+    classes = len(summary["classes"])
+    stored = summary.get("transition_matrix")
+    matrix = np.full((classes, classes), np.nan) if stored is None else np.array(stored, dtype=float)
+    for row, column, share in summary.get("transition_entries") or ():
+        matrix[row, column] = share
+    left = 1 - np.nansum(matrix, axis=1, keepdims=True)
+    missing = np.isnan(matrix)
+    matrix = np.where(missing, left.clip(0) / np.maximum(missing.sum(axis=1, keepdims=True), 1), matrix)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
+
+
+def judge_labels(
+    run: RunFolder, data: LabelledData, selection: Selection, scores: Scores, transition: FloatArray | None = None
+) -> None:
     """Replace the judgement of the selection by that of its scores and these, and keep its files.
 
     `transition` is that of the selection if the networks that made the scores have learnt the labels.
@@ -43,18 +76,12 @@ def judge_labels(run: RunFolder, data: LabelledData, scores: Scores, transition:
             if (run / name).is_file():
                 with atomic_path(run / BEFORE / name) as partial_path:
                     copy_file(run / name, partial_path)
-    before = selection_files(run)
-    summary, columns = before.read_summary(), before.columns()
+    summary = selection_files(run).read_summary()
     first = FirstJudgement(
-        columns.verdict,
-        columns.iteration,
-        columns.suspicion,
-        Scores(columns.predicted.astype(np.int64), columns.probability, columns.confidence, columns.loss),
-        tuple(summary["iterations"]),
-        tuple(note for note in notes_besides(summary, NoteTopic.DATA) if note not in map(str, data.notes)),
-        data.why_unknown,
-        transition,
-    )
+        selection.verdict, selection.iteration, selection.suspicion,
+        Scores(selection.predicted, selection.probability, selection.confidence, selection.loss),
+        selection.history, selection.notes, data.why_unknown, transition,
+    )  # fmt: skip
     judged = judge_again(scores, data.y, len(data.classes), first, data.groups)
     write_suggestions(run / SUGGESTIONS, data, judged)
     run.write_selection(data, judged)
@@ -109,8 +136,6 @@ def copy_selection(run: RunFolder, out: RunFolder) -> None:
 
 def decisions_note(run: RunFolder) -> Note | None:
     """Return a note that the decisions of a person are not trained on, with the commands that do so."""
-    from labelsieve.export import default_target
-    from labelsieve.report.source_state import RunSource
 
     count = run.decided()
     if not count:

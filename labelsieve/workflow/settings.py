@@ -15,10 +15,10 @@ from labelsieve.csv_files import parse_names
 from labelsieve.errors import InputError, Problems
 from labelsieve.models.choose import NETWORKS, ModelChoice, check_name
 from labelsieve.models.embed import AUTO, NO_EMBEDDING
+from labelsieve.selection.settings import PATTERNS, INCVSettings, ncv_settings
 
 if TYPE_CHECKING:
     from labelsieve.engine.method import Method
-    from labelsieve.selection.settings import INCVSettings
     from labelsieve.types import LabelledData
 
 Settings = TypeVar("Settings", bound="SourceSettings")
@@ -31,6 +31,8 @@ NETWORK_METHODS = (
 )  # fmt: skip
 METHODS = ("auto", CLASSIFIER, *NETWORK_METHODS)
 DEFAULT_METHOD = "incv-coteaching"  # of networks
+# Options that have no effect on a selection from stored predictions.
+TRAINER_OPTIONS = ("model", "embed", "epochs", "loss", "repeats", "remove_ratio", "executor", "protocol", "iterations")
 NETWORK_OPTIONS = ("network", "train_epochs", "batch_size", "set", "augment")
 AUGMENT = ("auto", "mirror", "shift", "none")
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -180,7 +182,6 @@ class SelectSettings(SourceSettings):
 
     def check(self, problems: Problems) -> None:
         """Collect everything that is wrong with the options before the source is read."""
-        from labelsieve.selection.settings import PATTERNS
 
         for name in ("iterations", "epochs", "repeats", "workers"):
             check_at_least(problems, name, getattr(self, name), 1)
@@ -206,23 +207,11 @@ class SelectSettings(SourceSettings):
             problems.check(self.group_column is None, "--group-column: --protocol paper has no groups; leave it out")
             problems.check(self.repeats == 1, "--repeats: --protocol paper has one split per iteration; leave it out")
         if self.predictions is not None:
-            unused = (
-                "model",
-                "embed",
-                "epochs",
-                "loss",
-                "repeats",
-                "remove_ratio",
-                "executor",
-                "protocol",
-                "iterations",
-            )
-            given = [option(name) for name in unused if getattr(self, name) != getattr(SelectSettings, name)]
+            given = [option(name) for name in TRAINER_OPTIONS if getattr(self, name) != getattr(SelectSettings, name)]
             problems.check(not given, f"--predictions: nothing is trained or removed; leave out {', '.join(given)}")
 
     def incv_settings(self) -> INCVSettings:
         """Return the settings of the algorithm."""
-        from labelsieve.selection.settings import INCVSettings, ncv_settings
 
         settings = INCVSettings(
             n_iterations=self.iterations,

@@ -19,17 +19,17 @@ from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
 from labelsieve.selection.refit import Refit
 from labelsieve.selection.refit import trusted_samples as trusted_rows
-from labelsieve.types import CANDIDATE, SELECTED, FloatArray, IntArray, LabelledData, NoiseEstimate
+from labelsieve.types import SELECTED, IntArray, LabelledData, Selection
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import EmbeddedSamples, Model, SampleReader, network_for
 from labelsieve.workflow.select import check_disk, training_hint
-from labelsieve.workflow.selection_files import judge_labels, selection_files
+from labelsieve.workflow.selection_files import judge_labels, read_selection
 from labelsieve.workflow.settings import CLASSIFIER, RunSettings, TrainSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from labelsieve.engine import Plan, Schedule, Store
+    from labelsieve.engine import Plan, Schedule
     from labelsieve.engine.method import Method, Recipe
     from labelsieve.progress import Progress
     from labelsieve.runfolder import RunFolder
@@ -89,8 +89,9 @@ def train_model(run: RunFolder, data: LabelledData, settings: TrainSettings, pro
 
 def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, progress: Progress) -> str:
     """Train or resume the robust network of a run, and write it; return "new", "resumed" or "done"."""
-    from labelsieve.engine import train
+    from labelsieve.engine import Plan, train
     from labelsieve.engine.device import choose_device
+    from labelsieve.engine.evaluate import agreement, has_learnt, out_of_sample_scores
     from labelsieve.methods.custom_method import format_settings
 
     reader = SampleReader.learn(data)
@@ -100,13 +101,22 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     choice, factory = network_for(settings.network, reader, len(data.classes), device.type)
     selected_with = run.record().get("stages", {}).get("select", {}).get("settings", {})
     paper = selected_with.get("protocol") == "paper"
-    sizes = _sizes(settings, data, device, paper=paper)
+    pictures = data.kind == "pictures"
+    sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
     schedule = sizes.schedule()
-    defaults = paper_warmup(run, settings, sizes.epochs, selected_with) if paper else {}
+    selection = read_selection(run, data)
+    defaults = paper_warmup(selection, settings, sizes.epochs, selected_with) if paper else {}
     method = settings.create_method(sizes.method_settings() | defaults)
-    plan = training_plan(run, data, settings, method)
+    plan = Plan(settings.method, data.y, np.arange(len(data)), settings.seed)
+    if selection is not None:
+        plan = with_selection(plan, selection, method, data.groups)
+    elif method.needs() != "nothing":
+        raise InputError(
+            f"{run.path} has no selection, which --method {settings.method} needs; run `labelsieve select` first"
+        )
     method.check(plan, schedule.epochs)
-    augment = choose_augment(run, data, settings.augment, progress)
+    trusted, precision = trusted_samples(selection, data)
+    augment = choose_augment(run, data, settings.augment, trusted, progress)
     recorded = {
         "train_method": settings.method, "network": choice.name, "train_epochs": sizes.epochs,
         "batch_size": sizes.batch_size, "train_seed": settings.seed, "schedule": schedule.settings(),
@@ -123,7 +133,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     progress.note(
         Note.of(
             kind, network=choice.name, method=settings.method_text(), epochs=sizes.epochs,
-            samples=describe_training_set(run, data, plan), device=device,
+            samples=describe_training_set(selection, data, plan), device=device,
         )
     )  # fmt: skip
     began = time.monotonic()
@@ -131,33 +141,24 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     run.rewind_history(lambda entry: entry.get("stage") != "train")
     total = method.epochs(schedule.epochs)
     hint = partial(training_hint, epochs=total) if device.type == "cpu" and begun != "resumed" else None
-    with stopping.safe_points():
-        try:
-            with progress.epochs("training", total, hint=hint) as on_epoch:
-                (result,) = train(
-                    store, factory, method, [plan], schedule=schedule, batch_size=sizes.batch_size,
-                    checkpoint=run.checkpoints / "train", checkpoint_seconds=2.0, stop=stopping.requested,
-                    progress=on_epoch, classes=len(data.classes),
-                )  # fmt: skip
-        except Exception as problem:
-            if stopping.requested():
-                raise stopping.reason() from None
-            run.fail("train", str(problem))
-            raise
+    with run.work("train", began):
+        with progress.epochs("training", total, hint=hint) as on_epoch:
+            (result,) = train(
+                store, factory, method, [plan], schedule=schedule, batch_size=sizes.batch_size,
+                checkpoint=run.checkpoints / "train", checkpoint_seconds=2.0, stop=stopping.requested,
+                progress=on_epoch, classes=len(data.classes),
+            )  # fmt: skip
         for entry in result.history:
             run.append_history({"stage": "train", **entry})
         model = Model(choice.name, data.classes, reader, result.states, settings.method)
         model_file.save(run / "model.safetensors", model)
-        if (network := method.judges(plan)) is not None:
-            from labelsieve.engine.evaluate import out_of_sample_scores
-
+        if selection is not None and (network := method.judges(plan)) is not None:
             scores = out_of_sample_scores(store, factory, result.states, data.y, network)
-            judge_labels(run, data, scores, plan.transition if method.networks == 1 else None)
-        run.finish("train", seconds=round(time.monotonic() - began, 3))
-        if data.kind == "pictures" and (note := weak_network_note(run, data, store, factory, model, augment)):
-            progress.note(note)
-        if stopping.requested():  # in the last epoch: the next stage does not start
-            raise stopping.reason()
+            judge_labels(run, data, selection, scores, plan.transition if method.networks == 1 else None)
+        if pictures:
+            share = agreement(store, factory, model.states, data.y, trusted)
+            if not has_learnt(share, data.y[trusted], precision=precision):
+                progress.note(weak_network_note(share, precision, augment))
     return begun
 
 
@@ -190,9 +191,10 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
     if settings.method == CLASSIFIER:
         choose_classifier(data, "auto")
         return None
-    sizes, everything = _sizes(settings, data, device, paper=paper), np.arange(len(data))
+    pictures, everything = data.kind == "pictures", np.arange(len(data))
+    sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
     method = settings.create_method(sizes.method_settings())
-    method.views().check(pictures=data.kind == "pictures")
+    method.views().check(pictures=pictures)
     if ":" not in settings.method:
         plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
         if method.needs() == "transition":
@@ -201,13 +203,8 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
     return method
 
 
-def _sizes(settings: TrainSettings, data: LabelledData, device: torch.device, *, paper: bool) -> TrainingSizes:
-    pictures = data.kind == "pictures"
-    return TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
-
-
 def paper_warmup(
-    run: RunFolder, settings: TrainSettings, epochs: int, selected_with: Mapping[str, Any]
+    selection: Selection | None, settings: TrainSettings, epochs: int, selected_with: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the warm-up of incv-coteaching with --protocol paper, by the rule of the authors' code.
 
@@ -216,68 +213,36 @@ def paper_warmup(
     from labelsieve.methods.incv_coteaching import authors_warmup
     from labelsieve.selection.settings import ASYMMETRIC
 
-    if settings.method != "incv-coteaching" or not (run / "labels.csv").is_file():
+    if settings.method != "incv-coteaching" or selection is None:
         return {}
-    ratio = float(selection_files(run).read_summary(complete=True)["noise_ratio"] or 0.0)
     pattern = "pair" if selected_with.get("pattern") in ASYMMETRIC else "symmetric"
-    return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=ratio)}
+    return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=selection.noise_ratio)}
 
 
-def training_plan(run: RunFolder, data: LabelledData, settings: TrainSettings, method: Method) -> Plan:
-    """Return what to train on: the selected samples and the candidates, or all samples if the method asks for less."""
-    from labelsieve.engine import Plan
+def with_selection(plan: Plan, selection: Selection, method: Method, groups: IntArray | None) -> Plan:
+    """Return the plan with what the method needs of a selection: its sets S and C, noise ratio, transition matrix."""
     from labelsieve.methods.coteaching import WORST_RATIO
-
-    needs, everything = method.needs(), np.arange(len(data))
-    if not (run / "labels.csv").is_file():
-        if needs != "nothing":
-            raise InputError(
-                f"{run.path} has no selection, which --method {settings.method} needs; run `labelsieve select` first"
-            )
-        return Plan(settings.method, data.y, everything, settings.seed)
-    summary = selection_files(run).read_summary(complete=True)
-    if needs not in ("selection", "transition"):
-        ratio = min(WORST_RATIO, float(summary["noise_ratio"] or 0.0))
-        return Plan(settings.method, data.y, everything, settings.seed, noise_ratio=ratio)
-    chosen, candidates = training_sets_of(run, data)
-    ratio = min(WORST_RATIO, max(0.0, 1 - float(summary["label_precision"] or 0.0)))
-    plan = Plan(settings.method, data.y, chosen, settings.seed, candidates=candidates, noise_ratio=ratio)
-    if needs != "transition":
-        return plan
-    estimate = summary["iterations"][0].get("estimate") if summary["iterations"] else None
-    # Suspicions are ranks, not probabilities, if nothing is known about the noise.
-    known = estimate is not None and NoiseEstimate.from_record(estimate).known
-    suspicion = selection_files(run).columns().suspicion if known else None
-    return replace(plan, transition=transition_of(summary), groups=data.groups, suspicion=suspicion)
-
-
-def transition_of(summary: Mapping[str, Any]) -> FloatArray:
-    """Return the transition matrix of summary.json; what was not stored is spread evenly over its row."""
-    classes = len(summary["classes"])
-    stored = summary.get("transition_matrix")
-    matrix = np.full((classes, classes), np.nan) if stored is None else np.array(stored, dtype=float)
-    for row, column, share in summary.get("transition_entries") or ():
-        matrix[row, column] = share
-    left = 1 - np.nansum(matrix, axis=1, keepdims=True)
-    missing = np.isnan(matrix)
-    matrix = np.where(missing, left.clip(0) / np.maximum(missing.sum(axis=1, keepdims=True), 1), matrix)
-    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
-
-
-def training_sets_of(run: RunFolder, data: LabelledData) -> tuple[IntArray, IntArray]:
-    """Return the selected samples and the candidates of labels.csv (S and C of algorithm 3)."""
     from labelsieve.methods.incv_coteaching import training_sets
 
-    verdict = selection_files(run).columns_of(data).verdict
-    return training_sets(verdict == SELECTED, verdict == CANDIDATE, data.y)
+    needs = method.needs()
+    if needs not in ("selection", "transition"):
+        return replace(plan, noise_ratio=min(WORST_RATIO, selection.noise_ratio))
+    chosen, candidates = training_sets(selection.selected, selection.candidate, plan.labels)
+    ratio = min(WORST_RATIO, max(0.0, 1 - selection.expected_precision))
+    plan = replace(plan, train=chosen, candidates=candidates, noise_ratio=ratio)
+    if needs != "transition":
+        return plan
+    # Suspicions are ranks, not probabilities, if nothing is known about the noise.
+    suspicion = selection.suspicion if selection.noise is not None and selection.noise.known else None
+    return replace(plan, transition=selection.transition_matrix, groups=groups, suspicion=suspicion)
 
 
-def describe_training_set(run: RunFolder, data: LabelledData, plan: Plan) -> str:
+def describe_training_set(selection: Selection | None, data: LabelledData, plan: Plan) -> str:
     """Say how many samples are trained on, and which classes are used although none of their samples was selected."""
     samples = f"{len(plan.train):,} samples"
-    if plan.candidates is None:
+    if selection is None or plan.candidates is None:
         return samples
-    added = plan.train[selection_files(run).columns_of(data).verdict[plan.train] != SELECTED]
+    added = plan.train[selection.verdict[plan.train] != SELECTED]
     if not len(added):
         return samples
     names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[added]))
@@ -291,8 +256,8 @@ def check_augment(data: LabelledData, augment: str) -> None:
         raise InputError(f"--augment {augment} is for pictures, but these samples are {what}; omit it")
 
 
-def choose_augment(run: RunFolder, data: LabelledData, wanted: str, progress: Progress) -> str:
-    """Return mirror, shift or none. A resumed training keeps its augmentation; else the selected pictures decide."""
+def choose_augment(run: RunFolder, data: LabelledData, wanted: str, trusted: IntArray, progress: Progress) -> str:
+    """Return mirror, shift or none. A resumed training keeps its augmentation; else the trusted pictures decide."""
     from labelsieve.engine.augment import mirror_test
 
     if data.kind != "pictures":
@@ -304,30 +269,26 @@ def choose_augment(run: RunFolder, data: LabelledData, wanted: str, progress: Pr
         return str(begun["augment"])
     if stages.get("select", {}).get("settings", {}).get("protocol") == "paper":
         return "mirror"
-    found = mirror_test(data.x, data.y, trusted_samples(run, data)[0])
+    found = mirror_test(data.x, data.y, trusted)
     if not found.harms:
         return "mirror"
     progress.note(Note.of(NoteKind.TRAINING_NOT_MIRRORED, plain=100 * found.plain, mirrored=100 * found.mirrored))
     return "shift"
 
 
-def trusted_samples(run: RunFolder, data: LabelledData) -> tuple[IntArray, float | None]:
+def trusted_samples(selection: Selection | None, data: LabelledData) -> tuple[IntArray, float | None]:
     """Return the selected samples and their expected precision; all samples if there is no selection."""
-    if not (run / "labels.csv").is_file():
+    from labelsieve.methods.incv_coteaching import training_sets
+
+    if selection is None:
         return np.arange(len(data)), None
-    return training_sets_of(run, data)[0], selection_files(run).read_summary(complete=True)["label_precision"] or None
+    return training_sets(selection.selected, selection.candidate, data.y)[0], selection.expected_precision or None
 
 
-def weak_network_note(
-    run: RunFolder, data: LabelledData, store: Store, factory: Any, model: Model, augment: str
-) -> Note | None:
-    """Return a note if the network agrees with far fewer of its training labels than expected."""
-    from labelsieve.engine.evaluate import agreement, has_learnt, what_may_help
+def weak_network_note(share: float, precision: float | None, augment: str) -> Note:
+    """Return the note on a network that agrees with far fewer of its training labels than expected."""
+    from labelsieve.engine.evaluate import what_may_help
 
-    among, precision = trusted_samples(run, data)
-    share = agreement(store, factory, model.states, data.y, among)
-    if has_learnt(share, data.y[among], precision=precision):
-        return None
     which = (
         "the labels" if precision is None else f"the selected labels ({100 * precision:.1f} % are expected to be right)"
     )
@@ -348,17 +309,19 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     if begun == "done":
         return begun
     began = time.monotonic()
-    suspicion = read_suspicion(run, data)
-    used = len(trusted_rows(suspicion, data.y))
+    selection = read_selection(run, data)
+    if selection is None:
+        raise InputError(f"{run.path} has no selection; run `labelsieve select` first")
+    used = len(trusted_rows(selection.suspicion, data.y))
     progress.note(Note.of(NoteKind.CLASSIFIER_STARTED, model=name, samples=used))
     features = data.features()
     x = np.asarray(features.x)
-    with stopping.safe_points():
+    with run.work("train", began):
         request = SelectorRequest(name)
         classifier = choose_selector(SampleInfo.of(features), len(data.classes), request).classifier
         if name == TEXT:  # pairs of words help to find wrong labels, not to predict (banking77, no stored page)
             classifier.set_params(tfidfvectorizer__analyzer=single_words)
-        refit = Refit.train(classifier, x, data.y, suspicion, settings.seed)
+        refit = Refit.train(classifier, x, data.y, selection.suspicion, settings.seed)
         arrays = to_arrays(name, refit.model)
         shape = arrays["idf"].shape if features.kind == "text" else x.shape[1:]
         encoding = encoding_of(data.x)
@@ -366,9 +329,6 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
             arrays |= {"idf": encoding.features.idf, "components": encoding.features.components}
         reader = SampleReader(features.kind, shape, arrays, encoding, EmbeddedSamples.of(data))
         model_file.save(run / "model.safetensors", Model(name, data.classes, reader, (), CLASSIFIER))
-        run.finish("train", seconds=round(time.monotonic() - began, 3))
-        if stopping.requested():
-            raise stopping.reason()
     return begun
 
 
@@ -380,10 +340,3 @@ def choose_classifier(data: LabelledData, selector: str) -> str:
     if selector in STORABLE:
         return selector
     return choose_selector(SampleInfo.of(data), len(data.classes), SelectorRequest("auto")).name
-
-
-def read_suspicion(run: RunFolder, data: LabelledData) -> FloatArray:
-    """Return the suspicion of each label of the run."""
-    if not (run / "labels.csv").is_file():
-        raise InputError(f"{run.path} has no selection; run `labelsieve select` first")
-    return run.columns_of(data).suspicion

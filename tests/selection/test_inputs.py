@@ -248,3 +248,11 @@ def test_a_warning_names_five_classes():
 def test_bytes_are_called_so(labels: Any):
     with pytest.raises(InputError, match="labels are bytes; decode them first"):
         encode_labels(labels)
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression()])
+def test_complex_numbers_in_a_frame_are_refused_before_a_training(estimator: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"plain": np.arange(80.0), "phase": np.arange(80) + 1j})
+    with pytest.raises(InputError, match="'phase' holds complex numbers"):
+        INCV(estimator).fit(frame, LABELS)

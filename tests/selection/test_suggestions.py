@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from labelsieve.errors import InputError
-from labelsieve.selection.finalize import JudgedSelection, read_suggestions, write_suggestions
-from labelsieve.types import LabelledData
+from labelsieve.selection.finalize import read_suggestions, write_suggestions
+from labelsieve.types import LabelledData, Selection
 
 
 def judged(likely):
     nothing = np.zeros(4)
-    return JudgedSelection(
+    return Selection(
         verdict=np.array([1, 0, 2, 0], dtype=np.int8),
         iteration=np.zeros(4, dtype=np.int16),
         predicted=np.array([0, 1, 0, 0]),
