@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -33,6 +34,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk took only a part of
 SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # Windows writes them into folders that were viewed
 MAX_NAMES = 3  # file names in one message
 BYTES_AT_ONCE = 2**20  # of an archive entry that is unpacked to count its bytes
+# An archive may be this many times larger when it is unpacked, as Apache POI allows: XML is a tenth when it is packed.
+# What unpacks to less than the second number is read in a second.
+MAX_UNPACKED_SHARE, SMALL_ARCHIVE = 100, 10_000_000
 OWN_LINKS: set[Path] = set()  # links that this process made in a scratch run folder
 
 
@@ -84,18 +88,35 @@ def open_archive(file: BinaryIO, limit: int, *, count: bool = False) -> zipfile.
     `count`: every entry is unpacked piece by piece, and its bytes are counted. Afterwards the file is at its start.
     """
     archive = zipfile.ZipFile(file)
-    total = sum(entry.file_size for entry in archive.infolist())
-    if total <= limit and count:
-        total = 0
-        for entry in archive.infolist():
-            entry.file_size = sys.maxsize  # read to the real end
-            with archive.open(entry) as content:
-                while total <= limit and (piece := content.read(BYTES_AT_ONCE)):
-                    total += len(piece)
-    if total > limit:
-        raise ValueError(f"more than {limit / 1e6:,.0f} MB when it is unpacked")
+    check_unpacked((entry.file_size for entry in archive.infolist()), limit)
+    if count:
+        check_unpacked(_real_sizes(archive), limit)
     file.seek(0)
     return archive
+
+
+def _real_sizes(archive: zipfile.ZipFile) -> Iterator[int]:
+    for entry in archive.infolist():
+        entry.file_size = sys.maxsize  # read to the real end
+        with archive.open(entry) as content:
+            yield from piece_sizes(content)
+
+
+def piece_sizes(content: IO[bytes]) -> Iterator[int]:
+    """Yield the sizes of the pieces in which a file is read."""
+    while piece := content.read(BYTES_AT_ONCE):
+        yield len(piece)
+
+
+def unpacked_limit(packed: int) -> int:
+    """Return the most bytes that an archive of this size may have when it is unpacked."""
+    return max(SMALL_ARCHIVE, MAX_UNPACKED_SHARE * packed)
+
+
+def check_unpacked(sizes: Iterable[int], limit: int) -> None:
+    """Raise ValueError as soon as these sizes are more than `limit` together."""
+    if any(total > limit for total in accumulate(sizes)):
+        raise ValueError(f"more than {limit / 1e6:,.0f} MB when it is unpacked")
 
 
 def open_to_append(path: Path) -> BinaryIO:

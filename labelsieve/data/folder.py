@@ -78,6 +78,7 @@ def load(root: Path, options: ReadOptions, *, progress: Progress | None = None) 
         PictureFiles(root.absolute(), files), np.array(y, dtype=np.int64), tuple(classes), ids, "pictures",
         name=root.resolve().name, skipped=tuple(skip for skip in skipped if skip.reason != LINK),
     )  # fmt: skip
+    options = options.for_pictures()
     data = read_pictures(
         data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
     )

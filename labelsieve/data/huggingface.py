@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import os
+import tarfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +24,16 @@ from labelsieve.data.read_options import ReadOptions, check_no_split, choose_spl
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
-from labelsieve.files import content_folders, leads_outside, open_file, read_text
+from labelsieve.files import (
+    check_unpacked,
+    content_folders,
+    leads_outside,
+    open_archive,
+    open_file,
+    piece_sizes,
+    read_text,
+    unpacked_limit,
+)
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -28,6 +41,13 @@ OPTIONS = ("split", "label", "config")
 # Files that can name other files: those of a saved data set are in its folder and in those of its splits.
 CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.json")
 FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
+PACKED: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}  # by the first bytes of a file
+UNCHECKED = (b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  # 7z, rar, zstd and lz4
+TAR_MARK = slice(257, 262)
 
 
 def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -> LabelledData:
@@ -54,6 +74,7 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
     pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
     if pictures and reading.text_column is None:
         data = LabelledData(DatasetPictures.of(rows, pictures[0], Path(where)), y, classes, ids, "pictures", name=name)
+        reading = reading.for_pictures()
         data = read_pictures(data, size=reading.size, staging=reading.cache_dir, progress=progress)
         kept = data.ids  # without those of unreadable pictures
         origin = replace(origin, place=lambda row: f"id {kept[row]}")
@@ -95,7 +116,7 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
 
 
 def check_folder(folder: Path, where: str) -> None:
-    """Raise InputError if a data set in a folder has special files, or leads outside the folder.
+    """Raise InputError if a data set in a folder has special files, huge archives, or leads outside the folder.
 
     A link leads outside, or a description: the README.md of a data set can name its files, and so can state.json.
     """
@@ -105,10 +126,34 @@ def check_folder(folder: Path, where: str) -> None:
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
+        if path.is_file():
+            _check_archive(path, f"{where}: {path.name}")
     cards = [folder / name for name in CARDS if (folder / name).is_file()]
     for path in (*cards, *(path for path in paths if path.name in SAVED)):
         if (named := _outside(_description(path, where))) is not None:
             raise InputError(f"{where}: {path.name} names {named[:200]!r}, which is not below the folder")
+
+
+def _check_archive(path: Path, where: str) -> None:
+    """Raise InputError if a file is an archive that `datasets` would unpack to more than the limit."""
+    with open_file(path) as file:
+        start, limit = file.read(TAR_MARK.stop), unpacked_limit(path.stat().st_size)
+        packed = next((PACKED[mark] for mark in PACKED if start.startswith(mark)), None)
+        file.seek(0)
+        try:
+            if start.startswith(UNCHECKED):
+                raise ValueError("its size cannot be checked")
+            if start.startswith(b"PK\x03\x04") or path.suffix == ".zip":
+                open_archive(file, limit)
+            if packed is not None:
+                with packed(file) as content:
+                    check_unpacked(piece_sizes(content), limit)
+                file.seek(0)
+            if start[TAR_MARK] == b"ustar" or {".tar", ".tgz"}.intersection(path.suffixes):
+                with tarfile.open(fileobj=file) as archive:  # a file in it can have holes
+                    check_unpacked((entry.size for entry in archive), limit)
+        except Exception as problem:  # a damaged archive can raise nearly any exception
+            raise InputError(f"{where} cannot be unpacked ({str(problem)[:200]}); unpack it yourself") from None
 
 
 def _homes(folder: Path) -> tuple[Path, ...]:

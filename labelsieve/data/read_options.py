@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -47,6 +47,9 @@ class ReadOptions:
         Side of the decoded images in pixels. A `ShorterSide` keeps their aspect ratio.
     cache_dir
         Decoded images are stored in this folder and reused.
+    embeds_pictures
+        Whether a model embeds pictures; called only if the source has some. They are decoded on demand, in a larger
+        size.
     encoding
         How the columns of an earlier table were read. This table is read in the same way.
     note_spelling
@@ -66,6 +69,7 @@ class ReadOptions:
     root: Path | None = None
     size: Size | ShorterSide = None
     cache_dir: Path | None = None
+    embeds_pictures: Callable[[], bool] = lambda: False
     encoding: Encoding | None = None
     note_spelling: bool = True
 
@@ -74,12 +78,16 @@ class ReadOptions:
         """Whether the source must have labels: not for prediction, and not if a file has the labels of all samples."""
         return self.labelled and (self.labels is None or self.labels.partial)
 
+    def for_pictures(self) -> ReadOptions:
+        """The options that pictures are read with."""
+        from labelsieve.data.embedding_cache import embedded_size
+
+        return replace(self, size=embedded_size(self.size), cache_dir=None) if self.embeds_pictures() else self
+
     @classmethod
     def of_run(cls, settings: Mapping[str, Any], **more: Any) -> ReadOptions:
         """The options that a run was started with, from its settings in `run.json`, and `more` options."""
-        from labelsieve.data.embedding_cache import embedded_size
-
-        root, ignored, size = settings.get("root"), settings.get("ignore_columns"), settings.get("size")
+        root, ignored, embedded = settings.get("root"), settings.get("ignore_columns"), bool(settings.get("embed"))
         return cls(
             label_column=str(settings.get("label_column") or "label"),
             text_column=settings.get("text_column"),
@@ -89,7 +97,9 @@ class ReadOptions:
             split=settings.get("split"),
             header=tuple(map(str, settings.get("header") or ())),
             root=Path(root) if root else None,
-            **more | ({"size": embedded_size(size), "cache_dir": None} if settings.get("embed") else {"size": size}),
+            size=settings.get("size"),
+            embeds_pictures=lambda: embedded,
+            **more,
         )
 
 

@@ -199,6 +199,7 @@ def _load_images(
         images, labels.codes[used], labels.classes, ids[used], "pictures", name=file.path.stem,
         groups=_groups(file, used, options),
     )  # fmt: skip
+    options = options.for_pictures()
     data = read_pictures(
         data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
     )

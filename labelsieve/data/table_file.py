@@ -21,7 +21,7 @@ from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow,
 from labelsieve.data.columns import join_names, quote_name
 from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError
-from labelsieve.files import open_archive, open_file, regular_file
+from labelsieve.files import open_archive, open_file, regular_file, unpacked_limit
 from labelsieve.progress import Note, NoteKind
 
 CSV = (".csv", ".tsv", ".txt")
@@ -33,13 +33,11 @@ MAX_COLUMNS = 100_000  # each takes about a millisecond, because it may have any
 
 MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with other names in every line has millions
 
-# Spreadsheets are archives of XML, which is a tenth when it is packed; Apache POI has the same limit. Smaller ones than
-# the second number are read in a second.
-MAX_UNPACKED_SHARE, SMALL_SPREADSHEET = 100, 10_000_000
 OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"  # .xls, which is not an archive
 # Rows between two checks of the size of texts. In a delta encoding every text can repeat the one before, so fewer rows
 # are read at once; a million of them take 2 seconds.
 DICTIONARY_ROWS, TEXT_ROWS = 65536, 64
+UNPACKED_BYTES = 2**28  # of texts that are unpacked at once
 BYTES_PER_CELL = 8  # of a number, or of the offset of a text
 
 # The reader of spreadsheets ends the process if a cell far from the others needs too much memory, so another process
@@ -179,12 +177,9 @@ def _read_parquet(path: Path) -> Any:
     try:
         about = pq.read_metadata(regular_file(path))
         _check_width(path, about.num_columns)
-        check_memory(path, BYTES_PER_CELL * _count_values(path, about))
-        texts = [column for column in about.schema if column.physical_type == "BYTE_ARRAY"]
-        delta = _check_texts(path, about, [column.path for column in texts])
-        # The size of texts inside a list or a structure is known only while no text is repeated.
-        inside = [column.path for column in texts if column.path != column.name and column.path not in delta]
-        table = pq.read_table(regular_file(path), read_dictionary=inside)
+        free = check_memory(path, BYTES_PER_CELL * _count_values(path, about))
+        texts = [column.path for column in about.schema if column.physical_type == "BYTE_ARRAY"]
+        table = _read_checked(path, about.num_row_groups, texts, free)
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None
@@ -207,32 +202,67 @@ def _count_values(path: Path, about: Any) -> int:
     return int(about.num_rows * (about.num_columns - len(lists)) + inside)
 
 
-def _check_texts(path: Path, about: Any, names: Sequence[str]) -> set[str]:
-    """Check the size of all texts of a Parquet file. It can store a text once and repeat it in many rows.
+def _read_checked(path: Path, groups: int, texts: Sequence[str], free: int) -> Any:
+    """Read a Parquet file whose texts need at most `free` bytes. It can store a text once and repeat it in many rows.
 
-    Return the columns that pyarrow cannot read as dictionaries, because they store the differences of texts.
+    Texts are read as dictionaries, and unpacked piece by piece if there is room. pyarrow cannot do this for columns
+    that store the differences of texts. The size of texts inside a list or a structure is known only while no text is
+    repeated, so these stay dictionaries.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     total, delta = 0, set()
     with (
-        pq.ParquetFile(regular_file(path), read_dictionary=names) as coded,
+        pq.ParquetFile(regular_file(path), read_dictionary=texts) as coded,
         pq.ParquetFile(regular_file(path)) as plain,
     ):
-        for group, name in product(range(about.num_row_groups), names):
+        schema = plain.schema_arrow
+        types = dict(zip(schema.names, schema.types, strict=True))
+        found: dict[str, list[Any]] = {name: [] for name in texts if _is_text(types.get(name))}
+        for group, name in product(range(groups), texts):
             for file, rows in ((coded, DICTIONARY_ROWS), (plain, TEXT_ROWS)):
-                size = 0
+                pieces, size = [], 0
                 try:
                     for batch in file.iter_batches(rows, row_groups=[group], columns=[name]):
-                        size += _text_bytes(batch.column(0))
-                        check_memory(path, total + size)
+                        cells, needed = batch.column(0), _text_bytes(batch.column(0))
+                        size += needed
+                        check_memory(path, total + size, free)
+                        if name in found:
+                            if batch.num_columns > 1:
+                                raise pa.ArrowInvalid(f"several columns have the name {name!r}")
+                            pieces += _unpacked(cells, needed, types[name])
                     break
                 except OSError:  # "not yet implemented", or damaged: then the other reader raises it again
                     if file is plain:
                         raise
                     delta.add(name)
             total += size
-    return delta
+            if name in found:
+                found[name] += (
+                    pa.table([pa.chunked_array(pieces, types[name])], ["x"]).combine_chunks().column(0).chunks
+                )
+    inside = [name for name in texts if name not in types and name not in delta]
+    others = [name for name in schema.names if name not in found]
+    rest: Any = pq.read_table(regular_file(path), columns=others, read_dictionary=inside) if others else None
+    columns = [pa.chunked_array(found[n], types[n]) if n in found else rest.column(n) for n in schema.names]
+    return pa.table(columns, schema.names, metadata=schema.metadata)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _unpacked(cells: Any, size: int, kind: Any) -> list[Any]:
+    """Texts without a dictionary, in pieces: pyarrow's texts have at most 2 GB."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(cells.type):
+        return [cells]
+    rows = max(1, len(cells) // (1 + size // UNPACKED_BYTES))
+    return [cells.slice(at, rows).dictionary_decode().cast(kind) for at in range(0, len(cells), rows)]
 
 
 def _text_bytes(cells: Any) -> int:
@@ -287,10 +317,9 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
         raise InputError(f"{path} is a spreadsheet, which needs an extra: pip install 'labelsieve[xlsx]'") from None
 
     with open_file(path) as file:
-        limit = max(SMALL_SPREADSHEET, MAX_UNPACKED_SHARE * path.stat().st_size)
         try:
             if not file.read(4).startswith(OLD_SPREADSHEET) or zipfile.is_zipfile(file):
-                open_archive(file, limit, count=True)
+                open_archive(file, unpacked_limit(path.stat().st_size), count=True)
         except Exception as error:  # a damaged archive can raise nearly any exception
             raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
     with open_file(path) as file:  # opened again: the other process reads from the position of the descriptor

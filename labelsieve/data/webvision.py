@@ -50,7 +50,7 @@ def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | 
     The size in `reading` is the shorter side if `spec` names none; as a pair it is the window that a network reads.
     Pictures that fit neither memory nor the device are staged in `stage`, else in the cache folder of `reading`.
     """
-    reading = reading or ReadOptions()
+    reading = (reading or ReadOptions()).for_pictures()
     source, options = _options(str(spec))
     size = reading.size
     if isinstance(size, int) and "side" in options and options["side"] != str(size):

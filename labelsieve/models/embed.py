@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 import os
 import re
 from abc import abstractmethod
@@ -37,6 +38,9 @@ HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 OTHER_SETTINGS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "scaler.pt")  # never weights
 DESCRIPTIONS = (".json", ".txt", ".model", ".safetensors")  # files that decide what a model computes
+# Numbers in a network per byte of its weights; numbers without weights are random. Networks in half precision without
+# the decoder, which is not used (sentence-t5), have 1.1.
+MOST_NUMBERS_PER_BYTE = 4
 TEXTS_AT_ONCE, STATIC_TEXTS_AT_ONCE, PICTURES_AT_ONCE = 128, 4096, 64
 INSTALL = "pip install 'labelsieve[embed]'"
 
@@ -107,6 +111,7 @@ class SentenceEncoder(FolderEncoder):
     def load(self, device: str) -> Any:
         from sentence_transformers import SentenceTransformer
 
+        check_numbers(self.folder, self.where)
         return SentenceTransformer(
             str(self.folder), device=device, trust_remote_code=False, local_files_only=True,
             model_kwargs={"use_safetensors": True},
@@ -132,6 +137,7 @@ class PictureEncoder(FolderEncoder):
     def load(self, device: str) -> Any:
         from transformers import AutoImageProcessor, AutoModel
 
+        check_numbers(self.folder, self.where)
         options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
         network = AutoModel.from_pretrained(self.folder, use_safetensors=True, **options).eval()
         return AutoImageProcessor.from_pretrained(self.folder, backend="pil", **options), network.to(device)
@@ -273,6 +279,25 @@ def check_model(folder: Path, where: str) -> list[str]:
         if _layers(json.loads(read_text(file))) > len(names):  # a library would build all of them
             raise InputError(f"{where}: {file.name} has more layers than the weights; download it again")
     return names
+
+
+def check_numbers(folder: Path, where: str) -> None:
+    """Raise InputError if the networks in a folder have many more numbers than their weights: they would be random."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    limit = MOST_NUMBERS_PER_BYTE * sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+    for file in folder.rglob("config.json"):
+        content = json.loads(read_text(file))
+        sizes = [value for value in content.values() if isinstance(value, int)]
+        numbers = math.prod(sorted(sizes)[-2:])  # of a dense layer
+        if "model_type" in content:
+            config = AutoConfig.from_pretrained(file.parent, trust_remote_code=False, local_files_only=True)
+            with torch.device("meta"):
+                network = AutoModel.from_config(config, trust_remote_code=False)
+            numbers = sum(tensor.numel() for tensor in (*network.parameters(), *network.buffers()))
+        if numbers > limit:
+            raise InputError(f"{where}: {file.name} describes {numbers:,} numbers, many more than the weights have")
 
 
 def _layers(config: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve.data.columns import TableX, join_names
-from labelsieve.data.embedding_cache import EmbeddingModel, embedded_size
+from labelsieve.data.embedding_cache import EmbeddingModel
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import BUILT_IN, TABLES, is_path, load_source
@@ -69,15 +69,18 @@ def read_to_embed(
     if name == AUTO and recorded:
         name = recorded.get("embed")  # a run that exists has made this choice, or is of a version without it
     automatic = name == AUTO
-    in_memory = {"size": settings.size, "cache_dir": cache_dir}
-    on_demand = {"size": embedded_size(settings.size), "cache_dir": None}
-    photos = name is not None and (not automatic or (settings.size is None and is_local(DEFAULT_MODELS["pictures"])))
-    data = read_samples(source, settings, progress=progress, **more, **(on_demand if photos else in_memory))
+    more |= {"size": settings.size, "cache_dir": cache_dir}
+
+    def embeds() -> bool:
+        return name is not None and (not automatic or (settings.size is None and is_local(DEFAULT_MODELS["pictures"])))
+
+    data = read_samples(source, settings, progress=progress, embeds_pictures=embeds, **more)
     check_size(data, settings.size)
     if automatic:
-        name = automatic_model(data, progress)
-        if name is None and photos and data.kind == "pictures":
-            data = read_samples(source, settings, progress=progress, **more, **in_memory)
+        chosen = automatic_model(data, progress)
+        if chosen is None and data.kind == "pictures" and embeds():
+            data = read_samples(source, settings, progress=progress, **more)
+        return data, chosen
     return data, name
 
 

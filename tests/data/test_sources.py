@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
+import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -380,6 +385,44 @@ def test_a_hugging_face_snapshot_is_accepted_in_any_cache(tmp_path: Path) -> Non
     (snapshot / "test.csv").symlink_to(tmp_path / "secret")
     with pytest.raises(InputError, match=r"test\.csv"):
         check_folder(snapshot, "hf:set")
+
+
+def packed(name: str, content: bytes, *, holes: int = 0) -> bytes:
+    """An archive with one file; in a tar archive the file has `holes`, bytes that are not stored."""
+    buffer = io.BytesIO()
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("t.csv", content)
+    elif ".tar" in name:
+        with tarfile.open(
+            fileobj=buffer, mode="w:gz" if name.endswith("gz") else "w", format=tarfile.PAX_FORMAT
+        ) as tar:
+            entry = tarfile.TarInfo("t.csv")
+            entry.size = len(content)
+            if holes:
+                entry.pax_headers = {"GNU.sparse.size": str(holes), "GNU.sparse.map": f"0,{len(content)}"}
+            tar.addfile(entry, io.BytesIO(content))
+    else:
+        return {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[name.rpartition(".")[2]](content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["t.zip", "t.csv.gz", "t.csv.bz2", "t.csv.xz", "t.tar", "t.tar.gz"])
+def test_hugging_face_archives_of_many_times_their_size_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(packed(name, b"text,label\ngood,a\n"))
+    check_folder(tmp_path, "hf:set")
+    holes = ".tar" in name
+    (tmp_path / name).write_bytes(packed(name, bytes(0 if holes else 20_000_000), holes=10**12 if holes else 0))
+    assert (tmp_path / name).stat().st_size < 100_000
+    with pytest.raises(InputError, match=rf"{name} .*10 MB"):
+        check_folder(tmp_path, "hf:set")
+
+
+@pytest.mark.parametrize("content", [b"7z\xbc\xaf\x27\x1c rest", b"\x28\xb5\x2f\xfd rest", b"PK\x03\x04 damaged"])
+def test_hugging_face_archives_that_cannot_be_checked_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "train").write_bytes(content)
+    with pytest.raises(InputError, match="train cannot be unpacked"):
+        check_folder(tmp_path, "hf:set")
 
 
 def test_what_is_odd_about_the_data_stays_with_it(tmp_path, capsys):

@@ -171,6 +171,30 @@ def test_more_layers_than_weights_are_refused_but_names_of_classes_are_not(broke
         check_model(broken, "model")
 
 
+@pytest.mark.parametrize(
+    ("file", "sizes"),
+    [
+        ("config.json", {"vocab_size": 10**9}),
+        ("config.json", {"intermediate_size": 10**9}),
+        ("config.json", {"hidden_size": 10**8}),
+        ("2_Dense/config.json", {"in_features": 10**6, "out_features": 10**6, "bias": True}),
+    ],
+)
+def test_networks_much_larger_than_their_weights_are_refused(bert, tmp_path, file, sizes):
+    """The library would give random values to the numbers that the weights do not have."""
+    from safetensors.numpy import save_file
+
+    copy = tmp_path / "bert"
+    shutil.copytree(bert, copy)
+    save_file({"other": np.zeros(64, np.float32), "more": np.zeros(64, np.float32)}, copy / "model.safetensors")
+    (copy / file).parent.mkdir(exist_ok=True)
+    content = json.loads((copy / file).read_text()) if (copy / file).is_file() else {}
+    (copy / file).write_text(json.dumps(content | sizes))
+    with pytest.raises(InputError, match=r"config\.json") as problem:
+        load_encoder(str(copy), "text").encode(SENTENCES)
+    assert "\n" not in str(problem.value)
+
+
 def test_fetching_a_model_does_not_replace_other_files(tmp_path, monkeypatch):
     huggingface_hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))

@@ -58,9 +58,11 @@ ALLOWED = {
     "export/__init__.py: write_table": "a function of this package",
     "data/huggingface.py: datasets.load_dataset": "check_folder has checked the folder",
     "data/huggingface.py: datasets.load_from_disk": "check_folder has checked the folder",
+    "data/huggingface.py: tarfile.open": "a file that open_file opened",
     "models/embed.py: StaticModel.from_pretrained": "check_model has checked the folder",
     "models/embed.py: AutoModel.from_pretrained": "check_model has checked the folder",
     "models/embed.py: AutoImageProcessor.from_pretrained": "check_model has checked the folder",
+    "models/embed.py: AutoConfig.from_pretrained": "check_model has checked the folder",
     "export/class_folders.py: target.symlink_to": "a new name in a new folder, with --link",
 }
 # Objects with an `open` of their own, which opens a file with `files.open_file`, and streams of open files.

@@ -14,10 +14,11 @@ from labelsieve.cli.app import make_app, run
 from labelsieve.data.make_webvision import make
 from labelsieve.data.source import ReadOptions
 from labelsieve.errors import InputError
+from labelsieve.progress import Progress
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import LabelledData
-from labelsieve.workflow.read import absolute_source, check_size
-from labelsieve.workflow.settings import SourceSettings
+from labelsieve.workflow.read import absolute_source, check_size, read_to_embed
+from labelsieve.workflow.settings import SelectSettings, SourceSettings
 
 
 @pytest.fixture
@@ -185,6 +186,14 @@ def test_plan_takes_labels_from_a_file(here: Path, capsys: pytest.CaptureFixture
     (here / "l.csv").write_text("id,label\n" + "".join(f"s{i},{'ab'[i % 2]}\n" for i in range(40)))
     assert run("plan t.csv --labels l.csv --seconds 0.2 --device cpu --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["wanted"]["samples"] == 40
+
+
+def test_a_table_does_not_ask_for_a_model_of_pictures(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(here / "t.csv")
+    monkeypatch.setattr("labelsieve.workflow.read.is_local", lambda name: pytest.fail(f"asked for {name}"))
+    settings, progress = SelectSettings(), Progress(silent=True)
+    data, model = read_to_embed(str(here / "t.csv"), settings, progress, recorded={}, cache_dir=here / "cache")
+    assert data.kind == "table" and model is None
 
 
 def test_a_source_is_found_from_anywhere(here: Path) -> None:
