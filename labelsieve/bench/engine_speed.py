@@ -7,13 +7,14 @@ eager, float32, torch.optim.Adam. The engine trains 1 to n networks in lockstep.
 from __future__ import annotations
 
 import json
-import multiprocessing
+import os
 import platform
-import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -187,38 +188,40 @@ def in_turns(
     `stage` advances with every turn, including the one in which a loop warms up.
     """
     stage = stage or Stage()
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for n in networks:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_wait_for_turns, args=(theirs, device, n, depth), daemon=True)
-        process.start()
-        ours.recv()  # warm; no two loops run at the same time
-        stage.advance()
-        pipes.append(ours)
-        processes.append(process)
     rates = np.empty((len(networks), rounds, 2))
-    for turn in range(rounds):
-        for loop, pipe in enumerate(pipes):
-            pipe.send(seconds)
-            rates[loop, turn] = pipe.recv()
+    with ExitStack() as processes:
+        pipes = []
+        for n in networks:
+            command = [sys.executable, "-P", "-m", __name__, str(device), str(n), str(depth)]
+            # In its own session: this process handles Ctrl-C.
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
+            )
+            processes.enter_context(process)
+            processes.callback(process.kill)
+            assert process.stdin is not None and process.stdout is not None
+            pipes.append((process.stdin, process.stdout))
+            process.stdout.readline()  # warm; no two loops run at the same time
             stage.advance()
-    for pipe, process in zip(pipes, processes, strict=True):
-        pipe.send(None)
-        process.join()
+        for turn in range(rounds):
+            for loop, (to_loop, from_loop) in enumerate(pipes):
+                to_loop.write(f"{seconds}\n")
+                rates[loop, turn] = json.loads(from_loop.readline())
+                stage.advance()
     return rates
 
 
-def _wait_for_turns(pipe: Connection, device: torch.device, networks: int, depth: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
+def take_turns(device: torch.device, networks: int, depth: int) -> None:
+    """Read seconds from stdin, and write the two rates of a turn to stdout, until the parent ends."""
     take = engine_loop(device, networks, depth=depth) if networks else plain_loop(device, depth=depth)
     take(3)
-    pipe.send("warm")
-    while (seconds := pipe.recv()) is not None:
-        began, worked = time.perf_counter(), time.process_time()
-        rate = steps_a_second(take, device, seconds) * max(networks, 1) * BATCH
-        share = (time.process_time() - worked) / (time.perf_counter() - began)
-        pipe.send((rate, rate / share))
+    with suppress(BrokenPipeError):  # the parent was killed
+        os.write(1, b"warm\n")
+        for line in sys.stdin:
+            began, worked = time.perf_counter(), time.process_time()
+            rate = steps_a_second(take, device, float(line)) * max(networks, 1) * BATCH
+            share = (time.process_time() - worked) / (time.perf_counter() - began)
+            os.write(1, f"{json.dumps((rate, rate / share))}\n".encode())
 
 
 def run(
@@ -286,4 +289,4 @@ def _wait(device: torch.device) -> None:
 
 
 if __name__ == "__main__":
-    run()
+    take_turns(torch.device(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

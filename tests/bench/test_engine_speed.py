@@ -78,3 +78,12 @@ def test_a_stopped_measurement_does_not_say_that_it_is_kept(number, code):
     out, said = child.communicate(timeout=60)
     assert child.returncode == code and out == "" and "Traceback" not in said
     assert said.strip().splitlines()[-1].endswith("not saved")
+
+
+def test_a_loop_whose_parent_is_killed_while_it_starts_ends_without_a_traceback():
+    command = [sys.executable, "-m", "labelsieve", "bench", "engine", "--device", "cpu"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None and child.stderr.readline().startswith("measuring 3 loops")
+    child.kill()
+    out, said = child.communicate(timeout=120)  # until the loop has closed its end of stderr
+    assert out == "" and "Traceback" not in said
