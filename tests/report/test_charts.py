@@ -25,7 +25,7 @@ def cells(svg):
     }
 
 
-def test_a_heat_map_colours_right_and_wrong_labels_apart():
+def test_a_heat_map_uses_different_colours_for_right_and_wrong_labels():
     found = cells(heat_map(["a", "b"], np.array([[0.7, 0.3], [0.0, 1.0]]), title="T", description="D", ident="h"))
     assert found[0, 0] == ("cell d7", "70")
     assert found[0, 1] == ("cell h10", "30")  # the largest mistake
@@ -33,7 +33,7 @@ def test_a_heat_map_colours_right_and_wrong_labels_apart():
     assert found[1, 1] == ("cell d10", "100")
 
 
-def test_charts_name_themselves_and_stay_well_formed_with_hostile_names():
+def test_charts_have_titles_and_are_well_formed_with_hostile_names():
     matrix = np.eye(3)
     for svg in (
         heat_map([HOSTILE, "</svg>", "&amp;"], matrix, title=HOSTILE, description="D", ident="h"),
@@ -49,14 +49,14 @@ def test_charts_name_themselves_and_stay_well_formed_with_hostile_names():
         assert "<img" not in svg
 
 
-def test_bars_are_as_long_as_their_parts():
+def test_bar_lengths_are_proportional_to_their_parts():
     root = parsed(stacked_bars(["a"], [[30, 10, 0]], ("selected", "candidate", "removed"), title="V", ident="b"))
     first, second = root.findall("rect")
     assert float(first.get("width")) + 1 == pytest.approx(3 * (float(second.get("width")) + 1), rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["wrong_amount_of_cash", "MMMMMMMM", "猫と犬と鳥と魚"])
-def test_names_have_room(name):
+def test_names_fit_into_their_column(name):
     """Wide letters get more room than narrow ones, at least as much as the font draws."""
     least = {"wrong_amount_of_cash": 7.0, "MMMMMMMM": 10.8, "猫と犬と鳥と魚": 12.5}[name] * len(name)
     bars = parsed(stacked_bars([name], [[3, 0, 0]], ("selected", "candidate", "removed"), title="V", ident="b"))
@@ -65,14 +65,14 @@ def test_names_have_room(name):
     assert float(heat.find("text").get("x")) >= least + 20  # the name of the axis is on the left
 
 
-def test_a_line_runs_from_corner_to_corner():
+def test_a_rising_line_is_drawn_upwards():
     root = parsed(line_chart([Line("x", [1, 11], [0.0, 1.0])], title="t", ident="c"))
     (x0, y0), (x1, y1) = (tuple(map(float, p.split(","))) for p in root.find("polyline").get("points").split())
     assert x0 < x1 and y0 > y1  # SVG counts downwards
 
 
 @pytest.mark.parametrize("y", [[5.0, 5.0], [1e-9, 2e-9], [float("nan"), 1.0], [-3.0, 4e6]])
-def test_odd_numbers_still_draw(y):
+def test_unusual_numbers_are_drawn(y):
     parsed(line_chart([Line("x", [1, 2], y)], title="t", ident="c"))
 
 

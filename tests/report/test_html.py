@@ -29,7 +29,7 @@ def test_an_element_with_its_attributes():
 
 
 @given(st.text(), st.text())
-def test_no_text_ever_becomes_markup(inner, attribute):
+def test_text_is_always_escaped(inner, attribute):
     parser = Collector()
     parser.feed(el("p", inner, title=attribute))
     parser.close()
@@ -37,14 +37,14 @@ def test_no_text_ever_becomes_markup(inner, attribute):
     assert set(parser.tags[0][1]) == {"title"}
 
 
-def test_control_characters_and_lone_surrogates_become_signs():
+def test_control_characters_and_lone_surrogates_are_replaced():
     assert text("a\x00b") == "a\ufffdb"
     assert text("tab\tline\n") == "tab\tline\n"
     text("\ud800").encode("utf-8")
     assert isinstance(text("x"), Markup)
 
 
-def test_numbers_as_people_read_them():
+def test_numbers_are_formatted_for_readers():
     assert percent(0.384) == "38\u202f%"
     assert percent(0.004) == "0.4\u202f%"
     assert percent(0.999) == "99.9\u202f%"
@@ -58,7 +58,7 @@ def test_numbers_as_people_read_them():
     assert shorten("abcd", 4) == "abcd"
 
 
-def test_short_names_differ_and_show_in_which_part():
+def test_short_names_are_unique_and_show_the_part_that_differs():
     """Names of many classes share their beginnings and ends."""
     topics = ("refund_of_card_payment", "automatic_top_up", "international_transfer")
     whos = ("by_a_business_account", "by_a_minor_or_guardian")

@@ -25,7 +25,7 @@ def page(runs, tmp_path_factory):
     return run, write_report(run).read_text(encoding="utf-8")
 
 
-def test_every_section_is_there_and_linked(page):
+def test_every_section_exists_and_is_linked(page):
     _, html = page
     for ident in SECTIONS:
         assert f'<section id="{ident}"' in html and f'href="#{ident}"' in html
@@ -34,7 +34,7 @@ def test_every_section_is_there_and_linked(page):
     assert len(ids) == len(set(ids))
 
 
-def test_it_needs_nothing_and_runs_nothing(page):
+def test_the_page_has_no_requests_and_no_scripts(page):
     _, html = page
     assert not re.search(r"<script|<link|<iframe|javascript:|\son\w+=|@import|url\(", html)
     assert not re.search(r'(src|href)="(?!data:image/(webp|png);base64,|#)', html)
@@ -45,7 +45,7 @@ def test_it_needs_nothing_and_runs_nothing(page):
     assert "unsafe" not in policy and "style=" not in re.sub(r"<style>.*?</style>", "", html, flags=re.S)
 
 
-def test_the_numbers_are_the_runs_own(page):
+def test_the_numbers_are_those_of_the_run(page):
     run, html = page
     facts = Facts.read(run)
     summary = run.read_summary()
@@ -61,7 +61,7 @@ def test_the_numbers_are_the_runs_own(page):
     assert html.count("<polyline") >= 12
 
 
-def test_pictures_are_inside(page):
+def test_pictures_are_embedded(page):
     _, html = page
     images = re.findall(r'<img src="data:image/webp;base64,([^"]+)" alt="([^"]*)"', html)
     assert images and all(alt.startswith("Sample labelled") for _, alt in images)
@@ -69,7 +69,7 @@ def test_pictures_are_inside(page):
 
 
 @pytest.mark.parametrize("kind", ["text", "table"])
-def test_texts_and_rows(runs, tmp_path, kind):
+def test_texts_and_rows_are_shown(runs, tmp_path, kind):
     html = write_report(getattr(runs, kind)(tmp_path)).read_text(encoding="utf-8")
     if kind == "text":
         assert "<blockquote>" in html
@@ -77,7 +77,7 @@ def test_texts_and_rows(runs, tmp_path, kind):
         assert "<dt>area m2</dt>" in html and "<dt>true</dt>" not in html
 
 
-def test_decisions_count_in_what_to_do_next(runs, tmp_path):
+def test_next_steps_depend_on_decisions(runs, tmp_path):
     run = runs.text(tmp_path)
     facts = Facts.read(run)
     for row in facts.suspects[:3].tolist():
@@ -87,7 +87,7 @@ def test_decisions_count_in_what_to_do_next(runs, tmp_path):
     assert f"{len(facts.suspects) - 2} suspects left, 2 decided." in html
 
 
-def test_decisions_on_other_samples_decide_no_suspect(runs, tmp_path):
+def test_decisions_on_other_samples_do_not_count_for_suspects(runs, tmp_path):
     run = runs.text(tmp_path)
     suspects = len(Facts.read(run).suspects)
     others = [row.id for row in run.read_labels() if row.verdict == "selected"]
@@ -100,21 +100,21 @@ def test_decisions_on_other_samples_decide_no_suspect(runs, tmp_path):
     assert f"{suspects} suspects left." in html and "All suspects are decided" not in html
 
 
-def test_asking_for_no_suspects_does_not_mean_there_are_none(runs, tmp_path):
+def test_zero_requested_suspects_are_not_reported_as_zero_suspects(runs, tmp_path):
     run = runs.text(tmp_path)
     html = write_report(run, most=0).read_text(encoding="utf-8")
     assert "There are no suspects" not in html and '<li class="suspect">' not in html
     assert f"all {len(Facts.read(run).suspects)} suspects" in html
 
 
-def test_true_labels_of_some_samples_are_said_to_be_so(runs, tmp_path):
+def test_true_labels_of_only_some_samples_are_mentioned(runs, tmp_path):
     run = runs.text(tmp_path)
     assert "the true labels of this run" in write_report(run).read_text(encoding="utf-8")
     run.write_summary(run.read_summary() | {"measured_samples": 30.0})
     assert "the true labels of 30 samples of this run" in write_report(run).read_text(encoding="utf-8")
 
 
-def test_what_to_do_next_can_be_copied(runs, tmp_path):
+def test_the_commands_of_next_steps_can_be_copied(runs, tmp_path):
     """Each command is of this run: nothing has to be filled in but the new samples."""
     for make in (runs.text, runs.pictures):
         (tmp_path / make.__name__).mkdir()
@@ -135,14 +135,14 @@ def second_look(source: str, kind: str, settings: dict[str, object], *, table: b
     return RunSource(source, None, {"kind": kind}, settings).words("cleaned.csv", table=table)
 
 
-def test_the_second_look_at_a_table_of_pictures_names_its_columns() -> None:
+def test_the_commands_of_a_second_run_name_the_columns_of_a_table_of_pictures() -> None:
     settings = {"label_column": "what it is", "root": None}
     words = ["cleaned.csv", "--label-column", "what it is", "--root", "/data"]
     assert second_look("/data/list.csv", "pictures", settings) == words
     assert second_look("t.parquet", "table", {}) == ["cleaned.csv"]
 
 
-def test_the_second_look_reads_as_the_first_did() -> None:
+def test_a_second_run_reads_the_source_with_the_same_options() -> None:
     columns = {"label_column": "category", "text_column": "body", "id_column": "ticket", "size": None, "root": None}
     words = "cleaned.csv --label-column category --text-column body --id-column ticket"
     assert second_look("/data/m2.csv", "text", columns) == words.split()
@@ -153,7 +153,7 @@ def test_the_second_look_reads_as_the_first_did() -> None:
     assert second_look("l.csv", "pictures", {**settings, "root": "/data/pets"}) == words.split()
 
 
-def test_the_commands_of_a_second_look_work_after_a_drop(runs, tmp_path):
+def test_the_commands_of_a_second_run_work_after_a_dropped_sample(runs, tmp_path):
     """What the report says is done word by word, with a picture folder, whose labels lie beside it."""
     import shlex
 
@@ -171,7 +171,7 @@ def test_the_commands_of_a_second_look_work_after_a_drop(runs, tmp_path):
     assert len(data) == 47 and len(data.skipped) == 1
 
 
-def test_a_source_that_changed_is_said_once_and_no_other_row_is_shown(runs, tmp_path):
+def test_a_changed_source_is_reported_once_and_no_wrong_row_is_shown(runs, tmp_path):
     run = runs.table(tmp_path)
     said = []
     assert "changed since" not in write_report(run, note=said.append).read_text(encoding="utf-8") and not said
@@ -182,7 +182,7 @@ def test_a_source_that_changed_is_said_once_and_no_other_row_is_shown(runs, tmp_
     assert "<dt>rooms</dt>" not in html and 'class="suspect"' in html
 
 
-def test_a_source_that_is_gone_is_said_once(runs, tmp_path):
+def test_a_missing_source_is_reported_once(runs, tmp_path):
     run = runs.text(tmp_path)
     (tmp_path / "mails.csv").rename(tmp_path / "elsewhere.csv")
     said = []
@@ -190,7 +190,7 @@ def test_a_source_that_is_gone_is_said_once(runs, tmp_path):
     assert html.count("does not exist") == 1 and len(said) == 1 and "mails.csv" in said[0]
 
 
-def test_rows_with_ids_are_shown_beside_the_notice(runs, tmp_path):
+def test_rows_with_ids_are_shown_with_the_notice(runs, tmp_path):
     run = runs.text(tmp_path)
     source = tmp_path / "mails.csv"
     source.write_text(source.read_text().replace(",payment,", ",billing,"))
@@ -198,7 +198,7 @@ def test_rows_with_ids_are_shown_beside_the_notice(runs, tmp_path):
     assert html.count("changed since") == 1 and "<blockquote>" in html
 
 
-def test_a_run_that_was_not_selected_is_said(tmp_path):
+def test_a_run_without_a_selection_is_reported(tmp_path):
     with pytest.raises(InputError, match="not a run folder"):
         write_report(tmp_path)
     run = RunFolder(tmp_path)
@@ -207,7 +207,7 @@ def test_a_run_that_was_not_selected_is_said(tmp_path):
         write_report(run)
 
 
-def test_clean_labels_and_a_bare_summary(tmp_path):
+def test_clean_labels_and_a_minimal_summary(tmp_path):
     run = RunFolder(tmp_path)
     run.update(settings={})
     run.write_summary({"samples": 2, "classes": ["a", "b"], "noise_ratio": 0.0})
@@ -218,7 +218,7 @@ def test_clean_labels_and_a_bare_summary(tmp_path):
     assert "There are no suspects" in html
 
 
-def test_labels_that_are_random_are_said_to_be(tmp_path, runs):
+def test_random_labels_are_reported(tmp_path, runs):
     run = runs.text(tmp_path)
     summary = run.read_summary()
     summary["iterations"][0]["estimate"]["trust"] = "not distinguishable from random: held-out predictions agree ..."
@@ -239,7 +239,7 @@ def test_labels_that_are_random_are_said_to_be(tmp_path, runs):
         ("the classifier gives its highest confidence to 9 of 9 samples, so ...", True),
     ],
 )
-def test_no_matrix_is_drawn_of_numbers_that_say_nothing(tmp_path, runs, trust, pairs):
+def test_no_matrix_is_drawn_without_a_noise_estimate(tmp_path, runs, trust, pairs):
     run = runs.text(tmp_path)
     assert "Estimated transition matrix" in write_report(run).read_text(encoding="utf-8")
     summary = run.read_summary()
@@ -312,7 +312,7 @@ def test_a_million_samples_stay_small_and_quick(tmp_path, million_run, time_limi
     assert "picture omitted" in html
 
 
-def test_probabilities_are_shown_where_the_run_has_them(runs, tmp_path):
+def test_probabilities_are_shown_if_the_run_has_them(runs, tmp_path):
     run = runs.table(tmp_path)
     suspects = Facts.read(run).suspects
     before = write_report(run).read_text(encoding="utf-8")

@@ -45,7 +45,7 @@ def a_run(runs, folder, source, **settings):
     return runs.write_run(folder / "run", data, data.y, str(source), **settings)
 
 
-def test_a_picture_that_was_replaced_is_noticed_by_everyone(runs, tmp_path):
+def test_a_replaced_picture_is_reported_by_all_commands(runs, tmp_path):
     root = a_folder(tmp_path)
     run = a_run(runs, tmp_path, root)
     assert found(run).status is UNCHANGED
@@ -68,7 +68,7 @@ def test_a_picture_that_was_replaced_is_noticed_by_everyone(runs, tmp_path):
     assert found(run).status is UNCHANGED and export(run, to=tmp_path / "c.csv").rows == 6
 
 
-def test_a_file_of_the_same_length_is_noticed(runs, tmp_path):
+def test_a_replaced_file_of_the_same_length_is_detected(runs, tmp_path):
     root = a_folder(tmp_path, suffix="bmp")
     run = a_run(runs, tmp_path, root)
     lengths = {path.stat().st_size for path in root.glob("*/*.bmp")}
@@ -78,7 +78,7 @@ def test_a_file_of_the_same_length_is_noticed(runs, tmp_path):
     assert "'b/1.bmp' was replaced" in found(run).explanation
 
 
-def test_copies_and_other_ways_to_write_the_same_are_no_other_pictures(runs, tmp_path, monkeypatch):
+def test_copies_and_other_encodings_of_the_same_picture_are_not_changes(runs, tmp_path, monkeypatch):
     root = a_folder(tmp_path)
     run = a_run(runs, tmp_path, root)
     shutil.copytree(root, tmp_path / "copy", copy_function=shutil.copyfile)
@@ -93,7 +93,7 @@ def test_copies_and_other_ways_to_write_the_same_are_no_other_pictures(runs, tmp
         found(run)
 
 
-def test_of_many_copies_some_are_opened_and_every_length_is_compared(runs, tmp_path, monkeypatch):
+def test_some_of_many_copies_are_opened_and_all_lengths_are_compared(runs, tmp_path, monkeypatch):
     root = a_folder(tmp_path, n=40)
     run = a_run(runs, tmp_path, root)
     monkeypatch.setattr(source_state, "MAX_OPENED", 4)
@@ -123,7 +123,7 @@ def test_a_table_of_pictures(runs, tmp_path, header):
         export(run, to=tmp_path / "c.csv")
 
 
-def test_a_branch_looks_where_its_pictures_are_kept(runs, tmp_path):
+def test_a_branch_uses_the_cache_of_its_run(runs, tmp_path):
     root = a_folder(tmp_path)
     run = a_run(runs, tmp_path, root)
     second = shutil.copytree(run.path, tmp_path / "second", ignore=shutil.ignore_patterns("staged"))
@@ -134,7 +134,7 @@ def test_a_branch_looks_where_its_pictures_are_kept(runs, tmp_path):
     assert "'a/2.png' was replaced" in found(branch).explanation
 
 
-def test_where_nothing_is_kept_nothing_is_said(runs, tmp_path):
+def test_nothing_is_reported_without_a_readable_cache(runs, tmp_path):
     root = a_folder(tmp_path)
     run = a_run(runs, tmp_path, root)
     files = [(f"a/{i}.png", str(root / "a" / f"{i}.png")) for i in (0, 2, 4)]

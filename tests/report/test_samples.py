@@ -21,7 +21,7 @@ def decoded(picture):
     return Image.open(io.BytesIO(picture.data))
 
 
-def test_pictures_come_from_their_folder(runs, tmp_path):
+def test_pictures_are_read_from_their_folder(runs, tmp_path):
     samples, columns = opened(runs.pictures(tmp_path, n=8))
     shown = samples.show(3, side=60)
     assert isinstance(shown, Picture) and shown.media == "image/png" and (shown.width, shown.height) == (60, 60)
@@ -31,7 +31,7 @@ def test_pictures_come_from_their_folder(runs, tmp_path):
     assert np.abs(samples.pixels(3) - expected).max() < 0.02
 
 
-def test_texts_and_rows_are_as_they_were_written(runs, tmp_path):
+def test_texts_and_rows_are_shown_unchanged(runs, tmp_path):
     for kind in ("text", "table"):
         (tmp_path / kind).mkdir()
     samples, _ = opened(runs.text(tmp_path / "text", n=6))
@@ -43,7 +43,7 @@ def test_texts_and_rows_are_as_they_were_written(runs, tmp_path):
     assert dict(row.cells)["code"] == "00005" and dict(row.cells)["town"] == ""
 
 
-def test_rows_are_found_by_id_when_some_are_gone(runs, tmp_path):
+def test_rows_are_found_by_id_if_some_are_missing(runs, tmp_path):
     run = runs.text(tmp_path, n=6)
     lines = (tmp_path / "mails.csv").read_text().splitlines()
     (tmp_path / "mails.csv").write_text("\n".join([lines[0], *lines[:0:-1][:-1]]) + "\n")  # reversed, the first gone
@@ -52,7 +52,7 @@ def test_rows_are_found_by_id_when_some_are_gone(runs, tmp_path):
     assert samples.show(5).text.endswith("five.")
 
 
-def test_what_cannot_be_shown_is_said_and_stops_nothing(runs, tmp_path):
+def test_samples_that_cannot_be_shown_are_reported(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     _, columns = opened(run)
     root = tmp_path / "shapes"
@@ -71,7 +71,7 @@ def test_what_cannot_be_shown_is_said_and_stops_nothing(runs, tmp_path):
     assert isinstance(samples.show(4), Picture)
 
 
-def test_a_source_that_is_gone(runs, tmp_path):
+def test_a_missing_source(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     (tmp_path / "shapes").rename(tmp_path / "moved")
     samples, _ = opened(run)
@@ -102,7 +102,7 @@ def test_sources_that_are_arrays(runs, tmp_path, source):
         assert np.array_equal(np.asarray(decoded(shown)), x[5])
 
 
-def test_transparent_turned_and_deep_pictures_are_made_plain():
+def test_transparent_rotated_and_deep_pictures_are_converted():
     clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     assert np.asarray(decoded(render(clear, 100))).min() == 255  # white, not black
     deep = Image.fromarray(np.full((4, 4), 65535, dtype=np.uint16))
@@ -116,7 +116,7 @@ def test_transparent_turned_and_deep_pictures_are_made_plain():
     assert (shown.width, shown.height) == (20, 40)
 
 
-def test_a_looking_that_fails_oddly_is_a_missing_sample():
+def test_an_unexpected_error_counts_as_a_missing_sample():
     class Broken(Samples):
         kind = "pictures"
 
@@ -152,7 +152,7 @@ def test_rows_of_a_parquet_file_are_found_by_ids_of_any_type(runs, tmp_path, kin
     assert [samples.show(row) for row in range(4)] == [Row((("a", str(value)),)) for value in (5, 6, 7, 8)]
 
 
-def test_a_run_folder_called_as_its_source_is_not_the_source(runs, tmp_path, monkeypatch):
+def test_a_run_folder_with_the_name_of_its_source_is_not_the_source(runs, tmp_path, monkeypatch):
     runs.table(tmp_path, n=6)
     (tmp_path / "run").rename(tmp_path / "digits")
     run = RunFolder.existing(tmp_path / "digits")
@@ -175,7 +175,7 @@ def test_arrays_without_labels_are_shown(runs, tmp_path):
     assert opened(run)[0].show(5) == Row((("x0", "10"), ("x1", "11")))
 
 
-def test_what_is_loaded_is_loaded_as_the_run_did(runs, tmp_path):
+def test_sources_are_loaded_with_the_options_of_the_run(runs, tmp_path):
     import datasets
 
     rows = {

@@ -17,7 +17,7 @@ def found(run):
     return check_source(run, read_labels(run / "labels.csv", run.read_summary()["classes"]))
 
 
-def test_a_table_of_pictures_is_known_by_its_ids_and_labels(runs, tmp_path):
+def test_a_table_of_pictures_is_compared_by_ids_and_labels(runs, tmp_path):
     for i in range(6):
         Image.new("RGB", (8, 8), (40 * i, 0, 0)).save(tmp_path / f"{i}.png")
     source = tmp_path / "list.csv"
@@ -34,7 +34,7 @@ def test_a_table_of_pictures_is_known_by_its_ids_and_labels(runs, tmp_path):
     assert found(run).explanation.endswith("'5.png' is missing")
 
 
-def test_an_array_is_known_by_its_content(runs, tmp_path):
+def test_an_array_is_compared_by_its_content(runs, tmp_path):
     source, x, y = tmp_path / "a.npz", np.arange(12.0).reshape(6, 2), np.array([0, 1] * 3)
     np.savez(source, x=x, y=y)
     data = load_source(str(source))
@@ -46,7 +46,7 @@ def test_an_array_is_known_by_its_content(runs, tmp_path):
     assert found(run).positional and found(run).status is SourceStatus.CHANGED
 
 
-def test_a_table_that_cannot_be_read_any_more_is_a_changed_one(runs, tmp_path):
+def test_a_table_that_can_no_longer_be_read_counts_as_changed(runs, tmp_path):
     run = runs.text(tmp_path)
     for damaged in (b"\xff\xfe\x00id", b"id,label\nmail-0000,a,b,c\n", b""):
         (tmp_path / "mails.csv").write_bytes(damaged)
@@ -56,7 +56,7 @@ def test_a_table_that_cannot_be_read_any_more_is_a_changed_one(runs, tmp_path):
     assert found(run).positional and found(run).status is SourceStatus.CHANGED
 
 
-def test_what_another_version_read_is_compared_by_ids_and_labels(runs, tmp_path):
+def test_runs_of_other_versions_are_compared_by_ids_and_labels(runs, tmp_path):
     run = runs.text(tmp_path)
     run.update(versions={"labelsieve": "0.0"}, data={**run.record()["data"], "fingerprint": "read in another way"})
     assert found(run).status is UNCHANGED
@@ -65,7 +65,7 @@ def test_what_another_version_read_is_compared_by_ids_and_labels(runs, tmp_path)
     assert "was 'praise' and is now 'thanks'" in found(run).explanation
 
 
-def test_rows_that_the_run_left_out_do_not_make_it_another_source(runs, tmp_path):
+def test_skipped_rows_do_not_count_as_changes(runs, tmp_path):
     source = tmp_path / "t.csv"
     source.write_text("text,label\n" + "".join(f"{'' if i == 4 else f'text {i} is'},{'ab'[i % 2]}\n" for i in range(9)))
     data = load_source(str(source))
@@ -73,7 +73,7 @@ def test_rows_that_the_run_left_out_do_not_make_it_another_source(runs, tmp_path
     assert len(data.skipped) == 1 and found(run).status is UNCHANGED
 
 
-def test_sources_that_nobody_can_ask(runs, tmp_path):
+def test_folders_and_built_in_data_are_compared_by_name(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     assert found(run).status is UNCHANGED  # a folder's pictures are known by their names
     (tmp_path / "shapes").rename(tmp_path / "moved")
@@ -82,7 +82,7 @@ def test_sources_that_nobody_can_ask(runs, tmp_path):
     assert found(run).status is UNCHANGED
 
 
-def test_a_file_that_nobody_touched_is_not_read_again(runs, tmp_path):
+def test_an_unchanged_file_is_not_read_again(runs, tmp_path):
     run = runs.text(tmp_path)
     record = run.record()
     later = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()

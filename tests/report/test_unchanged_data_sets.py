@@ -76,7 +76,7 @@ def test_cifar_batches(runs, tmp_path):
     assert export(run, to=tmp_path / "c.csv").rows == 20  # labels need no pictures
 
 
-def test_files_that_nobody_touched_are_not_read_again(runs, tmp_path, monkeypatch):
+def test_unchanged_files_are_not_read_again(runs, tmp_path, monkeypatch):
     cifar(tmp_path / "c")
     run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
     stages = run.record()["stages"]
@@ -89,7 +89,7 @@ def test_files_that_nobody_touched_are_not_read_again(runs, tmp_path, monkeypatc
         found(run)
 
 
-def test_what_another_version_read_is_compared_by_ids_and_labels(runs, tmp_path):
+def test_runs_of_other_versions_are_compared_by_ids_and_labels(runs, tmp_path):
     cifar(tmp_path / "c")
     run = a_run(runs, tmp_path, f"cifar10:{tmp_path / 'c'}")
     cifar(tmp_path / "c", seed=1)
@@ -120,7 +120,7 @@ def test_webvision(runs, tmp_path):
     assert "train_filelist_google.txt" in found(run).explanation
 
 
-def test_nothing_is_staged_to_look(runs, tmp_path):
+def test_the_comparison_writes_no_cache(runs, tmp_path):
     root = tmp_path / "wv"
     make(root, classes=2, train=6, validation=1, side=24)
     run = a_run(runs, tmp_path, f"webvision:{root}?classes=2&stage={tmp_path / 'stage'}&side=16")
@@ -144,7 +144,7 @@ def test_a_hugging_face_folder(runs, tmp_path):
     assert found(run).status is MISSING
 
 
-def test_what_nobody_here_can_read_is_not_asked(runs, tmp_path, monkeypatch):
+def test_sources_that_need_missing_packages_are_not_compared(runs, tmp_path, monkeypatch):
     texts = [f"a text of number {i}" for i in range(6)]
     hugging_face(tmp_path / "hf", texts)
     run = a_run(runs, tmp_path, f"hf:{tmp_path / 'hf'}")

@@ -47,7 +47,7 @@ def a_list(runs, folder, header="path,label", **settings):
     return runs.write_run(folder / "run", data, data.y, str(folder / "list.csv"), **settings)
 
 
-def test_a_picture_that_was_deleted_is_noticed_by_everyone(runs, tmp_path):
+def test_a_deleted_picture_is_reported_by_all_commands(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     lost = columns_of(run).id(3)
     (tmp_path / "shapes" / lost).unlink()
@@ -68,7 +68,7 @@ def test_a_picture_that_was_deleted_is_noticed_by_everyone(runs, tmp_path):
     assert [type(samples.show(row)).__name__ for row in (2, 3)] == ["Picture", "Missing"]
 
 
-def test_a_picture_that_was_moved_to_another_class_is_noticed(runs, tmp_path):
+def test_a_picture_moved_to_another_class_is_detected(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     was = columns_of(run).id(0)
     folder, _, name = was.partition("/")
@@ -80,13 +80,13 @@ def test_a_picture_that_was_moved_to_another_class_is_noticed(runs, tmp_path):
         export(run, to=tmp_path / "c.csv")
 
 
-def test_a_class_that_was_renamed_is_noticed(runs, tmp_path):
+def test_a_renamed_class_is_detected(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     (tmp_path / "shapes" / "star").rename(tmp_path / "shapes" / "comet")
     assert "'star/" in found(run).explanation and "'comet/" in found(run).explanation
 
 
-def test_pictures_that_came_since_are_told_and_refuse_nothing(runs, tmp_path):
+def test_new_pictures_are_reported_without_an_error(runs, tmp_path):
     run = runs.pictures(tmp_path, n=8)
     before = set(columns_of(run).ids.to_pylist())
     a_picture(tmp_path / "shapes" / "star" / "new.png")
@@ -102,7 +102,7 @@ def test_pictures_that_came_since_are_told_and_refuse_nothing(runs, tmp_path):
     assert "2 new pictures (e.g. 'moon/deep/er.png')" in found(run).explanation
 
 
-def test_files_that_the_run_left_out_are_not_new(runs, tmp_path):
+def test_skipped_files_are_not_new(runs, tmp_path):
     root = tmp_path / "set"
     for i in range(6):
         a_picture(root / "ab"[i % 2] / "deep" / f"{i}.png")
@@ -126,7 +126,7 @@ def test_files_that_the_run_left_out_are_not_new(runs, tmp_path):
     assert "'b/deep/1.png' is missing" in found(run).explanation
 
 
-def test_loose_pictures_count_where_the_run_had_some(runs, tmp_path):
+def test_pictures_outside_class_folders_count_if_the_run_used_some(runs, tmp_path):
     root = tmp_path / "set"
     for name in ("1.png", "2.png", "a/3.png", "a/4.png"):
         a_picture(root / name)
@@ -140,7 +140,7 @@ def test_loose_pictures_count_where_the_run_had_some(runs, tmp_path):
     assert "'1.png' is missing" in found(run).explanation
 
 
-def test_a_folder_that_cannot_be_listed_is_a_changed_one(runs, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_listed_counts_as_changed(runs, tmp_path, monkeypatch):
     run = runs.pictures(tmp_path, n=8)
 
     def refuse(folder):
@@ -160,7 +160,7 @@ def test_no_picture_is_opened(runs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("header", ["path,label", "id,path,label"])
-def test_files_of_a_table_of_pictures_are_looked_for(runs, tmp_path, header):
+def test_missing_files_of_a_table_of_pictures_are_detected(runs, tmp_path, header):
     run = a_list(runs, tmp_path, header)
     assert found(run).status is UNCHANGED
     lost = tmp_path / "photos" / "4.png"
@@ -174,7 +174,7 @@ def test_files_of_a_table_of_pictures_are_looked_for(runs, tmp_path, header):
     assert export(run, to=tmp_path / "c.csv").rows == 6
 
 
-def test_files_are_looked_for_also_where_the_table_is_as_old_as_it_was(runs, tmp_path):
+def test_missing_files_are_detected_if_the_table_is_unchanged(runs, tmp_path):
     run = a_list(runs, tmp_path)
     stages = run.record()["stages"]
     run.update(stages={"select": {**stages["select"], "started": "2999-01-01T00:00:00+00:00"}})
@@ -183,13 +183,13 @@ def test_files_are_looked_for_also_where_the_table_is_as_old_as_it_was(runs, tmp
     assert found(run).explanation.endswith("'photos/0.png' is missing")
 
 
-def test_a_table_of_pictures_whose_root_is_gone_still_gives_its_labels(runs, tmp_path):
+def test_labels_of_a_table_are_read_if_the_folder_of_its_pictures_is_missing(runs, tmp_path):
     run = a_list(runs, tmp_path, root=str(tmp_path / "elsewhere"))
     assert found(run).status is MISSING and "elsewhere" in found(run).explanation
     assert export(run, to=tmp_path / "c.csv").rows == 6
 
 
-def test_names_that_lead_outside_are_not_looked_for(runs, tmp_path):
+def test_paths_outside_the_folder_are_not_checked(runs, tmp_path):
     run = a_list(runs, tmp_path)
     a_picture(tmp_path.parent / f"{tmp_path.name}-outside.png")
     name = f"../{tmp_path.name}-outside.png"
@@ -199,7 +199,7 @@ def test_names_that_lead_outside_are_not_looked_for(runs, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a/loop.png", "a/loop", "loop", "loop.png"])
-def test_a_loop_of_links_does_not_make_another_source(runs, tmp_path, name):
+def test_a_loop_of_links_does_not_count_as_a_change(runs, tmp_path, name):
     root = tmp_path / "set"
     for i in range(6):
         a_picture(root / "ab"[i % 2] / f"{i}.png")

@@ -65,7 +65,7 @@ def stranger(client):
         ("the classifier gives its highest confidence to 9 of 9 samples, ...", "weak"),
     ],
 )
-def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_path, trust, expected):
+def test_an_unreliable_run_shows_a_warning_and_disables_bulk_acceptance(runs, tmp_path, trust, expected):
     run = runs.pictures(tmp_path, n=16)
     runs.write_suggestions(run, lambda place: 0.95)
     assert ReviewSession(run).start()["warnings"] == [] and ReviewSession(run).start()["bulk"]
@@ -80,7 +80,7 @@ def test_a_run_that_knows_little_says_so_and_accepts_nothing_unseen(runs, tmp_pa
     assert not run.read_decisions()
 
 
-def test_a_source_that_changed_or_went_is_told_before_the_first_sample(runs, tmp_path):
+def test_a_changed_or_missing_source_is_reported_before_the_first_sample(runs, tmp_path):
     run = runs.table(tmp_path)
     assert ReviewSession(run).start()["warnings"] == []
     head, *lines = (tmp_path / "homes.csv").read_text().splitlines()
@@ -92,7 +92,7 @@ def test_a_source_that_changed_or_went_is_told_before_the_first_sample(runs, tmp
     assert "homes.csv does not exist" in ReviewSession(run).start()["warnings"][0]
 
 
-def test_a_line_that_is_no_decision_is_told_at_the_top(runs, tmp_path):
+def test_invalid_lines_of_decisions_are_reported_at_the_top(runs, tmp_path):
     run = runs.table(tmp_path)
     (run / "decisions.csv").write_text("id;decision\nnobody;keep\n0;burn\n")
     (said,) = ReviewSession(run).start()["warnings"]
@@ -124,7 +124,7 @@ def test_a_line_that_is_no_decision_is_told_at_the_top(runs, tmp_path):
         ({"Origin": "http://127.0.0.1:9999"}, f"?token={TOKEN}"),
     ],
 )
-def test_strangers_are_refused(client, path, headers, query):
+def test_unauthorised_requests_are_refused(client, path, headers, query):
     for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
         sent = {key: value.encode("latin-1") for key, value in headers.items()}
         answer = stranger(client).request(method, path + query, headers=sent)
@@ -150,7 +150,7 @@ def test_websockets_are_refused(client):
 
 
 @pytest.mark.parametrize("path", PATHS[:-1])
-def test_who_has_the_token_is_let_in_with_all_headers(client, path):
+def test_requests_with_the_token_succeed_with_all_headers(client, path):
     for headers in ({}, {"Origin": f"http://{HOST}"}, {"Host": "localhost:8765"}):
         answer = stranger(client).get(f"{path}?token={TOKEN}", headers=headers)
         assert answer.status_code in (200, 204)
@@ -167,14 +167,14 @@ def test_the_page_has_no_inline_script_or_style(client):
     assert "<script>" not in html and "<style" not in html and " style=" not in html and " on" + "click=" not in html
 
 
-def test_pictures_are_pictures(client):
+def test_pictures_are_served_as_images(client):
     small, large = client.get("/api/picture/0"), client.get("/api/picture/0?size=large")
     assert small.headers["content-type"] == large.headers["content-type"] == "image/webp"
     assert small.content[:4] == b"RIFF"
     assert client.get("/api/picture/9999").status_code == 400
 
 
-def test_a_judged_run_says_how_likely_its_suggestions_are(runs, tmp_path):
+def test_suggestions_have_probabilities_if_the_run_has_them(runs, tmp_path):
     run = runs.text(tmp_path)
     first = max((row for row in run.read_labels() if row.suggested), key=lambda row: row.suspicion)
     assert ReviewSession(run).start()["judged"] is False
@@ -188,7 +188,7 @@ def test_a_judged_run_says_how_likely_its_suggestions_are(runs, tmp_path):
     assert ReviewSession(run).items(Filter(), 0, 1)["items"][0]["likely"] is None  # JSON has no nan
 
 
-def test_decisions_over_the_wire(client, run):
+def test_decisions_are_posted_and_stored(client, run):
     items = client.get("/api/items?count=3").json()
     assert items["left"] == items["total"] > 3 and items["decided"] == 0
     suspicion = [item["suspicion"] for item in items["items"]]
@@ -281,7 +281,7 @@ def test_samples_are_sorted_by_class_pair(client):
     assert keys == sorted(keys) and len(keys) > 3
 
 
-def test_the_matrix_counts_what_is_left(client):
+def test_the_matrix_counts_the_open_suspects(client):
     before = client.get("/api/matrix").json()
     total = client.get("/api/items").json()["total"]
     assert sum(cell[2] for cell in before["cells"]) == sum(cell[3] for cell in before["cells"]) == total
@@ -293,7 +293,7 @@ def test_the_matrix_counts_what_is_left(client):
     assert after[given, suggested] == count - 1
 
 
-def test_neighbours_are_selected_ones_of_both_classes(client, run):
+def test_neighbours_are_selected_samples_of_both_classes(client, run):
     item = client.get("/api/items").json()["items"][0]
     groups = client.get(f"/api/neighbours/{item['row']}").json()["groups"]
     assert [group["label"] for group in groups] == [item["given"], item["suggested"]]
@@ -326,7 +326,7 @@ BAD_ROWS = ({"row": -1}, {"row": 10**9}, {"row": 10**30}, {"row": "0"}, {"row": 
         )),
     ],
 )  # fmt: skip
-def test_nonsense_is_a_bad_request_never_a_crash(client, body, run):
+def test_invalid_decisions_are_bad_requests(client, body, run):
     answer = client.post("/api/decide", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and answer.json()["error"]
     assert run.read_decisions() == []
@@ -337,22 +337,22 @@ def test_nonsense_is_a_bad_request_never_a_crash(client, body, run):
     ["/api/items?at=x", "/api/items?at=1e999", "/api/items?low=x", "/api/items?show=<script>", "/api/items?given=1.5",
      "/api/next?from=99999999999999999999", "/api/neighbours/-1", "/api/neighbours/x", "/api/picture/1e9"],
 )  # fmt: skip
-def test_nonsense_questions_too(client, path):
+def test_invalid_queries_are_bad_requests(client, path):
     assert client.get(path).status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/page/../app.py", "/page/%2e%2e/app.py", "/page/x.js", "/nothing", "/api/"])
-def test_there_is_nothing_else(client, path):
+def test_unknown_paths_are_not_found(client, path):
     assert client.get(path).status_code == 404
 
 
-def test_far_positions_are_brought_back(client):
+def test_positions_out_of_range_are_clipped(client):
     answer = client.get("/api/items?at=99999&count=9999").json()
     assert answer["at"] == answer["total"] - 1 and len(answer["items"]) == 1
     assert client.get("/api/items?given=0&suggested=0").json()["items"] == []
 
 
-def test_a_full_disk_is_said(client, run, monkeypatch):
+def test_a_full_disk_is_reported(client, run, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -362,7 +362,7 @@ def test_a_full_disk_is_said(client, run, monkeypatch):
     assert answer.status_code == 507 and "No space left" in answer.json()["error"]
 
 
-def test_a_decision_made_while_a_sample_is_read_is_not_overruled_unseen(run, monkeypatch):
+def test_a_decision_made_meanwhile_is_not_overwritten_silently(run, monkeypatch):
     """The window is told at worst of a version that is gone, and is refused; never of one it has not seen."""
     session = ReviewSession(run)
     read = session.log.vote
@@ -380,7 +380,7 @@ def test_a_decision_made_while_a_sample_is_read_is_not_overruled_unseen(run, mon
         session.decide([(0, seen["version"])], "keep", None, window="one")
 
 
-def test_what_is_cut_is_told():
+def test_truncated_content_is_marked():
     """A text, the columns beyond those that fit, and a cell that is too long."""
     wide = tuple((f"x{i}", str(i)) for i in range(250))
     row = content(Row(wide))
@@ -392,7 +392,7 @@ def test_what_is_cut_is_told():
     assert long[1] == "x" * 2000 + " … (cut)" and fits[1] == "x" * 2000
 
 
-def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
+def test_slow_requests_for_neighbours_do_not_block_other_requests(client, monkeypatch):
     """A person who walks fast leaves many questions behind that wait for its neighbours."""
     found = threading.Event()
     monkeypatch.setattr(Neighbours, "nearest", lambda *_: found.wait(120) and [])
@@ -406,7 +406,7 @@ def test_slow_helps_leave_room_for_the_keys(client, monkeypatch):
         assert {help.result().status_code for help in helps} == {200}
 
 
-def test_a_help_that_nobody_waits_for_any_more_is_not_looked_for(run, monkeypatch):
+def test_neighbours_of_cancelled_requests_are_not_searched(run, monkeypatch):
     looked = []
     monkeypatch.setattr(ReviewSession, "neighbours", lambda _, row: looked.append(row) or {})
     headers = [(b"host", HOST.encode()), (b"x-labelsieve-token", TOKEN.encode())]

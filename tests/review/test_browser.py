@@ -75,7 +75,7 @@ def moves(page, key):
     until(page, lambda: page.locator("#progress-text").text_content() != before)
 
 
-def test_what_it_says_of_a_sample(runs, tmp_path, serve, visit):
+def test_the_page_describes_a_sample(runs, tmp_path, serve, visit):
     run = runs.text(tmp_path)
     first = max((row for row in run.read_labels() if row.suggested), key=lambda row: row.suspicion)
     said = visit(serve(run).address).locator("#numbers").text_content()
@@ -222,7 +222,7 @@ def at_the_edge(page, held):
     until(page, lambda: held.answers)
 
 
-def test_what_comes_late_for_another_filter_is_not_shown(runs, tmp_path, serve, visit, held):
+def test_a_late_response_for_another_filter_is_ignored(runs, tmp_path, serve, visit, held):
     run = runs.text(tmp_path)
     page = visit(serve(run).address + "#show=all&at=4")
     at_the_edge(page, held)
@@ -241,7 +241,7 @@ def test_what_comes_late_for_another_filter_is_not_shown(runs, tmp_path, serve, 
 
 
 @pytest.mark.parametrize("late", ["before the key", "after the key"])
-def test_what_comes_late_does_not_take_a_decision_from_the_page(runs, tmp_path, serve, visit, held, late):
+def test_a_late_response_does_not_remove_a_decision(runs, tmp_path, serve, visit, held, late):
     run = runs.text(tmp_path)
     page = visit(serve(run).address + "#show=all&at=4")
     at_the_edge(page, held)
@@ -259,7 +259,7 @@ def test_what_comes_late_does_not_take_a_decision_from_the_page(runs, tmp_path, 
     assert [(made.id, made.decision) for made in run.read_decisions()] == [(sample, "keep"), (sample, "drop")]
 
 
-def test_the_key_can_overrule_after_a_late_answer(runs, tmp_path, serve, visit, held):
+def test_a_key_can_change_a_decision_after_a_late_response(runs, tmp_path, serve, visit, held):
     """Another window decided on the sample looked at: what comes ahead of need neither hides that nor bars the way."""
     run = runs.text(tmp_path)
     server = serve(run)
@@ -274,7 +274,7 @@ def test_the_key_can_overrule_after_a_late_answer(runs, tmp_path, serve, visit, 
     assert [made.decision for made in run.read_decisions()] == ["keep", "drop"]
 
 
-def test_helps_are_not_waited_for_once_the_sample_is_left(runs, tmp_path, serve, visit):
+def test_requests_for_neighbours_are_cancelled_when_the_sample_changes(runs, tmp_path, serve, visit):
     """A browser has six connections to a server: questions nobody needs answered must not keep a decision waiting."""
     page = visit(serve(runs.text(tmp_path)).address)
     settled(page)
@@ -291,7 +291,7 @@ def test_helps_are_not_waited_for_once_the_sample_is_left(runs, tmp_path, serve,
     assert page.trouble == [] and not page.locator("#notice").is_visible()
 
 
-def test_a_wide_row_says_that_it_goes_on(runs, tmp_path, serve, visit, accessible):
+def test_a_wide_row_shows_that_it_continues(runs, tmp_path, serve, visit, accessible):
     run = runs.table(tmp_path)
     source = tmp_path / "homes.csv"
     with source.open(newline="") as file:
@@ -306,7 +306,7 @@ def test_a_wide_row_says_that_it_goes_on(runs, tmp_path, serve, visit, accessibl
     accessible(page)
 
 
-def test_a_browser_that_keeps_no_place_stops_nobody(runs, tmp_path, serve, visit):
+def test_the_review_works_if_the_browser_refuses_to_change_the_address(runs, tmp_path, serve, visit):
     """Safari refuses the hundredth change of the address in a short while."""
     page = visit(serve(runs.text(tmp_path)).address)
     refuse = "throw new DOMException('too often', 'SecurityError')"
@@ -316,7 +316,7 @@ def test_a_browser_that_keeps_no_place_stops_nobody(runs, tmp_path, serve, visit
     assert not page.locator("#notice").is_visible()
 
 
-def test_a_weak_classifier_is_said_and_nothing_is_accepted_unseen(runs, tmp_path, serve, visit):
+def test_a_weak_classifier_causes_a_warning_and_disables_bulk_acceptance(runs, tmp_path, serve, visit):
     run = runs.text(tmp_path)
     runs.write_suggestions(run, lambda place: 0.95)
     page = visit(serve(run).address)
@@ -355,7 +355,7 @@ def test_the_matrix_opens_its_samples(runs, tmp_path, serve, visit):
     assert page.trouble == []
 
 
-def test_many_are_accepted_after_twenty_random_ones_were_judged(runs, tmp_path, serve, visit, accessible):
+def test_bulk_acceptance_requires_twenty_random_decisions(runs, tmp_path, serve, visit, accessible):
     run = runs.text(tmp_path, n=200)
     runs.write_suggestions(run, lambda place: 0.95)
     page = visit(serve(run).address)
@@ -420,7 +420,7 @@ def test_fifty_decisions_in_the_grid_survive_a_kill_and_two_people(runs, tmp_pat
     assert page.trouble == ben.trouble == anna.trouble == []
 
 
-def test_a_filter_that_nothing_passes(runs, tmp_path, serve, visit):
+def test_a_filter_without_matching_samples(runs, tmp_path, serve, visit):
     page = visit(serve(runs.text(tmp_path)).address)
     page.select_option("#given", index=1)
     page.select_option("#suggested", index=1)
@@ -434,7 +434,7 @@ def test_a_filter_that_nothing_passes(runs, tmp_path, serve, visit):
 
 
 @pytest.mark.parametrize("kind", ["pictures", "text", "table"])
-def test_nothing_serious_for_axe(runs, tmp_path, serve, visit, accessible, kind):
+def test_axe_finds_no_serious_violations(runs, tmp_path, serve, visit, accessible, kind):
     run = getattr(runs, kind)(tmp_path)
     runs.write_suggestions(run, lambda place: 0.95)
     page = visit(serve(run).address)
@@ -475,7 +475,7 @@ def test_hostile_names_stay_text(runs, tmp_path, serve, visit):
     assert not page.title().startswith("ran") and page.trouble == []
 
 
-def test_a_text_shows_its_other_columns_and_where_it_has_another_label(runs, tmp_path, serve, visit, accessible):
+def test_a_text_shows_its_other_columns_and_other_labels(runs, tmp_path, serve, visit, accessible):
     """Hostile names and cells among them; each different text once among the neighbours."""
     run = runs.text(tmp_path, classes=HOSTILE)
     source = tmp_path / "mails.csv"
@@ -515,7 +515,7 @@ def test_a_text_shows_its_other_columns_and_where_it_has_another_label(runs, tmp
     assert not page.title().startswith("ran") and page.trouble == []
 
 
-def test_the_json_cannot_become_a_page(runs, tmp_path, serve, browser):
+def test_json_responses_are_not_rendered_as_html(runs, tmp_path, serve, browser):
     run = runs.text(tmp_path, classes=HOSTILE)
     server = serve(run)
     context = browser.new_context()

@@ -17,7 +17,7 @@ from labelsieve.errors import InputError
 from labelsieve.export import ExportSettings
 
 
-def test_report_says_where_it_is(runs, tmp_path, capsys):
+def test_report_prints_its_path(runs, tmp_path, capsys):
     run = runs.text(tmp_path)
     report(run.path)
     assert capsys.readouterr().out.startswith(f"{run.path}/report.html (")
@@ -29,7 +29,7 @@ def test_report_says_where_it_is(runs, tmp_path, capsys):
         report(run.path, suspects=-1)
 
 
-def test_export_says_what_it_did(runs, tmp_path, capsys):
+def test_export_prints_a_summary(runs, tmp_path, capsys):
     run = runs.text(tmp_path)
     export(run.path, settings=ExportSettings(to=tmp_path / "c.csv"))
     assert re.search(r"c.csv: 60 samples, 0 with another label, 0 dropped", capsys.readouterr().out)
@@ -39,7 +39,7 @@ def test_export_says_what_it_did(runs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_review_prints_its_address_and_stops_when_told(runs, tmp_path, how):
+def test_review_prints_its_address_and_stops_on_a_signal(runs, tmp_path, how):
     run = runs.text(tmp_path)
     code = (
         "import sys, pathlib; from labelsieve.cli.results import review\n"

@@ -38,7 +38,7 @@ def label_counts(session, rows):
     return dict(zip(codes.tolist(), counts.tolist(), strict=True))
 
 
-def test_the_labels_of_the_same_text(runs, tmp_path):
+def test_duplicate_texts_show_all_their_labels(runs, tmp_path):
     def change(i, row):
         if i % 5 == 0:
             row[2] = "Hello, is anybody there?"
@@ -54,7 +54,7 @@ def test_the_labels_of_the_same_text(runs, tmp_path):
     assert session.item(1)["same"] == [] and session.item(2)["same"] == []
 
 
-def test_the_labels_of_the_same_row(runs, tmp_path):
+def test_duplicate_rows_show_all_their_labels(runs, tmp_path):
     def change(i, row):
         if i in (4, 20, 31):
             row[:3], row[4] = ["3", "99.5", "Bern"], "00000"
@@ -91,7 +91,7 @@ def test_groups_with_different_labels_come_first_and_outliers_have_a_list(runs, 
 
 
 @pytest.mark.parametrize("kind", ["text", "table"])
-def test_each_different_neighbour_stands_once_with_its_labels(runs, tmp_path, kind):
+def test_each_distinct_neighbour_is_listed_once_with_its_labels(runs, tmp_path, kind):
     """Half of the rows are one and the same: it had filled all places before."""
 
     def change(i, row):
@@ -113,7 +113,7 @@ def test_each_different_neighbour_stands_once_with_its_labels(runs, tmp_path, ki
             assert row not in [item["row"] for item in group["items"]]
 
 
-def test_a_text_comes_with_the_other_columns_of_its_row(runs, tmp_path):
+def test_a_text_is_shown_with_the_other_columns_of_its_row(runs, tmp_path):
     def change(i, row):
         row[3] = "" if i else "en"
 

@@ -13,7 +13,7 @@ def neighbours(run):
     return Neighbours(columns, samples, Duplicates(columns)), columns
 
 
-def test_words_in_common_bring_texts_together(runs, tmp_path):
+def test_texts_with_common_words_are_neighbours(runs, tmp_path):
     near, columns = neighbours(runs.text(tmp_path, n=60))
     for row in range(0, 60, 7):
         mine = near.samples.show(row).text
@@ -23,7 +23,7 @@ def test_words_in_common_bring_texts_together(runs, tmp_path):
         assert row not in shown
 
 
-def test_near_rows_have_near_numbers(runs, tmp_path):
+def test_rows_with_similar_numbers_are_neighbours(runs, tmp_path):
     near, columns = neighbours(runs.table(tmp_path, n=60))
     row = int(np.flatnonzero(columns.suspect())[0])
     area = float(dict(near.samples.show(row).cells)["area m2"])

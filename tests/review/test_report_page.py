@@ -27,7 +27,7 @@ def opened(browser, path, **options):
 
 
 @pytest.mark.parametrize("kind", ["pictures", "text", "table"])
-def test_it_reads_without_scripts_and_asks_for_nothing(runs, tmp_path, browser, kind):
+def test_the_report_works_without_scripts_and_makes_no_requests(runs, tmp_path, browser, kind):
     path = write_report(getattr(runs, kind)(tmp_path))
     page = opened(browser, path, java_script_enabled=False)
     assert page.locator("h1").inner_text().startswith("About")
@@ -44,7 +44,7 @@ def test_it_reads_without_scripts_and_asks_for_nothing(runs, tmp_path, browser, 
     page.context.close()
 
 
-def test_by_keyboard_in_the_dark_and_in_print(runs, tmp_path, browser):
+def test_the_report_works_by_keyboard_in_dark_mode_and_in_print(runs, tmp_path, browser):
     page = opened(browser, write_report(runs.pictures(tmp_path)), color_scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(background) == "rgb(21, 24, 27)"
@@ -63,7 +63,7 @@ def test_by_keyboard_in_the_dark_and_in_print(runs, tmp_path, browser):
 
 
 @pytest.mark.parametrize("kind", ["pictures", "text", "table"])
-def test_nothing_serious_for_axe(runs, tmp_path, browser, accessible, kind):
+def test_axe_finds_no_serious_violations(runs, tmp_path, browser, accessible, kind):
     page = opened(browser, write_report(getattr(runs, kind)(tmp_path)))
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)

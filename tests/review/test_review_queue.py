@@ -32,7 +32,7 @@ def queues(columns, tmp_path):
         Filter("suspects", given=0, suggested=2),
     ],
 )
-def test_a_queue_is_what_passes_ranked(columns, queues, wanted):
+def test_a_queue_has_the_matching_samples_by_rank(columns, queues, wanted):
     names = ("candidate", "selected", "removed")
     expected = []
     for i in range(len(columns)):
@@ -48,12 +48,12 @@ def test_a_queue_is_what_passes_ranked(columns, queues, wanted):
 
 
 @pytest.mark.parametrize("bad", [{"show": "guilty"}, {"low": -1}, {"high": 2.0}, {"low": float("nan")}, {"sort": "x"}])
-def test_a_filter_that_makes_no_sense(bad):
+def test_an_invalid_filter_is_refused(bad):
     with pytest.raises(ValueError):
         Filter(**bad)
 
 
-def test_the_next_open_one_in_both_directions(queues):
+def test_the_next_open_sample_in_both_directions(queues):
     rows = queues.rows(Filter("all"))
     decided = queues.log.decided
     decided[:] = True
@@ -67,14 +67,14 @@ def test_the_next_open_one_in_both_directions(queues):
     assert queues.next_open(Filter("all"), 999) is None
 
 
-def test_only_a_few_queues_are_remembered(queues):
+def test_only_a_few_queues_are_cached(queues):
     for i in range(50):
         queues.rows(Filter("all", low=i / 100))
     assert len(queues._kept) <= 16
 
 
 @pytest.mark.parametrize("when", [1, 2])
-def test_a_queue_is_thrown_out_by_another_thread_while_it_is_looked_up(queues, monkeypatch, when):
+def test_a_queue_can_be_evicted_by_another_thread_during_a_lookup(queues, monkeypatch, when):
     monkeypatch.setattr(review_session, "MAX_QUEUES", 1)
     other = threading.Thread(target=queues.rows, args=[Filter("all")])
     steps = []  # of the lookup, counted once it begins

@@ -17,11 +17,11 @@ from labelsieve.review.app import allowed
     [("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.8.8.8", True), ("0.0.0.0", False),
      ("192.168.1.5", False), ("evil.example", False), ("::", False)],
 )  # fmt: skip
-def test_what_is_this_machine(host, own):
+def test_local_addresses_are_recognised(host, own):
     assert is_loopback(host) is own
 
 
-def test_the_names_the_page_answers_to():
+def test_accepted_host_names():
     assert names_of("127.0.0.1", 8765) == {"127.0.0.1:8765", "localhost:8765", "[::1]:8765"}
     bare = {"127.0.0.1", "localhost", "[::1]"}  # a browser leaves the usual port out
     assert names_of("127.0.0.1", 80) == {"127.0.0.1:80", "localhost:80", "[::1]:80"} | bare
@@ -33,19 +33,19 @@ def test_the_names_the_page_answers_to():
     (80, "localhost", None), (80, "localhost:80", None), (80, "evil.example", "not the address of the page"),
     (8765, "localhost", "not the address of the page"),
 ])  # fmt: skip
-def test_the_usual_port_need_not_be_said(port, host, message):
+def test_the_default_port_can_be_omitted(port, host, message):
     headers = [(b"host", host.encode()), (b"origin", b"http://" + host.encode()), (b"x-labelsieve-token", b"t")]
     refused = allowed({"headers": headers}, names_of("127.0.0.1", port), "t")
     assert refused is None if message is None else message in refused
 
 
 @pytest.mark.parametrize("host", ["::", "::1", "0.0.0.0"])
-def test_the_printed_address_is_one_the_page_answers_to(host):
+def test_the_printed_address_works(host):
     assert f"{in_address(host)}:80" in names_of(host, 80)
     assert in_address(host) in ("[::1]", "127.0.0.1")
 
 
-def test_on_every_address_the_printed_one_works(runs, tmp_path, serve):
+def test_the_printed_address_works_if_the_server_listens_on_all_addresses(runs, tmp_path, serve):
     try:
         bound("::", 0).close()
     except InputError:
@@ -55,7 +55,7 @@ def test_on_every_address_the_printed_one_works(runs, tmp_path, serve):
         assert answer.status == 200
 
 
-def test_a_taken_port_is_said_and_the_usual_one_is_not_insisted_on():
+def test_a_used_port_is_reported_and_the_default_port_is_replaced():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -68,14 +68,14 @@ def test_a_taken_port_is_said_and_the_usual_one_is_not_insisted_on():
         bound("127.0.0.1", 99999)
 
 
-def test_two_that_start_at_once_get_two_ports():
+def test_two_servers_started_together_use_different_ports():
     with bound("127.0.0.1", None) as one, bound("127.0.0.1", None) as two:
         assert one.getsockname() != two.getsockname()
         with pytest.raises(InputError, match="cannot listen"):
             bound("127.0.0.1", one.getsockname()[1])
 
 
-def test_it_serves_stops_and_is_alone(runs, tmp_path, serve):
+def test_a_server_serves_stops_and_locks_its_run(runs, tmp_path, serve):
     run = runs.text(tmp_path, n=12)
     server = serve(run)
     assert server.address.startswith("http://127.0.0.1:") and "token=" in server.address
@@ -98,7 +98,7 @@ def test_a_killed_server_leaves_no_lock_behind(runs, tmp_path, serve):
     serve(run)
 
 
-def test_a_lock_of_another_machine_is_told_with_the_way_out(runs, tmp_path, serve):
+def test_a_lock_of_another_machine_is_reported_with_a_remedy(runs, tmp_path, serve):
     run = runs.text(tmp_path, n=12)
     lock = run / "review.lock"
     lock.write_text('{"pid": 7, "host": "another-machine"}')
@@ -109,14 +109,14 @@ def test_a_lock_of_another_machine_is_told_with_the_way_out(runs, tmp_path, serv
     serve(run)
 
 
-def test_a_folder_that_cannot_be_written_is_told(runs, tmp_path):
+def test_a_read_only_folder_is_reported(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
     (run / "review.lock").mkdir()  # cannot be opened, as in a folder without rights; also for root
     with pytest.raises(InputError, match=r"decisions cannot be saved"):
         review_page(run)
 
 
-def test_what_goes_wrong_while_the_lock_is_held_is_not_taken_for_that(runs, tmp_path):
+def test_errors_while_the_lock_is_held_are_not_reported_as_a_held_lock(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
     run.append_decision("nobody", "keep", "praise")  # reported before the page is served
 
