@@ -337,6 +337,9 @@ class Progress:
             stage.advance(max(0, samples - done))  # a selection may stop before the maximum
 
 
+SILENT = Progress(silent=True)
+
+
 class RecordingProgress(Progress):
     """Forwards everything to another progress and records the notes."""
 

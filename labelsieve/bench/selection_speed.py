@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.resources import peak_memory, read_bytes_of
 from labelsieve.errors import InputError
 
 GOAL_SHARE = 0.1  # of cleanlab's time and of its additional memory
@@ -144,26 +145,9 @@ def reset_peak_memory() -> int:
     """Reset the peak if the system can (Linux), and return the resident memory in bytes."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
-        return _status("VmRSS")
     except OSError:
         return peak_memory()
-
-
-def peak_memory() -> int:
-    try:
-        return _status("VmHWM")
-    except OSError:
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _status(field: str) -> int:
-    """Return a field of /proc/self/status in bytes; ru_maxrss would start at the parent's size, even after exec."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {field}")
+    return read_bytes_of("VmRSS") or peak_memory()
 
 
 # ---------------------------------------------------------------- goals and the table

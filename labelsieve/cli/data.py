@@ -119,7 +119,7 @@ def classes(
         Overwrite the file if it exists.
     """
     from labelsieve.data.label_notes import placeholders, same_spelling
-    from labelsieve.progress import Progress
+    from labelsieve.progress import SILENT
     from labelsieve.workflow.edit_labels import ClassChanges, parse_renames
     from labelsieve.workflow.read import read_samples
 
@@ -127,7 +127,7 @@ def classes(
     if to is not None:
         check_target(problems, "--to", to, source=source, force=force, example="labels.csv")
     wanted = problems.attempt(parse_renames, merge or "") or {}
-    samples = problems.attempt(read_samples, source, settings, note_spelling=False, progress=Progress(silent=True))
+    samples = problems.attempt(read_samples, source, settings, note_spelling=False, progress=SILENT)
     problems.stop_if_any()
     assert samples is not None
     dropped = parse_names(leave_out or "", "--leave-out")

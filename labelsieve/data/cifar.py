@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.read_options import parse_query
+from labelsieve.data.read_options import parse_source
 from labelsieve.errors import InputError
 from labelsieve.files import open_archive, read_bytes, read_text
 from labelsieve.types import IntArray, LabelledData
@@ -194,19 +194,12 @@ def load(spec: str) -> LabelledData:
 
 def _parse(spec: str) -> tuple[str, Path, str, str]:
     """Return the data set, its folder, the part and the labels."""
-    name, _, rest = spec.partition(":")
-    folder, _, query = rest.partition("?")
-    if name not in ("cifar10", "cifar100", "cifar10n") or not folder:
-        raise InputError(f"cannot read {spec!r}: write cifar10:DIR, cifar100:DIR or cifar10n:DIR?labels=worse")
-    options = parse_query(query)
-    part = options.pop("split", "train")
-    chosen = options.pop("labels", "worse") if name == "cifar10n" else ""
-    if options or part not in ("train", "test"):
-        unknown = ", ".join(options) or f"split={part}"
-        raise InputError(
-            f"cannot use {unknown!r} in {spec!r}: cifar sources take split=train|test, cifar10n also labels="
-        )
-    return name, Path(folder), part, chosen
+    name = spec.partition(":")[0]
+    folder, options = parse_source(spec, name, ("split", "labels") if name == "cifar10n" else ("split",))
+    part = options.get("split", "train")
+    if part not in ("train", "test"):
+        raise InputError(f"{spec}: split={part} is unknown; choose train or test")
+    return name, Path(folder), part, options.get("labels", "worse")
 
 
 # ---------------------------------------------------------------- pickles

@@ -45,11 +45,7 @@ _EXTRA = {"cifar10": ("batches.meta.txt",), "cifar100": ("fine_label_names.txt",
 Say = Callable[[str], None]
 
 
-def _quiet(line: str) -> None:
-    pass
-
-
-def fetch(to: Path | str, name: str = "cifar10", *, official: str = _OFFICIAL, say: Say = _quiet) -> Path:
+def fetch(to: Path | str, name: str = "cifar10", *, official: str = _OFFICIAL, say: Say = lambda line: None) -> Path:
     """Download the binary files of `name` to the folder `to`; complete files are kept."""
     if name not in FILES:
         raise InputError(f"cannot fetch {name!r}: choose {' or '.join(FILES)}")
@@ -101,11 +97,9 @@ def _from_official(scratch: Path, name: str, official: str, say: Say) -> None:
         raise _FailedError(f"{official}{file}: wrong checksum")
     with tarfile.open(archive) as tar:
         for member in tar:
-            inner = Path(member.name).name
-            content = tar.extractfile(member) if member.isfile() else None
-            if content is not None and inner in (*FILES[name], *_EXTRA[name]):
-                with (scratch / inner).open("wb") as target:
-                    shutil.copyfileobj(content, target)
+            member.name = Path(member.name).name
+            if member.isfile() and member.name in (*FILES[name], *_EXTRA[name]):
+                tar.extract(member, scratch, filter="data")
     archive.unlink()
 
 

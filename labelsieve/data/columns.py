@@ -60,6 +60,11 @@ def join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMES]) + more
 
 
+def list_names(names: Iterable[str]) -> str:
+    """As many names as fit into a message."""
+    return ", ".join(map(quote_name, names))[:300]
+
+
 @dataclass(frozen=True)
 class Column:
     name: str
@@ -222,7 +227,7 @@ def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), com
             columns.append(_learn_levels(name, values))
     if not columns:
         raise InputError(
-            f"{origin.where} has no feature columns: {', '.join(map(quote_name, ids))[:300]} are ids; name a column "
+            f"{origin.where} has no feature columns: {list_names(ids)} are ids; name a column "
             "of texts with --text-column"
         )
     for name in ids:

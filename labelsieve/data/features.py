@@ -19,6 +19,7 @@ from labelsieve.data.columns import (
     encode_table,
     is_id,
     join_names,
+    list_names,
     quote_name,
     texts,
 )
@@ -50,7 +51,7 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
             raise InputError(f"{where} has no column {quote_name(text_column)}, which the model was trained with")
     elif text_column is not None:
         if text_column not in names:
-            raise InputError(f"{where} has no column {text_column!r}: its columns are {_listed(names)}")
+            raise InputError(f"{where} has no column {text_column!r}: its columns are {list_names(names)}")
     else:
         commas = commas or any(has_decimal_commas(column) for column in table.columns)
         found = _find_texts(table, commas, note)
@@ -72,7 +73,9 @@ def _without_ignored(table: Any, ignored: Sequence[str], encoding: Encoding | No
     names = table.column_names
     unknown = [repr(name) for name in ignored if name not in names]
     if unknown:
-        raise InputError(f"--ignore-columns: {where} has no column {', '.join(unknown)}; choose from {_listed(names)}")
+        raise InputError(
+            f"--ignore-columns: {where} has no column {', '.join(unknown)}; choose from {list_names(names)}"
+        )
     needed = [column.name for column in (encoding.columns if encoding is not None else ()) if column.name in ignored]
     if needed:
         raise InputError(f"--ignore-columns {','.join(needed)}: the model was trained with this column")
@@ -120,7 +123,3 @@ def _word_counts(filled: Any) -> NDArray[np.float64]:
     words = pc.list_value_length(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(filled)))
     letters = pc.count_substring_regex(filled, f"[{UNSPACED}]")
     return np.maximum(np.asarray(words, dtype=np.float64), np.asarray(letters, dtype=np.float64) / 2)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(quote_name, names))[:300]

@@ -20,7 +20,7 @@ from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
-from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_query
+from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_source
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
@@ -50,15 +50,10 @@ UNCHECKED = (b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  
 TAR_MARK = slice(257, 262)
 
 
-def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -> LabelledData:
+def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
     """Read the column `label` (or the only ClassLabel column) and an Image column, texts or feature columns."""
-    progress = progress or Progress(silent=True)
     labelled, id_column = reading.needs_labels, reading.id_column
-    where, _, query = spec.removeprefix("hf:").partition("?")
-    options = parse_query(query)
-    unknown = [name for name in options if name not in OPTIONS]
-    if unknown or not where:
-        raise InputError(f"cannot read {spec!r}: write hf:NAME_OR_DIR, with {', '.join(OPTIONS)} after a ? if needed")
+    where, options = parse_source(spec, "hf", OPTIONS)
     rows = _open(where, options, reading, progress)
     if len(rows) == 0:
         raise InputError(f"{spec} holds no samples")
@@ -78,13 +73,12 @@ def load(spec: str, reading: ReadOptions, *, progress: Progress | None = None) -
         data = read_pictures(data, size=reading.size, staging=reading.cache_dir, progress=progress)
         kept = data.ids  # without those of unreadable pictures
         origin = replace(origin, place=lambda row: f"id {kept[row]}")
-        return leave_out_unusable(data, origin, labels=labelled, texts=reading.labelled)
-    plain = [feature for feature, kind in kinds.items() if kind == "Value"]
-    if not plain:
-        raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
-    table = rows.with_format("arrow").select_columns(plain)[:]
-    x, kind = read_features(table, reading, origin)
-    data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
+    else:
+        plain = [feature for feature, kind in kinds.items() if kind == "Value"]
+        if not plain:
+            raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
+        x, kind = read_features(rows.with_format("arrow").select_columns(plain)[:], reading, origin)
+        data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
     return leave_out_unusable(data, origin, labels=labelled, texts=reading.labelled)
 
 

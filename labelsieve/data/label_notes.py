@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
 from labelsieve.data.duplicates import Groups, groups_of, has_independent_labels
-from labelsieve.data.read_options import ReadOptions
+from labelsieve.data.read_options import DEFAULTS, ReadOptions
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData, WhyUnknown
 
@@ -133,7 +133,6 @@ def _outcomes(data: LabelledData, groups: Groups, label_column: str) -> Note | N
 
 
 EXAMPLES = 5  # shown in one note
-DEFAULTS = ReadOptions()
 SHOWN_OPTIONS = ("root", "label_column", "text_column", "id_column")
 PLACEHOLDERS = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", "--", ".", "tbd"))
 

@@ -195,11 +195,6 @@ def about_missing(where: Path | str, places: Sequence[str]) -> InputError:
 # ---------------------------------------------------------------- ids
 
 
-def id_texts(ids: Iterable[Any]) -> list[str]:
-    """Ids of any type as text."""
-    return [str(id) for id in ids]
-
-
 def is_empty(value: Any) -> bool:
     """Whether a cell is empty or has only spaces."""
     return value is None or (isinstance(value, str) and not value.strip())
@@ -207,7 +202,7 @@ def is_empty(value: Any) -> bool:
 
 def unique_ids(ids: Iterable[Any], *, where: str, place: Place = by_row) -> NDArray[np.str_]:
     """Ids as text. Raises InputError if an id occurs twice."""
-    texts = id_texts(ids)
+    texts = list(map(str, ids))
     refuse_final_nul(texts, f"{where}: the id")
     if len(set(texts)) == len(texts):
         return np.array(texts, dtype=np.str_) if texts else np.array([], dtype="<U1")
@@ -314,8 +309,7 @@ def lacking(data: LabelledData, file: LabelFile) -> list[str]:
     """Samples that the file should name and does not."""
     if file.partial:
         return []
-    ids = id_texts(data.ids.tolist())
-    return [id for id in ids if not _is_named(id, file.labels) and not _is_named(id, file.dropped)]
+    return [id for id in data.ids.tolist() if not _is_named(id, file.labels) and not _is_named(id, file.dropped)]
 
 
 def true_codes(data: LabelledData, file: LabelFile) -> IntArray | None:

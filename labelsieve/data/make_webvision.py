@@ -26,7 +26,8 @@ from labelsieve.files import check_free
 # The first fifty of ILSVRC12, which are those of WebVision.
 SYNSETS = (Path(__file__).parent / "synsets.txt").read_text(encoding="utf-8").splitlines()
 
-SHAPES = ("disc", "ring", "cross", "bars", "polygon3", "polygon4", "polygon5", "star5", "dots", "star8")
+# Number of tips of a star, and the share of its radius to which it goes back between two tips.
+SHAPES = ((32, 1.0), (3, 0.5), (4, 0.2), (2, 0.35), (4, 0.7), (5, 0.45), (3, 0.15), (8, 0.5), (5, 0.8), (16, 0.7))
 
 
 @dataclass(frozen=True)
@@ -137,52 +138,19 @@ def draw(code: int, rng: np.random.Generator, *, side: int) -> Pixels:
         pen.ellipse((x - r, y - r, x + r, y + r), fill=_rgb(rng.random(), rng.uniform(0, 0.3), rng.uniform(0.1, 0.9)))
     radius = rng.uniform(0.26, 0.4) * side
     x, y = (rng.uniform(1.1 * radius, length - 1.1 * radius) for length in (width, height))
-    _shape(pen, SHAPES[code % len(SHAPES)], (x, y), radius, rng.uniform(0, 2 * math.pi), colour, ground)
+    pen.polygon(_outline((x, y), radius, rng.uniform(0, 2 * math.pi), SHAPES[code % len(SHAPES)]), fill=colour)
     shade = np.linspace(rng.uniform(0.8, 1.2), rng.uniform(0.8, 1.2), num=width)[None, :, None]
     noise = rng.normal(0, rng.uniform(2, 14), size=(height, width, 1))
     drawn: Pixels = np.clip(np.asarray(picture) * shade + noise, 0, 255).astype(np.uint8)
     return drawn
 
 
-def _shape(
-    pen: Any, kind: str, centre: tuple[float, float], radius: float, angle: float, colour: Any, ground: Any
-) -> None:
-    x, y = centre
-
-    def point(turn: float, reach: float = 1.0) -> tuple[float, float]:
-        return x + radius * reach * math.cos(angle + turn), y + radius * reach * math.sin(angle + turn)
-
-    def disc(at: tuple[float, float], r: float, fill: Any) -> None:
-        pen.ellipse((at[0] - r, at[1] - r, at[0] + r, at[1] + r), fill=fill)
-
-    def bar(shift: float, reach: float, thickness: float, turn: float = 0.0) -> None:
-        along, across = angle + turn, angle + turn + math.pi / 2
-        middle = (x + radius * shift * math.cos(across), y + radius * shift * math.sin(across))
-        dx, dy = reach * radius * math.cos(along), reach * radius * math.sin(along)
-        ends = [(middle[0] - dx, middle[1] - dy), (middle[0] + dx, middle[1] + dy)]
-        pen.line(ends, fill=colour, width=max(1, round(thickness * radius)))
-
-    if kind == "disc":
-        disc(centre, radius, colour)
-    elif kind == "ring":
-        disc(centre, radius, colour)
-        disc(centre, 0.6 * radius, ground)
-    elif kind == "cross":
-        bar(0, 1, 0.5)
-        bar(0, 1, 0.5, math.pi / 2)
-    elif kind == "bars":
-        for shift in (-0.7, 0.0, 0.7):
-            bar(shift, 0.95, 0.35)
-    elif kind == "dots":
-        for i in range(6):
-            disc(point(i * math.pi / 3, 0.75), 0.3 * radius, colour)
-    elif kind.startswith("polygon"):
-        corners = int(kind.removeprefix("polygon"))
-        pen.polygon([point(2 * math.pi * i / corners) for i in range(corners)], fill=colour)
-    else:
-        tips = int(kind.removeprefix("star"))
-        outline = [point(math.pi * i / tips, 1.0 if i % 2 == 0 else 0.45) for i in range(2 * tips)]
-        pen.polygon(outline, fill=colour)
+def _outline(centre: tuple[float, float], radius: float, angle: float, shape: tuple[int, float]) -> Any:
+    """Return the corners of a star, a polygon or a disc."""
+    tips, inner = shape
+    reach = [radius * (inner if i % 2 else 1) for i in range(2 * tips)]
+    turn = [angle + math.pi * i / tips for i in range(2 * tips)]
+    return [(centre[0] + r * math.cos(t), centre[1] + r * math.sin(t)) for r, t in zip(reach, turn, strict=True)]
 
 
 def _rgb(hue: float, saturation: float, value: float) -> tuple[int, int, int]:

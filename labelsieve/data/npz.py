@@ -11,20 +11,18 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.columns import Origin, by_row, ignore_note
+from labelsieve.data.columns import Origin, by_row
 from labelsieve.data.labels import decoded, leave_out_unusable, read_labels, unique_ids, unlabelled
-from labelsieve.data.read_options import ReadOptions
+from labelsieve.data.read_options import DEFAULTS, ReadOptions
 from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError
 from labelsieve.files import open_file
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import Kind, LabelledData
 
 
-def load(path: Path, options: ReadOptions | None = None, *, progress: Progress | None = None) -> LabelledData:
+def load(path: Path, options: ReadOptions = DEFAULTS, progress: Progress = SILENT) -> LabelledData:
     """Read x of shape [n, d] (numbers), [n, H, W] or [n, H, W, 1 or 3] (uint8 images) or [n] (texts), and y."""
-    options = options or ReadOptions()
-    note = progress.note if progress is not None else ignore_note
     arrays = read_arrays(path, ("x", "y", "ids"), ("x", "y") if options.needs_labels else ("x",))
     x, kind = _samples(arrays["x"], path)
     for name in ("y", "ids"):
@@ -34,11 +32,12 @@ def load(path: Path, options: ReadOptions | None = None, *, progress: Progress |
             )
     y, classes = unlabelled(len(x))
     if "y" in arrays:
-        labels = read_labels(arrays["y"].tolist(), Origin(f"{path}: y", note), required=options.needs_labels)
+        labels = read_labels(arrays["y"].tolist(), Origin(f"{path}: y", progress.note), required=options.needs_labels)
         y, classes = labels.codes, labels.classes
     ids = unique_ids(arrays["ids"].tolist() if "ids" in arrays else range(len(x)), where=str(path))
     data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=path.stem)
-    return leave_out_unusable(data, Origin(str(path), note), labels=options.needs_labels, texts=options.labelled)
+    origin = Origin(str(path), progress.note)
+    return leave_out_unusable(data, origin, labels=options.needs_labels, texts=options.labelled)
 
 
 def read_arrays(path: Path, wanted: Sequence[str], required: Sequence[str]) -> dict[str, NDArray[Any]]:

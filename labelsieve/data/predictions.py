@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.cells import read_numbers
-from labelsieve.data.labels import id_texts, unique_ids
+from labelsieve.data.labels import unique_ids
 from labelsieve.data.npz import read_arrays
 from labelsieve.data.table_file import TableFile
 from labelsieve.errors import InputError
@@ -80,12 +80,18 @@ def _order_rows(
         return probs
     if len(ids) != len(probs):
         raise InputError(f"{path} has {len(probs):,} rows of predictions, but {len(ids):,} ids")
-    at = {id: row for row, id in enumerate(unique_ids(ids, where=str(path)).tolist())}
-    wanted = id_texts(data.ids.tolist())
-    missing = [id for id in wanted if id not in at]
+    known = unique_ids(ids, where=str(path)).tolist()
+    order = _positions(data.ids.tolist(), known, f"{path} has no prediction for the sample")
+    return probs[np.array(order, dtype=np.int64)]
+
+
+def _positions(wanted: Sequence[str], present: Sequence[str], problem: str) -> list[int]:
+    """Where the wanted names are."""
+    at = {name: place for place, name in enumerate(present)}
+    missing = [name for name in wanted if name not in at]
     if missing:
-        raise InputError(f"{path} has no prediction for the sample {missing[0]!r} ({len(missing):,} are missing)")
-    return probs[np.array([at[id] for id in wanted], dtype=np.int64)]
+        raise InputError(f"{problem} {missing[0]!r} ({len(missing):,} are missing)")
+    return [at[name] for name in wanted]
 
 
 def _order_columns(
@@ -98,9 +104,5 @@ def _order_columns(
         raise InputError(f"{path} has {probs.shape[1]} columns for {expected} classes: one per class is needed")
     if classes is None:
         return probs
-    at = {str(name): column for column, name in enumerate(classes)}
-    missing = [name for name in names if name not in at]
-    if missing:
-        raise InputError(f"{path} has no column for the class {missing[0]!r}")
-    order = [at[name] for name in names]
+    order = _positions(names, list(map(str, classes)), f"{path} has no column for the class")
     return probs if order == list(range(probs.shape[1])) else probs[:, order]

@@ -103,9 +103,19 @@ class ReadOptions:
         )
 
 
-def parse_query(query: str) -> dict[str, str]:
-    """Parse `name=value&name=value` after the `?` of a source. A plus sign is not a space here."""
-    return dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))
+DEFAULTS = ReadOptions()
+
+
+def parse_source(spec: str, scheme: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Split `SCHEME:WHERE?name=value&name=value`; the names must be `known`. A plus sign is not a space here."""
+    where, _, query = spec.removeprefix(f"{scheme}:").partition("?")
+    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))
+    unknown = ", ".join(repr(name) for name in options if name not in known)
+    if unknown or not where:
+        problem = f"cannot use {unknown}, which is unknown" if unknown else "no folder given"
+        form = f"{scheme}:{'NAME_OR_DIR' if scheme == 'hf' else 'DIR'}"
+        raise InputError(f"{spec}: {problem}; write {form}, with {', '.join(known)} after a ? if needed")
+    return where, options
 
 
 SPLIT_NAMES = frozenset(("train", "val", "validation", "valid", "dev", "test"))

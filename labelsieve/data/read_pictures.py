@@ -28,12 +28,13 @@ from labelsieve.data.decode import (
     upright_size,
 )
 from labelsieve.data.duplicates import Groups, group_codes, same_files
+from labelsieve.data.labels import leave_out
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Size, decoded, in_chunks
 from labelsieve.data.resources import available_memory, usable_cores
 from labelsieve.data.stage import DecodeCache, StagedPictures, rows_without
 from labelsieve.errors import InputError
-from labelsieve.progress import Progress
-from labelsieve.types import IntArray, LabelledData, Skipped, some_of
+from labelsieve.progress import SILENT, Progress
+from labelsieve.types import IntArray, LabelledData, some_of
 
 LARGEST_SIDE = 64  # larger pictures are shrunk to this unless a size is given
 SIZES = range(8, 1025)  # pixels that --size accepts
@@ -106,7 +107,7 @@ def read_pictures(
     *,
     size: Size | ShorterSide = None,
     staging: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
     compare: bool = False,
     always_stage: bool = False,
 ) -> LabelledData:
@@ -118,7 +119,6 @@ def read_pictures(
     """
     if isinstance(size, int) and size not in SIZES:
         raise InputError(f"--size {size} is outside {SIZES[0]}..{SIZES[-1]} pixels")
-    progress = progress or Progress(silent=True)
     pictures: EncodedPictures = data.x
     cache = None
     if staging is not None:
@@ -220,13 +220,13 @@ def common_size(sizes: IntArray, size: Size) -> tuple[int, int]:
     return side, side
 
 
-def find_unreadable(pictures: EncodedPictures, progress: Progress | None = None) -> dict[int, str]:
+def find_unreadable(pictures: EncodedPictures, progress: Progress = SILENT) -> dict[int, str]:
     """Return index and reason of the pictures that cannot be read.
 
     A JPEG with a header and an end mark counts as readable; an error in the middle of it shows when it is decoded for
     training, as a warning.
     """
-    problems = enumerate(_look_at(pictures, _problems_chunk, progress or Progress(silent=True)))
+    problems = enumerate(_look_at(pictures, _problems_chunk, progress))
     return {i: problem for i, problem in problems if problem is not None}
 
 
@@ -238,19 +238,17 @@ def leave_out_unreadable(
     data: LabelledData, readable: Any, failures: Mapping[int, str], progress: Progress
 ) -> LabelledData:
     """Leave the pictures that cannot be read out of labels and ids; `readable` are the other pictures."""
-    lost = [Skipped(str(data.ids[i]), text) for i, text in sorted(failures.items())]
-    rows = rows_without(len(data.ids), failures)
-    if not len(rows):
-        first = f" ({lost[0].id}: {lost[0].reason})" if lost else ""
+    if len(failures) == len(data):
+        first = f" ({data.ids[0]}: {failures[0]})" if failures else ""
         raise InputError(f"no readable pictures in {data.name}{first}")
-    skipped = (*data.skipped, *lost)
-    if skipped:
-        first_skipped = (lost or skipped)[0]
-        such = ", such as" if len(skipped) > 1 else ":"
-        total = len(data.ids) + len(data.skipped)
-        text = f"{len(skipped):,} of {total:,} files cannot be read{such} {first_skipped.id} ({first_skipped.reason})"
-        progress.note(text)
-    return replace(data.take(rows), x=readable, skipped=skipped)
+    found = leave_out(data, failures)
+    if found.skipped:
+        first_skipped = found.skipped[len(data.skipped) if failures else 0]
+        such = ", such as" if len(found.skipped) > 1 else ":"
+        total = len(data) + len(data.skipped)
+        count = f"{len(found.skipped):,} of {total:,} files cannot be read"
+        progress.note(f"{count}{such} {first_skipped.id} ({first_skipped.reason})")
+    return replace(found, x=readable)
 
 
 def _same_files(pictures: PictureFiles, cache: DecodeCache | None) -> Groups:

@@ -31,12 +31,21 @@ def worker_processes(workers: int) -> Executor:
 
 def peak_memory() -> int:
     """Return the most bytes of memory that this process has used so far; 0 if the system does not tell."""
-    try:
+    found = read_bytes_of("VmHWM")  # the system's own maximum starts at the size of the parent process
+    if found is None and sys.platform != "win32":
         import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+
+        found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return found or 0
+
+
+def read_bytes_of(field: str, file: str = "/proc/self/status") -> int | None:
+    """Return a field of a file of Linux, such as "VmRSS:  1234 kB", in bytes; None if there is none."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path(file).read_text(encoding="utf-8").splitlines())
+        return int(lines[field].split()[0]) * 1024
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def available_memory() -> int:
@@ -53,15 +62,10 @@ def check_memory(path: Path, needed: int, free: int | None = None) -> int:
 
 
 def _system_memory() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    if sys.platform != "win32" and "SC_PHYS_PAGES" in os.sysconf_names:
+    found = read_bytes_of("MemAvailable", "/proc/meminfo")
+    if found is None and sys.platform != "win32" and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return UNKNOWN_MEMORY
+    return UNKNOWN_MEMORY if found is None else found
 
 
 def _container_memory() -> int:

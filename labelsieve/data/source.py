@@ -18,11 +18,11 @@ from labelsieve.data import cifar, folder, huggingface, npz, table, webvision
 from labelsieve.data.duplicates import about_copies, group_codes, kept_together, repeated
 from labelsieve.data.label_notes import about_spelling, class_counts, label_notes, why_unknown
 from labelsieve.data.labels import NO_CLASS, NO_LABEL, about_left_out, about_stripped, lacking, leave_out, with_labels
+from labelsieve.data.read_options import DEFAULTS, check_no_split
 from labelsieve.data.read_options import ReadOptions as ReadOptions
-from labelsieve.data.read_options import check_no_split
 from labelsieve.data.table_file import TABLES as TABLES
 from labelsieve.errors import InputError
-from labelsieve.progress import Progress, RecordingProgress
+from labelsieve.progress import SILENT, Progress, RecordingProgress
 from labelsieve.types import IntArray, LabelledData
 
 BUILT_IN = ("digits",)
@@ -49,12 +49,9 @@ def files_of(source: str) -> list[Path]:
     return cifar.files(source)
 
 
-def load_source(
-    source: str, options: ReadOptions | None = None, *, progress: Progress | None = None
-) -> LabelledData:  # fmt: skip
+def load_source(source: str, options: ReadOptions = DEFAULTS, *, progress: Progress = SILENT) -> LabelledData:
     """Read the samples of a source in input order. Notes go to `progress` and to the `notes` of the result."""
-    options = options or ReadOptions()
-    recorder = RecordingProgress(progress or Progress(silent=True))
+    recorder = RecordingProgress(progress)
     ignored = _ignored(options)
     if options.group_column is not None and options.labelled:
         if not Path(source).is_file() or Path(source).suffix.lower() not in TABLES:
@@ -136,7 +133,7 @@ def _without_any_label(
         progress.note(about_left_out(NO_CLASS, [ids[row] for row in loose]))
         return leave_out(data, loose)
     try:
-        own = _read(source, replace(options, labels=None), Progress(silent=True))
+        own = _read(source, replace(options, labels=None), SILENT)
     except InputError:
         return data
     none = {skipped.id for skipped in own.skipped if skipped.reason == NO_LABEL} & set(missing)
@@ -160,13 +157,13 @@ def _read(source: str, options: ReadOptions, progress: Progress) -> LabelledData
     if scheme == "webvision":
         return webvision.load(source, options, progress=progress)
     if scheme == "hf":
-        return huggingface.load(source, options, progress=progress)
+        return huggingface.load(source, options, progress)
     if path.is_dir():
-        return folder.load(path, options, progress=progress)
+        return folder.load(path, options, progress)
     if path.is_file() and path.suffix.lower() == ".npz":
-        return npz.load(path, options, progress=progress)
+        return npz.load(path, options, progress)
     if path.is_file() and path.suffix.lower() in TABLES:
-        return table.load(path, options, progress=progress)
+        return table.load(path, options, progress)
     if path.is_file():
         raise InputError(f"{source}: this kind of file is not supported; use {KNOWN}")
     raise InputError(f"{source} does not exist; use {KNOWN}")

@@ -43,7 +43,7 @@ from labelsieve.data.pictures import (
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_file, open_file, read_text, sweep, write_json, write_text
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray
 
 CACHE_FORMAT = 3  # 2: all pictures in one file, pictures-KEY.npy
@@ -75,13 +75,13 @@ def stage(
     workers: int | None = None,
     shard_size: int | None = None,
     key: str = "",
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> StagedPictures:
     """Decode all pictures into shards in the folder `to`. Shards that were staged with another key or size are removed.
 
     The key names the pictures and their order.
     """
-    folder, progress = Path(to), progress or Progress(silent=True)
+    folder = Path(to)
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder, ".shard-*.partial")  # left by a killed writer, up to a gigabyte each
     size = shard_size or default_shard_size(len(pictures))

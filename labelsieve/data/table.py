@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import Origin, quote_name
+from labelsieve.data.columns import Origin, list_names, quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
@@ -18,7 +18,6 @@ from labelsieve.data.labels import (
     STATUS_COLUMN,
     Labels,
     about_left_out,
-    id_texts,
     is_empty,
     leave_out_unusable,
     read_labels,
@@ -31,8 +30,8 @@ from labelsieve.data.read_pictures import read_pictures
 from labelsieve.data.table_file import TableFile, in_any_case
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.files import safe_path
-from labelsieve.progress import Progress
-from labelsieve.types import IntArray, LabelledData, Skipped
+from labelsieve.progress import SILENT, Progress
+from labelsieve.types import IntArray, Kind, LabelledData, Skipped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,34 +42,40 @@ EMPTY_ROW = "empty row"
 NOT_FEATURES = ("id", "true", STATUS_COLUMN)  # the last two would show the answers to a model
 
 
-def load(
-    path: Path, options: ReadOptions, *, progress: Progress | None = None
-) -> LabelledData:  # fmt: skip
+def load(path: Path, options: ReadOptions, progress: Progress = SILENT) -> LabelledData:
     """Read a table. Rows without a label and empty texts are skipped, unless the table is read for prediction."""
-    progress = progress or Progress(silent=True)
     options = _without_spaces(options)
     file = _open(path, options, progress)
     labels, rows = _labels_and_rows(file, options, progress)
     rows, split_column = _rows_of_splits(file, rows, options, progress)
-    label_column = in_any_case(options.label_column, file.names)
-    ids = file.values(options.id_column)
-    if "path" in file.names and options.text_column is None:
-        return _load_images(file, labels, rows, options, progress=progress)
-    not_features = {label_column, options.id_column, split_column, *NOT_FEATURES}
-    features = file.table.drop_columns([name for name in file.names if name in not_features]).take(rows.used)
-    if not features.column_names:
-        raise InputError(f"{path} has only the label: it needs a column path or text, or feature columns")
-
     origin = Origin(str(path), progress.note, lambda row: file.place(int(rows.used[row])))
-    # With semicolons between the cells, the comma is most likely a decimal comma.
-    commas = file.style is not None and file.style.delimiter == ";"
-    x, kind = read_features(features, options, origin, commas=commas)
-    names = _ids(range(file.table.num_rows) if ids is None else ids, rows.used, file)
-    skipped = tuple(Skipped(str(names[row]), reason) for row, reason in rows.skipped.items())
+    x: Any
+    kind: Kind
+    if "path" in file.names and options.text_column is None:
+        paths = [str(value or "") for value in file.values("path") or ()]
+        files, rows = _image_files(file, paths, rows, options.root, progress)
+        x, kind, default_ids = PictureFiles(path.parent, files), "pictures", paths
+    else:
+        not_features = {in_any_case(options.label_column, file.names), options.id_column, split_column, *NOT_FEATURES}
+        features = file.table.drop_columns([name for name in file.names if name in not_features]).take(rows.used)
+        if not features.column_names:
+            raise InputError(f"{path} has only the label: it needs a column path or text, or feature columns")
+        # With semicolons between the cells, the comma is most likely a decimal comma.
+        commas = file.style is not None and file.style.delimiter == ";"
+        x, kind = read_features(features, options, origin, commas=commas)
+        default_ids = [str(row) for row in range(file.table.num_rows)]
+    ids = _ids(file.values(options.id_column) or default_ids, rows.used, file)
     data = LabelledData(
-        x, labels.codes[rows.used], labels.classes, names[rows.used], kind, name=path.stem, skipped=skipped,
+        x, labels.codes[rows.used], labels.classes, ids[rows.used], kind, name=path.stem,
         groups=_groups(file, rows.used, options),
     )  # fmt: skip
+    if kind == "pictures":
+        options = options.for_pictures()
+        data = read_pictures(
+            data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
+        )
+    skipped = (Skipped(str(ids[row]), reason) for row, reason in rows.skipped.items())
+    data = replace(data, skipped=(*skipped, *data.skipped))
     return leave_out_unusable(data, origin, labels=options.needs_labels, texts=options.labelled)
 
 
@@ -110,7 +115,7 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
         columns = ", ".join(f"{name!r} ({option})" for option, name in missing.items())
         title = "; if there is a title above the header, delete it" if len(file.names) == 1 else ""
         raise MissingColumnError(
-            f"{path} has no column {columns}; its columns are {_listed(file.names)}; choose one of them{title}"
+            f"{path} has no column {columns}; its columns are {list_names(file.names)}; choose one of them{title}"
             + ("" if options.header else ", or set the column names with --header if the file has no header row"),
             tuple(missing.values()),
         )
@@ -169,7 +174,7 @@ def _empty_rows(file: TableFile, id_column: str) -> list[int]:
 def _ids(values: Iterable[Any], used: IntArray, file: TableFile) -> NDArray[np.str_]:
     """The id of every row as text. Ids of used rows must be unique, because an export finds rows by id."""
     values = list(values)
-    texts = id_texts(values)
+    texts = list(map(str, values))
     nameless = [row for row in used.tolist() if is_empty(values[row])]
     if len(nameless) > 1:
         first = file.place(nameless[0])
@@ -180,40 +185,16 @@ def _ids(values: Iterable[Any], used: IntArray, file: TableFile) -> NDArray[np.s
     return np.array(texts, dtype=np.str_)
 
 
-# ---------------------------------------------------------------- images
-
-
-def _load_images(
-    file: TableFile, labels: Labels, rows: _Rows, options: ReadOptions, *, progress: Progress
-) -> LabelledData:
-    """The images that the column `path` names. Files that do not exist are skipped if they are few."""
-    paths = [str(value or "") for value in file.values("path") or ()]
-    files, lost = _image_files(file, paths, rows.used, options.root)
-    if lost:
-        places = [f"{file.place(row)}: {paths[row][:200]!r}" for row in lost]
-        progress.note(about_left_out(FILE_NOT_FOUND, places))
-    used = np.setdiff1d(rows.used, lost)
-    ids = _ids(file.values(options.id_column) or paths, used, file)
-    images = PictureFiles(file.path.parent, files)
-    data = LabelledData(
-        images, labels.codes[used], labels.classes, ids[used], "pictures", name=file.path.stem,
-        groups=_groups(file, used, options),
-    )  # fmt: skip
-    options = options.for_pictures()
-    data = read_pictures(
-        data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
-    )
-    skipped = rows.skipped | dict.fromkeys(lost, FILE_NOT_FOUND)
-    return replace(data, skipped=(*(Skipped(str(ids[row]), reason) for row, reason in skipped.items()), *data.skipped))
-
-
 def _image_files(
-    file: TableFile, paths: Sequence[str], used: IntArray, root: Path | None
-) -> tuple[list[str], list[int]]:  # fmt: skip
-    """The files of the used rows, and the rows whose file does not exist. No file may be outside the root folder."""
+    file: TableFile, paths: Sequence[str], rows: _Rows, root: Path | None, progress: Progress
+) -> tuple[list[str], _Rows]:
+    """The files of the column `path`, and the rows that have one. No file may be outside the root folder.
+
+    Files that do not exist are skipped if they are few.
+    """
     base = file.path.parent if root is None else root
     files, lost = [], []
-    for row in used.tolist():
+    for row in rows.used.tolist():
         found = safe_path(base, paths[row])
         if found is None:
             raise InputError(
@@ -224,17 +205,20 @@ def _image_files(
             files.append(str(found))
         else:
             lost.append(row)
-    if not too_many(lost, len(used)):
-        return files, lost
-    first = paths[lost[0]]
-    hint = f"give {'--root' if root is None else 'another --root'}, the folder that the paths start from"
-    slashed = safe_path(base, first.replace("\\", "/"))
-    if slashed is not None and os.path.isfile(slashed):  # noqa: PTH113
-        hint = "replace the backslashes in the table by slashes"
-    raise InputError(
-        f"{file.path}, {file.place(lost[0])}: the file {first[:200]!r} does not exist ({len(lost):,} of "
-        f"{len(used):,} are missing); {hint}"
-    )
+    if too_many(lost, len(rows.used)):
+        first = paths[lost[0]]
+        hint = f"give {'--root' if root is None else 'another --root'}, the folder that the paths start from"
+        slashed = safe_path(base, first.replace("\\", "/"))
+        if slashed is not None and os.path.isfile(slashed):  # noqa: PTH113
+            hint = "replace the backslashes in the table by slashes"
+        raise InputError(
+            f"{file.path}, {file.place(lost[0])}: the file {first[:200]!r} does not exist ({len(lost):,} of "
+            f"{len(rows.used):,} are missing); {hint}"
+        )
+    if lost:
+        places = [f"{file.place(row)}: {paths[row][:200]!r}" for row in lost]
+        progress.note(about_left_out(FILE_NOT_FOUND, places))
+    return files, _Rows(np.setdiff1d(rows.used, lost), rows.skipped | dict.fromkeys(lost, FILE_NOT_FOUND))
 
 
 def _groups(file: TableFile, used: IntArray, options: ReadOptions) -> IntArray | None:
@@ -245,7 +229,3 @@ def _groups(file: TableFile, used: IntArray, options: ReadOptions) -> IntArray |
     number: dict[Any, int] = {}
     keys = (("empty", row) if is_empty(cells[row]) else str(cells[row]).strip() for row in used.tolist())
     return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(quote_name, names))[:300]

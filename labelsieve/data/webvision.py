@@ -24,15 +24,16 @@ import numpy as np
 from labelsieve.csv_files import read_records
 from labelsieve.data.decode import FILE_NOT_FOUND, SIDE, ShorterSide
 from labelsieve.data.pictures import CROP, PictureFiles
-from labelsieve.data.read_options import ReadOptions, parse_query
+from labelsieve.data.read_options import DEFAULTS, ReadOptions, parse_source
 from labelsieve.data.read_pictures import read_pictures
 from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, safe_path
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import LabelledData, Skipped
 
 CLASSES = 50  # the paper uses the first 50 classes
 SUBSETS = ("google", "flickr", "all")
+OPTIONS = ("classes", "subset", "side", "stage")  # of a source
 VALIDATION_FOLDERS = ("val_images_256", "val_images", "val_images_resized")
 LAYOUT = (
     "WebVision 1.0 has info/synsets.txt, info/train_filelist_google.txt, info/val_filelist.txt and the picture folders"
@@ -44,14 +45,14 @@ class Synset(NamedTuple):
     name: str
 
 
-def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | None = None) -> LabelledData:
+def load(spec: str, reading: ReadOptions = DEFAULTS, *, progress: Progress = SILENT) -> LabelledData:
     """Read the training set `DIR?classes=50&subset=google&side=256&stage=FOLDER`; everything after ? is optional.
 
     The size in `reading` is the shorter side if `spec` names none; as a pair it is the window that a network reads.
     Pictures that fit neither memory nor the device are staged in `stage`, else in the cache folder of `reading`.
     """
-    reading = (reading or ReadOptions()).for_pictures()
-    source, options = _options(str(spec))
+    reading = reading.for_pictures()
+    source, options = parse_source(spec, "webvision", OPTIONS)
     size = reading.size
     if isinstance(size, int) and "side" in options and options["side"] != str(size):
         raise InputError(f"webvision:{source}?side={options['side']} and size {size} differ: give one of the two")
@@ -72,7 +73,7 @@ def load(spec: str, reading: ReadOptions | None = None, *, progress: Progress | 
 
 def files(spec: str) -> list[Path]:
     """Return the files that `load` reads: the lists, and the pictures in them."""
-    folder, options = _options(spec)
+    folder, options = parse_source(spec, "webvision", OPTIONS)
     root = Path(folder)
     lists = _training_lists(root, options.get("subset", "google"))
     every = synsets(root)
@@ -88,7 +89,7 @@ def _training_lists(root: Path, subset: str) -> list[Path]:
     return [root / "info" / f"train_filelist_{part}.txt" for part in parts]
 
 
-def training(folder: str | Path, *, side: int = SIDE, progress: Progress | None = None) -> LabelledData:
+def training(folder: str | Path, *, side: int = SIDE, progress: Progress = SILENT) -> LabelledData:
     """Read the training set of the paper; its pictures stay encoded files."""
     data = listed_training(folder, side=side)
     return read_pictures(data, size=data.x.resize, progress=progress)
@@ -105,7 +106,7 @@ def listed_training(
     return _labelled("webvision", root, listed, names, side)
 
 
-def validation(folder: str | Path, *, side: int = SIDE, progress: Progress | None = None) -> LabelledData:
+def validation(folder: str | Path, *, side: int = SIDE, progress: Progress = SILENT) -> LabelledData:
     """Read WebVision's validation set, which people labelled."""
     root = Path(folder)
     every = synsets(root)
@@ -118,7 +119,7 @@ def validation(folder: str | Path, *, side: int = SIDE, progress: Progress | Non
 
 
 def ilsvrc_validation(
-    folder: str | Path, *, webvision: str | Path, side: int = SIDE, progress: Progress | None = None
+    folder: str | Path, *, webvision: str | Path, side: int = SIDE, progress: Progress = SILENT
 ) -> LabelledData:
     """Read the validation pictures of ILSVRC12 that belong to WebVision's classes, found by their synsets."""
     root = Path(folder)
@@ -162,18 +163,6 @@ def class_names(names: Sequence[Synset]) -> tuple[str, ...]:
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
-
-
-def _options(spec: str) -> tuple[str, dict[str, str]]:
-    folder, _, query = spec.removeprefix("webvision:").partition("?")
-    options = parse_query(query)
-    known = ("classes", "subset", "side", "stage")
-    for key in options:
-        if key not in known:
-            raise InputError(f"webvision:{folder}?{key}=: unknown; the settings are {', '.join(known)}")
-    if not folder:
-        raise InputError("webvision: no folder given; write webvision:DIR")
-    return folder, options
 
 
 def _whole(text: str, what: str) -> int:

@@ -33,7 +33,7 @@ from labelsieve.engine.store import (
     default_shift,
     picture_dtype,
 )
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray, Store
 
 MAX_WORKERS = 16  # of a stream; more did not read faster (benchmarks/decode.md)
@@ -51,23 +51,25 @@ def picture_store(
     pictures: PictureSequence,
     device: torch.device | str = "cpu",
     *,
-    crop: int = CROP,
+    crop: int | None = None,
     augment: bool = True,
     statistics: tuple[NDArray[Any], NDArray[Any]] | None = None,
     workers: int | None = None,
     hold: bool | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Store:
     """Return a store of pictures: on the device if they fit, else a stream.
 
-    `crop` is for pictures of different sizes. `statistics`, for pictures of one size, are mean and standard deviation
-    of each channel if they were learned from other data. `hold` decides instead of the size of the pictures.
+    `crop` is for pictures of different sizes (default: the paper's, or their side if that is less). `statistics`, for
+    pictures of one size, are mean and standard deviation of each channel if they were learned from other data.
+    `hold` decides instead of the size of the pictures.
     """
     device = torch.device(device)
     if hold is None:
         plan = plan_pictures(pictures, None, device_memory=free_memory(device) if device.type == "cuda" else None)
         hold = plan.placement in (Placement.DEVICE, Placement.MEMORY)
     if pictures.size is None:
+        crop = crop or min(CROP, pictures.side)
         if hold:
             return DevicePictures(pictures, device, crop=crop, augment=augment, workers=workers, progress=progress)
         return CropStream(pictures, device, crop=crop, augment=augment, workers=workers)

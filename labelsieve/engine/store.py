@@ -12,7 +12,7 @@ from torch import Tensor
 from labelsieve.data.pictures import CENTRE, CODES, CROP, SPAN, EncodedPictures, PictureSequence, cut, decoded
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import FloatArray, IntArray, Store
 
 FAST_SHIFT = 2  # pixels: a short training gains nothing from larger shifts
@@ -198,14 +198,13 @@ class DevicePictures(CroppedPictures):
         crop: int = CROP,
         augment: bool = True,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
     ) -> None:
         super().__init__(pictures, device, crop, augment)
         source = decoded(pictures, workers) if isinstance(pictures, EncodedPictures) else pictures
         chunks: list[Tensor] = [torch.empty((0, 3), dtype=torch.uint8, device=self.device)]
         pieces: list[Tensor] = []
         sizes: list[tuple[int, int]] = []
-        progress = progress or Progress(silent=True)
         with progress.stage("decoding pictures", len(pictures), unit="pictures") as stage:
             for picture in source:
                 sizes.append((picture.shape[0], picture.shape[1]))

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from labelsieve import stopping
 from labelsieve.errors import InputError
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo
@@ -98,17 +96,9 @@ def _network_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOp
         return FastTrainer(data.x, method=method_of(options.loss, label_smoothing=LABEL_SMOOTHING), **shared)
     from labelsieve.execute.network_trainer import EngineTrainer
 
-    x = data.x
-    if data.kind == "pictures" and not isinstance(x, np.ndarray):
-        from labelsieve.engine.device import choose_device
-        from labelsieve.engine.picture_stores import picture_store
-
-        x = picture_store(x, choose_device(options.device), crop=SampleInfo.of(data).shape[1])
-    assert choice.factory is not None
-    own = ":" in choice.name
-    factory = build_network(choice, SampleInfo.of(data).shape, len(data.classes)) if own else choice.factory
-    name = choice.name if own else "the network"
-    return EngineTrainer(x, factory, method=method_of(options.loss), name=name, **shared)
+    factory = build_network(choice, SampleInfo.of(data).shape, len(data.classes))
+    name = choice.name if ":" in choice.name else "the network"
+    return EngineTrainer(data.x, factory, method=method_of(options.loss), name=name, **shared)
 
 
 def check_loss(loss: str) -> None:

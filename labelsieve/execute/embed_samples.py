@@ -23,7 +23,7 @@ from labelsieve.data.read_pictures import LARGEST_SIDE, measure, picture_shape
 from labelsieve.data.similar import find_similar, join_groups, stored_similar
 from labelsieve.errors import InputError
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local, load_encoder
-from labelsieve.progress import Note, NoteKind, Progress
+from labelsieve.progress import SILENT, Note, NoteKind, Progress
 from labelsieve.types import Kind, LabelledData
 
 SAMPLED_SIZES = 100  # pictures whose size decides whether they are photos
@@ -104,7 +104,7 @@ def _are_photos(x: Any) -> bool:
     """Whether pictures are larger than those that small networks read."""
     if isinstance(x, EncodedPictures) and x.size is None:
         some = x.subset(np.unique(np.linspace(0, len(x) - 1, SAMPLED_SIZES).astype(np.int64)))
-        sizes, _ = measure(some, Progress(silent=True))
+        sizes, _ = measure(some, SILENT)
         return bool(np.median(sizes.max(axis=1)) > LARGEST_SIDE)
     shape = picture_shape(x)
     return shape is None or max(shape[:2]) >= LARGEST_SIDE  # larger ones were shrunk to this

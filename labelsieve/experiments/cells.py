@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from labelsieve.errors import InputError, Problems
@@ -54,12 +54,12 @@ class Cell:
         parts = [self.method, self.noise.key, f"seed{self.seed}"]
         if self.kind == FINISH:
             parts.insert(1, self.network)
-        if self.epochs != self.full_epochs:
-            parts.append(f"e{self.epochs}")
-        if self.iterations != self.full_iterations:
-            parts.append(f"i{self.iterations}")
-        if self.selection_epochs != self.full_selection_epochs:
-            parts.append(f"s{self.selection_epochs}")
+        lengths = {
+            "e": (self.epochs, self.full_epochs),
+            "i": (self.iterations, self.full_iterations),
+            "s": (self.selection_epochs, self.full_selection_epochs),
+        }
+        parts += [f"{letter}{length}" for letter, (length, full) in lengths.items() if length != full]
         if self.settings:
             text = json.dumps(self.settings, sort_keys=True, default=str)
             parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
@@ -75,8 +75,8 @@ class Cell:
 
     @property
     def starts_from_selection(self) -> bool:
-        """Whether the training needs INCV first. WebVision has no known noise ratio, so co-teaching takes INCV's."""
-        return self.kind not in SELECTION_KINDS and _needs_selection(self.kind, self.method)
+        """Whether the training needs INCV first."""
+        return self.kind not in SELECTION_KINDS and bool(_selection_kind(self.kind, self.method))
 
     @property
     def protocol(self) -> Scale:
@@ -134,29 +134,21 @@ def theory_cells(
     scale: Scale, request: SweepRequest, *, kind: str = "theory", noises: Sequence[Noise] | None = None
 ) -> list[Cell]:
     """Section 5.1: a deep network trained on one half of the data and tested on the other."""
-    epochs = request.epochs or scale.epochs
-    return [
-        _cell(kind, noise, "standard", seed, scale, network=scale.deep_network, epochs=epochs)
-        for seed in request.seeds
-        for noise in request.choose(noises or scale.theory_noises)
-    ]
+    chosen = request.choose(noises or scale.theory_noises)
+    return [_cell(kind, noise, "standard", seed, scale, request) for seed in request.seeds for noise in chosen]
 
 
 def selection_cells(scale: Scale, request: SweepRequest, *, kind: str = "selection") -> list[Cell]:
     """Section 5.2: INCV; for kind `errors` on the labels as given."""
-    noises = (AS_GIVEN,) if kind == "errors" else scale.table_noises
-    return [
-        _selection_cell(kind, noise, seed, scale, request) for seed in request.seeds for noise in request.choose(noises)
-    ]
+    chosen = request.choose((AS_GIVEN,) if kind == "errors" else scale.table_noises)
+    return [_cell(kind, noise, "incv", seed, scale, request) for seed in request.seeds for noise in chosen]
 
 
 def accuracy_cells(scale: Scale, request: SweepRequest, *, kind: str = "accuracy") -> list[Cell]:
     """Section 5.3: table 1, or table 2 for kind `webvision`. The selections that trainings start from come first."""
-    known = KNOWN_METHODS if kind == "accuracy" else METHODS
-    _check_known(request.methods, known)
-    epochs = request.epochs or scale.epochs
+    _check_known(request.methods, KNOWN_METHODS if kind == "accuracy" else METHODS)
     trainings = [
-        _cell(kind, noise, method, seed, scale, epochs=epochs, settings=request.settings_of(method))
+        _cell(kind, noise, method, seed, scale, request)
         for seed in request.seeds
         for method in request.methods
         for noise in request.choose(scale.table_noises)
@@ -166,43 +158,45 @@ def accuracy_cells(scale: Scale, request: SweepRequest, *, kind: str = "accuracy
 
 def finish_cells(scale: Scale, request: SweepRequest) -> list[Cell]:
     """POSTERIOR with every network of the protocol, and the selections that it starts from."""
-    epochs = request.epochs or scale.finish_epochs
     trainings = [
-        _cell(
-            FINISH, noise, POSTERIOR, seed, scale, network=network, epochs=epochs, full_epochs=scale.finish_epochs,
-            batch_size=scale.finish_batch_size, settings=request.settings_of(POSTERIOR),
-        )
+        _cell(FINISH, noise, POSTERIOR, seed, scale, request, network)
         for seed in request.seeds
         for noise in request.choose(scale.finish_noises)
         for network in scale.finish_networks
-    ]  # fmt: skip
+    ]
     return _with_selections(trainings, scale, request)
 
 
 def _with_selections(trainings: Sequence[Cell], scale: Scale, request: SweepRequest) -> list[Cell]:
     """Return the selections that trainings start from, then the trainings."""
-    selections: dict[str, Cell] = {}
-    cells = []
-    for cell in trainings:
-        if cell.starts_from_selection:
-            source = _selection_cell(_selection_kind(cell.kind, cell.method), cell.noise, cell.seed, scale, request)
-            selections[source.id] = source
-            cell = replace(
-                cell, iterations=source.iterations, full_iterations=source.full_iterations,
-                selection_epochs=source.epochs, full_selection_epochs=source.full_epochs,
-            )  # fmt: skip
-        cells.append(cell)
-    return [*selections.values(), *cells]
+    sources = [_source(cell, scale, request) for cell in trainings if cell.starts_from_selection]
+    return [*{cell.id: cell for cell in sources}.values(), *trainings]
 
 
 def selections_for(cell: Cell) -> list[Cell]:
     """Return the selections a training can start from: the full one, or one that ended at the same iteration."""
-    kind, scale = _selection_kind(cell.kind, cell.method), cell.protocol
-    requests = [
-        SweepRequest(selection_epochs=cell.selection_epochs, iterations=iterations)
-        for iterations in dict.fromkeys((scale.iterations, cell.iterations))
+    return [
+        _source(cell, cell.protocol, SweepRequest(selection_epochs=cell.selection_epochs, iterations=iterations))
+        for iterations in dict.fromkeys((cell.protocol.iterations, cell.iterations))
     ]
-    return [_selection_cell(kind, cell.noise, cell.seed, scale, request) for request in requests]
+
+
+def _source(cell: Cell, scale: Scale, request: SweepRequest) -> Cell:
+    return _cell(_selection_kind(cell.kind, cell.method), cell.noise, "incv", cell.seed, scale, request)
+
+
+def _selection_kind(kind: str, method: str) -> str:
+    """Return the kind of the selection that a cell is or starts from; empty if it has none.
+
+    WebVision has no known noise ratio, so that co-teaching takes INCV's.
+    """
+    if kind in SELECTION_KINDS:
+        return kind
+    if method in (AUTOMATIC, POSTERIOR):
+        return AUTOMATIC if method == AUTOMATIC else FINISH_SELECTION
+    if kind == "webvision":
+        return "webvision-selection" if method in ("incv-coteaching", "coteaching") else ""
+    return "selection" if method == "incv-coteaching" else ""
 
 
 def group_into_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell]]:
@@ -216,44 +210,30 @@ def group_into_locksteps(cells: Iterable[Cell], networks: int) -> list[list[Cell
     return [piece for pieces in groups.values() for piece in pieces if piece]
 
 
-def _cell(kind: str, noise: Noise, method: str, seed: int, scale: Scale, **changes: Any) -> Cell:
-    protocol: dict[str, Any] = {
-        "scale": scale.name,
-        "data": scale.data,
-        "network": scale.network,
-        "epochs": scale.epochs,
-        "batch_size": scale.batch_size,
-        "full_epochs": scale.epochs,
-    }
-    return Cell(kind=kind, noise=noise, method=method, seed=seed, **(protocol | changes))
-
-
-def _selection_cell(kind: str, noise: Noise, seed: int, scale: Scale, request: SweepRequest) -> Cell:
-    fast = kind in FAST_KINDS
-    epochs = scale.fast_epochs if fast else scale.selection_epochs
-    return _cell(
-        kind,
-        noise,
-        "incv",
-        seed,
-        scale,
-        network=scale.fast_network if fast else scale.network,
-        batch_size=scale.fast_batch_size if fast else scale.batch_size,
-        epochs=request.selection_epochs or epochs,
-        full_epochs=epochs,
-        iterations=request.iterations or scale.iterations,
-        full_iterations=scale.iterations,
-    )
-
-
-def _needs_selection(kind: str, method: str) -> bool:
-    return method in (*SEPARATE_LOCKSTEP, POSTERIOR) or (kind == "webvision" and method == "coteaching")
-
-
-def _selection_kind(kind: str, method: str) -> str:
-    if method in (AUTOMATIC, POSTERIOR):
-        return AUTOMATIC if method == AUTOMATIC else FINISH_SELECTION
-    return "webvision-selection" if kind == "webvision" else "selection"
+def _cell(
+    kind: str, noise: Noise, method: str, seed: int, scale: Scale, request: SweepRequest, network: str = ""
+) -> Cell:
+    """Return a cell with the lengths of the protocol, or with the requested ones."""
+    selection = _selection_kind(kind, method)
+    selection_epochs = scale.fast_epochs if selection in FAST_KINDS else scale.selection_epochs
+    network, batch_size = network or scale.network, scale.batch_size
+    epochs, wanted = scale.epochs, request.epochs
+    if kind in SELECTION_KINDS:
+        epochs, wanted = selection_epochs, request.selection_epochs
+    if kind in FAST_KINDS:
+        network, batch_size = scale.fast_network, scale.fast_batch_size
+    if kind in THEORY_KINDS:
+        network = scale.deep_network
+    if kind == FINISH:
+        epochs, batch_size = scale.finish_epochs, scale.finish_batch_size
+    starts = bool(selection) and kind not in SELECTION_KINDS  # from a selection
+    return Cell(
+        kind, noise, method, seed, scale.name, scale.data, network, wanted or epochs, batch_size,
+        iterations=(request.iterations or scale.iterations) if selection else 0,
+        selection_epochs=(request.selection_epochs or selection_epochs) if starts else 0,
+        settings=request.settings_of(method), full_epochs=epochs, full_iterations=scale.iterations if selection else 0,
+        full_selection_epochs=selection_epochs if starts else 0,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- requests from the command line

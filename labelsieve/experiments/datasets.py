@@ -23,7 +23,7 @@ from labelsieve.errors import InputError
 from labelsieve.experiments import records
 from labelsieve.experiments.cells import Cell
 from labelsieve.experiments.paper import PEOPLE, Scale
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray, LabelledData
 
 CORRUPTION, HALVES = 1, 2  # random streams of a seed
@@ -48,7 +48,7 @@ class ExperimentData(ABC):
         """Return the labels that a cell trains on: the same for all methods at the same noise and seed."""
 
     @abstractmethod
-    def open_store(self, device: str, progress: Progress | None = None) -> Store:
+    def open_store(self, device: str, progress: Progress = SILENT) -> Store:
         """Return the training pictures as the engine reads them."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class ExperimentData(ABC):
         """Return the pictures that are predicted after every epoch, if any."""
         return None
 
-    def validation_stores(self, device: str, progress: Progress | None = None) -> dict[str, Store]:
+    def validation_stores(self, device: str, progress: Progress = SILENT) -> dict[str, Store]:
         """Return the sets that are predicted once, after the last epoch."""
         return {}
 
@@ -105,7 +105,7 @@ class PictureArrays(ExperimentData):
         middle = (len(order) + 1) // 2
         return np.sort(order[:middle]), np.sort(order[middle:])
 
-    def open_store(self, device: str, progress: Progress | None = None) -> Store:
+    def open_store(self, device: str, progress: Progress = SILENT) -> Store:
         return stage_pictures(self.pictures, device, augment=True)
 
     def test_store(self, training: Store) -> Store:
@@ -182,10 +182,10 @@ class WebVisionFiles(ExperimentData):
     def given(self, cell: Cell) -> IntArray:
         return self.training.y.copy()
 
-    def open_store(self, device: str, progress: Progress | None = None) -> Store:
+    def open_store(self, device: str, progress: Progress = SILENT) -> Store:
         return self._store(self.training, device, progress, augment=True)
 
-    def validation_stores(self, device: str, progress: Progress | None = None) -> dict[str, Store]:
+    def validation_stores(self, device: str, progress: Progress = SILENT) -> dict[str, Store]:
         return {name: self._store(data, device, progress, augment=False) for name, data in self._validation.items()}
 
     def thumbnails(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
@@ -209,15 +209,13 @@ class WebVisionFiles(ExperimentData):
     def _sets(self) -> tuple[LabelledData, ...]:
         return (self.training, *self._validation.values())
 
-    def _store(self, data: LabelledData, device: str, progress: Progress | None, *, augment: bool) -> Store:
+    def _store(self, data: LabelledData, device: str, progress: Progress, *, augment: bool) -> Store:
         from labelsieve.engine.picture_stores import picture_store
 
         return picture_store(data.x, device, crop=self.crop, augment=augment, progress=progress)
 
 
-def open_webvision(
-    scale: Scale, folder: Path | str | None, work: Path, progress: Progress | None = None
-) -> WebVisionFiles:
+def open_webvision(scale: Scale, folder: Path | str | None, work: Path, progress: Progress = SILENT) -> WebVisionFiles:
     """Open the folder. A smoke run without a folder generates one under `work`."""
     if folder is None and scale.name == "smoke":
         folder = generate_webvision(work / "webvision-drawn", scale.side)
@@ -234,7 +232,7 @@ def open_webvision(
     return read_webvision(Path(folder), scale, progress)
 
 
-def read_webvision(folder: Path, scale: Scale, progress: Progress | None = None) -> WebVisionFiles:
+def read_webvision(folder: Path, scale: Scale, progress: Progress = SILENT) -> WebVisionFiles:
     from labelsieve.data import webvision
 
     if not folder.is_dir():
@@ -282,7 +280,7 @@ def generate_webvision(folder: Path, side: int) -> Path:
     return folder
 
 
-def open_data(scale: Scale, folder: Path | None, work: Path, progress: Progress | None = None) -> ExperimentData:
+def open_data(scale: Scale, folder: Path | None, work: Path, progress: Progress = SILENT) -> ExperimentData:
     """Open the data of a protocol."""
     if scale.data.startswith("webvision"):
         return open_webvision(scale, folder, work, progress)

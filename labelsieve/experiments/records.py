@@ -26,23 +26,9 @@ from labelsieve.files import atomic_file, open_file, read_bytes, read_text, writ
 SCHEMA = 1  # increased if the fields of a record change
 Record = dict[str, Any]
 
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "schema": int,
-    "id": str,
-    "kind": str,
-    "cell": dict,
-    "noise": dict,
-    "method": dict,
-    "schedule": dict,
-    "versions": dict,
-    "device": str,
-    "commit": str,
-    "source": str,
-    "seconds": (int, float),
-    "lockstep": dict,
-    "hashes": dict,
-    "results": dict,
-}
+_FIELDS: dict[str, type | tuple[type, ...]] = {"schema": int, "seconds": (int, float)}
+_FIELDS |= dict.fromkeys(("id", "kind", "device", "commit", "source"), str)
+_FIELDS |= dict.fromkeys(("cell", "noise", "method", "schedule", "versions", "lockstep", "hashes", "results"), dict)
 _HASHES = ("data", "train_labels", "predictions", "arrays")
 _SHA256, _COMMIT = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 

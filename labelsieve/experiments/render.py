@@ -96,6 +96,15 @@ def by_cell(found: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
     return {key: _comparable(group) for key, group in groups.items()}
 
 
+def by_noise(
+    found: Sequence[Record], noises: Sequence[Noise] | None = None
+) -> list[tuple[Noise, list[Record]]]:  # fmt: skip
+    """Group the records of one method by noise setting, in the order of `noises` or of figure 2."""
+    groups = {noise_of(group[0]): group for group in by_cell(found).values()}
+    order = noises or sorted(groups, key=lambda noise: (noise.pattern != "symmetric", noise.ratio))
+    return [(noise, groups[noise]) for noise in order if noise in groups]
+
+
 def _comparable(group: list[Record]) -> list[Record]:
     def length(record: Record) -> tuple[int, int, int]:
         return record["cell"]["epochs"], record["cell"]["iterations"], record["cell"]["selection_epochs"]

@@ -14,10 +14,8 @@ labelsieve reproduce webvision --data DIR         table 2; first 50 classes of t
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,18 +32,13 @@ MEASURES = {"label_precision": "LP", "label_recall": "LR"}
 # ---------------------------------------------------------------- figure 4
 
 
-def by_noise(found: list[Record], scale: Scale) -> list[tuple[Noise, list[Record]]]:
-    groups = {key: group for (_, key), group in render.by_cell(found).items()}
-    return [(noise, groups[noise.key]) for noise in scale.table_noises if noise.key in groups]
-
-
 def by_iteration(group: list[Record], measure: str) -> Summary:
     """Summarise a measure over seeds, as arrays with one value per iteration."""
     return Summary.of([[step[measure] for step in record["results"]["by_iteration"]] for record in group])
 
 
 def selection_table(found: list[Record], scale: Scale) -> str:
-    notes, rows, groups = render.Footnotes(), [], by_noise(found, scale)
+    notes, rows, groups = render.Footnotes(), [], render.by_noise(found, scale.table_noises)
     for noise, group in groups:
         measured = {measure: by_iteration(group, measure) for measure in (*MEASURES, "selected")}
         for k in range(group[0]["cell"]["iterations"]):
@@ -80,7 +73,7 @@ def largest_differences(groups: list[tuple[Noise, list[Record]]]) -> list[tuple[
 
 
 def selection_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    groups = by_noise(found, scale)
+    groups = render.by_noise(found, scale.table_noises)
     with render.canvas(path, 1, 2, height=3.0, note=scale.note) as axes:
         for column, (measure, name) in enumerate(MEASURES.items()):
             ax = axes[0, column]
@@ -102,7 +95,6 @@ def selection_figure(found: list[Record], scale: Scale, results: Path, path: Pat
 
 # ---------------------------------------------------------------- figure 5 and supplement C
 
-LabelSuspect = Callable[[Any, dict[str, Any]], None]  # axes, suspect
 NAME_WIDTH = 24  # characters of a concept's name per line; some concepts have five names
 
 
@@ -131,26 +123,21 @@ def cifar10_errors_table(found: list[Record], scale: Scale) -> str:
     return _suspects_table(shown_selection(found), "given", "index")
 
 
-def _gallery(
-    found: list[Record], results: Path, path: Path, size: tuple[int, float, float], note: str, label: LabelSuspect
-) -> None:
-    """Draw the suspects of a selection; `size` is the number of columns, and the width and height of a picture."""
-    record, (columns, width, height) = shown_selection(found), size
+def suspects_figure(
+    found: list[Record], scale: Scale, results: Path, path: Path, *, columns: int = 8, width: float = 1.15,
+    height: float = 1.5,
+) -> None:  # fmt: skip
+    """Draw the suspects of a selection; width and height are those of one picture."""
+    record = shown_selection(found)
     pictures = load_arrays(results, record)["suspect_pictures"]
     rows = max(1, -(-len(pictures) // columns))
-    with render.canvas(path, rows, columns, width=width, height=height, note=note) as axes:
+    with render.canvas(path, rows, columns, width=width, height=height, note=scale.note) as axes:
         for ax in axes.flat:
             ax.axis("off")
         for ax, picture, suspect in zip(axes.flat, pictures, record["results"]["suspects"], strict=False):
             ax.imshow(picture)
-            label(ax, suspect)
-
-
-def cifar10_errors_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    def label(ax: Any, suspect: dict[str, Any]) -> None:
-        ax.set_title(f"{suspect['given']}\n→ {suspect['suggested']}", fontsize=7)
-
-    _gallery(found, results, path, (8, 1.15, 1.5), scale.note, label)
+            names = (textwrap.wrap(suspect[key], NAME_WIDTH, max_lines=2) for key in ("given", "suggested"))
+            ax.set_title("\n→ ".join(map("\n".join, names)), fontsize=7)
 
 
 def webvision_not_run(item: str) -> str:
@@ -175,19 +162,6 @@ def webvision_errors_table(found: list[Record], scale: Scale) -> str:
         f"{100 * results['suspects_wrong']:.0f} % of the labels shown and {100 * selected_wrong:.1f} % of the selected "
         "ones."
     )
-
-
-def webvision_errors_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    def label(ax: Any, suspect: dict[str, Any]) -> None:
-        given, suggested = (
-            "\n".join(textwrap.wrap(suspect[key], NAME_WIDTH, max_lines=2, placeholder=" ..."))
-            for key in ("given", "suggested")
-        )
-        ax.set_title(given, fontsize=7)
-        below = {"ha": "center", "va": "top", "transform": ax.transAxes}
-        ax.text(0.5, -0.04, f"→ {suggested}", fontsize=6, color="#666666", **below)
-
-    _gallery(found, results, path, (6, 1.6, 2.1), scale.note, label)
 
 
 # ---------------------------------------------------------------- table 1
@@ -377,7 +351,7 @@ ITEMS = (
         "errors",
         partial(selection_cells, kind="errors"),
         cifar10_errors_table,
-        cifar10_errors_figure,
+        suspects_figure,
     ),
     Item(
         "webvision-errors",
@@ -385,7 +359,7 @@ ITEMS = (
         "webvision-selection",
         partial(selection_cells, kind="webvision-selection"),
         webvision_errors_table,
-        webvision_errors_figure,
+        partial(suspects_figure, columns=6, width=1.6, height=2.4),
         WEBVISION,
     ),
     Item(

@@ -13,7 +13,7 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from labelsieve.experiments.render import Item
 from labelsieve.experiments.run_cells import LockstepTask, run_cells, run_cells_on_ray
 from labelsieve.experiments.train_cells import ExperimentContext, build_method
 from labelsieve.files import write_text
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 
 ITEMS: dict[str, Item] = {item.name: item for item in (*theory_figures.ITEMS, *result_figures.ITEMS)}
 PAPER_ITEMS = {name: item for name, item in ITEMS.items() if item.kind != FINISH}
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 def reproduce(
-    item: str, options: ReproduceOptions = ReproduceOptions(), *, say: Say = print, progress: Progress | None = None
+    item: str, options: ReproduceOptions = ReproduceOptions(), *, say: Say = print, progress: Progress = SILENT
 ) -> dict[str, Any]:
     """Run the missing cells of an item, or of `all`, and draw it. Return the number of cells and the files.
 
@@ -49,50 +49,38 @@ def reproduce(
     """
     request = check_options(item, options)
     deadline = None if options.budget is None else time.monotonic() + options.budget
-    wanted, left, files = 0, [], []
-    for name in ON_CIFAR10 if item == ALL else (item,):
-        cells, unfinished, drawn = _reproduce_item(ITEMS[name], request, options, deadline, say, progress)
-        wanted += len(cells)
-        left += [cell.id for cell in unfinished]
-        files += [str(path) for path in drawn]
-    return {"item": item, "cells": wanted, "finished": wanted - len(left), "left": left, "files": files}
-
-
-def _reproduce_item(
-    item: Item,
-    request: SweepRequest,
-    options: ReproduceOptions,
-    deadline: float | None,
-    say: Say,
-    progress: Progress | None,
-) -> tuple[list[Cell], list[Cell], list[Path]]:
-    """Return all cells, the unfinished ones and the drawn files."""
-    scale = item.scales[options.scale]
     results = options.results or DEFAULT_RESULTS[options.scale]
-    cells = list({cell.id: cell for cell in item.cells(scale, request)}.values())
-    left = [cell for cell in cells if not is_finished(cell, results)]
-    check_scale(results, scale)
-    if cells:
-        say(f"{item.name}: {len(cells)} cell{'s' * (len(cells) > 1)}, {len(cells) - len(left)} finished")
-    if left and (deadline is None or time.monotonic() < deadline):
-        left = _run(left, scale, options, results, deadline, say, progress)
-    files = draw_item(item, results, scale, say=say) if options.draw else []
-    if left:
-        say(f"{item.name}: stopped with {len(left)} cell{'s' * (len(left) > 1)} left; run the same command to continue")
-    return cells, left, files
+    wanted, left, files = 0, [], []
+    for chosen in (ITEMS[name] for name in (ON_CIFAR10 if item == ALL else (item,))):
+        scale = chosen.scales[options.scale]
+        cells = list({cell.id: cell for cell in chosen.cells(scale, request)}.values())
+        missing = [cell for cell in cells if not is_finished(cell, results)]
+        check_scale(results, scale)
+        if cells:
+            say(f"{chosen.name}: {len(cells)} cell{'s' * (len(cells) > 1)}, {len(cells) - len(missing)} finished")
+        if missing and (deadline is None or time.monotonic() < deadline):
+            missing = _run(missing, scale, replace(options, results=results), deadline, say, progress)
+        files += [str(path) for path in draw_item(chosen, results, scale, say=say)] if options.draw else []
+        if missing:
+            count = f"{len(missing)} cell{'s' * (len(missing) > 1)}"
+            say(f"{chosen.name}: stopped with {count} left; run the same command to continue")
+        wanted += len(cells)
+        left += [cell.id for cell in missing]
+    return {"item": item, "cells": wanted, "finished": wanted - len(left), "left": left, "files": files}
 
 
 def _run(
     cells: list[Cell],
     scale: Scale,
     options: ReproduceOptions,
-    results: Path,
     deadline: float | None,
     say: Say,
-    progress: Progress | None,
+    progress: Progress,
 ) -> list[Cell]:
     """Run cells here or on a Ray cluster. Return the unfinished ones."""
-    commit, lockstep, folder = records.commit(options.commit), min(options.lockstep, scale.max_lockstep), options.data
+    commit, lockstep = records.commit(options.commit), min(options.lockstep, scale.max_lockstep)
+    results, folder = options.results, options.data
+    assert results is not None
     if is_ray(options.executor):  # tasks have another working directory
         results, folder = results.absolute(), None if folder is None else Path(folder).absolute()
     data = open_data(scale, folder, results / ".work", progress)

@@ -56,12 +56,6 @@ def matrices_figure(found: list[Record], scale: Scale, results: Path, path: Path
 # ---------------------------------------------------------------- figure 2
 
 
-def by_noise(found: list[Record]) -> list[tuple[Noise, list[Record]]]:
-    """Group records by noise setting, in the order of the figure."""
-    groups = [(render.noise_of(group[0]), group) for group in render.by_cell(found).values()]
-    return sorted(groups, key=lambda pair: (pair[0].pattern != "symmetric", pair[0].ratio))
-
-
 def with_random_labels(found: list[Record]) -> list[Record]:
     """Return the records whose labels do not follow from the class: not those without noise and at pair 1.0."""
     return [record for record in found if record["results"]["theory"]["test_accuracy"] < 1]
@@ -71,7 +65,9 @@ def largest_gaps(found: list[Record]) -> dict[str, tuple[float, str]]:
     """For each measure, return the largest gap between a mean over seeds and its curve, and the noise setting."""
     gaps = {}
     for measure in MEASURES:
-        candidates = [(float(summarise(group, "gap", measure).mean), noise.key) for noise, group in by_noise(found)]
+        candidates = [
+            (float(summarise(group, "gap", measure).mean), noise.key) for noise, group in render.by_noise(found)
+        ]
         gaps[measure] = max(candidates, key=lambda candidate: abs(candidate[0]))
     return gaps
 
@@ -82,7 +78,7 @@ def recall_with_own_errors(found: list[Record]) -> dict[Noise, float]:
     This is the mean of (C T)_ii, where C is the confusion matrix on the test set after training without noise. Empty if
     there is no such training.
     """
-    groups = by_noise(found)
+    groups = render.by_noise(found)
     confusions = [record["results"]["confusion"] for noise, group in groups if noise.ratio == 0 for record in group]
     if not confusions:
         return {}
@@ -92,7 +88,7 @@ def recall_with_own_errors(found: list[Record]) -> dict[Noise, float]:
 
 def theory_table(found: list[Record], scale: Scale) -> str:
     notes, rows = render.Footnotes(), []
-    groups, with_errors = by_noise(found), recall_with_own_errors(found)
+    groups, with_errors = render.by_noise(found), recall_with_own_errors(found)
     for noise, group in groups:
         row = [noise.title + notes.mark(group), str(len(group))]
         for measure in MEASURES:
@@ -125,7 +121,7 @@ def gaps_text(found: list[Record]) -> str:
 
 
 def theory_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    groups = by_noise(found)
+    groups = render.by_noise(found)
     ratios = np.linspace(0, 1, 101)
     classes = found[0]["noise"]["classes"] if found else 10
     patterns = {"symmetric": "symmetric", "pair": "asymmetric (pair)"}
@@ -161,13 +157,8 @@ def confusion_cells(scale: Scale, request: SweepRequest, *, kind: str = "theory"
     return theory_cells(scale, request, kind=kind, noises=noises)
 
 
-def confusion_groups(found: list[Record]) -> list[tuple[Noise, list[Record]]]:
-    groups = dict(by_noise(found))
-    return [(noise, groups[noise]) for noise in FIGURE_3_NOISES if noise in groups]
-
-
 def confusion_table(found: list[Record], scale: Scale) -> str:
-    groups = confusion_groups(found)
+    groups = render.by_noise(found, FIGURE_3_NOISES)
     if not groups:
         return render.NO_RECORDS
     notes, rows = render.Footnotes(), []
@@ -192,7 +183,7 @@ def confusion_table(found: list[Record], scale: Scale) -> str:
 
 
 def confusion_figure(found: list[Record], scale: Scale, results: Path, path: Path) -> None:
-    groups = confusion_groups(found)
+    groups = render.by_noise(found, FIGURE_3_NOISES)
     with render.canvas(path, 2, max(1, len(groups)), width=2.6, height=2.7, note=scale.note) as axes:
         for column, (noise, group) in enumerate(groups):
             M = np.mean([record["results"]["confusion"] for record in group], axis=0)

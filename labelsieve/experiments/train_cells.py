@@ -28,7 +28,7 @@ from labelsieve.experiments.paper import AUTOMATIC, CONVENTIONS, SMOKE_SETTINGS,
 from labelsieve.files import read_text, write_text
 from labelsieve.methods import METHODS, create
 from labelsieve.models.choose import create_network
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.selection.finalize import FirstJudgement, judge_again
 from labelsieve.types import CANDIDATE, SELECTED, IntArray, Scores
 
@@ -49,7 +49,7 @@ class ExperimentContext:
     device: str = "auto"
     deadline: float | None = None
     say: Callable[[str], None] = print
-    progress: Progress | None = None  # of reading picture files; trainings report through `say`
+    progress: Progress = SILENT  # of reading picture files; trainings report through `say`
     checkpoint_seconds: float = CHECKPOINT_SECONDS  # minimum time between two checkpoints; 0 stores every epoch
     source: str = field(default_factory=records.source_digest)
 

@@ -203,30 +203,27 @@ def check_name(name: str, *, option: str, known: tuple[str, ...] = SELECTORS) ->
 
 def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest) -> ModelChoice:
     """Choose the model that selects labels."""
-    model, option = request.model, request.option
+    model, option, reason = request.model, request.option, Reason.NAMED
     if model is None or (isinstance(model, str) and model == "auto"):
-        name, reason = _automatic_selector(samples, request)
-    elif isinstance(model, str) and ":" not in model:
-        name, reason = model, Reason.NAMED
+        model, reason = _automatic_selector(samples, request)
+    if _is_own(model):
+        choice = _own_model(model, samples, classes, option)
     else:
-        name = model if isinstance(model, str) else type(model).__name__
-        choice = _own_model(model, name, samples, classes, option)
-        _check_loss(request, choice)
-        return choice
-    check_name(name, option=option)
-    _check_reads(name, samples, option)
-    if name == FAST:
-        return ModelChoice(FAST, ModelKind.FAST, reason)
-    if name in CLASSIFIERS:
-        build = partial(
-            named_classifier, name, samples.count, sparse=samples.sparse, numbers=samples.numbers,
-            embedded=samples.embedded,
-        )  # fmt: skip
-        choice = ModelChoice(name, ModelKind.CLASSIFIER, reason, build)
-    else:
-        factory = create_network(name, samples.shape, classes, option=option)
-        choice = ModelChoice(name, ModelKind.NETWORK, reason, factory=factory)
-    _check_loss(request, choice)
+        check_name(model, option=option)
+        _check_reads(model, samples, option)
+        if model == FAST:
+            choice = ModelChoice(FAST, ModelKind.FAST, reason)
+        elif model in CLASSIFIERS:
+            build = partial(
+                named_classifier, model, samples.count, sparse=samples.sparse, numbers=samples.numbers,
+                embedded=samples.embedded,
+            )  # fmt: skip
+            choice = ModelChoice(model, ModelKind.CLASSIFIER, reason, build)
+        else:
+            factory = create_network(model, samples.shape, classes, option=option)
+            choice = ModelChoice(model, ModelKind.NETWORK, reason, factory=factory)
+    if request.loss != "ce" and not choice.is_network:
+        raise InputError(f"loss {request.loss} is for networks, but {choice.name} is a classifier; omit it")
     return choice
 
 
@@ -234,20 +231,14 @@ def choose_network(
     model: Any, samples: SampleInfo, classes: int, *, device_type: str, option: str = "--network"
 ) -> ModelChoice:
     """Choose the network of the robust training."""
-    reason = Reason.NAMED
-    if model is None or (isinstance(model, str) and model == "auto"):
-        if samples.kind == "arrays":
-            raise InputError(own_network_needed(samples, option))
-        model = best_network(samples.shape, device_type)
-        reason = Reason.PICTURE_SIZE if samples.kind == "pictures" else Reason.TABLE
-    if not isinstance(model, str) or ":" in model:
-        named = isinstance(model, str)
-        found = imported(model, what=option) if named else model
-        where = f"{option} {model}" if named else option
-        factory = _own_factory(found, classes, where, named=named)
-        return ModelChoice(model if named else "network", ModelKind.NETWORK, factory=factory)
+    if _is_own(model):
+        return _own_model(model, samples, classes, option, networks_only=True)
     if samples.kind == "arrays":
         raise InputError(own_network_needed(samples, option))
+    reason = Reason.NAMED
+    if model is None or model == "auto":
+        model = best_network(samples.shape, device_type)
+        reason = Reason.PICTURE_SIZE if samples.kind == "pictures" else Reason.TABLE
     check_name(model, option=option, known=NETWORKS)
     return ModelChoice(model, ModelKind.NETWORK, reason, None, create_network(model, samples.shape, classes))
 
@@ -436,25 +427,28 @@ def _check_reads(name: str, samples: SampleInfo, option: str) -> None:
         raise InputError(f"{option}: {name} {problem}")
 
 
-def _check_loss(request: SelectorRequest, choice: ModelChoice) -> None:
-    if request.loss != "ce" and not choice.is_network:
-        raise InputError(f"loss {request.loss} is for networks, but {choice.name} is a classifier; omit it")
+def _is_own(model: Any) -> bool:
+    """Whether a model is the user's own, an object or package.module:Name."""
+    return ":" in model if isinstance(model, str) else model is not None
 
 
-def _own_model(model: Any, name: str, samples: SampleInfo, classes: int, option: str) -> ModelChoice:
-    """Return the user's own classifier or network factory; a name is package.module:Name."""
+def _own_model(
+    model: Any, samples: SampleInfo, classes: int, option: str, *, networks_only: bool = False
+) -> ModelChoice:
+    """Return the user's own network factory or, unless `networks_only`, classifier."""
     named = isinstance(model, str)
-    where = f"{option} {name}" if named else option
-    found = imported(name, what=option) if named else model
-    if named and isinstance(found, type) and isinstance(found, Classifier):
-        found = found()
-    if isinstance(found, Classifier) and not isinstance(found, type):
-        check_classifier(found, where)
-        return ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=partial(_unchanged, found))
-    if samples.kind == "text":
-        raise InputError(f"{where}: a network cannot read texts; choose {TEXT}")
+    name, where = (model, f"{option} {model}") if named else (type(model).__name__, option)
+    found = imported(model, what=option) if named else model
+    if not networks_only:
+        if named and isinstance(found, type) and isinstance(found, Classifier):
+            found = found()
+        if isinstance(found, Classifier) and not isinstance(found, type):
+            check_classifier(found, where)
+            return ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=partial(_unchanged, found))
+        if samples.kind == "text":
+            raise InputError(f"{where}: a network cannot read texts; choose {TEXT}")
     factory = _own_factory(found, classes, where, named=named)
-    return ModelChoice(name, ModelKind.NETWORK, factory=factory)
+    return ModelChoice(name if named else "network", ModelKind.NETWORK, factory=factory)
 
 
 def _unchanged(found: Any) -> Any:

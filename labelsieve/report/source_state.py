@@ -24,7 +24,7 @@ from labelsieve.csv_files import csv_line, read_arrow
 from labelsieve.data.cells import is_text
 from labelsieve.data.decode import ExactSize, Pixels, UnreadablePictureError, decode
 from labelsieve.data.folder import list_pictures
-from labelsieve.data.labels import LabelFile, id_texts, means
+from labelsieve.data.labels import LabelFile, means
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import BUILT_IN, TABLES, files_of, is_path, load_source
 from labelsieve.data.stage import StagedPictures, cached_pictures
@@ -159,7 +159,7 @@ class SourceTable:
         column = self.table.column(self.id_column)
         # Arrow formats texts and integers as Python does, only faster.
         fast = not column.null_count and (pa.types.is_integer(column.type) or is_text(column.type))
-        return column.cast(pa.string()).combine_chunks() if fast else pa.array(id_texts(column.to_pylist()))
+        return column.cast(pa.string()).combine_chunks() if fast else pa.array(list(map(str, column.to_pylist())))
 
     def rows_of(self, columns: LabelColumns) -> IntArray:
         """Row of each sample in the table, -1 if it is not there."""

@@ -11,7 +11,7 @@ from labelsieve import metrics, noise, theory
 from labelsieve.csv_files import write_csv
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_file
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT
 from labelsieve.report import write_report
 from labelsieve.runfolder import RunFolder
 from labelsieve.selection.incv import drive, incv_steps
@@ -35,7 +35,7 @@ def run_demo(run: RunFolder, seed: int) -> dict[str, Any]:
         run.update(demo=True)  # first, so that a stopped demo finds its own folder again
     train, test, true, given = make_data(run / "data", seed)
     settings = SelectSettings(model=MODEL, labels=run / "data" / "labels.csv", seed=seed)
-    select_source(str(run / "data" / "train.npz"), run.path, settings, Progress(silent=True))
+    select_source(str(run / "data" / "train.npz"), run.path, settings, SILENT)
     result = compare(run, (train, test), true, given, seed)
     result["picture"] = str(draw(run, train, result))
     result["report"] = str(write_report(run))

@@ -21,16 +21,14 @@ from labelsieve.data.stage import provisional_cache
 from labelsieve.errors import InputError
 from labelsieve.execute.embed_samples import automatic_model, read_embedding
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local
-from labelsieve.progress import Note, NoteKind, Progress
+from labelsieve.progress import SILENT, Note, NoteKind, Progress
 from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import STAGED, RunFolder, fingerprint
 from labelsieve.types import LabelledData
 from labelsieve.workflow.settings import SelectSettings, SourceSettings, absolute
 
 
-def read_samples(
-    source: str, settings: SourceSettings, *, progress: Progress | None = None, **more: Any
-) -> LabelledData:
+def read_samples(source: str, settings: SourceSettings, *, progress: Progress = SILENT, **more: Any) -> LabelledData:
     """Read a source with the user's settings and `more` of `ReadOptions`."""
 
     ignored = settings.ignored

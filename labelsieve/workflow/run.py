@@ -24,7 +24,7 @@ from labelsieve.data.stage import provisional_cache
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.export import Exported, export
-from labelsieve.progress import Progress, in_notebook
+from labelsieve.progress import SILENT, Progress, in_notebook
 from labelsieve.report import run_html, write_report
 from labelsieve.runfolder import STAGED, RunFolder
 from labelsieve.types import LabelledData
@@ -94,7 +94,7 @@ class RunResult:
     def predict(self, source: str, **options: Any) -> Predictions:
         """Predict the samples of a source with the trained model; `options` are those that name columns."""
 
-        return predict_source(self.path, source, SourceSettings(**options), progress=Progress(silent=True))
+        return predict_source(self.path, source, SourceSettings(**options), progress=SILENT)
 
     def export(self, to: str | Path | None = None, **options: Any) -> Exported:
         """Write the labels; `options` are those of `labelsieve export`, such as apply="suggested" or dry_run=True."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from labelsieve.experiments import paper, result_figures
+from labelsieve.experiments import paper, render, result_figures
 from labelsieve.experiments.paper import PAPER, Noise
 
 
@@ -29,6 +29,6 @@ def test_largest_difference_from_the_paper_is_of_the_means_over_seeds() -> None:
         _record(high, (0.04, -0.05), 0),
         _record(high, (-0.04, 0.02), 1),  # the precisions of the two seeds cancel out
     ]
-    precision, recall = result_figures.largest_differences(result_figures.by_noise(found, PAPER))
+    precision, recall = result_figures.largest_differences(render.by_noise(found, PAPER.table_noises))
     assert precision == ("LP", pytest.approx(-0.01), low.title)
     assert recall == ("LR", pytest.approx(-0.015), high.title)
