@@ -45,13 +45,13 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
     if options.ignore_columns:
         table = _without_ignored(table, options.ignore_columns, encoding, where)
     names = table.column_names
-    if encoding is not None:
-        text_column = encoding.text
+    if encoding is not None or text_column is not None:
+        text_column = text_column if encoding is None else encoding.text
         if text_column is not None and text_column not in names:
-            raise InputError(f"{where} has no column {quote_name(text_column)}, which the model was trained with")
-    elif text_column is not None:
-        if text_column not in names:
-            raise InputError(f"{where} has no column {text_column!r}: its columns are {list_names(names)}")
+            model = "" if encoding is None else ", which the model was trained with"
+            raise InputError(
+                f"{where} has no column {quote_name(text_column)}{model}: its columns are {list_names(names)}"
+            )
     else:
         commas = commas or any(has_decimal_commas(column) for column in table.columns)
         found = _find_texts(table, commas, note)

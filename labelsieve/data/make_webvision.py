@@ -20,7 +20,7 @@ import numpy as np
 
 from labelsieve.csv_files import write_csv
 from labelsieve.data.decode import Pixels
-from labelsieve.errors import InputError
+from labelsieve.errors import Problems
 from labelsieve.files import check_free
 
 # The first fifty of ILSVRC12, which are those of WebVision.
@@ -62,18 +62,15 @@ def make(to: str | Path, *, seed: int = 0, **options: Any) -> dict[str, Any]:
     """Write the folder and return its numbers; `options` are the fields of `GeneratedFolder`."""
     folder = Path(to)
     classes, train, validation, wrong, side, corrupt = astuple(GeneratedFolder(**options))
-    needed = {
-        f"classes {classes}: 2 to {len(SYNSETS)} are possible": 2 <= classes <= len(SYNSETS),
-        f"train {train}: at least one picture per class": train >= 1,
-        f"validation {validation}: at least one picture per class": validation >= 1,
-        f"side {side}: at least 16 pixels": side >= 16,
-        f"corrupt {corrupt}: must be between 0 and the number of training pictures": 0
-        <= corrupt
-        <= max(0, classes * train),
-        f"wrong {wrong}: must be between 0 and 1": 0 <= wrong < 1,
-    }
-    if not all(needed.values()):
-        raise InputError("; ".join(problem for problem, fulfilled in needed.items() if not fulfilled))
+    problems = Problems()
+    problems.check(2 <= classes <= len(SYNSETS), f"classes {classes}: 2 to {len(SYNSETS)} are possible")
+    problems.check(train >= 1, f"train {train}: at least one picture per class")
+    problems.check(validation >= 1, f"validation {validation}: at least one picture per class")
+    problems.check(side >= 16, f"side {side}: at least 16 pixels")
+    most = max(0, classes * train)
+    problems.check(0 <= corrupt <= most, f"corrupt {corrupt}: must be between 0 and the number of training pictures")
+    problems.check(0 <= wrong < 1, f"wrong {wrong}: must be between 0 and 1")
+    problems.stop_if_any()
     check_free(folder, "--to")
     rng = np.random.default_rng(seed)
     names = SYNSETS[:classes]

@@ -27,14 +27,14 @@ from labelsieve.experiments.run_cells import incv_settings
 from labelsieve.experiments.runner import ITEMS, PAPER_ITEMS
 from labelsieve.models.choose import create_network
 from labelsieve.models.inception_resnet_v2 import InceptionResNetV2
-from labelsieve.progress import Progress
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import SELECTED
 
 COMMIT = "c" * 40
 SELECTION = "webvision-selection/incv-none-seed0"
 
 
-def reproduce(item: str, results: Path, *, progress: Progress | None = None, **options: Any) -> dict[str, Any]:
+def reproduce(item: str, results: Path, *, progress: Progress = SILENT, **options: Any) -> dict[str, Any]:
     settings = {"scale": "smoke", "commit": COMMIT, "device": "cpu", "lockstep": 32} | options
     options = ReproduceOptions(results=results, **settings)
     return runner.reproduce(item, options, say=lambda line: None, progress=progress)
