@@ -12,7 +12,7 @@ import numpy as np
 from labelsieve.data.labels import NO_CLASS, about_left_out, unique_ids
 from labelsieve.data.pictures import EXTENSIONS, PictureFiles
 from labelsieve.data.read_options import OTHER_SPLIT, ReadOptions, are_splits, check_no_split, choose_splits
-from labelsieve.data.read_pictures import read_pictures
+from labelsieve.data.read_pictures import read_with_options
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.types import LabelledData, Skipped
@@ -83,10 +83,7 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
         PictureFiles(root.absolute(), files), y, tuple(classes), unique_ids(files, where=str(root)), "pictures",
         name=root.resolve().name, skipped=tuple(skip for skip in skipped if skip.reason != LINK),
     )  # fmt: skip
-    options = options.for_pictures()
-    data = read_pictures(
-        data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
-    )
+    data = read_with_options(data, options, progress)
     return replace(data, skipped=(*data.skipped, *links, *apart))
 
 

@@ -21,7 +21,7 @@ from labelsieve.data.features import read_features
 from labelsieve.data.labels import leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
 from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_source
-from labelsieve.data.read_pictures import read_pictures
+from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.files import (
@@ -69,8 +69,7 @@ def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
     pictures = [feature for feature, kind in kinds.items() if kind == "Image"]
     if pictures and reading.text_column is None:
         data = LabelledData(DatasetPictures.of(rows, pictures[0], Path(where)), y, classes, ids, "pictures", name=name)
-        reading = reading.for_pictures()
-        data = read_pictures(data, size=reading.size, staging=reading.cache_dir, progress=progress)
+        data = read_with_options(data, reading, progress)
         kept = data.ids  # without those of unreadable pictures
         origin = replace(origin, place=lambda row: f"id {kept[row]}")
     else:

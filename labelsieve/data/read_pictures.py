@@ -30,6 +30,7 @@ from labelsieve.data.decode import (
 from labelsieve.data.duplicates import Groups, group_codes, same_files
 from labelsieve.data.labels import leave_out
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, Size, decoded, in_chunks
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.resources import available_memory, usable_cores
 from labelsieve.data.stage import DecodeCache, StagedPictures, rows_without
 from labelsieve.errors import InputError
@@ -128,6 +129,14 @@ def read_pictures(
     if compare and isinstance(pictures, PictureFiles):
         data = replace(data, equal_files=group_codes(_same_files(pictures, cache), len(pictures)))
     return leave_out_unreadable(data, x, failures, progress)
+
+
+def read_with_options(data: LabelledData, options: ReadOptions, progress: Progress) -> LabelledData:
+    """Read data whose `x` are encoded pictures with the options of the user."""
+    options = options.for_pictures()
+    return read_pictures(
+        data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
+    )
 
 
 def _decode(

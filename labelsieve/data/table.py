@@ -26,7 +26,7 @@ from labelsieve.data.labels import (
 )
 from labelsieve.data.pictures import PictureFiles
 from labelsieve.data.read_options import OTHER_SPLIT, SPLIT_COLUMN, are_splits, check_no_split, choose_splits
-from labelsieve.data.read_pictures import read_pictures
+from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table_file import TableFile, in_any_case
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.files import safe_path
@@ -70,10 +70,7 @@ def load(path: Path, options: ReadOptions, progress: Progress = SILENT) -> Label
         groups=_groups(file, rows.used, options),
     )  # fmt: skip
     if kind == "pictures":
-        options = options.for_pictures()
-        data = read_pictures(
-            data, size=options.size, staging=options.cache_dir, progress=progress, compare=options.labelled
-        )
+        data = read_with_options(data, options, progress)
     skipped = (Skipped(str(ids[row]), reason) for row, reason in rows.skipped.items())
     data = replace(data, skipped=(*skipped, *data.skipped))
     return leave_out_unusable(data, origin, labels=options.needs_labels, texts=options.labelled)
