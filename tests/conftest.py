@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -24,6 +25,16 @@ else:  # `make test` tries the same examples every time, `make test-slow` draws 
     settings.register_profile("repeatable", derandomize=True, deadline=None)
     settings.register_profile("random", deadline=None)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# Imports and collection make millions of objects that live until the end. Every worker collects all tests, and the
+# garbage collector would visit these objects again and again.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -62,6 +73,9 @@ def pytest_runtest_setup():
 
 
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("slow"):  # on a busy machine they take several times longer than alone
+            item.add_marker(pytest.mark.timeout(3600))
     order = {name: at for at, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 

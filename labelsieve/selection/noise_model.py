@@ -366,6 +366,13 @@ def _sampling_error(share: float, samples: float) -> float:
     return float(1.96 * np.sqrt(max(share * (1 - share), RULE_OF_THREE / samples) / samples))
 
 
+def off_diagonal(matrix: FloatArray) -> FloatArray:
+    """A copy with zeros on the diagonal; with 10,000 classes a matrix has 800 MB."""
+    found = np.array(matrix, dtype=np.float64)
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
 def class_factors(transition: FloatArray, prior: FloatArray) -> FloatArray:
     """How much more often the labels of each class are right than on average."""
     diagonal = np.diagonal(transition)
@@ -374,7 +381,7 @@ def class_factors(transition: FloatArray, prior: FloatArray) -> FloatArray:
 
 def scale_transition(transition: FloatArray, prior: FloatArray, ratio: float) -> FloatArray:
     """The same confusions with this share of wrong labels in all."""
-    off = transition * (1 - np.eye(len(transition)))
+    off = off_diagonal(transition)
     right = np.clip(class_factors(transition, prior) * (1 - ratio), 0.0, 1.0)
     scaled = off / np.maximum(off.sum(axis=1, keepdims=True), SMALLEST) * (1 - right)[:, None]
     return np.asarray(scaled + np.diag(1 - scaled.sum(axis=1)))
@@ -419,6 +426,6 @@ def with_mean_posterior(estimate: NoiseEstimate, wrong: FloatArray) -> NoiseEsti
 
 def concentration(transition: FloatArray, prior: FloatArray) -> float:
     """h = sum_i pi_i max_{j != i} T_ij / eps: how much of the noise goes to one class."""
-    off = transition * (1 - np.eye(len(transition)))
+    off = off_diagonal(transition)
     noise = float(prior @ off.sum(axis=1))
     return float(prior @ off.max(axis=1)) / noise if noise > 0 else 1 / (len(transition) - 1)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelsieve.selection.noise_model import NoiseModel, bins_of, class_factors, rising
+from labelsieve.selection.noise_model import NoiseModel, bins_of, class_factors, off_diagonal, rising
 from labelsieve.selection.splits import SMALLEST, top_classes_of
 from labelsieve.types import BoolArray, FloatArray, IntArray, Scores
 
@@ -37,11 +37,13 @@ class Posterior(NamedTuple):
 def posterior_of(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
     """The posterior of every label from held-out scores."""
     starts = range(0, max(1, len(given)), BLOCK_ROWS)
-    parts = [_posterior(scores.take(slice(s, s + BLOCK_ROWS)), given[s : s + BLOCK_ROWS], model) for s in starts]
+    spread = confusions(model.transition)
+    blocks = (slice(start, start + BLOCK_ROWS) for start in starts)
+    parts = [_posterior(scores.take(block), given[block], model, spread) for block in blocks]
     return Posterior(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _posterior(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
+def _posterior(scores: Scores, given: IntArray, model: NoiseModel, spread: FloatArray) -> Posterior:
     T, prior = model.transition, model.estimate.prior
     classes, confidence = len(T), scores.confidence
     top, probs, _ = top_classes_of(scores, classes)
@@ -59,7 +61,6 @@ def _posterior(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
     accuracy, noise = model.accuracy_at(confidence), model.noise_at(confidence)
     keeps = np.clip((1 - noise)[:, None] * class_factors(T, prior)[top], 0.01, 0.999)
     keeps_given = np.clip((1 - noise) * class_factors(T, prior)[given], 0.01, 0.999)
-    spread = confusions(T)
     agrees = scores.predicted == given
     scale = (1 - accuracy) / np.maximum(1 - confidence, CERTAIN)
     weight = probs * scale[:, None]
@@ -75,10 +76,13 @@ def _posterior(scores: Scores, given: IntArray, model: NoiseModel) -> Posterior:
 
 def confusions(transition: FloatArray) -> FloatArray:
     """P(y | z, y wrong), rows sum to 1."""
-    classes = len(transition)
-    off = transition * (1 - np.eye(classes))
-    total = off.sum(axis=1, keepdims=True)
-    return np.where(total > 0, off / np.maximum(total, SMALLEST), (1 - np.eye(classes)) / max(classes - 1, 1))
+    found = off_diagonal(transition)
+    total = found.sum(axis=1, keepdims=True)
+    found /= np.maximum(total, SMALLEST)
+    never_wrong = np.flatnonzero(total[:, 0] <= 0)
+    found[never_wrong] = 1 / max(len(found) - 1, 1)
+    found[never_wrong, never_wrong] = 0.0
+    return found
 
 
 def calibrate(order: FloatArray, wrong: FloatArray) -> FloatArray:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,56 +116,51 @@ def test_rows_that_do_not_fit_are_refused(tmp_path):
             embedded(tmp_path / str(i) / "staged", encoder)
 
 
-SLOW = """
-import os, sys, time
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-import numpy as np
-from test_embedding_cache import Lengths, data_of, embedded
-
-class Slow(Lengths):
-    def encode(self, samples):
-        with open({log!r}, "a") as log:
-            log.write("".join(f"{{len(text)}}\\n" for text in samples))
-        time.sleep(0.01)
-        return super().encode(samples)
-
-embedded(Path({folder!r}), Slow(), data_of({count}))
-"""
-
-
-def kill_while_embedding(folder, kills, count):
+def kill_while_embedding(forked, folder, kills, count):
     """Start the embedding, kill it when some more batches are done, and do so again; return the log of all samples."""
     log = folder / "log"
-    script = SLOW.format(tests=str(Path(__file__).parent), log=str(log), folder=str(folder / "staged"), count=count)
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    class Slow(Lengths):
+        def encode(self, samples):
+            with log.open("a") as file:
+                file.write("".join(f"{len(text)}\n" for text in samples))
+            time.sleep(0.01)
+            return super().encode(samples)
+
+    def embed():
+        embedded(folder / "staged", Slow(), data_of(count))
+        return 0
+
     for kill in range(kills):
         before = log.stat().st_size if log.exists() else 0
-        process = subprocess.Popen([sys.executable, "-c", script], env=environment)
-        while process.poll() is None and (not log.exists() or log.stat().st_size < before + 20 * (1 + kill % 3)):
+        process = forked(embed, folder / "said")
+        while os.waitpid(process, os.WNOHANG) == (0, 0):
+            if log.exists() and log.stat().st_size >= before + 20 * (1 + kill % 3):
+                break
             time.sleep(0.001)
-        assert process.poll() is None, "it finished before it was killed"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == 0
+        else:
+            raise AssertionError(f"it finished before it was killed: {(folder / 'said').read_text()}")
+        os.kill(process, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    assert os.waitpid(forked(embed, folder / "said"), 0)[1] == 0, (folder / "said").read_text()
     return [int(line) for line in log.read_text().splitlines()]
 
 
-def check_kills(folder, kills, count):
-    seen = kill_while_embedding(folder, kills, count)
+def check_kills(forked, folder, kills, count):
+    seen = kill_while_embedding(forked, folder, kills, count)
     assert set(seen) == set(range(1, count + 1))
     assert len(seen) - count <= kills * Lengths.batch_size  # only the batch in flight is computed twice
     found = embedded(folder / "staged", Lengths(fails_after=0), data_of(count))
     assert np.asarray(found)[:, 0].tolist() == list(range(1, count + 1))
 
 
-def test_three_kills_lose_only_the_batch_in_flight(tmp_path):
-    check_kills(tmp_path, 3, 400)
+def test_three_kills_lose_only_the_batch_in_flight(forked, tmp_path):
+    check_kills(forked, tmp_path, 3, 400)
 
 
 @pytest.mark.slow
-def test_twenty_kills_lose_only_the_batch_in_flight(tmp_path):
-    check_kills(tmp_path, 20, 2000)
+def test_twenty_kills_lose_only_the_batch_in_flight(forked, tmp_path):
+    check_kills(forked, tmp_path, 20, 2000)
 
 
 def header(shape, dtype="<f4"):

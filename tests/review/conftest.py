@@ -69,6 +69,11 @@ class Server:
             sleep(0.05)
         raise AssertionError(f"the server did not start: {self.log.read_text()}")
 
+    def processor_seconds(self) -> float:
+        """The processor time that the server has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         self.process.kill()
         self.process.join(60)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import struct
 import zipfile
+from pathlib import Path
 from typing import Any
 
 EXTREMES = [0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1, 2**64 - 1]
@@ -102,3 +104,18 @@ def bend_json(value: Any, rng: random.Random) -> Any:
             return value + value[at:]
         return [*value[:at], bend_json(value[at], rng), *value[at + 1 :]]
     return rng.choice(ODD)
+
+
+def bend_file(path: Path, rng: random.Random, tokens: list[bytes]) -> None:
+    """Bend the content of a file: a value inside JSON, the header of a safetensors file, or any bytes."""
+    content = path.read_bytes()
+    try:
+        if path.suffix == ".json" and rng.random() < 0.7:
+            content = json.dumps(bend_json(json.loads(content), rng)).encode()
+        elif path.suffix == ".safetensors" and rng.random() < 0.7:
+            content = bend_safetensors(content, rng, tokens)
+        else:
+            content = bend(content, rng, tokens)
+    except (ValueError, KeyError, RecursionError, struct.error):  # an earlier change damaged its format
+        content = bend(content, rng, tokens)
+    path.write_bytes(content)

@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from trust_bend import EXTREMES, bend, bend_json, bend_safetensors
+from trust_bend import EXTREMES, bend_file
 from trust_generated import command, random_string, snapshot
 from trust_runs import TOKENS
 
@@ -79,22 +79,6 @@ def readable(folder: Path) -> list[Path]:
     return sorted(
         path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK)
     )
-
-
-def bent(rng: random.Random, path: Path) -> None:
-    if not path.is_file():  # an earlier damage replaced it
-        return
-    content = path.read_bytes()
-    try:
-        if path.suffix == ".json" and rng.random() < 0.7:
-            content = json.dumps(bend_json(json.loads(content), rng)).encode()
-        elif path.suffix == ".safetensors" and rng.random() < 0.7:
-            content = bend_safetensors(content, rng, TOKENS)
-        else:
-            content = bend(content, rng, TOKENS)
-    except (ValueError, KeyError, RecursionError):
-        content = bend(content, rng, TOKENS)
-    path.write_bytes(content)
 
 
 def checked(work: Path, before: dict[str, Any], memory: int) -> None:
@@ -164,7 +148,7 @@ def damage_dataset(rng: random.Random, folder: Path, outside: Path) -> None:
     elif kind == 6:
         (folder / "dataset_dict.json").write_text(json.dumps({"splits": [rng.choice(("train", "../outside", secret))]}))
     elif files:
-        bent(rng, rng.choice(files))
+        bend_file(rng.choice(files), rng, TOKENS)
 
 
 # ---------------------------------------------------------------- pretrained models
@@ -235,9 +219,9 @@ def damage_model(rng: random.Random, folder: Path, outside: Path) -> None:
         slow = {"type": "Split", "pattern": {"Regex": r"(a+)+b|(a|aa)+$"}, "behavior": "Isolated", "invert": False}
         change_json(folder / "tokenizer.json", {"pre_tokenizer": slow})
     elif kind == 8 and described:
-        bent(rng, rng.choice(described))
+        bend_file(rng.choice(described), rng, TOKENS)
     elif files:
-        bent(rng, rng.choice(files))
+        bend_file(rng.choice(files), rng, TOKENS)
 
 
 def change_json(path: Path, changes: dict[str, Any]) -> None:
@@ -366,7 +350,7 @@ def labels(rng: random.Random, work: Path) -> int:
     except (pa.ArrowException, TypeError):
         Path(name).write_text(str(values))
     if rng.random() < 0.5:
-        bent(rng, Path(name))
+        bend_file(Path(name), rng, TOKENS)
     outside = outside_of(work)
     if rng.random() < 0.1:
         special(rng, Path(name), outside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+MOST_SECONDS = 600  # of processor time per command; the kernel ends a command that needs more
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,13 @@ def _run(line: str, path: Path) -> Measured:
     command = [sys.executable, "-m", "labelsieve", *line.split()]
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(command, cwd=path.parent, stdout=said, stderr=said)
-        _, status, usage = os.wait4(child.pid, 0)
+        resource.prlimit(child.pid, resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+        try:
+            _, status, usage = os.wait4(child.pid, 0)
+        except BaseException:  # the test was stopped: its process must not outlive it
+            child.kill()
+            child.wait()
+            raise
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         text = said.read().decode(errors="replace")
