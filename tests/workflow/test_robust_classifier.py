@@ -88,9 +88,9 @@ def test_a_known_ratio_needs_no_selection():
 @pytest.mark.filterwarnings("ignore:the network learned little")  # in two epochs
 def test_pictures_get_a_cnn(digits):
     x, given, _, x_test, _ = digits
-    pictures = (x * 15).astype(np.uint8).reshape(-1, 8, 8, 1)[:300]
-    model = RobustClassifier(method="standard", epochs=2, random_state=0).fit(pictures, given[:300])
-    later = (x_test * 15).astype(np.uint8).reshape(-1, 8, 8, 1)
+    pictures = (x * 15).astype(np.uint8).reshape(-1, 8, 8, 1)[:100]
+    model = RobustClassifier(method="standard", epochs=2, random_state=0).fit(pictures, given[:100])
+    later = (x_test * 15).astype(np.uint8).reshape(-1, 8, 8, 1)[:100]
     assert type(model.networks_[0]).__name__ == "SmallCNN"
     assert model.predict_proba(later).shape == (len(later), 10)
 
