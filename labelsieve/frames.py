@@ -110,16 +110,11 @@ def frame_table(frame: Any) -> Any:
     names = list(map(str, frame.columns))
     if not is_pandas(frame):
         table = frame.to_arrow()
-        plain = [_plain_text(field) for field in table.schema]
+        # Few functions of pyarrow accept the text views of polars.
+        views = {field.name for field in table.schema if pa.types.is_string_view(field.type)}
+        plain = [field.with_type(pa.large_string()) if field.name in views else field for field in table.schema]
         return table.cast(pa.schema(plain))
     return pa.Table.from_arrays([_column(frame.iloc[:, at]) for at in range(len(names))], names=names)
-
-
-def _plain_text(field: Any) -> Any:
-    """A column of polars whose texts are views, which few functions of pyarrow accept, as one of plain texts."""
-    import pyarrow as pa
-
-    return field.with_type(pa.large_string()) if pa.types.is_string_view(field.type) else field
 
 
 def _column(series: Any) -> Any:

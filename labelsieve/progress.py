@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Any
 
+import numpy as np
+
 
 class NoteKind(Enum):
     """Every kind of note, with its sentence."""
@@ -300,7 +302,7 @@ class Progress:
                     shown = max(0, epoch - 1)
                     stage.resume(shown)
                 if state["loss"]:
-                    stage.show(**{"loss": _mean(state["loss"]), "samples/s": state["images_per_second"]})
+                    stage.show(**{"loss": float(np.mean(state["loss"])), "samples/s": state["images_per_second"]})
                 if epoch <= shown:
                     return
                 stage.advance(epoch - shown)
@@ -357,12 +359,6 @@ class RecordingProgress(Progress):
     def stage(self, name: str, total: int | None = None, *, unit: str = "") -> Iterator[Stage]:
         with self.progress.stage(name, total, unit=unit) as stage:
             yield stage
-
-
-def _mean(values: Any) -> float:
-    import numpy as np
-
-    return float(np.mean(values))
 
 
 def _shown(numbers: dict[str, float]) -> list[str]:

@@ -81,14 +81,11 @@ def check_target(problems: Problems, option: str, target: Path, *, source: str, 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Align columns: the first one left, the others right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    left, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    for name, *cells in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, others, strict=True))
+        lines.append("  ".join([name.ljust(left), *numbers]).rstrip())
     return lines
 
 

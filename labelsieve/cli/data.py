@@ -46,9 +46,9 @@ def corrupt(
     force
         Overwrite the file if it exists.
     """
-    from labelsieve import metrics
+    from labelsieve import metrics, noise
     from labelsieve.theory import PATTERNS
-    from labelsieve.workflow.edit_labels import INSTANCE, corrupt_labels, label_rows, read_matrix
+    from labelsieve.workflow.edit_labels import INSTANCE, corrupt_labels, label_rows
     from labelsieve.workflow.read import read_samples
 
     problems = Problems()
@@ -56,7 +56,7 @@ def corrupt(
     problems.check(0 <= ratio <= 1, f"--ratio must be a number from 0 to 1, got {ratio}")
     check_known(problems, "pattern", pattern, (*PATTERNS, INSTANCE))
     check_target(problems, "--out", out, source=source, force=force, example="labels.csv")
-    transition = problems.attempt(read_matrix, matrix)
+    transition = None if matrix is None else problems.attempt(noise.load_matrix, matrix)
     data = problems.attempt(read_samples, source, settings, progress=common.progress())
     problems.stop_if_any()
     assert data is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from labelsieve.csv_files import CsvFormat, CsvWriter, make_harmless
 from labelsieve.data.cells import is_text
@@ -39,8 +40,6 @@ NO_EXTRA = Extra()
 
 def corrected_table(facts: Facts, rows: IntArray, label: Any, *, typed: bool, extra: Extra = NO_EXTRA) -> Any:
     """The table of the source with corrected labels; ids and labels if the source is not a table."""
-    import pyarrow as pa
-
     columns = facts.columns
     names = np.array(columns.classes, dtype=object)[label[rows]].tolist()
     status = None if extra.status is None else np.asarray(extra.status, dtype=object)[rows].tolist()
@@ -77,8 +76,6 @@ def corrected_table(facts: Facts, rows: IntArray, label: Any, *, typed: bool, ex
 
 def _with_status(table: Any, status: list[str] | None) -> Any:
     """The table with a last column STATUS_COLUMN, which replaces that of an earlier export."""
-    import pyarrow as pa
-
     if STATUS_COLUMN in table.column_names:
         table = table.drop_columns([STATUS_COLUMN])
     return table if status is None else table.append_column(STATUS_COLUMN, pa.array(status, pa.string()))
@@ -102,8 +99,6 @@ def _as_written(names: list[str], original: SourceTable, at: IntArray) -> list[s
 
 def _with_skipped(original: SourceTable, at: IntArray, skipped_ids: Sequence[str]) -> tuple[IntArray, IntArray]:
     """The position in `at` (-1: a skipped row) and the row of every line to write, skipped rows at their place."""
-    import pyarrow as pa
-
     # Skipped rows may share an id or have none: all of them are included.
     more = np.flatnonzero(index_in(original.row_ids(), pa.array(skipped_ids, pa.string())) >= 0)
     more = np.setdiff1d(more, at)
@@ -114,8 +109,6 @@ def _with_skipped(original: SourceTable, at: IntArray, skipped_ids: Sequence[str
 
 def _as_before(names: Any, table: Any, label: str) -> Any:
     """Labels in the type of the source, if they fit it."""
-    import pyarrow as pa
-
     if label not in table.column_names:
         return names
     before = table.column(label).type
@@ -127,8 +120,6 @@ def _as_before(names: Any, table: Any, label: str) -> Any:
 
 def suspects(facts: Facts, rows: IntArray, *, typed: bool) -> Any:
     """The suspects, beside the columns of the source if it is a table."""
-    import pyarrow as pa
-
     columns = facts.columns
     right = facts.suggested_probability
     found = pa.table(
@@ -166,8 +157,6 @@ def _beside(own: Any, found: Any, id_column: str) -> Any:
 
 
 def decisions(facts: Facts, rows: IntArray) -> Any:
-    import pyarrow as pa
-
     columns, times, log = facts.columns, facts.log.times, facts.log
     label = np.where(log.state[rows] == Choice.CONFLICT, columns.label[rows], log.label[rows])  # not decided
     people = [", ".join(sorted(filter(None, log.votes.get(row, {})))) for row in rows.tolist()]
@@ -185,14 +174,10 @@ def decisions(facts: Facts, rows: IntArray) -> Any:
 
 
 def _names(columns: LabelColumns, codes: Any) -> Any:
-    import pyarrow as pa
-
     return pa.array(columns.names(codes), pa.string())
 
 
 def _numbers(values: Any) -> Any:
-    import pyarrow as pa
-
     return pa.array(values, pa.float64(), from_pandas=True)
 
 

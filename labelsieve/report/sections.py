@@ -6,7 +6,7 @@ import base64
 import math
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -347,8 +347,11 @@ def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
         text += "Suspicion is a rank between 0 and 1, not a probability."
     else:
         text += "Percentages are estimated probabilities."
-    style = "suspects" if samples.kind == "pictures" else "suspects wide"
-    return section("suspects", title, el("p", text), el("ol", *cards, cls=style))
+    return section("suspects", title, el("p", text), _cards(samples, cards))
+
+
+def _cards(samples: Samples, cards: Iterable[Markup]) -> Markup:
+    return el("ol", *cards, cls="suspects" if samples.kind == "pictures" else "suspects wide")
 
 
 def _card(facts: Facts, row: int, sample: Sample) -> Markup:
@@ -409,15 +412,13 @@ def similar(facts: Facts, samples: Samples) -> Markup:
     parts: list[object] = [el("p", text)]
     for group in conflicting[:MAX_GROUPS].tolist():
         rows = np.flatnonzero(columns.duplicates == group)[:MAX_GROUP_MEMBERS].tolist()
-        style = "suspects" if samples.kind == "pictures" else "suspects wide"
-        parts.append(el("ol", *(_labelled(facts, row, samples) for row in rows), cls=style))
+        parts.append(_cards(samples, (_labelled(facts, row, samples) for row in rows)))
     outliers = np.flatnonzero(columns.outlier)
     if len(outliers):
         text = f"{plural(len(outliers), 'sample is an outlier', 'samples are outliers')}: far from all others in the "
         text += "embedding. They may belong to none of the classes. On the review page, key d drops a sample."
-        style = "suspects" if samples.kind == "pictures" else "suspects wide"
         cards = (_labelled(facts, row, samples) for row in columns.ranked(outliers)[:MAX_OUTLIERS].tolist())
-        parts += [el("h3", "Outliers"), el("p", text), el("ol", *cards, cls=style)]
+        parts += [el("h3", "Outliers"), el("p", text), _cards(samples, cards)]
     return section("similar", CONTENTS["similar"], *parts)
 
 

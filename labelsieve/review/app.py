@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from labelsieve.decisions import ConflictError
@@ -87,9 +87,6 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if why is not None:
-            await _refuse(send, 403, f"Not allowed: {why}.")
-            return
         left = MAX_BODY_BYTES
 
         async def counted() -> Message:
@@ -109,16 +106,8 @@ class Guard:
                 message["headers"] = [*kept, *HEADERS]
             await send(message)
 
-        await self.app(scope, counted, sealed)
-
-
-async def _refuse(send: Send, status: int, text: str) -> None:
-    body = text.encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()), *HEADERS]
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [*headers, (b"cache-control", b"no-store")]}
-    )
-    await send({"type": "http.response.body", "body": body})
+        app = self.app if why is None else PlainTextResponse(f"Not allowed: {why}.", 403)
+        await app(scope, counted, sealed)
 
 
 PAGE_FILES = {

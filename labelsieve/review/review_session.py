@@ -133,7 +133,7 @@ class Queues:
 class ReviewSession:
     def __init__(self, run: RunFolder, reviewer: str = "") -> None:
         self.run, self.reviewer = run, reviewer
-        facts = Facts.read(run)
+        facts = self.facts = Facts.read(run)
         self.columns, self.log, self.no_class, self.suspects = facts.columns, facts.log, facts.no_class, facts.suspects
         if not len(self.columns):
             raise InputError(f"{run.path} has no samples to review")
@@ -144,12 +144,11 @@ class ReviewSession:
         self.duplicates = Duplicates(self.columns)
         embedding = find_embeddings(run / STAGED, len(self.columns))
         self.neighbours_of = Neighbours(self.columns, self.samples, self.duplicates, embedding)
-        self.why_unknown, self.noise_ratio = facts.why_unknown, facts.noise_ratio
+        self.why_unknown = facts.why_unknown
 
     def start(self) -> dict[str, Any]:
-        data = self.run.record().get("data") or {}
         return {
-            "name": str(data.get("name") or self.run.path.resolve().name),
+            "name": self.facts.name,
             "kind": self.samples.kind,
             "folder": self.run.path.name,
             "command": shlex.quote(str(self.run.path)),  # for commands that can be copied
@@ -308,7 +307,7 @@ class ReviewSession:
         noise = self.spot_check.noise(self.log, confidence)
         return {
             "groups": groups,
-            "noise_ratio": self.noise_ratio,
+            "noise_ratio": self.facts.noise_ratio,
             "acceptable": len(rows),
             "expected_right": _number(self.spot_check.probability[rows].sum()),
             "noise": None if noise is None else {name: _number(value) for name, value in vars(noise).items()},

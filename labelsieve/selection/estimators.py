@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import ClassifierTags, get_tags
+from sklearn.utils import ClassifierTags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from labelsieve.checks import whole
@@ -418,6 +418,4 @@ def draw_seed(random_state: Any) -> int:
         if random_state < 0:
             raise InputError(f"random_state: expected a number of at least 0, got {random_state}")
         return int(random_state)
-    from sklearn.utils import check_random_state
-
     return int(check_random_state(random_state).randint(2**31 - 1))

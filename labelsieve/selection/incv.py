@@ -229,10 +229,8 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
     h = concentration(estimate.transition, estimate.prior)
     if settings.pattern != "auto":
         h = 1.0 if settings.asymmetric else 1 / (problem.classes - 1)
-    r, source = (
-        remove_ratio(estimate.ratio, h, problem.classes),
-        "from the noise ratio and the spread of the wrong labels over the classes",
-    )
+    r = remove_ratio(estimate.ratio, h, problem.classes)
+    source = "from the noise ratio and the spread of the wrong labels over the classes"
     if problem.classes < 3:
         source = "because two classes do not show which samples are hard and which labels are wrong"
     if not estimate.known:
@@ -244,15 +242,15 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
         which = f"; {which_epoch(settings.best_until(estimate.ratio))}" if settings.networks else ""
         amount = f"at most {r:.3g} samples are removed per selected sample" if r else "no samples are removed"
         notes.append(f"{amount}, {source}{which}")
-    return replace(
-        state,
-        model=model,
-        transition=estimate.transition,
-        noise_ratio=estimate.ratio,
-        remove_ratio=r,
-        best_until=settings.best_until(estimate.ratio),
-        notes=(*state.notes, *notes),
-    )
+    return with_ratio(replace(state, model=model), settings, estimate.ratio, estimate.transition, r, notes)
+
+
+def with_ratio(
+    state: INCVState, settings: INCVSettings, ratio: float, transition: FloatArray, r: float, notes: Sequence[str]
+) -> INCVState:
+    """Keep the noise that was found, and what follows from it: the remove ratio and the epochs that select."""
+    best_until, notes = settings.best_until(ratio), (*state.notes, *notes)
+    return replace(state, noise_ratio=ratio, transition=transition, remove_ratio=r, best_until=best_until, notes=notes)
 
 
 def noise_note(estimate: NoiseEstimate) -> str:
@@ -284,27 +282,18 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
     r = authors_remove_ratio(eps, asymmetric=settings.asymmetric)
     if settings.remove_ratio != "auto":
         r = float(settings.remove_ratio)
-    best_until = settings.best_until(eps)
-    known = (
-        "as given" if settings.pattern != "auto" else "assumed: protocol paper needs the pattern, and none was given"
-    )
+    assumed = "assumed: protocol paper needs the pattern, and none was given"
+    known = "as given" if settings.pattern != "auto" else assumed
     formula = "0 for pair noise" if pattern == "pair" else "min(2, eps/(1-eps))"
     source = formula if settings.remove_ratio == "auto" else "as given"
     notes = [
         f"noise ratio {eps:.4f} by Eq. 4 from the first half's agreement {accuracy:.4f}; {pattern}, {known}",
-        f"remove ratio {r:.4f}, {source}; {which_epoch(best_until)}",
+        f"remove ratio {r:.4f}, {source}; {which_epoch(settings.best_until(eps))}",
     ]
     if not found.in_reach:
         notes.append(f"agreement {accuracy:.4f} is below the range of Eq. 4; the nearest noise ratio is used")
     transition = theory.pair(classes, eps) if pattern == "pair" else theory.symmetric(classes, eps)
-    return replace(
-        state,
-        noise_ratio=eps,
-        transition=transition,
-        remove_ratio=r,
-        best_until=best_until,
-        notes=(*state.notes, *notes),
-    )
+    return with_ratio(state, settings, eps, transition, r, notes)
 
 
 def which_epoch(best_until: int) -> str:

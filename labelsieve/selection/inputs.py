@@ -9,11 +9,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from labelsieve.checks import is_missing, label_array
 from labelsieve.data.columns import Encoding, Origin, TableX
 from labelsieve.data.features import read_features
 from labelsieve.data.read_options import ReadOptions
+from labelsieve.data.text import tokens
 from labelsieve.errors import InputError
 from labelsieve.frames import check_columns, frame_table, is_frame
 from labelsieve.models.choose import Classifier, SampleInfo, columns_of, numbers_of, own_network_needed
@@ -32,9 +37,6 @@ class Array(Protocol):
 
 def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
     """Return the sorted classes and the code of each label. Ints, strings and bools keep their type."""
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import column_or_1d
-
     if y is None:
         raise InputError("y: labels are required; requires y to be passed, but the target y is None")
     labels = column_or_1d(label_array(y, "y"), warn=True)
@@ -73,8 +75,6 @@ def group_codes(groups: Any, samples: int) -> IntArray:
 
 def check_lengths(X: Any, y: Any) -> None:
     """Raise ValueError unless there is one label per sample."""
-    from sklearn.utils.validation import check_consistent_length
-
     if y is not None:
         check_consistent_length(X, label_array(y, "y"))
 
@@ -130,8 +130,6 @@ def check_samples(
     of labelsieve read it like a table file. Unless `fitting`, the columns of X must be those of the samples that the
     estimator was fitted on, which are read with `encoding`.
     """
-    from sklearn.utils.validation import validate_data
-
     X = without_torch(X)
     check_no_missing_text(X)
     check_lengths(X, y)
@@ -175,8 +173,6 @@ def check_no_missing_text(X: Any) -> None:
 
 def check_words(texts: Sequence[str], *, own: bool) -> None:
     """Raise InputError if no text has a word; the user's own classifier may count anything but blanks."""
-    from labelsieve.data.text import tokens
-
     if not any(map(str.strip if own else tokens, texts)):
         raise InputError("X: the texts have no words of two letters or more; give other texts, or other features")
 
@@ -234,9 +230,6 @@ def by_sample(row: int) -> str:
 
 def allows_nan(inner: Any) -> bool:
     """Whether a classifier reads missing values, or a pipeline fills them; a pipeline does not declare it itself."""
-    from sklearn.base import BaseEstimator
-    from sklearn.utils import get_tags
-
     if not isinstance(inner, BaseEstimator):
         return False
     fills = any(type(part).__module__.startswith("sklearn.impute") for part in inner.get_params(deep=True).values())

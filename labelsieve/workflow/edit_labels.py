@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,9 +91,3 @@ def label_rows(data: LabelledData, given: IntArray) -> Iterator[tuple[Any, ...]]
     yield ("id", "label", "true")
     for id, code, true in zip(data.ids.tolist(), given.tolist(), data.y.tolist(), strict=True):
         yield id, names[code], names[true]
-
-
-def read_matrix(path: Path | None) -> FloatArray | None:
-    """Read a transition matrix, if one is given."""
-
-    return None if path is None else noise.load_matrix(path)
