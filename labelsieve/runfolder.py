@@ -33,7 +33,7 @@ from labelsieve import stopping
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.data.columns import TableX
 from labelsieve.data.read_pictures import picture_shape
-from labelsieve.decisions import Decision, append_decision, decided_ids, read_decisions
+from labelsieve.decisions import decided_ids
 from labelsieve.errors import InputError
 from labelsieve.files import (
     append_line,
@@ -253,7 +253,8 @@ class RunFolder:
             except Exception as problem:
                 if stopping.requested():  # the engine stops by itself if it can resume, with its own exception
                     raise stopping.reason() from None
-                self.fail(stage, str(problem))
+                with suppress(OSError):  # a full disk, which is perhaps the problem itself
+                    self.fail(stage, str(problem))
                 raise
             self.finish(stage, seconds=round(time.monotonic() - began, 3))
             if stopping.requested():
@@ -346,13 +347,6 @@ class RunFolder:
             kept = [entry for entry in self.read_history() if keep(entry)]
             with atomic_writer(path) as file:
                 file.writelines(json.dumps(entry) + "\n" for entry in kept)
-
-    def append_decision(self, id: str, decision: str, label: str = "") -> Decision:
-        return append_decision(self / DECISIONS, id, decision, label)
-
-    def read_decisions(self) -> list[Decision]:
-        """Every decision in the order it was made."""
-        return read_decisions(self / DECISIONS)
 
     def decided(self) -> int:
         """Number of samples that have a decision."""

@@ -261,17 +261,10 @@ class NoiseEstimate:
 
     def record(self) -> dict[str, Any]:
         """The scalar fields, for JSON."""
+        found = {name: str(value) if isinstance(value, str) else value for name, value in vars(self).items()}
         error = None if np.isnan(self.classifier_error) else self.classifier_error
-        return {
-            "ratio": self.ratio,
-            "low": self.low,
-            "high": self.high,
-            "trust": str(self.trust),
-            "why_unknown": None if self.why_unknown is None else str(self.why_unknown),
-            "explanation": self.explanation,
-            "classifier_error": error,
-            "known": self.known,
-        }
+        del found["transition"], found["prior"]
+        return found | {"classifier_error": error, "known": self.known}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> NoiseEstimate:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelsieve.decisions import append_decision, read_decisions
 from labelsieve.errors import InputError
 from labelsieve.files import SpecialFileError, append_line, atomic_writer, locked, open_file, read_lines, write_text
 from labelsieve.labels_csv import LabelRow
@@ -186,9 +187,9 @@ def test_decisions_are_told_to_go_along_with_data_that_grew(tmp_path: Path) -> N
     more = replace(data, x=np.arange(8.0).reshape(4, 2), y=np.array([0, 1, 1, 0]), ids=np.array([*data.ids, "e"]))
     with pytest.raises(InputError, match=r"samples was 3, now 4.*--out$"):
         run.start("select", settings={}, data=more)
-    run.append_decision("a", "keep", "cat, tabby")
-    run.append_decision("d", "drop")
-    run.append_decision("d", "undo")
+    append_decision(run / "decisions.csv", "a", "keep", "cat, tabby")
+    append_decision(run / "decisions.csv", "d", "drop")
+    append_decision(run / "decisions.csv", "d", "undo")
     assert run.decided() == 1
     with pytest.raises(InputError) as refused:
         run.start("select", settings={}, data=more)
@@ -274,8 +275,8 @@ def test_decisions_survive_any_name(tmp_path_factory: pytest.TempPathFactory, na
     run = RunFolder(tmp_path_factory.mktemp("run"))
     for id, label in names:
         id, label = (text.encode("utf-8", "replace").decode() for text in (id, label))
-        run.append_decision(id, "relabel", label)
-    made = run.read_decisions()
+        append_decision(run / "decisions.csv", id, "relabel", label)
+    made = read_decisions(run / "decisions.csv")
     assert len(made) == len(names)
     for decision, (id, _) in zip(made, names, strict=True):
         assert decision.id == id.encode("utf-8", "replace").decode().replace("\r", " ").replace("\n", " ")
@@ -285,15 +286,15 @@ def test_decisions_survive_any_name(tmp_path_factory: pytest.TempPathFactory, na
 def test_a_full_disk_at_the_first_decision_costs_no_decision(tmp_path: Path, left: str) -> None:
     run = RunFolder(tmp_path)
     (run / "decisions.csv").write_text(left)  # what a refused header leaves, or a crash within it
-    run.append_decision("a", "keep", "cat")
-    run.append_decision("b", "drop")
-    assert [made.id for made in run.read_decisions()] == ["a", "b"]
+    append_decision(run / "decisions.csv", "a", "keep", "cat")
+    append_decision(run / "decisions.csv", "b", "drop")
+    assert [made.id for made in read_decisions(run / "decisions.csv")] == ["a", "b"]
     assert (run / "decisions.csv").read_text().startswith("id,decision,label,reviewer,time\na,keep,cat,")
 
 
 def test_decisions_without_a_header_are_all_read(tmp_path: Path) -> None:
     (tmp_path / "decisions.csv").write_text("a,keep,cat,t\nb,drop,,t\n")
-    assert [made.id for made in RunFolder(tmp_path).read_decisions()] == ["a", "b"]
+    assert [made.id for made in read_decisions(RunFolder(tmp_path) / "decisions.csv")] == ["a", "b"]
 
 
 def test_what_others_are_writing_is_left_alone(tmp_path: Path) -> None:
@@ -399,7 +400,7 @@ def test_the_path_of_a_file_does_not_lead_through_a_link(tmp_path: Path) -> None
         (tmp_path / "run" / name).symlink_to(tmp_path / name)
     for write in (
         lambda: run.append_history({}),
-        lambda: run.append_decision("a", "drop"),
+        lambda: append_decision(run / "decisions.csv", "a", "drop"),
         lambda: run.update(seed=1),
         lambda: run.read_history(),
     ):
@@ -434,4 +435,4 @@ def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
             open_file(path)
     os.mkfifo(tmp_path / "decisions.csv")
     with pytest.raises(SpecialFileError):
-        RunFolder(tmp_path).read_decisions()
+        read_decisions(RunFolder(tmp_path) / "decisions.csv")

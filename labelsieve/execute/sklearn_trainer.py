@@ -44,7 +44,7 @@ def take(x: Any, index: IntArray) -> Any:
     """Samples of an array, a sparse matrix, a data frame or a plain sequence."""
     if isinstance(x, Samples):
         return x.subset(index)
-    if isinstance(x, list | tuple):
+    if isinstance(x, Sequence):
         return [x[i] for i in index.tolist()]
     return x.iloc[index] if is_pandas(x) else x[index]
 

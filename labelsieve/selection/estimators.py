@@ -30,7 +30,7 @@ from labelsieve.frames import (
     sample_html,
     suspects_html,
 )
-from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
+from labelsieve.models.choose import ModelKind, SelectorRequest, choose_selector
 from labelsieve.progress import Progress
 from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
@@ -43,7 +43,7 @@ from labelsieve.selection.inputs import (
 )
 from labelsieve.selection.refit import Refit
 from labelsieve.selection.settings import INCVSettings, ncv_settings, selection_passes
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, Selection, WhyUnknown
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, Selection
 
 
 class RareClassWarning(UserWarning):
@@ -319,13 +319,6 @@ class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     """
 
 
-def settings_for(settings: INCVSettings, choice: ModelChoice, why_unknown: WhyUnknown | None) -> INCVSettings:
-    """Adapt the settings of a selection to the model that selects, and to the kind of labels."""
-    if choice.kind is ModelKind.FAST:
-        settings = settings.for_fast_network()
-    return replace(settings, networks=choice.is_network, why_unknown=why_unknown)
-
-
 def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings, groups: Any) -> None:
     """Run a selection on users' samples and store what it found as the attributes of a fitted estimator."""
     check_executor(selector.executor)
@@ -357,7 +350,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     options = TrainerOptions(selector.epochs, selector.loss, selector.device, selector.executor, selector.protocol)
     trainer = build_trainer(choice, data, options)
     notes = label_notes(data)
-    incv = settings_for(settings, choice, why_unknown(notes))
+    incv = settings.for_model(choice, why_unknown(notes))
     steps = incv_steps(codes, classes.tolist(), settings=incv, seed=seed, groups=together)
     total = len(codes) * selection_passes(incv)
     with Progress(silent=not selector.verbose).trainings(trainer, total):

@@ -8,6 +8,7 @@ from typing import Literal
 
 from labelsieve.checks import is_number, whole
 from labelsieve.errors import InputError
+from labelsieve.models.choose import ModelChoice, ModelKind
 from labelsieve.types import WhyUnknown
 
 Protocol = Literal["auto", "paper"]
@@ -70,6 +71,11 @@ class INCVSettings:
     def for_fast_network(self) -> INCVSettings:
         """Let the last epoch select by default: the learning rate of the fast network ends near 0."""
         return replace(self, checkpoint="last") if (self.protocol, self.checkpoint) == ("auto", "auto") else self
+
+    def for_model(self, choice: ModelChoice, why_unknown: WhyUnknown | None) -> INCVSettings:
+        """Adapt the settings to the model that selects, and to the kind of labels."""
+        settings = self.for_fast_network() if choice.kind is ModelKind.FAST else self
+        return replace(settings, networks=choice.is_network, why_unknown=why_unknown)
 
     def best_until(self, noise_ratio: float | None) -> int:
         """The last iteration in which the best checkpoint selects; before the noise is known, `noise_ratio` is None."""

@@ -239,7 +239,7 @@ class ClassifierTrial:
 
     samples: int
     pair: float  # seconds of two trainings on `samples` samples each
-    growth: float  # seconds grow with this power of the samples; nan if it could not be measured
+    growth: float  # seconds grow with this power of the samples; 1 if it could not be measured
     features: float  # seconds per sample to compute what the classifier reads
 
     @classmethod
@@ -259,7 +259,7 @@ class ClassifierTrial:
             began = time.perf_counter()
             trainer.train_and_score(jobs)
             found.append((len(some) // 2, time.perf_counter() - began))
-        growth = float("nan")
+        growth = 1.0
         if len(found) > 1:
             growth = float(np.log(found[1][1] / found[0][1]) / np.log(found[1][0] / found[0][0]))
         samples, pair = found[-1]
@@ -267,8 +267,7 @@ class ClassifierTrial:
 
     def pair_seconds(self, samples: float) -> float:
         """Return the seconds of a pair of trainings on `samples` samples each."""
-        growth = 1.0 if np.isnan(self.growth) else self.growth
-        return float(self.pair * (samples / self.samples) ** growth)
+        return float(self.pair * (samples / self.samples) ** self.growth)
 
     def seconds(self, samples: float) -> float:
         """Return the seconds of one training, with the features of its samples."""

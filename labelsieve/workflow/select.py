@@ -24,7 +24,7 @@ from labelsieve.progress import Note, NoteKind, Progress, format_bytes, format_d
 from labelsieve.runfolder import RunFolder
 from labelsieve.scoring import score_probabilities
 from labelsieve.selection.finalize import SUGGESTIONS, write_suggestions
-from labelsieve.selection.incv import drive, incv_steps
+from labelsieve.selection.incv import drive_together, incv_steps
 from labelsieve.selection.settings import INCVSettings, selection_passes
 from labelsieve.selection.stored import StoredPredictions, stored_settings
 from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, Job, LabelledData, Scores, Selection, Trainer
@@ -70,8 +70,6 @@ def select_labels(
         again = measure_again(run, data, true)
         progress.note(Note.of(NoteKind.MEASURED_AGAIN if again else NoteKind.SELECTION_DONE, run=run.path))
         return begun, choice
-    from labelsieve.selection.estimators import settings_for  # imports scikit-learn
-
     _record_device(run, choice, settings)
     model = f"model {choice.name}" if stored is None else f"predictions from {settings.predictions}"
     kind = NoteKind.SELECTION_RESUMED if begun == "resumed" else NoteKind.SELECTION_STARTED
@@ -85,14 +83,14 @@ def select_labels(
             progress.note(Note.of(NoteKind.ALL_PREDICTED))
         incv, trainer = stored_settings(settings.incv_settings()), stored
     else:
-        incv = settings_for(settings.incv_settings(), choice, data.why_unknown)
+        incv = settings.incv_settings().for_model(choice, data.why_unknown)
         trainer = RunTrainer(run, _build(run, choice, features, settings, incv, progress), incv, progress)
     steps = incv_steps(
         data.y, data.classes, settings=incv, seed=settings.seed, name=recorded["method"], groups=data.groups
     )
     with run.work("select", began):
         with progress.trainings(trainer, len(data) * selection_passes(incv)):
-            selection = drive(steps, trainer)
+            selection = drive_together([steps], trainer)[0]
         measured = None if true is None else measure(selection.selected, selection.suspicion, data.y, true)
         write_selection(run, data, selection, measured)
     return begun, choice

@@ -12,6 +12,7 @@ from PIL import Image
 
 from labelsieve.cli.app import run
 from labelsieve.data.pictures import EncodedPictures, PictureFiles
+from labelsieve.decisions import append_decision
 from labelsieve.runfolder import RunFolder
 
 SELECT = "--iterations 1 --model edges --device cpu"
@@ -179,9 +180,9 @@ def test_decisions_go_along_with_data_that_grew(here: Path, capsys: pytest.Captu
     assert run([*line.split(), "--out", "old"]) == 0
     old = RunFolder("old")
     given = {row.id: row.label for row in old.read_labels()}
-    old.append_decision("0", "keep", given["0"])
-    old.append_decision("9", "relabel", "ab"["ba".index(given["9"])])
-    old.append_decision("18", "drop")
+    append_decision(old / "decisions.csv", "0", "keep", given["0"])
+    append_decision(old / "decisions.csv", "9", "relabel", "ab"["ba".index(given["9"])])
+    append_decision(old / "decisions.csv", "18", "drop")
     (here / "t.csv").write_text("x,label\n" + "".join(rows))
     capsys.readouterr()
     assert run([*line.split(), "--out", "old"]) == 2

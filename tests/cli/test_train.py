@@ -15,6 +15,7 @@ import pytest
 
 from labelsieve import stopping
 from labelsieve.cli.app import run
+from labelsieve.decisions import append_decision
 from labelsieve.runfolder import RunFolder
 from labelsieve.workflow.selection_files import decisions_note
 
@@ -105,14 +106,14 @@ def test_decisions_are_said_to_play_no_part(
     answer(capsys, [*line.split(), "my kind"])
     assert answer(capsys, "train run --train-epochs 1")["notes"] == []
     folder = RunFolder("run")
-    folder.append_decision("3", "drop")
-    folder.append_decision("5", "relabel", "x")
-    folder.append_decision("3", "undo")
+    append_decision(folder / "decisions.csv", "3", "drop")
+    append_decision(folder / "decisions.csv", "5", "relabel", "x")
+    append_decision(folder / "decisions.csv", "3", "undo")
     assert run("train run --train-epochs 1".split()) == 0
     expected = capsys.readouterr().err.strip()
     commands = "labelsieve export run, then labelsieve run t-cleaned.csv --label-column 'my kind' --ignore-columns b"
     assert expected.startswith("1 decision in run/decisions.csv ") and expected.endswith(commands)
-    folder.append_decision("7", "drop")
+    append_decision(folder / "decisions.csv", "7", "drop")
     found = answer(capsys, "train run --method standard --train-epochs 1 --out other")
     assert found["notes"] == [expected.replace("1 decision in", "2 decisions in")]
     # The commands in the note work.
@@ -128,7 +129,7 @@ def test_corrected_labels_of_what_is_no_table_are_a_file_of_labels(
     rng = np.random.default_rng(0)
     np.savez("a.npz", x=rng.normal(size=(60, 2)) + 5 * (np.arange(60) % 2)[:, None], y=np.arange(60) % 2)
     assert run("select a.npz --out run --iterations 1 --model logistic".split()) == 0
-    RunFolder("run").append_decision("3", "relabel", "0")
+    append_decision(RunFolder("run") / "decisions.csv", "3", "relabel", "0")
     expected = str(decisions_note(RunFolder("run")))
     assert expected.endswith(f"labelsieve export run, then labelsieve run {tmp_path}/a.npz --labels a-cleaned.csv")
     assert run(["export", "run"]) == 0

@@ -15,7 +15,6 @@ from labelsieve.data.label_notes import label_notes
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.models.choose import ModelChoice, ModelKind
 from labelsieve.progress import Note, NoteKind, Progress, RecordingProgress
-from labelsieve.selection.estimators import settings_for
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import WhyUnknown
 
@@ -58,7 +57,7 @@ def test_the_noise_of_outcomes_is_unknown(tmp_path: Path) -> None:
         path.write_text(f"a,b,{name}\n" + "".join(f"{i % 3},{i % 5},{rng.integers(2)}\n" for i in range(200)))
         data = load_source(str(path), ReadOptions(label_column=name), progress=Progress(silent=True))
         assert data.why_unknown is unknown
-        settings = settings_for(INCVSettings(), ModelChoice("logistic", ModelKind.CLASSIFIER), data.why_unknown)
+        settings = INCVSettings().for_model(ModelChoice("logistic", ModelKind.CLASSIFIER), data.why_unknown)
         assert settings.why_unknown is unknown
     path.write_text("text,fraud\n" + "".join(f"a longer text number {i} of many,{i % 2}\n" for i in range(40)))
     assert load_source(str(path), ReadOptions(label_column="fraud"), progress=Progress(silent=True)).why_unknown is None

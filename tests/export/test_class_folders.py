@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labelsieve.data.source import load_source
+from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.export.class_folders import Folder, FolderExport, safe_name
@@ -143,7 +144,7 @@ def test_names_that_are_taken_or_not_safe_are_counted(tmp_path):
     run, ids = deeper(tmp_path / "two", lambda i: f"batch/{'Aa'[i % 2]}{i // 2}.png" if i < 6 else "batch/A0.png")
     classes = sorted({id.partition("/")[0] for id in ids})
     for id in ids:
-        run.append_decision(id, "relabel", classes[0])
+        append_decision(run / "decisions.csv", id, "relabel", classes[0])
     done = export(run, to=tmp_path / "joined")
     there = below(tmp_path / "joined")
     assert len(there) == len({name.casefold() for name in there}) == 8
@@ -192,7 +193,7 @@ def a_list(tmp_path):
     run.write_skipped(data)
     for id in data.ids.tolist():
         if id.startswith("batch1"):
-            run.append_decision(id, "drop")
+            append_decision(run / "decisions.csv", id, "drop")
     return run
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 from labelsieve.csv_files import write_csv
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.source import ReadOptions, load_source
+from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.export import default_target, export
 from labelsieve.report.facts import Facts
@@ -27,13 +28,13 @@ rows_of, suspects_of = runs.rows_of, runs.suspects_of
 def decide(run):
     """Keep the first, relabel the second and third, drop the fourth; the fifth is decided and taken back."""
     first = suspects_of(run)[:5]
-    run.append_decision(first[0].id, "keep", first[0].label)
-    run.append_decision(first[1].id, "relabel", first[1].suggested)
-    run.append_decision(first[2].id, "relabel", first[2].label)
-    run.append_decision(first[2].id, "relabel", first[2].suggested)
-    run.append_decision(first[3].id, "drop")
-    run.append_decision(first[4].id, "drop")
-    run.append_decision(first[4].id, "undo")
+    append_decision(run / "decisions.csv", first[0].id, "keep", first[0].label)
+    append_decision(run / "decisions.csv", first[1].id, "relabel", first[1].suggested)
+    append_decision(run / "decisions.csv", first[2].id, "relabel", first[2].label)
+    append_decision(run / "decisions.csv", first[2].id, "relabel", first[2].suggested)
+    append_decision(run / "decisions.csv", first[3].id, "drop")
+    append_decision(run / "decisions.csv", first[4].id, "drop")
+    append_decision(run / "decisions.csv", first[4].id, "undo")
     return first
 
 
@@ -416,7 +417,7 @@ def test_a_person_adds_to_the_selected_and_takes_from_them(tmp_path):
     run = runs.text(tmp_path)
     first = decide(run)
     chosen = next(row for row in run.read_labels() if row.verdict == "selected")
-    run.append_decision(chosen.id, "drop")
+    append_decision(run / "decisions.csv", chosen.id, "drop")
     done = export(run, what="selected", to=tmp_path / "s.csv")
     count = sum(row.verdict == "selected" for row in run.read_labels())
     assert (done.rows, done.changed, done.dropped) == (count - 1 + 3, 2, 1)

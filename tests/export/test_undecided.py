@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from labelsieve.cli.app import run as main
+from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.report.facts import MIN_CHECKED, Facts, Group, SpotCheck
@@ -43,8 +44,8 @@ def test_the_default_changes_nothing_and_marks_the_suspects(run, tmp_path):
 
 def test_decided_labels_change_and_lose_their_mark(run, tmp_path):
     first, second, *rest = suspects_of(run)
-    run.append_decision(first.id, "relabel", first.suggested)
-    run.append_decision(second.id, "keep", second.label)
+    append_decision(run / "decisions.csv", first.id, "relabel", first.suggested)
+    append_decision(run / "decisions.csv", second.id, "keep", second.label)
     done = export(run, to=tmp_path / "cleaned.csv")
     assert done.changed == 1 and done.undecided == len(rest)
     cleaned = rows_of(done.path)
@@ -80,7 +81,7 @@ def test_suspects_are_dropped_on_request(run, tmp_path):
 
 def test_a_decision_outweighs_both_requests(run, tmp_path):
     first, *_ = suspects_of(run)
-    run.append_decision(first.id, "keep", first.label)
+    append_decision(run / "decisions.csv", first.id, "keep", first.label)
     done = export(run, to=tmp_path / "k.csv", apply="suggested", min_confidence=0, drop_suspects=0)
     assert rows_of(done.path)[int(first.id)]["label"] == first.label
 
@@ -137,7 +138,7 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     for place, row in enumerate(rows):  # one of five suggestions is right
         sample = labels[facts.columns.id(row)]
         choice, label = ("keep", sample.label) if place % 5 else ("relabel", sample.suggested)
-        run.append_decision(sample.id, choice, label)
+        append_decision(run / "decisions.csv", sample.id, choice, label)
     done = export(run, **options)
     assert done.suggested == planned.suggested - MIN_CHECKED
     assert done.expected_right == done.least_right == pytest.approx(done.suggested / 5)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve.data.source import load_source
+from labelsieve.decisions import append_decision
 from labelsieve.runfolder import RunFolder, fingerprint
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, LabelledData, Selection
 
@@ -226,4 +227,4 @@ def write_suggestions(run, probability):
 def keep_all(run):
     """Decide to keep the label of every suspect, so that an export has nothing to mark."""
     for row in suspects_of(run):
-        run.append_decision(row.id, "keep", row.label)
+        append_decision(run / "decisions.csv", row.id, "keep", row.label)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.report import render_report, write_report
 from labelsieve.report.facts import Facts, Group, SpotCheck
@@ -81,8 +82,8 @@ def test_next_steps_depend_on_decisions(runs, tmp_path):
     run = runs.text(tmp_path)
     facts = Facts.read(run)
     for row in facts.suspects[:3].tolist():
-        run.append_decision(facts.columns.id(row), "drop")
-    run.append_decision(facts.columns.id(int(facts.suspects[0])), "undo")
+        append_decision(run / "decisions.csv", facts.columns.id(row), "drop")
+    append_decision(run / "decisions.csv", facts.columns.id(int(facts.suspects[0])), "undo")
     html = write_report(run).read_text(encoding="utf-8")
     assert f"{len(facts.suspects) - 2} suspects left, 2 decided." in html
 
@@ -93,7 +94,7 @@ def test_decisions_on_other_samples_do_not_count_for_suspects(runs, tmp_path):
     others = [row.id for row in run.read_labels() if row.verdict == "selected"]
     assert len(others) > suspects
     for id in others:
-        run.append_decision(id, "drop")
+        append_decision(run / "decisions.csv", id, "drop")
     facts = Facts.read(run)
     html = write_report(run).read_text(encoding="utf-8")
     assert facts.decided_suspects == 0 and facts.log.decided.any()
@@ -162,7 +163,7 @@ def test_the_commands_of_a_second_run_work_after_a_dropped_sample(runs, tmp_path
     from labelsieve.export import export
 
     run = runs.pictures(tmp_path)
-    run.append_decision(next(row.id for row in run.read_labels() if row.suggested), "drop")
+    append_decision(run / "decisions.csv", next(row.id for row in run.read_labels() if row.suggested), "drop")
     html = write_report(run).read_text(encoding="utf-8")
     command = next(c for c in re.findall(r"<code>(labelsieve [^<]+)</code>", html) if "--labels" in c)
     words = shlex.split(command)
@@ -333,9 +334,9 @@ def test_random_decisions_give_their_own_noise_ratio(runs, tmp_path):
     assert facts.checked_noise is None
     check = SpotCheck(facts.columns, facts.suggested_probability)
     for row in check.rows(Group.SUGGESTED, 0.9).tolist():
-        run.append_decision(facts.columns.id(row), "drop")
+        append_decision(run / "decisions.csv", facts.columns.id(row), "drop")
     for row in check.rows(Group.REST, 0.9)[:10].tolist():
-        run.append_decision(facts.columns.id(row), "keep")
+        append_decision(run / "decisions.csv", facts.columns.id(row), "keep")
     found = Facts.read(run).checked_noise
     assert found.ratio == pytest.approx(len(facts.suspects) / 60) and found.unchecked == 0
     assert found.low < found.ratio < found.high and found.decided == len(facts.suspects) + 10

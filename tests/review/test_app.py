@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 from starlette.testclient import TestClient
 
-from labelsieve.decisions import ConflictError
+from labelsieve.decisions import ConflictError, read_decisions
 from labelsieve.errors import InputError
 from labelsieve.report.samples import Row, Text
 from labelsieve.review.app import make_app
@@ -77,7 +77,7 @@ def test_an_unreliable_run_shows_a_warning_and_disables_bulk_acceptance(runs, tm
     assert expected in session.start()["warnings"][0]
     with pytest.raises(InputError, match="one by one"):
         session.accept_above(0.5, window="one")
-    assert not run.read_decisions()
+    assert not read_decisions(run / "decisions.csv")
 
 
 def test_a_changed_or_missing_source_is_reported_before_the_first_sample(runs, tmp_path):
@@ -139,7 +139,7 @@ def test_a_foreign_page_with_the_token_changes_nothing(client, run, kept):
     for origin in ("http://evil.example", "null"):
         answer = client.post(f"/api/{kept}", json=body, headers={"Origin": origin})
         assert answer.status_code == 403
-    assert run.read_decisions() == []
+    assert read_decisions(run / "decisions.csv") == []
 
 
 def test_websockets_are_refused(client):
@@ -199,7 +199,7 @@ def test_decisions_are_posted_and_stored(client, run):
     made = answer["rows"][0]
     assert answer["saved"] is True and made["decision"] == "relabel" and made["label"] == first["suggested"]
     assert answer["left"] == items["total"] - 1
-    assert [(d.id, d.decision) for d in run.read_decisions()] == [(first["id"], "relabel")]
+    assert [(d.id, d.decision) for d in read_decisions(run / "decisions.csv")] == [(first["id"], "relabel")]
     again = client.post("/api/decide", json={**sent, "decision": "drop", "window": "two"})
     assert again.status_code == 409
     assert again.json()["version"] == 1 and again.json()["decision"] == "relabel"
@@ -269,7 +269,7 @@ def test_several_samples_are_decided_at_once_or_not_at_all(client, run):
     samples = [{"row": row, "version": 0} for row in rows]
     client.post("/api/decide", json={**GOOD, "samples": samples[:1]})
     refused = client.post("/api/decide", json={**GOOD, "decision": "drop", "samples": samples})
-    assert refused.status_code == 409 and len(run.read_decisions()) == 1
+    assert refused.status_code == 409 and len(read_decisions(run / "decisions.csv")) == 1
     done = client.post("/api/decide", json={**GOOD, "decision": "drop", "samples": samples[1:]}).json()
     assert done["decided"] == 6 and len({row["decision"] for row in done["rows"]}) == 1
     assert client.post("/api/undo", json={"window": "w"}).json()["changed"] == 5
@@ -329,7 +329,7 @@ BAD_ROWS = ({"row": -1}, {"row": 10**9}, {"row": 10**30}, {"row": "0"}, {"row": 
 def test_invalid_decisions_are_bad_requests(client, body, run):
     answer = client.post("/api/decide", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and answer.json()["error"]
-    assert run.read_decisions() == []
+    assert read_decisions(run / "decisions.csv") == []
 
 
 @pytest.mark.parametrize(
@@ -429,4 +429,4 @@ def test_neighbours_of_cancelled_requests_are_not_searched(run, monkeypatch):
 def test_half_of_a_surrogate_pair_is_refused(client, run, field):
     sent = {"samples": [{"row": 0, "version": 0}], "decision": "drop", "window": "w"} | {field: "\ud800"}
     answer = client.post("/api/decide", content=json.dumps(sent), headers={"Content-Type": "application/json"})
-    assert answer.status_code == 400 and run.read_decisions() == []
+    assert answer.status_code == 400 and read_decisions(run / "decisions.csv") == []

@@ -6,6 +6,7 @@ import csv
 
 import pytest
 
+from labelsieve.decisions import read_decisions
 from labelsieve.export import export
 
 pytestmark = pytest.mark.browser
@@ -149,7 +150,7 @@ def test_a_whole_review_by_keyboard(runs, tmp_path, serve, visit):
     before = now(page)
     press(page, "d", "Not saved")
     assert now(page) == before and "does not answer" in page.locator("#notice").text_content()
-    assert before not in {made.id for made in run.read_decisions()}
+    assert before not in {made.id for made in read_decisions(run / "decisions.csv")}
     # ... and comes back: nothing is lost, the page goes on, undo still knows
     serve(run, port=server.port)
     decide("d")
@@ -187,11 +188,11 @@ def test_two_windows_do_not_overwrite_each_other(runs, tmp_path, serve, visit):
     press(one, "k")
     press(two, "d", "Not saved")
     assert now(two) == sample and "Another window kept it" in two.locator("#notice").text_content()
-    assert [d.decision for d in run.read_decisions()] == ["keep"]
+    assert [d.decision for d in read_decisions(run / "decisions.csv")] == ["keep"]
     press(two, "d")  # said again, knowing
-    assert [d.decision for d in run.read_decisions()] == ["keep", "drop"]
+    assert [d.decision for d in read_decisions(run / "decisions.csv")] == ["keep", "drop"]
     press(one, "u", "Not saved")
-    assert [d.decision for d in run.read_decisions()] == ["keep", "drop"]
+    assert [d.decision for d in read_decisions(run / "decisions.csv")] == ["keep", "drop"]
     # pressed again it would take back another one
     assert one.locator("#notice").text_content().startswith("Another window dropped it in the meantime.")
 
@@ -256,7 +257,10 @@ def test_a_late_response_does_not_remove_a_decision(runs, tmp_path, serve, visit
     moves(page, "ArrowLeft")
     assert now(page) == sample and page.locator("#stamp").text_content() == "Kept" and left(page) == 59
     press(page, "d")
-    assert [(made.id, made.decision) for made in run.read_decisions()] == [(sample, "keep"), (sample, "drop")]
+    assert [(made.id, made.decision) for made in read_decisions(run / "decisions.csv")] == [
+        (sample, "keep"),
+        (sample, "drop"),
+    ]
 
 
 def test_a_key_can_change_a_decision_after_a_late_response(runs, tmp_path, serve, visit, held):
@@ -271,7 +275,7 @@ def test_a_key_can_change_a_decision_after_a_late_response(runs, tmp_path, serve
     press(page, "d", "Not saved")
     assert "Another window kept it" in page.locator("#notice").text_content()
     press(page, "d")
-    assert [made.decision for made in run.read_decisions()] == ["keep", "drop"]
+    assert [made.decision for made in read_decisions(run / "decisions.csv")] == ["keep", "drop"]
 
 
 def test_requests_for_neighbours_are_cancelled_when_the_sample_changes(runs, tmp_path, serve, visit):
@@ -375,7 +379,7 @@ def test_bulk_acceptance_requires_twenty_random_decisions(runs, tmp_path, serve,
     assert "95 % interval" in page.locator("#bulk-noise").text_content()
     page.click("#bulk-accept")
     until(page, lambda: page.locator("#saved").text_content() == f"Saved ✓ {total - 20} accepted")
-    assert left(page) == 0 and len({made.id for made in run.read_decisions()}) == total
+    assert left(page) == 0 and len({made.id for made in read_decisions(run / "decisions.csv")}) == total
     press(page, "u", f"Saved ✓ {total - 20} undone")
     assert left(page) == total - 20 and page.trouble == []
 
@@ -403,7 +407,7 @@ def test_fifty_decisions_in_the_grid_survive_a_kill_and_two_people(runs, tmp_pat
     press(page, "d")
     page.locator(".tile").nth(1).click()
     press(page, "d")
-    saved = run.read_decisions()
+    saved = read_decisions(run / "decisions.csv")
     assert len({made.id for made in saved}) == 50 and {made.reviewer for made in saved} == {"Anna"}
     server.kill()
     again = serve(run, port=server.port)
@@ -415,8 +419,8 @@ def test_fifty_decisions_in_the_grid_survive_a_kill_and_two_people(runs, tmp_pat
     ben.keyboard.press("ArrowLeft")
     press(ben, "k")  # both decide, on different samples and on the same one
     press(anna, "d")
-    votes = {(made.id, made.reviewer): made.decision for made in run.read_decisions()}
-    assert len(votes) == 52 and run.read_decisions()[:50] == saved
+    votes = {(made.id, made.reviewer): made.decision for made in read_decisions(run / "decisions.csv")}
+    assert len(votes) == 52 and read_decisions(run / "decisions.csv")[:50] == saved
     assert page.trouble == ben.trouble == anna.trouble == []
 
 

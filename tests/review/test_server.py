@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 
+from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.review import bound, in_address, is_loopback, names_of
 from labelsieve.review import serve as review_page
@@ -118,7 +119,7 @@ def test_a_read_only_folder_is_reported(runs, tmp_path):
 
 def test_errors_while_the_lock_is_held_are_not_reported_as_a_held_lock(runs, tmp_path):
     run = runs.text(tmp_path, n=12)
-    run.append_decision("nobody", "keep", "praise")  # reported before the page is served
+    append_decision(run / "decisions.csv", "nobody", "keep", "praise")  # reported before the page is served
 
     def broken(_):
         assert (run / "review.lock").exists()

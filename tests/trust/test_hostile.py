@@ -12,6 +12,7 @@ import trust_hostile as hostile
 
 from labelsieve import files
 from labelsieve.data import cifar_fetch
+from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.runfolder import RunFolder
 
@@ -64,7 +65,7 @@ def test_a_link_among_the_files_that_grow_is_not_followed(tmp_path: Path, name: 
     (run.path / name).symlink_to(tmp_path / "profile")
     with pytest.raises(InputError, match="is a link"):
         if name == "decisions.csv":
-            run.append_decision("$(touch marker)", "keep", "$(touch marker)")
+            append_decision(run / "decisions.csv", "$(touch marker)", "keep", "$(touch marker)")
         else:
             run.append_history({"stage": "select"})
     assert (tmp_path / "profile").read_text() == "export A=1\n"
