@@ -4,8 +4,7 @@
     L_i      likelihood of the given label y_i for each true class: 1 - s_i for the class y_i, s_i spread over the other
              classes as in T (from the noise model); s_i is the probability that the label is wrong
     target   ~ (p_i(k) L_i(k)) ^ (1 / temperature)
-    loss     cross-entropy of the target, plus `forward_weight` times the cross-entropy of the given label after the
-             prediction is multiplied by T (forward correction), on a mixed strong view
+    loss     cross-entropy of the target, on a mixed strong view
 
 The first epochs (`warmup`) train on the selected samples with their given labels. The teacher (a moving average of the
 network) reads weak views, its predictions are kept in a memory per sample, 4 bytes per sample, class and network: 4 MB
@@ -127,9 +126,6 @@ class INCVPosterior(Method):
         Train on strong views of pictures; part of the recipe for pictures on a GPU.
     warmup
         Share of the epochs that train on the selected samples only.
-    forward_weight
-        Weight of the forward-corrected loss after the warm-up. The recipe for pictures on a GPU uses 0.5, which is more
-        accurate on CIFAR-10 with 80 % symmetric noise, and as accurate on people's labels (docs/reproduction.md).
     """
 
     name = "incv-posterior"
@@ -137,7 +133,7 @@ class INCVPosterior(Method):
         200,
         256,
         lambda epochs, batch_size: Schedule.cosine(epochs, RATE_AT_256 * batch_size / 256),
-        {"strong": True, "networks": 1, "forward_weight": 0.5},
+        {"strong": True, "networks": 1},
     )
     networks: int = 2
     temperature: float = 0.5
@@ -146,7 +142,6 @@ class INCVPosterior(Method):
     mixup: float = 0.5
     strong: bool = False
     warmup: float = 0.15
-    forward_weight: float = 0.0
     _epochs: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -159,7 +154,6 @@ class INCVPosterior(Method):
             raise InputError("incv-posterior: strong: choose true or false")
         between("incv-posterior: warmup", self.warmup, 0, 1)
         between("incv-posterior: mixup", self.mixup, 0, 100)
-        between("incv-posterior: forward_weight", self.forward_weight, 0, 100)
 
     def needs(self) -> Needs:
         return "transition"
@@ -277,7 +271,7 @@ class INCVPosterior(Method):
             targets = torch.where(warm[..., None, None], given, targets)
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]
-            forward = torch.where(warm, 0.0, torch.where(weight > 0, self.forward_weight, 1.0))
+            forward = torch.where(warm | (weight > 0), 0.0, 1.0)
         log_p = logits.float().log_softmax(-1)
         log_noisy = torch.matmul(log_p.exp(), state["transition"][:, None]).clamp_min(1e-8).log()
         losses = weight[..., None] * (by_target * log_p).sum(-1) + forward[..., None] * (by_given * log_noisy).sum(-1)

@@ -140,23 +140,6 @@ def test_memory_loss_and_label_use(plan, make_batch):
         assert float(losses[0, k]) == pytest.approx(total / 3, rel=1e-4)
 
 
-def test_the_forward_corrected_loss_is_added_after_the_warm_up(plan, make_batch):
-    index, logits, teacher = [[5, 30, 7, -1]], torch.randn(1, 1, 4, 4), torch.randn(1, 1, 4, 4)
-    labels = [[int(plan.labels[i]) if i >= 0 else 0 for i in index[0]]]
-
-    def loss(epoch, **settings):
-        method = INCVPosterior(networks=1, mixup=0.0, **settings)
-        state = started(method, plan)
-        batch = replace(make_batch(labels, index=index, epoch=epoch, state=state), teacher=teacher)
-        return float(method.loss(logits, batch)), state["transition"][0]
-
-    without, transition = loss(10.0)
-    noisy = logits[0, 0, :3].softmax(-1) @ transition
-    forward = -noisy[torch.arange(3), torch.tensor(labels[0][:3])].log().mean()
-    assert loss(10.0, forward_weight=0.5)[0] == pytest.approx(without + 0.5 * float(forward), rel=1e-4)
-    assert loss(0.0, forward_weight=0.5)[0] == loss(0.0)[0]
-
-
 def test_the_warm_up_uses_the_selected_samples(plan):
     method = INCVPosterior(networks=1)
     method.check(plan, 20)
@@ -189,7 +172,7 @@ def test_refused_plans(plan, changes):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"networks": 0}, {"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}, {"forward_weight": -1}]
+    [{"networks": 0}, {"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}]
     + [{"strong": value} for value in (1, "yes", None, np.ones(3))],
 )
 def test_refused_settings(settings):
@@ -216,7 +199,7 @@ def test_memory_for_50_000_samples(make_plan):
 
 def test_strong_views_and_one_network_are_part_of_the_recipe():
     method = create("incv-posterior", **INCVPosterior.recipe.settings)
-    assert method.views().strong and method.networks == 1 and method.forward_weight > 0
+    assert method.views().strong and method.networks == 1
     assert not INCVPosterior().views().strong
 
 
