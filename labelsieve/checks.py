@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, ValuesView
 from importlib import import_module
 from pathlib import Path
 from textwrap import shorten
@@ -47,6 +47,8 @@ def as_labels(values: Any, name: str = "labels") -> NDArray[Any]:
 
 def label_array(values: Any, name: str) -> NDArray[Any]:
     """Labels as an array. None and NaN among texts stay missing; numpy would write 'nan'."""
+    if isinstance(values, ValuesView):
+        values = list(values)
     try:
         array = np.asarray(values)
         if array.ndim == 1 and array.dtype.kind in "US" and not isinstance(values, np.ndarray):

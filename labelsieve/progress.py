@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Any
 
-import numpy as np
-
 
 class NoteKind(Enum):
     """Every kind of note, with its sentence."""
@@ -291,6 +289,8 @@ class Progress:
 
         `hint` is called after the first epoch with its seconds, and may return a note.
         """
+        import numpy as np
+
         with self.stage(name, total, unit="epochs") as stage:
             shown: int | None = None
             hinted = False

@@ -82,6 +82,7 @@ SUMMARY_TYPES: dict[str, Any] = {
     "label_recall": NUMBER,
     "counts": dict,
     "notes": list,
+    "iterations": list | None,
 }
 DATA_TYPES: dict[str, Any] = {"source": TEXT, "name": TEXT, "kind": TEXT, "fingerprint": TEXT, "skipped": int | None}
 
@@ -251,9 +252,11 @@ class RunFolder:
             try:
                 yield
             except Exception as problem:
-                if stopping.requested():  # the engine stops by itself if it can resume, with its own exception
+                # Work that stops at a safe point raises exceptions of its own. Bad files and full disks are told.
+                told = isinstance(problem, OSError | InputError) and not isinstance(problem, InterruptedError)
+                if stopping.requested() and not told:
                     raise stopping.reason() from None
-                with suppress(OSError):  # a full disk, which is perhaps the problem itself
+                with suppress(OSError, InputError):  # a full disk or a damaged record, perhaps the problem itself
                     self.fail(stage, str(problem))
                 raise
             self.finish(stage, seconds=round(time.monotonic() - began, 3))
@@ -323,8 +326,9 @@ class RunFolder:
             measured = {name: NUMBER for name in summary if name.startswith("measured_")}
             _check_types(summary, SUMMARY_TYPES | measured, path, "summary")
             _check_types(summary["counts"], dict.fromkeys(VERDICTS, int), path, "summary.counts")
-            if not all(isinstance(note, str) for note in summary["notes"]):
-                raise InputError(f"{path} is damaged: summary.notes has a wrong type")
+            for name, kind in (("notes", str), ("iterations", dict)):
+                if not all(isinstance(entry, kind) for entry in summary[name] or ()):
+                    raise InputError(f"{path} is damaged: summary.{name} has a wrong type")
         return summary
 
     # files that grow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelsieve import stopping
 from labelsieve.decisions import append_decision, read_decisions
 from labelsieve.errors import InputError
 from labelsieve.files import SpecialFileError, append_line, atomic_writer, locked, open_file, read_lines, write_text
@@ -52,6 +54,32 @@ def a_selection() -> Selection:
         expected_precision=0.9,
         expected_recall=0.8,
     )
+
+
+@pytest.mark.parametrize(
+    ("problem", "raised"),
+    [
+        (OSError(errno.ENOSPC, "no space left"), OSError),
+        (InputError("a damaged file"), InputError),
+        (InterruptedError("stopped; the checkpoints are kept"), KeyboardInterrupt),
+        (RuntimeError("any exception of work that stops"), KeyboardInterrupt),
+    ],
+)
+def test_a_stop_does_not_hide_a_full_disk_or_a_bad_file(tmp_path, monkeypatch, problem, raised) -> None:
+    run = RunFolder.to_write(tmp_path / "run")
+    run.start("select", settings={})
+    with pytest.raises(raised), run.work("select", 0.0):
+        monkeypatch.setattr(stopping, "_requested", signal.SIGINT)
+        raise problem
+    assert run.state("select") == ("running" if raised is KeyboardInterrupt else "failed")
+
+
+def test_a_damaged_record_does_not_hide_the_problem_of_a_stage(tmp_path) -> None:
+    run = RunFolder.to_write(tmp_path / "run")
+    run.start("select", settings={})
+    with pytest.raises(RuntimeError, match="the problem"), run.work("select", 0.0):
+        (run / "run.json").write_text("{")
+        raise RuntimeError("the problem")
 
 
 def test_notes_have_a_topic() -> None:

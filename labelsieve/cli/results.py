@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from labelsieve.checks import between
 from labelsieve.cli.common import Common, Flag, Flat, counted
+from labelsieve.errors import InputError
 from labelsieve.export import export as write
 from labelsieve.export.settings import ExportSettings
 
@@ -27,7 +27,8 @@ def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> N
     from labelsieve.progress import format_bytes
     from labelsieve.report import write_report
 
-    between("--suspects", suspects, 0, MAX_SUSPECTS)
+    if not 0 <= suspects <= MAX_SUSPECTS:
+        raise InputError(f"--suspects must be a number from 0 to {MAX_SUSPECTS}, got {suspects}")
     path = write_report(run, most=suspects, note=common.progress().note)
     size = path.stat().st_size
     common.say(f"{path} ({format_bytes(size)})")
@@ -60,6 +61,9 @@ def review(
         Open the page in the browser.
     """
     from labelsieve.review import is_loopback, serve
+
+    if port is not None and not 0 <= port <= 65535:
+        raise InputError(f"--port must be a number from 0 to 65535, got {port}")
 
     def ready(address: str) -> None:
         if common.json:

@@ -200,7 +200,7 @@ def distinct_values(values: Any) -> tuple[IntArray, list[Any]]:
 
 
 def _codes(coded: Any) -> IntArray:
-    return np.asarray(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    return np.asarray(coded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _parse(text: str, form: Form) -> float:

@@ -8,7 +8,6 @@ resumed, or trained with another method, reads them.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def selection_files(run: RunFolder) -> RunFolder:
 
 
 def read_selection(run: RunFolder, data: LabelledData) -> Selection | None:
-    """Read the selection of a run back from its files; None if there is none."""
+    """Read the selection of a run back from its files, without its transition matrix; None if there is none."""
     if not (run / "labels.csv").is_file():
         return None
     files = selection_files(run)
@@ -44,19 +43,23 @@ def read_selection(run: RunFolder, data: LabelledData) -> Selection | None:
     ratio, precision, recall = (summary[key] or 0.0 for key in ("noise_ratio", "label_precision", "label_recall"))
     return Selection(
         columns.verdict, columns.iteration, columns.predicted.astype(np.int64), columns.probability,
-        columns.confidence, columns.loss, columns.suspicion, ratio, transition_of(summary), precision, recall,
+        columns.confidence, columns.loss, columns.suspicion, ratio, np.empty((0, 0)), precision, recall,
         tuple(summary.get("iterations") or ()),
         tuple(note for note in notes_besides(summary, NoteTopic.DATA) if note not in map(str, data.notes)),
     )  # fmt: skip
 
 
-def transition_of(summary: Mapping[str, Any]) -> FloatArray:
-    """Return the transition matrix of summary.json; what was not stored is spread evenly over its row."""
-    classes = len(summary["classes"])
-    stored = summary.get("transition_matrix")
-    matrix = np.full((classes, classes), np.nan) if stored is None else np.array(stored, dtype=float)
-    for row, column, share in summary.get("transition_entries") or ():
-        matrix[row, column] = share
+def read_transition(run: RunFolder, classes: int) -> FloatArray:
+    """Return the transition matrix of a run; shares that were not stored are spread evenly over their row."""
+    files = selection_files(run)
+    summary, matrix = files.read_summary(), np.full((classes, classes), np.nan)
+    try:
+        if (stored := summary.get("transition_matrix")) is not None:
+            matrix[:] = stored
+        for row, column, share in summary.get("transition_entries") or ():
+            matrix[row, column] = share
+    except (TypeError, ValueError, IndexError):
+        raise InputError(f"{files / 'summary.json'} is damaged: the transition matrix cannot be read") from None
     left = 1 - np.nansum(matrix, axis=1, keepdims=True)
     missing = np.isnan(matrix)
     matrix = np.where(missing, left.clip(0) / np.maximum(missing.sum(axis=1, keepdims=True), 1), matrix)

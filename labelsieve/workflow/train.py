@@ -23,7 +23,7 @@ from labelsieve.types import SELECTED, IntArray, LabelledData, Selection
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import EmbeddedSamples, Model, SampleReader, network_for
 from labelsieve.workflow.select import check_disk, training_hint
-from labelsieve.workflow.selection_files import judge_labels, read_selection
+from labelsieve.workflow.selection_files import judge_labels, read_selection, read_transition
 from labelsieve.workflow.settings import CLASSIFIER, RunSettings, TrainSettings
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     method = settings.create_method(sizes.method_settings() | defaults)
     plan = Plan(settings.method, data.y, np.arange(len(data)), settings.seed)
     if selection is not None:
+        if method.needs() == "transition":
+            selection = replace(selection, transition_matrix=read_transition(run, len(data.classes)))
         plan = with_selection(plan, selection, method, data.groups)
     elif method.needs() != "nothing":
         raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 
 import pytest
 
@@ -533,7 +534,8 @@ def test_json_responses_are_not_rendered_as_html(runs, tmp_path, serve, browser)
 def test_keys_are_answered_quickly_with_a_million_samples(million_run, serve, visit):
     """The first page in under 2 s; a key press in under 100 ms, saved, moved on and drawn.
 
-    These are seconds of processor time of the server and of the page: the time on a clock depends on other programs.
+    These are seconds of processor time of the server and of the page, because the time on a clock depends on other
+    programs. The limit of the clock is wide; it finds waits without work.
     """
     server = serve(million_run)
     started = server.processor_seconds()
@@ -549,10 +551,10 @@ def test_keys_are_answered_quickly_with_a_million_samples(million_run, serve, vi
     assert first < 2, f"the first page took {first:.2f} s"
     assert left(page) > 250_000
     page.wait_for_selector("#neighbours li")
-    took = []
+    took, waited = [], []
     for key in (*"skdsskdssk", "ArrowLeft", "ArrowLeft", " ", " "):
         settled(page)
-        before = spent()
+        before, began = spent(), time.monotonic()
         page.evaluate(
             """async (key) => {
               const id = () => document.getElementById('sample-id').textContent, before = id();
@@ -561,7 +563,9 @@ def test_keys_are_answered_quickly_with_a_million_samples(million_run, serve, vi
             }""",
             key,
         )
+        waited.append(time.monotonic() - began)
         took.append(spent() - before)
     assert sorted(took)[len(took) // 2] < 0.1 and max(took) < 0.4, took
+    assert sorted(waited)[len(waited) // 2] < 2, waited
     page.select_option("#given", index=7)
     until(page, lambda: page.locator("#given-label").text_content() == "class 006")

@@ -21,6 +21,7 @@ from torch import nn
 from labelsieve import INCV, NCV, RobustClassifier
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
+from labelsieve.frames import check_columns
 from labelsieve.models.choose import named_classifier
 from labelsieve.selection.estimators import RareClassWarning
 from labelsieve.selection.inputs import encode_labels, rare_classes_warning, read_frame
@@ -218,6 +219,9 @@ def test_data_frames_of_polars():
     own = polars.DataFrame({"a": load_iris().data[:, 2], "b": load_iris().data[:, 3]})
     found = NCV(LogisticRegression(), random_state=0).fit(own, load_iris().target)
     assert found.selected_.mean() > 0.9
+    kinds = polars.Series(["complex", "simple", None] * 50, dtype=polars.Categorical)
+    found = NCV("logistic", random_state=0).fit(own.with_columns(kinds.alias("kind")), load_iris().target)
+    assert found.selected_.mean() > 0.9
 
 
 def test_columns_of_numbers_however_they_are_kept():
@@ -256,3 +260,4 @@ def test_complex_numbers_in_a_frame_are_refused_before_a_training(estimator: Any
     frame = pandas.DataFrame({"plain": np.arange(80.0), "phase": np.arange(80) + 1j})
     with pytest.raises(InputError, match="'phase' holds complex numbers"):
         INCV(estimator).fit(frame, LABELS)
+    check_columns(frame.assign(phase=pandas.Categorical(["complex", "simple"] * 40)))

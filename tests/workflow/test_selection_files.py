@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import labelsieve
+from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 from labelsieve.workflow.run import train_run
 from labelsieve.workflow.settings import TrainSettings
@@ -61,6 +62,23 @@ def test_a_run_judges_its_labels_again(folder):
     other = TrainSettings(method="standard", train_epochs=1, network="mlp", device="cpu")
     train_run(out, folder / "other", other, Progress(silent=True))
     assert (folder / "other" / "labels.csv").read_text().splitlines() == first  # the judgement of the selection
+
+    path = out / "before" / "summary.json"
+    for number, (entries, method) in enumerate(
+        (
+            ({"transition_matrix": "x"}, "incv-posterior"),
+            ({"transition_matrix": None, "transition_entries": [[0, 7, 1.0]]}, "incv-posterior"),
+            ({"iterations": 3}, "standard"),
+            ({"iterations": [3]}, "incv-coteaching"),
+        )
+    ):
+        path.write_text(json.dumps(before | entries))
+        settings = TrainSettings(method=method, train_epochs=1, network="mlp", device="cpu")
+        with pytest.raises(InputError, match="damaged"):
+            train_run(out, folder / f"damaged{number}", settings, Progress(silent=True))
+    path.write_text(json.dumps(before | {"transition_matrix": "x"}))  # a classifier does not need it
+    train_run(out, folder / "damaged", TrainSettings(method="classifier"), Progress(silent=True))
+    path.write_text(json.dumps(before))
 
 
 def test_one_network_has_learnt_the_labels_and_changes_only_their_order(folder):
