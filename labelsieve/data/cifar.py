@@ -194,7 +194,9 @@ def load(spec: str) -> LabelledData:
 
 def _parse(spec: str) -> tuple[str, Path, str, str]:
     """Return the data set, its folder, the part and the labels."""
-    name = spec.partition(":")[0]
+    name, colon, _ = spec.partition(":")
+    if not colon:
+        raise InputError(f"cannot read {spec!r}: write cifar10:DIR, cifar100:DIR or cifar10n:DIR?labels=worse")
     folder, options = parse_source(spec, name, ("split", "labels") if name == "cifar10n" else ("split",))
     part = options.get("split", "train")
     if part not in ("train", "test"):

@@ -97,9 +97,11 @@ def _from_official(scratch: Path, name: str, official: str, say: Say) -> None:
         raise _FailedError(f"{official}{file}: wrong checksum")
     with tarfile.open(archive) as tar:
         for member in tar:
-            member.name = Path(member.name).name
-            if member.isfile() and member.name in (*FILES[name], *_EXTRA[name]):
-                tar.extract(member, scratch, filter="data")
+            inner = Path(member.name).name
+            content = tar.extractfile(member) if member.isfile() else None
+            if content is not None and inner in (*FILES[name], *_EXTRA[name]):
+                with (scratch / inner).open("wb") as target:
+                    shutil.copyfileobj(content, target)
     archive.unlink()
 
 

@@ -40,13 +40,23 @@ RESPONSES = ("predict_proba", "decision_function", "predict")  # the best one fi
 EXECUTORS = ("serial", "threads", "processes")
 
 
+@runtime_checkable
+class Shaped(Protocol):
+    """An array, a sparse matrix or a data frame."""
+
+    shape: Any
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return some samples."""
+
+
 def take(x: Any, index: IntArray) -> Any:
-    """Samples of an array, a sparse matrix, a data frame or a plain sequence."""
+    """Samples of an array, a sparse matrix, a data frame, or a sequence, which may be the user's own."""
     if isinstance(x, Samples):
         return x.subset(index)
-    if isinstance(x, Sequence):
-        return [x[i] for i in index.tolist()]
-    return x.iloc[index] if is_pandas(x) else x[index]
+    if is_pandas(x):
+        return x.iloc[index]
+    return x[index] if isinstance(x, Shaped) else [x[i] for i in index.tolist()]
 
 
 def seeded(estimator: Any, seed: int) -> Any:

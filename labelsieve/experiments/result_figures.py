@@ -315,11 +315,14 @@ def finish_table(found: list[Record], scale: Scale) -> str:
 def repeat_judgement(record: Record, results: Path) -> Record:
     """The record with the judgement after the training computed again from the stored losses.
 
-    Unchanged without stored losses (earlier versions, two networks), or if the selection was run again since.
+    Unchanged without stored losses (earlier versions, two networks, missing .npz files), or if the selection was run
+    again since.
     """
     source = record["results"].get("selection")
     first = load(results, source["id"]) if source else None
     if first is None or first["hashes"]["arrays"] != source["arrays"]:
+        return record
+    if not all((results / f"{each['id']}.npz").is_file() for each in (first, record)):
         return record
     suspicion, arrays = load_arrays(results, first)["suspicion"], load_arrays(results, record)
     probability = np.exp(-arrays["label_loss"].astype(np.float64))

@@ -99,6 +99,7 @@ def test_cifar10n_takes_the_labels_asked_for(tmp_path: Path) -> None:
         ("cifar10:{0}?what=1", "cannot use 'what'"),
         ("cifar10:{0}?split=middle", "split=middle"),
         ("cifar10:", "write cifar10:DIR"),
+        ("cifar100", "write cifar10:DIR, cifar100:DIR"),
         ("cifar10n:{0}", "CIFAR-10_human.pt"),
         ("cifar10n:{0}?split=test", "only the training pictures"),
     ],

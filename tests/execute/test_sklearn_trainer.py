@@ -123,10 +123,21 @@ def test_seed_reaches_nested_steps_and_leaves_the_original_alone():
     assert pipeline.get_params()["decisiontreeclassifier__random_state"] == 3
 
 
+class OwnTexts:
+    """Texts that are made when they are asked for."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> str:
+        return f"text {i:d}"
+
+
 def test_take_from_anything():
     index = np.array([2, 0])
     assert take(np.array([5, 6, 7]), index).tolist() == [7, 5]
     assert take(["a", "b", "c"], index) == ["c", "a"]
+    assert take(OwnTexts(), index) == ["text 2", "text 0"]
 
 
 def test_probabilities_that_are_not_numbers_are_refused():

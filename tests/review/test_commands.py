@@ -6,7 +6,8 @@ import json
 import os
 import re
 import signal
-import time
+import subprocess
+import sys
 
 import pytest
 
@@ -38,19 +39,22 @@ def test_export_prints_a_summary(runs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_review_prints_its_address_and_stops_on_a_signal(runs, tmp_path, forked, how):
-    from labelsieve.cli.results import review
-
-    run, said = runs.text(tmp_path), tmp_path / "said"
-    process = forked(lambda: review(run.path, port=0), said)
-    while not (said.exists() and "\n" in said.read_text()):
-        assert os.waitpid(process, os.WNOHANG) == (0, 0), said.read_text()
-        time.sleep(0.01)
-    line = said.read_text().partition("\n")[0]
-    assert re.fullmatch(r"Review page: http://127\.0\.0\.1:\d+/\?token=[\w-]{32}", line)
-    os.kill(process, how)
-    ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    assert ended == (130 if how == signal.SIGINT else -signal.SIGTERM)
-    assert "Traceback" not in said.read_text()
+def test_review_prints_its_address_and_stops_on_a_signal(runs, tmp_path, how):
+    run = runs.text(tmp_path)
+    code = (
+        "import sys, pathlib; from labelsieve.cli.results import review\n"
+        "sys.exit(review(pathlib.Path(sys.argv[1]), port=0))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(run.path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert re.fullmatch(r"Review page: http://127\.0\.0\.1:\d+/\?token=[\w-]{32}\n", line)
+    process.send_signal(how)
+    _, complaints = process.communicate(timeout=120)
+    assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGTERM)
+    assert "Traceback" not in complaints
     if how == signal.SIGINT:
         assert not (run / "review.lock").exists()
