@@ -19,7 +19,6 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
-from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -114,9 +113,14 @@ def unpacked_limit(packed: int) -> int:
 
 
 def check_unpacked(sizes: Iterable[int], limit: int) -> None:
-    """Raise ValueError as soon as these sizes are more than `limit` together."""
-    if any(total > limit for total in accumulate(sizes)):
-        raise ValueError(f"more than {limit / 1e6:,.0f} MB when it is unpacked")
+    """Raise ValueError as soon as these sizes are more than `limit` together, or one is negative."""
+    total = 0
+    for size in sizes:
+        total += size
+        if total > limit:
+            raise ValueError(f"more than {limit / 1e6:,.0f} MB when it is unpacked")
+        if size < 0:
+            raise ValueError("a file in it has a negative size")
 
 
 def open_to_append(path: Path) -> BinaryIO:
@@ -181,8 +185,10 @@ def content_folders(folder: Path) -> tuple[Path, ...]:
 
 def leads_outside(path: Path, homes: Iterable[Path]) -> bool:
     """Whether a file is a link to a place that is in none of these folders."""
+    if not path.is_symlink():
+        return False
     target = Path(os.path.realpath(path))  # Path.resolve raises an error in a loop of links
-    return path.is_symlink() and not any(target.is_relative_to(home.resolve()) for home in homes)
+    return not any(target.is_relative_to(home.resolve()) for home in homes)
 
 
 def first_link(root: Path) -> Path | None:

@@ -9,9 +9,11 @@ import json
 import lzma
 import os
 import tarfile
+import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -25,12 +27,12 @@ from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
 from labelsieve.files import (
+    BYTES_AT_ONCE,
     check_unpacked,
     content_folders,
     leads_outside,
     open_archive,
     open_file,
-    piece_sizes,
     read_text,
     unpacked_limit,
 )
@@ -46,8 +48,12 @@ PACKED: dict[bytes, Any] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }  # by the first bytes of a file
+ZIPPED = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 UNCHECKED = (b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  # 7z, rar, zstd and lz4
-TAR_MARK = slice(257, 262)
+SKIPPED_FRAME = b"\x2a\x4d\x18"  # zstd and lz4 files can start with one, after a byte of any value
+LZMA_HEADER, START = 13, 64  # bytes
+# A file in an archive with such a name is unpacked whatever its first bytes are.
+PACKED_SUFFIXES = (".gz", ".gzip", ".bz2", ".xz", ".lz4", ".zst", ".zstd", ".zip", ".eval")
 
 
 def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
@@ -114,8 +120,9 @@ def check_folder(folder: Path, where: str) -> None:
     A link leads outside, or a description: the README.md of a data set can name its files, and so can state.json.
     """
     paths = sorted(folder.rglob("*")) if folder.is_dir() else []
+    homes = _homes(folder)
     for path in paths:
-        if leads_outside(path, _homes(folder)):
+        if leads_outside(path, homes):
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
@@ -127,26 +134,94 @@ def check_folder(folder: Path, where: str) -> None:
             raise InputError(f"{where}: {path.name} names {named[:200]!r}, which is not below the folder")
 
 
+class Counted:
+    """A file that is read from start to end, and raises ValueError after `limit` bytes."""
+
+    def __init__(self, content: BinaryIO, limit: int) -> None:
+        self.content, self.total, self.limit = content, 0, limit
+
+    def read(self, size: int) -> bytes:
+        piece = self.content.read(size)
+        self.total += len(piece)
+        check_unpacked([self.total], self.limit)
+        return piece
+
+
 def _check_archive(path: Path, where: str) -> None:
-    """Raise InputError if a file is an archive that `datasets` would unpack to more than the limit."""
+    """Raise InputError if `datasets` would unpack a file to more than the limit. As there, the content decides."""
     with open_file(path) as file:
-        start, limit = file.read(TAR_MARK.stop), unpacked_limit(path.stat().st_size)
-        packed = next((PACKED[mark] for mark in PACKED if start.startswith(mark)), None)
-        file.seek(0)
         try:
-            if start.startswith(UNCHECKED):
-                raise ValueError("its size cannot be checked")
-            if start.startswith(b"PK\x03\x04") or path.suffix == ".zip":
-                open_archive(file, limit)
-            if packed is not None:
-                with packed(file) as content:
-                    check_unpacked(piece_sizes(content), limit)
-                file.seek(0)
-            if start[TAR_MARK] == b"ustar" or {".tar", ".tgz"}.intersection(path.suffixes):
-                with tarfile.open(fileobj=file) as archive:  # a file in it can have holes
-                    check_unpacked((entry.size for entry in archive), limit)
+            _check_content(file, path.stem, unpacked_limit(path.stat().st_size))
         except Exception as problem:  # a damaged archive can raise nearly any exception
-            raise InputError(f"{where} cannot be unpacked ({str(problem)[:200]}); unpack it yourself") from None
+            reason = " ".join(str(problem).split())[:200]
+            raise InputError(f"{where} cannot be unpacked ({reason}); unpack it yourself") from None
+
+
+def _check_content(file: BinaryIO, stem: str, limit: int) -> None:
+    start = file.read(START)
+    if _is_unchecked(start) or _is_old_lzma(start):
+        raise ValueError("its size cannot be checked")
+    try:
+        archive = open_archive(file, limit)
+    except zipfile.BadZipFile:  # nor can `datasets` unpack it
+        if start.startswith(ZIPPED):
+            raise
+    else:
+        for entry in archive.infolist():
+            with archive.open(entry) as content:
+                _check_entry(entry.filename, content)
+    file.seek(0)
+    unpack = next((PACKED[mark] for mark in PACKED if start.startswith(mark)), None)
+    if unpack is None:
+        _check_tar(file, "r:", limit)
+        return
+    with unpack(file) as content:
+        _check_entry(stem, content)
+        content.seek(0)
+        counted = Counted(content, limit)
+        _check_tar(counted, "r|", limit)
+        while counted.read(BYTES_AT_ONCE):  # the rest
+            pass
+
+
+def _check_tar(content: Any, mode: Any, limit: int) -> None:
+    try:
+        archive = tarfile.open(fileobj=content, mode=mode)  # noqa: SIM115 - the caller closes the file
+    except tarfile.ReadError:  # another file
+        return
+    check_unpacked(_tar_sizes(archive), limit)
+
+
+def _tar_sizes(archive: tarfile.TarFile) -> Iterator[int]:
+    """Yield the sizes of the files in a tar archive, with their holes, before anything of them is read."""
+    for entry in archive:
+        yield entry.size
+        if entry.isreg():
+            _check_entry(entry.name, cast("IO[bytes]", archive.extractfile(entry)))
+        elif not entry.isdir():
+            raise ValueError(f"{entry.name} in it is a link, a pipe or a device")
+
+
+def _check_entry(name: str, content: IO[bytes]) -> None:
+    """Raise ValueError if a file in an archive is packed too: `datasets` would unpack it."""
+    start = content.read(START)
+    if name.lower().endswith(PACKED_SUFFIXES) or start.startswith((*PACKED, *ZIPPED)) or _is_unchecked(start):
+        raise ValueError(f"{name} in it is packed too")
+
+
+def _is_unchecked(start: bytes) -> bool:
+    return start.startswith(UNCHECKED) or start[1:4] == SKIPPED_FRAME
+
+
+def _is_old_lzma(start: bytes) -> bool:
+    """Whether `tarfile` would unpack a file in the old format of LZMA, which has no mark."""
+    if len(start) <= LZMA_HEADER or start.startswith(tuple(PACKED)):
+        return False
+    try:
+        lzma.LZMADecompressor().decompress(start, 1)
+    except lzma.LZMAError:
+        return False
+    return True
 
 
 def _homes(folder: Path) -> tuple[Path, ...]:

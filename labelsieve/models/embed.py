@@ -38,6 +38,10 @@ HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 OTHER_SETTINGS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "scaler.pt")  # never weights
 DESCRIPTIONS = (".json", ".txt", ".model", ".safetensors")  # files that decide what a model computes
+# Modules of sentence-transformers whose sizes are all in a config.json, which is checked.
+MODULES = ("Transformer", "CLIPModel", "Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "StaticEmbedding")
+CHANGED_SIZES = ("config_args", "config_kwargs")  # they replace values of config.json
+MANY_LAYERS = 10**9  # more than weights have; sums of larger numbers can overflow
 # Numbers in a network per byte of its weights; numbers without weights are random. Networks in half precision without
 # the decoder, which is not used (sentence-t5), have 1.1.
 MOST_NUMBERS_PER_BYTE = 4
@@ -253,8 +257,11 @@ def check_model(folder: Path, where: str) -> list[str]:
         if file.suffix in DESCRIPTIONS and not file.is_file():  # a library would wait for the other end of a pipe
             raise InputError(f"{where}: {file.name} is a pipe, a device or a broken link")
     for file in (file for file in files if file.suffix == ".json"):
-        if _names_code(file, where):
+        content = _description(file, where)
+        if _names_code(content):
             raise InputError(f"{where} needs its own code ({file.name}), which labelsieve does not run")
+        if (other := _unsupported(content)) is not None:
+            raise InputError(f"{where}: {file.name} has {other[:100]!r}, which labelsieve does not support")
     safe = [file for file in files if file.suffix == ".safetensors"]
     for file in files:
         if (
@@ -300,13 +307,19 @@ def check_numbers(folder: Path, where: str) -> None:
             raise InputError(f"{where}: {file.name} describes {numbers:,} numbers, many more than the weights have")
 
 
-def _layers(config: Any) -> int:
+def _layers(config: Any) -> float:
     """Return the largest number of layers in a description and in the descriptions inside it."""
     if not isinstance(config, dict):
         return 0
-    numbers = [value for key, value in config.items() if "layer" in key or "depth" in key]
-    inner = [value for key, value in config.items() if key.endswith("config")]  # label2id has names of classes
-    return max([0, *(n for n in numbers if isinstance(n, int)), *map(_layers, inner)])
+    numbers = (value for key, value in config.items() if any(word in key for word in ("layer", "depth", "repeat")))
+    inner = (value for key, value in config.items() if key.endswith("config"))  # label2id has names of classes
+    return max([0, *map(_total, numbers), *map(_layers, inner)])
+
+
+def _total(value: Any) -> float:
+    """Return a number, or the sum of a list: `depths` has one number per stage."""
+    values = value if isinstance(value, list) else [value]
+    return sum(max(0, min(number, MANY_LAYERS)) for number in values if isinstance(number, int | float))
 
 
 def _is_function(name: str) -> bool:
@@ -314,18 +327,31 @@ def _is_function(name: str) -> bool:
     return bool(colon) and len(module) > 1 and not Path(name).is_dir()  # C:\models is a folder
 
 
-def _names_code(file: Path, where: str) -> bool:
-    """Whether a description asks for code that is not part of a library."""
+def _description(file: Path, where: str) -> Any:
     try:
-        content = json.loads(read_text(file))
+        return json.loads(read_text(file))
     except (OSError, ValueError, RecursionError) as problem:
         raise InputError(f"{where}: {file.name} is damaged ({problem}); download it again") from None
+
+
+def _names_code(content: Any) -> bool:
+    """Whether a description asks for code that is not part of a library."""
     if isinstance(content, dict):
         return bool(content.get("auto_map"))
-    if isinstance(content, list):  # modules.json
-        types = (entry.get("type") for entry in content if isinstance(entry, dict))
-        return any(isinstance(type, str) and not type.startswith("sentence_transformers.") for type in types)
-    return False
+    return any(not type.startswith("sentence_transformers.") for type in _module_types(content))
+
+
+def _unsupported(content: Any) -> str | None:
+    """Return the first part of a description that makes a network of a size that is not checked."""
+    if isinstance(content, dict):
+        return next((key for key in CHANGED_SIZES if content.get(key)), None)
+    return next((type for type in _module_types(content) if type.rpartition(".")[2] not in MODULES), None)
+
+
+def _module_types(content: Any) -> list[str]:
+    """Return the types of the modules in modules.json, the only description that is a list."""
+    entries = content if isinstance(content, list) else []
+    return [str(entry["type"]) for entry in entries if isinstance(entry, dict) and "type" in entry]
 
 
 def _digest(files: Sequence[Path]) -> str:

@@ -425,6 +425,91 @@ def test_hugging_face_archives_that_cannot_be_checked_are_refused(tmp_path: Path
         check_folder(tmp_path, "hf:set")
 
 
+def of_entries(name: str, **entries: bytes) -> bytes:
+    """A zip archive of files whose names end with `name`."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for stem, content in entries.items():
+            archive.writestr(stem + name, content)
+    return buffer.getvalue()
+
+
+def without_mark(tar: bytes) -> bytes:
+    """A tar archive of the format before POSIX: its headers, of the holes and of the file, have no `ustar`."""
+    content = bytearray(tar)
+    for at in range(0, len(content), 512):
+        header = content[at : at + 512]
+        if header[257:262] == b"ustar":
+            header[257:265] = bytes(8)
+            header[148:156] = b" " * 8
+            header[148:156] = b"%06o\0 " % sum(header)
+            content[at : at + 512] = header
+    return bytes(content)
+
+
+HOLE = packed("t.tar", b"", holes=10**12)
+BOMB = packed("t.zip", bytes(20_000_000))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train.csv", b"# hello\n" + BOMB),
+        ("t.ZIP", b"# hello\n" + BOMB),
+        ("train.csv", bz2.compress(b"hello") + BOMB),
+        ("train.csv", b"PK\x07\x08" + BOMB),
+        ("train.csv", without_mark(HOLE)),
+        ("train.csv", gzip.compress(HOLE)),
+        ("train.csv", lzma.compress(HOLE)),
+        ("train.csv", lzma.compress(HOLE, lzma.FORMAT_ALONE)),
+        ("train.csv", packed("t.tar", b"", holes=-(10**12))),
+        ("train.csv", gzip.compress(packed("t.tar", b"", holes=-1))),
+        ("t.zip", of_entries(".csv.gz", t=gzip.compress(b"a"))),
+        ("t.zip", of_entries(".zip", t=b"# hello\n" + BOMB)),
+        ("t.zip", of_entries("", t=BOMB)),
+        ("t.tar.gz", packed("t.tar.gz", gzip.compress(b"a"))),
+        ("t.csv.gz.gz", gzip.compress(gzip.compress(b"a"))),
+        ("t.zip.gz", gzip.compress(b"# hello\n" + BOMB)),
+        ("t.zst", b"\x50\x2a\x4d\x18 skipped"),
+    ],
+)
+def test_hugging_face_archives_are_recognised_by_their_content(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name} cannot be unpacked") as problem:
+        check_folder(tmp_path, "hf:set")
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_hugging_face_archives_hold_only_files_and_folders(tmp_path: Path, kind: bytes) -> None:
+    entry = tarfile.TarInfo("t.csv")
+    entry.type = kind
+    with tarfile.open(tmp_path / "t.tar", "w") as archive:
+        archive.addfile(entry)
+    with pytest.raises(InputError, match=r"t\.csv in it"):
+        check_folder(tmp_path, "hf:set")
+
+
+def test_files_beside_hugging_face_archives_are_no_archives(tmp_path: Path) -> None:
+    for name in ("images.tar.gz.md5", "a.tar.sha256", "b.tar"):
+        (tmp_path / name).write_text("d41d8cd98f00b204e9800998ecf8427e  images.tar.gz\n")
+    (tmp_path / "train.csv").write_text("text,label\ngood,a\n")
+    (tmp_path / "empty").touch()
+    (tmp_path / "short").write_text("a")
+    (tmp_path / "mark").write_bytes(b"PK\x05\x06".rjust(500, b"x") + bytes(range(100)))  # bytes of a picture
+    check_folder(tmp_path, "hf:set")
+
+
+def test_a_packed_tar_archive_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = np.random.default_rng(0).bytes(3_000_000)
+    (tmp_path / "t.tar.gz").write_bytes(packed("t.tar.gz", content))
+    unpacked = []
+    read = gzip.GzipFile.read
+    monkeypatch.setattr(gzip.GzipFile, "read", lambda *given: unpacked.append(read(*given)) or unpacked[-1])
+    check_folder(tmp_path, "hf:set")
+    assert len(content) < sum(map(len, unpacked)) < 1.1 * len(content)
+
+
 def test_what_is_odd_about_the_data_stays_with_it(tmp_path, capsys):
     path = tmp_path / "t.csv"
     path.write_text("a,label\n" + "".join(f"{i},{' x' if i % 2 else 'y'}\n" for i in range(20)) + "n.a.,x\n")

@@ -87,6 +87,33 @@ def test_a_model_with_its_own_code_is_refused(broken, content):
         load_encoder(str(broken), "text")
 
 
+@pytest.mark.parametrize(
+    "module", ["models.LSTM", "models.CNN", "sentence_transformer.modules.lstm.LSTM", "models.BoW"]
+)
+def test_modules_whose_sizes_are_not_checked_are_refused(broken, module):
+    entry = {"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.{module}"}
+    (broken / "modules.json").write_text(json.dumps([entry]))
+    with pytest.raises(InputError, match=rf"modules.json has .*{module}"):
+        check_model(broken, "model")
+
+
+@pytest.mark.parametrize(
+    "module", ["models.Transformer", "base.modules.dense.Dense", "sentence_transformer.modules.pooling.Pooling"]
+)
+def test_modules_whose_sizes_are_checked_are_read(broken, module):
+    (broken / "modules.json").write_text(json.dumps([{"idx": 0, "type": f"sentence_transformers.{module}"}]))
+    check_model(broken, "model")
+
+
+def test_settings_that_replace_the_checked_sizes_are_refused(broken):
+    settings = broken / "sentence_bert_config.json"
+    settings.write_text(json.dumps({"max_seq_length": 128, "config_args": {}}))
+    check_model(broken, "model")
+    settings.write_text(json.dumps({"config_args": {"num_hidden_layers": 10**6}}))
+    with pytest.raises(InputError, match="config_args"):
+        check_model(broken, "model")
+
+
 def test_a_pickle_is_refused(broken):
     (broken / "model.safetensors").rename(broken / "pytorch_model.bin")
     with pytest.raises(InputError, match=r"pytorch_model.bin is a pickle"):
@@ -166,9 +193,17 @@ def test_more_layers_than_weights_are_refused_but_names_of_classes_are_not(broke
     config = {"num_hidden_layers": 1, "label2id": {"CD player": 485, "cassette player": 482}}
     (broken / "config.json").write_text(json.dumps(config))
     check_model(broken, "model")
-    (broken / "config.json").write_text(json.dumps({"vision_config": {"num_hidden_layers": 10**6}}))
-    with pytest.raises(InputError, match=r"config\.json"):
-        check_model(broken, "model")
+    for hostile in (
+        {"vision_config": {"num_hidden_layers": 10**6}},
+        {"depths": [1, 1, 10_000, 1]},
+        {"depths": [10_000, -9_999]},
+        {"depths": [10**400, 1.5]},
+        {"num_block_repeats": [1] * 10_000},
+        {"depth_coefficient": 1e6},
+    ):
+        (broken / "config.json").write_text(json.dumps(hostile))
+        with pytest.raises(InputError, match=r"config\.json"):
+            check_model(broken, "model")
 
 
 @pytest.mark.parametrize(
