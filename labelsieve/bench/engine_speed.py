@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 from labelsieve.engine import Plan, Schedule, stage_pictures
 from labelsieve.engine.lockstep import Lockstep, Options
+from labelsieve.errors import FailedError
 from labelsieve.methods.incv_posterior import INCVPosterior
 from labelsieve.methods.standard import Standard
 from labelsieve.models.resnet_cifar import PreActResNet, ResNetCifar
@@ -189,30 +191,42 @@ def in_turns(
     """
     stage = stage or Stage()
     rates = np.empty((len(networks), rounds, 2))
+    path = os.pathsep.join(filter(None, sys.path))  # the package may be in a checkout that is not installed
     with ExitStack() as processes:
-        pipes = []
+        loops = []
         for n in networks:
             command = [sys.executable, "-P", "-m", __name__, str(device), str(n), str(depth)]
             # In its own session: this process handles Ctrl-C.
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
-            )
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True,
+                env=os.environ | {"PYTHONPATH": path},
+            )  # fmt: skip
             processes.enter_context(process)
             processes.callback(process.kill)
-            assert process.stdin is not None and process.stdout is not None
-            pipes.append((process.stdin, process.stdout))
-            process.stdout.readline()  # warm; no two loops run at the same time
+            loops.append(process)
+            _line_from(process)  # warm; no two loops run at the same time
             stage.advance()
         for turn in range(rounds):
-            for loop, (to_loop, from_loop) in enumerate(pipes):
-                to_loop.write(f"{seconds}\n")
-                rates[loop, turn] = json.loads(from_loop.readline())
+            for loop, process in enumerate(loops):
+                assert process.stdin is not None
+                with suppress(OSError):  # it ended: the next line says why
+                    process.stdin.write(f"{seconds}\n".encode())
+                rates[loop, turn] = json.loads(_line_from(process))
                 stage.advance()
     return rates
 
 
+def _line_from(loop: subprocess.Popen[bytes]) -> bytes:
+    assert loop.stdout is not None
+    line: bytes = loop.stdout.readline()
+    if not line:
+        raise FailedError(f"a loop of the measurement ended with exit code {loop.wait()}: its error is shown above")
+    return line
+
+
 def take_turns(device: torch.device, networks: int, depth: int) -> None:
     """Read seconds from stdin, and write the two rates of a turn to stdout, until the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process; on Windows both get Ctrl-C
     take = engine_loop(device, networks, depth=depth) if networks else plain_loop(device, depth=depth)
     take(3)
     with suppress(BrokenPipeError):  # the parent was killed

@@ -23,6 +23,8 @@ UNSUPPORTED_FORMATS = frozenset(
 )
 UNSUPPORTED = "unsupported format: save it as JPEG or PNG"
 NOT_UTF8 = "its name is not valid UTF-8: rename it"
+FOLDER_NOT_UTF8 = "a folder whose name is not valid UTF-8: rename it"
+NOT_PICTURE = "not a picture file"
 LINK = "symbolic link"
 NOT_REGULAR = "not a regular file"
 
@@ -57,7 +59,7 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
                 is_picture = Path(id).suffix.lower() in EXTENSIONS | UNSUPPORTED_FORMATS
                 if is_picture and depth == 0:
                     apart.append(Skipped(id, NO_CLASS))
-                if is_picture or problem not in (LINK, NOT_UTF8):
+                if is_picture or problem not in (LINK, FOLDER_NOT_UTF8):
                     continue  # such as a licence
             stage.advance()
             if problem is not None:
@@ -66,6 +68,7 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
                 names[id] = parts[split]
             else:
                 flat.append(id)
+    skipped.sort(key=lambda skip: skip.reason == NOT_PICTURE)  # notes name the first: a licence says least
     classes = sorted(set(names.values()))
     for name in sorted(class_folders.difference(classes)):
         progress.note(f"class folder {name!r} holds no pictures and is left out")
@@ -126,7 +129,7 @@ def _walk(root: Path, folder: str = "") -> Iterator[tuple[str, str | None]]:
         id = f"{folder}/{entry.name}" if folder else entry.name
         suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - a Path per file takes several times as long
         if not is_utf8(entry.name):
-            yield id.encode("utf-8", "backslashreplace").decode(), NOT_UTF8
+            yield id.encode("utf-8", "backslashreplace").decode(), FOLDER_NOT_UTF8 if _is_folder(entry) else NOT_UTF8
         elif entry.is_symlink():
             yield id, LINK
         elif _is_folder(entry):
@@ -136,4 +139,4 @@ def _walk(root: Path, folder: str = "") -> Iterator[tuple[str, str | None]]:
         elif suffix in EXTENSIONS:
             yield id, None
         else:
-            yield id, UNSUPPORTED if suffix in UNSUPPORTED_FORMATS else "not a picture file"
+            yield id, UNSUPPORTED if suffix in UNSUPPORTED_FORMATS else NOT_PICTURE

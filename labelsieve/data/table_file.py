@@ -37,7 +37,11 @@ OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"  # .xls, which is not an archive
 # Rows between two checks of the size of texts. In a delta encoding every text can repeat the one before, so fewer rows
 # are read at once; a million of them take 2 seconds.
 DICTIONARY_ROWS, TEXT_ROWS = 65536, 64
+COMBINED = 256  # pieces of TEXT_ROWS rows that become one
 UNPACKED_BYTES = 2**28  # of texts that are unpacked at once
+# pyarrow adds texts that are stored one by one to the dictionary and copies it for every piece, so texts with a larger
+# dictionary are read without one.
+MAX_DICTIONARY = 2**26  # bytes: a row group of a million short texts has less, and is read faster with it
 BYTES_PER_CELL = 8  # of a number, or of the offset of a text
 
 # The reader of spreadsheets ends the process if a cell far from the others needs too much memory, so another process
@@ -206,8 +210,8 @@ def _read_checked(path: Path, groups: int, texts: Sequence[str], free: int) -> A
     """Read a Parquet file whose texts need at most `free` bytes. It can store a text once and repeat it in many rows.
 
     Texts are read as dictionaries, and unpacked piece by piece if there is room. pyarrow cannot do this for columns
-    that store the differences of texts. The size of texts inside a list or a structure is known only while no text is
-    repeated, so these stay dictionaries.
+    that store the differences of texts, and needs much memory for different texts: these are read in small pieces. The
+    size of texts inside a list or a structure is known only while no text is repeated, so these stay dictionaries.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -219,30 +223,39 @@ def _read_checked(path: Path, groups: int, texts: Sequence[str], free: int) -> A
     ):
         schema = plain.schema_arrow
         types = dict(zip(schema.names, schema.types, strict=True))
+        if len(types) < len(schema.names):
+            raise pa.ArrowInvalid("several columns have the same name")
         found: dict[str, list[Any]] = {name: [] for name in texts if _is_text(types.get(name))}
-        for group, name in product(range(groups), texts):
-            for file, rows in ((coded, DICTIONARY_ROWS), (plain, TEXT_ROWS)):
-                pieces, size = [], 0
+        for group, name in product(range(groups), dict.fromkeys(texts)):
+            about = coded.metadata.row_group(group)
+            fit = MAX_DICTIONARY * about.num_rows // max(1, about.total_byte_size)  # rows, if all texts differ
+            for file, rows in ((coded, max(TEXT_ROWS, min(fit, DICTIONARY_ROWS))), (plain, TEXT_ROWS)):
+                pieces: list[Any] = []
+                small: list[Any] = []  # pieces that are not combined yet
+                size = 0
                 try:
                     for batch in file.iter_batches(rows, row_groups=[group], columns=[name]):
-                        cells, needed = batch.column(0), _text_bytes(batch.column(0))
-                        size += needed
+                        # There are two columns if one has the name x.y, and x is a structure with the field y.
+                        size += sum(map(_text_bytes, batch.columns))
                         check_memory(path, total + size, free)
-                        if name in found:
-                            if batch.num_columns > 1:
-                                raise pa.ArrowInvalid(f"several columns have the name {name!r}")
-                            pieces += _unpacked(cells, needed, types[name])
-                    break
+                        if name not in found:
+                            continue
+                        cells = batch.column(name)
+                        if file is coded and _outgrown(cells.dictionary):
+                            break
+                        small += _unpacked(cells, types[name])
+                        if file is plain and len(small) == COMBINED:
+                            pieces, small = pieces + _combined(small), []
+                    else:
+                        break
                 except OSError:  # "not yet implemented", or damaged: then the other reader raises it again
                     if file is plain:
                         raise
                     delta.add(name)
             total += size
             if name in found:
-                found[name] += (
-                    pa.table([pa.chunked_array(pieces, types[name])], ["x"]).combine_chunks().column(0).chunks
-                )
-    inside = [name for name in texts if name not in types and name not in delta]
+                found[name] += pieces + (_combined(small) if file is plain else small)
+    inside = [name for name in texts if (name not in types or name in found) and name not in delta]
     others = [name for name in schema.names if name not in found]
     rest: Any = pq.read_table(regular_file(path), columns=others, read_dictionary=inside) if others else None
     columns = [pa.chunked_array(found[n], types[n]) if n in found else rest.column(n) for n in schema.names]
@@ -255,13 +268,29 @@ def _is_text(kind: Any) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
-def _unpacked(cells: Any, size: int, kind: Any) -> list[Any]:
+def _outgrown(dictionary: Any) -> bool:
+    """Whether texts are read without the dictionary: only if TEXT_ROWS times the longest of them is small."""
+    import pyarrow.compute as pc
+
+    if dictionary.nbytes <= MAX_DICTIONARY:
+        return False
+    longest: int = pc.max(pc.binary_length(dictionary)).as_py()
+    return TEXT_ROWS * longest <= UNPACKED_BYTES
+
+
+def _combined(pieces: list[Any]) -> list[Any]:
+    import pyarrow as pa
+
+    return pa.table([pa.chunked_array(pieces)], ["x"]).combine_chunks().column(0).chunks if pieces else []
+
+
+def _unpacked(cells: Any, kind: Any) -> list[Any]:
     """Texts without a dictionary, in pieces: pyarrow's texts have at most 2 GB."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(cells.type):
         return [cells]
-    rows = max(1, len(cells) // (1 + size // UNPACKED_BYTES))
+    rows = max(1, len(cells) // (1 + _text_bytes(cells) // UNPACKED_BYTES))
     return [cells.slice(at, rows).dictionary_decode().cast(kind) for at in range(0, len(cells), rows)]
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +13,8 @@ import pytest
 import torch
 
 from labelsieve.bench import engine_speed as bench_engine
-from labelsieve.bench.engine_speed import in_turns
+from labelsieve.bench.engine_speed import in_turns, take_turns
+from labelsieve.errors import FailedError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "engine_agreement.py"
 
@@ -49,6 +52,39 @@ def test_loops_take_turns_in_processes_of_their_own(monkeypatch):
     assert rates.shape == (2, 1, 2)
     time, processor = rates[..., 0], rates[..., 1]
     assert (time > 1).all() and (processor > 0.8 * time).all()  # one thread works no longer than time passes
+
+
+def test_a_loop_that_ends_at_its_start_is_an_error_with_its_exit_code(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$PYTHONPATH" > {tmp_path}/path\nexit 3\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.syspath_prepend(str(tmp_path / "checkout"))
+    with pytest.raises(FailedError, match="exit code 3"):
+        in_turns(torch.device("cpu"), (0,), seconds=0.01, rounds=1)
+    assert str(tmp_path / "checkout") in (tmp_path / "path").read_text().split(os.pathsep)
+
+
+def test_a_loop_that_ends_in_a_turn_is_an_error_with_its_exit_code(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho warm\nexit 4\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(FailedError, match="exit code 4"):
+        in_turns(torch.device("cpu"), (0,), seconds=0.01, rounds=1)
+
+
+def test_a_loop_leaves_an_interrupt_to_its_parent(monkeypatch, capfd):
+    before = signal.getsignal(signal.SIGINT)
+    steps = []
+    monkeypatch.setattr(bench_engine, "plain_loop", lambda device, *, depth: steps.append)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    try:
+        take_turns(torch.device("cpu"), 0, 8)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert steps == [3] and capfd.readouterr().out == "warm\n"  # three steps before it is ready
 
 
 def test_a_measurement_says_on_stderr_how_far_it_is_and_its_numbers_on_stdout(monkeypatch, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import sys
 import zlib
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from labelsieve.data.decode import FILE_NOT_FOUND
-from labelsieve.data.folder import LINK, UNSUPPORTED
+from labelsieve.data.folder import FOLDER_NOT_UTF8, LINK, NOT_UTF8, UNSUPPORTED
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.read_pictures import common_size
 from labelsieve.data.source import ReadOptions, load_source
@@ -186,6 +187,28 @@ def test_pictures_beside_the_class_folders_are_left_out_with_a_word(tmp_path: Pa
     assert {"one.png", "black/a.png"} < set(
         load_source(str(root), ReadOptions(labelled=False)).ids.tolist()
     )  # to be predicted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other file systems have no such names")
+def test_names_that_are_not_utf8_are_samples_in_class_folders_only(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    bad = os.fsdecode(b"\xff")
+    (root / f"licence{bad}").write_text("free")
+    (root / "black" / f"c{bad}.png").write_bytes(b"")
+    (root / f"grey{bad}").mkdir()
+    lines = io.StringIO()
+    data = load_source(str(root), progress=Progress(stream=lines))
+    assert "2 of 4 files cannot be read" in lines.getvalue()
+    assert sorted(reason for _, reason in data.skipped) == sorted((FOLDER_NOT_UTF8, NOT_UTF8))
+
+
+def test_the_example_of_an_unreadable_file_is_a_picture_if_there_is_one(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    (root / "LICENSE").write_text("free")
+    (root / "black" / "IMG_1.HEIC").write_bytes(b"")
+    lines = io.StringIO()
+    load_source(str(root), ReadOptions(labelled=False), progress=Progress(stream=lines))
+    assert "2 of 4 files cannot be read, such as black/IMG_1.HEIC (" in lines.getvalue()
 
 
 def test_labels_of_what_lies_in_class_folders_are_enough(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -176,6 +177,28 @@ def test_parquet_text_in_a_column_with_a_dot_stays_text(tmp_path: Path) -> None:
     table = pa.table({"review.text": ["good film", "bad film"], "label": ["x", "y"]})
     pq.write_table(table, tmp_path / "t.parquet")
     assert TableFile.read(tmp_path / "t.parquet").table.equals(table)
+
+
+def test_a_column_may_have_the_name_of_a_field(tmp_path: Path) -> None:
+    table = pa.table({"s": [{"t": "a", "u": 1}, {"t": "b", "u": 2}], "s.t": ["c", "d"], "label": ["x", "y"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert TableFile.read(tmp_path / "t.parquet").table.to_pydict() == table.to_pydict()
+
+
+def test_different_texts_in_one_row_group_take_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    texts = [*map(bytes, rng.integers(97, 123, (40_000, 400), dtype=np.uint8))]
+    table = pa.table({"text": pa.array(texts).cast("string")})
+    pq.write_table(table, tmp_path / "t.parquet", compression="none")
+    monkeypatch.setattr("labelsieve.data.table_file.MAX_DICTIONARY", 2**20)
+    pool, default = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        assert TableFile.read(tmp_path / "t.parquet").table.equals(table)
+    finally:
+        pa.set_memory_pool(default)
+    # The file, the table, and one piece of 16,384 rows of it. With a dictionary of all texts: 4 times the table.
+    assert pool.max_memory() < 3 * table.nbytes
 
 
 @pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
