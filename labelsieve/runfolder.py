@@ -252,9 +252,9 @@ class RunFolder:
             try:
                 yield
             except Exception as problem:
-                # Work that stops at a safe point raises exceptions of its own. Bad files and full disks are told.
-                told = isinstance(problem, OSError | InputError) and not isinstance(problem, InterruptedError)
-                if stopping.requested() and not told:
+                # Work that stops at a safe point raises its own exceptions; the user must see bad files and full disks.
+                of_files = isinstance(problem, OSError | InputError) and not isinstance(problem, InterruptedError)
+                if stopping.requested() and not of_files:
                     raise stopping.reason() from None
                 with suppress(OSError, InputError):  # a full disk or a damaged record, perhaps the problem itself
                     self.fail(stage, str(problem))

@@ -52,7 +52,7 @@ ZIPPED = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 UNCHECKED = (b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  # 7z, rar, zstd and lz4
 SKIPPED_FRAME = b"\x2a\x4d\x18"  # zstd and lz4 files can start with one, after a byte of any value
 LZMA_HEADER, START = 13, 64  # bytes
-# A file in an archive with such a name is unpacked whatever its first bytes are.
+# A file in an archive with such a name is unpacked, with any first bytes.
 PACKED_SUFFIXES = (".gz", ".gzip", ".bz2", ".xz", ".lz4", ".zst", ".zstd", ".zip", ".eval")
 
 

@@ -55,7 +55,7 @@ def read_transition(run: RunFolder, classes: int) -> FloatArray:
     summary, matrix = files.read_summary(), np.full((classes, classes), np.nan)
     try:
         if (stored := summary.get("transition_matrix")) is not None:
-            matrix[:] = stored
+            matrix = np.array(stored, dtype=float).reshape(classes, classes)
         for row, column, share in summary.get("transition_entries") or ():
             matrix[row, column] = share
     except (TypeError, ValueError, IndexError):
