@@ -31,6 +31,11 @@ else:  # `make test` tries the same examples every time, `make test-slow` draws 
 gc.disable()
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Name bytes by their argument: compressed bytes can contain the time, and all workers must collect equal names."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
