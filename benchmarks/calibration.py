@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from detection import DATASETS, markdown, mean
-from noise_estimate import calibration_error
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -27,6 +26,7 @@ from sklearn.svm import SVC
 
 from labelsieve import metrics, noise, theory
 from labelsieve.execute.sklearn_trainer import SklearnTrainer
+from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.experiments.render import COLOURS
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.state import INCVState
@@ -131,7 +131,7 @@ def page(rows: list[Row], minutes: float) -> str:
         cells = [name, str(len(own))]
         for scores in (lambda r: r.raw, lambda r: r.probability):
             cells += [
-                f"{mean(calibration_error(scores(r), r.wrong) for r in own):.3f}",
+                f"{mean(calibration_error(r.wrong, scores(r)) for r in own):.3f}",
                 f"{mean(metrics.auroc(r.wrong, scores(r)) for r in noisy):.4f}",
                 f"{mean(metrics.detection(r.wrong, scores(r) > 0.5).f1 for r in noisy):.3f}",
                 f"{mean(float((scores(r) > 0.5).mean()) for r in own if not r.wrong.any()):.3f}",
@@ -154,15 +154,15 @@ def page(rows: list[Row], minutes: float) -> str:
         overview=markdown(head, table),
         ratio_error=mean(error),
         good=len(good),
-        good_ece=mean(calibration_error(r.probability, r.wrong) for r in good),
-        good_raw=mean(calibration_error(r.raw, r.wrong) for r in good),
+        good_ece=mean(calibration_error(r.wrong, r.probability) for r in good),
+        good_raw=mean(calibration_error(r.wrong, r.raw) for r in good),
         good_f1=mean(metrics.detection(r.wrong, r.probability > 0.5).f1 for r in good_noisy),
         good_raw_f1=mean(metrics.detection(r.wrong, r.raw > 0.5).f1 for r in good_noisy),
         rank=sum(g >= -0.002 for g in gains),
         ranked=len(gains),
         gain=mean(gains),
         suspects=len(likely),
-        suggested=calibration_error(likely, right),
+        suggested=calibration_error(right, likely),
         suggested_mean=likely.mean(),
         suggested_right=right.mean(),
         reliability=reliability(rows),
@@ -215,7 +215,7 @@ def picture(rows: list[Row], path: Path) -> None:
                 x, y, size = points(score, wrong)
                 axes.plot(x, y, color=colour, linewidth=1.3, label=dataset)
                 axes.scatter(x, y, 6 + 60 * size / len(score), color=colour, linewidths=0)
-            error = mean(calibration_error(getattr(r, name), r.wrong) for r in rows)
+            error = mean(calibration_error(r.wrong, getattr(r, name)) for r in rows)
             axes.set_title(f"{title} (mean ECE {error:.3f})", fontsize=10)
             axes.set_xlabel("stated: mean in its tenth")
             axes.set_aspect("equal")

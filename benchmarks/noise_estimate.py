@@ -44,6 +44,7 @@ from labelsieve.engine.schedule import FAST_BATCH_SIZE, fast_schedule
 from labelsieve.engine.store import fast_store
 from labelsieve.errors import InputError
 from labelsieve.experiments.datasets import CORRUPTION, PictureArrays, open_cifar10, synthetic
+from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.experiments.records import commit, device_name, digest, versions
 from labelsieve.experiments.render import markdown
 from labelsieve.files import atomic_path
@@ -317,17 +318,9 @@ def _detected(
         if bad.any():
             found[name] |= metrics.detection(bad, flagged, suspicion)._asdict()
     if bad.any():
-        found["labelsieve, probability > 0.5"]["calibration_error"] = calibration_error(calibrated, bad)
-        found["labelsieve, not selected"]["calibration_error"] = calibration_error(raw, bad)
+        found["labelsieve, probability > 0.5"]["calibration_error"] = calibration_error(bad, calibrated)
+        found["labelsieve, not selected"]["calibration_error"] = calibration_error(bad, raw)
     return found
-
-
-def calibration_error(probability: FloatArray, wrong: NDArray[np.bool_], *, bins: int = 15) -> float:
-    """Expected calibration error: stated against measured shares, over bins of equal width."""
-    which = np.minimum((probability * bins).astype(np.int64), bins - 1)
-    size = np.bincount(which, minlength=bins)
-    stated, measured = (np.bincount(which, weights=x, minlength=bins) for x in (probability, wrong.astype(np.float64)))
-    return float(np.abs(stated - measured).sum() / max(1, size.sum()))
 
 
 def _gathered(answers: Sequence[Prediction], n: int, classes: int) -> FloatArray:

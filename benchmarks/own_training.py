@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -28,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from labelsieve import metrics, noise, theory
 from labelsieve.experiments.datasets import open_cifar10
+from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.experiments.records import commit, device_name, digest
 from labelsieve.experiments.render import markdown
 from labelsieve.selection import noise_model
@@ -83,7 +85,8 @@ With `--model edges --limit 6000` (random2, random3, clean, symmetric 0.2 and 0.
 2.35, 2.38, 2.40 and 2.53 times as often as they disagreed; `MOST_ERROR` is the median. A ratio that is read with such
 a weak classifier is far too high: the point estimate of random2 below is wrong by 0.3, and only the interval is right.
 """
-ABLATIONS = {"if comparable": None, "always": 0.0, "never": np.inf}  # values of COMPARABLE_AGREEMENT
+# Values of COMPARABLE_AGREEMENT.
+ABLATIONS = {"if comparable": noise_model.COMPARABLE_AGREEMENT, "always": 0.0, "never": np.inf}
 
 
 class Setting(NamedTuple):
@@ -235,12 +238,9 @@ def cifar_settings(args: argparse.Namespace) -> Iterator[Setting]:
 
 def measured(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
     """One selection, and how its estimate compares with the truth; also for each ablation."""
-    from real_noise import changed
-
     found = {}
     for name, least in ABLATIONS.items():
-        parts = () if least is None else ((noise_model, "COMPARABLE_AGREEMENT", least),)
-        with changed(parts):
+        with patch.object(noise_model, "COMPARABLE_AGREEMENT", least):
             found[name] = selected(setting, folder, seed)
     shown = ("ratio", "low", "high", "f1", "ece")
     return {
@@ -251,8 +251,6 @@ def measured(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
 
 
 def selected(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
-    from real_noise import expected_calibration_error
-
     trainer = StoredAnswers(setting.key, folder, setting.trainer)
     # Which trainings a second iteration needs depends on the noise model: answers to one are not of use for the next.
     settings = INCVSettings(n_iterations=1, checkpoint=setting.checkpoint)
@@ -269,7 +267,7 @@ def selected(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
         "f1_plain_rule": metrics.detection(wrong, selection.predicted != setting.given).f1 if wrong.any() else None,
         "flagged": float(flag_labels(suspicion).mean()),
         "auroc": metrics.auroc(wrong, suspicion) if wrong.any() else None,
-        "ece": expected_calibration_error(suspicion, wrong),
+        "ece": calibration_error(wrong, suspicion, bins=10),
         "label_precision": metrics.label_precision(selection.selected, setting.given, setting.true),
         "label_recall": metrics.label_recall(selection.selected, setting.given, setting.true),
         "training_seconds": trainer.trained,

@@ -26,6 +26,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import cross_val_predict
 
 from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
+from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.experiments.render import markdown
 from labelsieve.selection import noise_model, posterior, stored
 from labelsieve.types import Trust
@@ -229,12 +230,6 @@ def sampled(case: Case) -> Case:
 # ---------------------------------------------------------------- measures
 
 
-def expected_calibration_error(suspicion: Any, wrong: Any, bins: int = 10) -> float:
-    which = np.minimum((suspicion * bins).astype(int), bins - 1)
-    gaps = [abs(suspicion[which == b].sum() - wrong[which == b].sum()) for b in range(bins)]
-    return float(sum(gaps) / len(suspicion))
-
-
 def with_mean(suspicion: Any, mean: float) -> Any:
     """The suspicions with their log-odds shifted by the same number, so that this is their mean."""
     odds = np.clip(suspicion, 1e-9, 1 - 1e-9)
@@ -263,8 +258,8 @@ def measured(case: Case) -> Result:
         max(metrics.auroc(wrong, score) for score in (1 - of_given, others.max(axis=1) - of_given))
         if noisy
         else np.nan,
-        expected_calibration_error(found.suspicion, wrong),
-        expected_calibration_error(with_mean(found.suspicion, float(wrong.mean())), wrong),
+        calibration_error(wrong, found.suspicion, bins=10),
+        calibration_error(wrong, with_mean(found.suspicion, float(wrong.mean())), bins=10),
         float(found.wrong.mean()),
         float(wrong.mean()),
         found.noise_ratio,
@@ -445,7 +440,7 @@ def variant_table(results: list[Result]) -> str:
                 else:
                     clean.append(found.wrong.mean())
                 off = abs(found.noise_ratio - case.wrong.mean())
-                halves[chosen].append((f1, off, expected_calibration_error(found.suspicion, case.wrong)))
+                halves[chosen].append((f1, off, calibration_error(case.wrong, found.suspicion, bins=10)))
         row = [name]
         for chosen, half in halves.items():
             means = [np.mean(runs, axis=0) for runs in behind[chosen].values()]
