@@ -42,7 +42,7 @@ class Samples(ABC):
 
 
 def some_of(x: Any, index: IntArray) -> Any:
-    """Return the samples with these indices, whatever their kind."""
+    """Return the samples with these indices, of any kind of samples."""
     return x.subset(index) if isinstance(x, Samples) else x[index]
 
 

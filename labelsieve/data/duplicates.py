@@ -1,6 +1,6 @@
 """Samples that occur more than once.
 
-If two copies have different labels, one of the labels is wrong whatever a model says. If they have the same label, a
+If two copies have different labels, one of the labels is wrong for sure. If they have the same label, a
 model that trained on one of them confirms the label of the other. This module finds equal samples; `similar.py` adds
 near duplicates. Both are stored in `LabelledData.duplicates`.
 """

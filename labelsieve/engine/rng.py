@@ -1,7 +1,7 @@
 """Random numbers that networks and losses draw while they train: dropout, stochastic depth, noise.
 
 They come from torch's global generators. A training seeds these before every step of every network from its own seed,
-epoch and step, and restores them at the end. So the same seed gives the same numbers, whatever was drawn before; a
+epoch and step, and restores them at the end. So the same seed gives the same numbers, independent of earlier draws; a
 resumed training continues with the numbers it would have drawn; and networks trained one by one draw what each would
 draw alone. Networks stacked in one module share one stream. Not covered: other generators (numpy, Python), and
 trainings in several threads of one process.

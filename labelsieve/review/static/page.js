@@ -30,11 +30,11 @@
 
   function conflict(answer, path) {
     for (const item of [...known.values(), ...(state.tiles ?? [])]) if (item.row === answer.row) update(item, answer);
-    const told = { keep: "kept it", drop: "dropped it", relabel: `changed it to ${state.names[answer.label] ?? "?"}` }[answer.decision] ?? "took its decision back";
+    const change = { keep: "kept it", drop: "dropped it", relabel: `changed it to ${state.names[answer.label] ?? "?"}` }[answer.decision] ?? "took its decision back";
     if (state.current && state.current.row === answer.row) Show.stamp(state.current, state.names);
     Show.saved("Not saved", true);
     const way = path === "/api/decide" ? "Your decision was not saved; press the key again to replace the other one." : "It was not changed."; // another undo concerns another decision
-    Show.notice(`Another window ${told} in the meantime. ${way}`);
+    Show.notice(`Another window ${change} in the meantime. ${way}`);
   }
 
   const update = (item, { decision, label, version, others, conflict }) => Object.assign(item, { decision, label, version, others, conflict });

@@ -207,12 +207,12 @@ const Show = (() => {
         const cell = cells.get(`${given} ${suggested}`);
         if (given === suggested || !cell) return el("td", { class: given === suggested ? "same" : "" });
         const level = cell.left ? `h${Math.ceil(10 * cell.left / most)}` : "done";
-        const told = `${names[given]}, suggested ${names[suggested]}: ${cell.count} suspects, ${cell.left} left`;
-        return el("td", {}, el("button", { type: "button", class: level, title: told, "aria-label": told, text: String(cell.left || cell.count), onclick: () => open(given, suggested) }));
+        const description = `${names[given]}, suggested ${names[suggested]}: ${cell.count} suspects, ${cell.left} left`;
+        return el("td", {}, el("button", { type: "button", class: level, title: description, "aria-label": description, text: String(cell.left || cell.count), onclick: () => open(given, suggested) }));
       })));
     $("matrix-table").replaceChildren(el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
     if (!answer.cells.length) $("matrix-table").replaceChildren(el("p", { text: "There are no suspects." }));
-    $("matrix-told").textContent = "Rows are given labels, columns are suggested labels. A number opens its samples; decided ones are struck through."
+    $("matrix-note").textContent = "Rows are given labels, columns are suggested labels. A number opens its samples; decided ones are struck through."
       + (answer.hidden > 0 && answer.classes.length ? ` The ${answer.classes.length} most confused classes are shown.` : "");
   }
 
