@@ -210,7 +210,8 @@ class PlainStage(Stage):
 
     def line(self, *, last: bool = False) -> None:
         pace = self.pace
-        seconds, rate, left = time.monotonic() - pace.began, pace.rate(), pace.left()
+        seconds, left = time.monotonic() - pace.began, pace.left()
+        rate = (pace.done - pace.before) / max(seconds, 1e-9) if last else pace.rate()
         parts = [f"{pace.done:,}" + (f"/{pace.total:,}" if pace.total is not None else "") + f" {self.unit}".rstrip()]
         if rate >= 1 and seconds >= 1:
             parts.append(f"{rate:,.1f}/s")

@@ -256,7 +256,7 @@ def with_ratio(
 def noise_note(estimate: NoiseEstimate) -> str:
     """The estimate in one sentence."""
     if not estimate.known:
-        return f"noise ratio unknown; {estimate.explanation}"
+        return f"noise ratio {estimate.explanation}"
     ratio, low, high = (f"{100 * share:.1f}" for share in (estimate.ratio, estimate.low, estimate.high))
     return f"noise ratio {ratio} % (95 % interval {low} to {high} %); {estimate.explanation}"
 
