@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import json
 import os
 import platform
 import shutil
@@ -139,7 +140,11 @@ def page(found: dict[str, Any]) -> str:
     summary, count, size = found["summary"], found["count"], SIDE * SIDE * 3
     facts = [
         f"""- Of the {count:,} labels {summary["selected"]:,} are selected, with a label precision of
-  {summary["precision"]:.3f} (all labels: {summary["clean"]:.3f}) and a label recall of {summary["recall"]:.3f}."""
+  {summary["precision"]:.3f} (all labels: {summary["clean"]:.3f}) and a label recall of {summary["recall"]:.3f}.""",
+        f"""- The noise ratio is estimated as {summary["ratio"]:.3f} ({summary["low"]:.3f} to {summary["high"]:.3f},
+  {summary["trust"]}); {1 - summary["clean"]:.3f} are wrong.
+  Variants of one photo are on both sides of a split, so both models that measure the error of the classifier repeat the
+  same errors. This also makes precision and recall higher than for {count:,} different photos.""",
     ]
     equal = "the same labels.csv, byte for byte," if found["same"] else "DIFFERENT files labels.csv"
     facts.append(f"- The {PART:,} photos give {equal} from memory and from disk.")
@@ -160,14 +165,15 @@ random ones. Memory is the resident memory of all processes of the command. The 
 """
 
 
-def measured(run_folder: Path, truth: Path) -> dict[str, float]:
-    """Return the precision and recall of the selected labels."""
+def measured(run_folder: Path, truth: Path) -> dict[str, Any]:
+    """Return the noise estimate, and the precision and recall of the selected labels."""
     with truth.open(newline="") as file:
         true = {row["id"]: row["true"] for row in csv.DictReader(file)}
     with (run_folder / "labels.csv").open(newline="") as file:
         rows = [(row["verdict"] == "selected", row["label"] == true[row["id"]]) for row in csv.DictReader(file)]
     selected, right = np.array(rows).T
-    return {
+    estimate = json.loads((run_folder / "summary.json").read_text())["iterations"][0]["estimate"]
+    return {key: estimate[key] for key in ("ratio", "low", "high", "trust")} | {
         "selected": int(selected.sum()),
         "precision": float(right[selected].mean()),
         "recall": float(selected[right].mean()),
