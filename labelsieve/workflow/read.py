@@ -66,11 +66,13 @@ def read_to_embed(
     name = settings.embed_name
     if name == AUTO and recorded:
         name = recorded.get("embed")  # a run that exists has made this choice, or is of a version without it
+    if name == AUTO and settings.size is not None:
+        name = None  # the user wants small pictures, which a pretrained model would enlarge
     automatic = name == AUTO
     more |= {"size": settings.size, "cache_dir": cache_dir}
 
     def embeds() -> bool:
-        return name is not None and (not automatic or (settings.size is None and is_local(DEFAULT_MODELS["pictures"])))
+        return name is not None and (not automatic or is_local(DEFAULT_MODELS["pictures"]))
 
     data = read_samples(source, settings, progress=progress, embeds_pictures=embeds, **more)
     check_size(data, settings.size)

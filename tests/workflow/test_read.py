@@ -196,6 +196,21 @@ def test_a_table_does_not_ask_for_a_model_of_pictures(here: Path, monkeypatch: p
     assert data.kind == "table" and model is None
 
 
+@pytest.mark.parametrize("size", [32, 64, 96])
+def test_no_embeddings_are_chosen_for_pictures_of_a_given_size(
+    here: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    for module in ("workflow.read", "execute.embed_samples"):
+        monkeypatch.setattr(f"labelsieve.{module}.is_local", lambda name: True)
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        (here / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (120, 120), (len(name), ord(name[2]), ord(name[0]))).save(here / "photos" / name)
+    source, progress = str(here / "photos"), Progress(silent=True)
+    for chosen, expected in ((None, "facebook/dinov2-small"), (size, None)):
+        settings, cache = SelectSettings(size=chosen), here / f"cache-{chosen}"
+        assert read_to_embed(source, settings, progress, recorded={}, cache_dir=cache)[1] == expected
+
+
 def test_a_source_is_found_from_anywhere(here: Path) -> None:
     (here / "cifar").mkdir()
     (here / "t.csv").write_text("")
