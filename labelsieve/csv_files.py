@@ -30,6 +30,7 @@ BLOCK_BYTES = 2**20  # of a file that pyarrow parses at once; its default
 MAX_BLOCK_BYTES = 2**31  # pyarrow's limit
 RECODED_GROWTH = 3  # pyarrow parses UTF-8, in which a byte of another encoding takes at most 3 bytes
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+SAVE_AS_CSV = "save the table as a CSV file with UTF-8 encoding"
 
 csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is shorter than texts that occur
 
@@ -205,8 +206,8 @@ def read_arrow(
             if not BLOCK_BYTES < whole < MAX_BLOCK_BYTES:
                 raise
             return read(whole)  # a row must fit into a block
-    except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as error:
-        raise InputError(_explain(path, style, error)) from None
+    except (pa.ArrowInvalid, KeyError, UnicodeDecodeError):
+        raise InputError(_explain(path, style)) from None
 
 
 @cache
@@ -217,7 +218,7 @@ def missing_values() -> frozenset[str]:
     return frozenset(pc.ConvertOptions().null_values)
 
 
-def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
+def _explain(path: Path, style: CsvFormat) -> str:
     """Why pyarrow cannot read a file. Its own messages count rows; people count lines."""
     rows = read_rows(path, style)
     width = len(next(rows, Row(1, [])).cells)
@@ -225,7 +226,7 @@ def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
         if len(row.cells) != width:
             title = "; if there is a title above the header, delete it" if width < len(row.cells) else ""
             return f"{path}, line {row.line}: {len(row.cells)} cells, but the header has {width}{title}"
-    return f"{path} is not a readable CSV file ({str(error).splitlines()[0][:300]})"
+    return f"{path} cannot be read as CSV: it has no rows, is damaged or is not a text file; {SAVE_AS_CSV}"
 
 
 # ---------------------------------------------------------------- encodings
@@ -253,7 +254,11 @@ def _encoding(path: Path) -> tuple[str, bool, str]:
         return "utf-8", bom, ""
     # If most lines are UTF-8, the file is damaged UTF-8: read as Windows-1252, nearly all its letters would be wrong.
     with open_file(path) as file:
-        windows = all(b"\0" not in line and _decodes(line, "cp1252") for line in file)
+        windows = True
+        for number, line in enumerate(file, start=1):
+            if b"\0" in line:
+                raise InputError(f"{path} is not a text file (line {number}); {SAVE_AS_CSV}")
+            windows = windows and _decodes(line, "cp1252")
     if bom or not windows or valid > invalid:
         raise InputError(f"{path}, line {first_invalid}: not UTF-8; save the file as UTF-8")
     return "cp1252", False, (

@@ -27,13 +27,13 @@ class NoteKind(Enum):
     SELECTION_RESUMED = "{name}: {samples:,} samples, {classes} classes; {model}; resuming"
     SELECTION_DONE = "{run}: the selection is already done"
     MEASURED_AGAIN = "{run}: the selection is already done; measured again with the current true labels"
-    TRAININGS = "{stage}: {count} trainings"
+    TRAININGS = "{stage}: training {count} models"
     DAMAGED_ANSWER = "{file} is damaged or from another version; training again"
     ALL_PREDICTED = (
         "every label was predicted; if the model was trained on these samples, its predictions are not out-of-sample"
     )
     NO_EMBEDDING_MODEL = (
-        "a pretrained model may find more wrong labels: pip install 'labelsieve[embed]', then "
+        "a pretrained model may find more wrong labels; to use one: pip install 'labelsieve[embed]', then "
         "labelsieve data fetch model {name}"
     )
     EPOCHS_NOT_USED = "--epochs {epochs} has no effect: {model} is a classifier, which is not trained in epochs"
@@ -324,7 +324,7 @@ class Progress:
         if trainer.epochs:
             yield
             return
-        with self.stage("selection", samples, unit="samples") as stage:
+        with self.stage("selection", samples, unit="samples over all models") as stage:
             done = 0
 
             def on_trained(job: Any, *, loaded: bool = False) -> None:

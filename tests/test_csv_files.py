@@ -213,6 +213,8 @@ def test_detected_formats(path: Path) -> None:
         ("label,a\nx,1\n".encode("utf-16-le"), "UTF-8"),
         ("label,a\nx,1\n".encode("utf-16-be"), "UTF-8"),
         (codecs.BOM_UTF32_LE + "label,a\n".encode("utf-32-le"), "UTF-8"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "not a text file"),
+        (codecs.BOM_UTF16_LE + b"\0bad", "not a text file"),  # two letters without a line end
     ],
 )
 def test_unsupported_encodings(path: Path, content: bytes, line: str) -> None:

@@ -16,7 +16,7 @@ COMMANDS = {
     "predict": "Write id, predicted class and probability of every sample of SOURCE to a CSV file.",
     "plan": "Estimate the time, memory and disk space of a run from a short measurement.",
     "report": "Write RUN/report.html, a single file with the estimated noise, the confused classes and the suspects.",
-    "review": "Serve the review page until Ctrl-C.",
+    "review": "Start a web server for the review page.",
     "export": "Write results of a run to a .csv or .parquet file or to class folders.",
     "reproduce": "Run the missing trainings of a figure or table of the paper, then draw it.",
     "data": "List or merge classes, download CIFAR or a pretrained model, or create a small data set like WebVision.",

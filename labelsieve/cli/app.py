@@ -12,6 +12,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,14 @@ def parse(app: App, tokens: list[str]) -> tuple[Any, Any]:
 def _describe(error: CycloptsError) -> str:
     text = " ".join(str(error).split())
     text = text[:1].lower() + (text if text.endswith("...") else text.rstrip("."))[1:]
-    if isinstance(error, UnknownOptionError) and os.path.lexists(name := error.token.keyword or error.token.value):
-        return f"{text}; for the file {name!r} write {shlex.quote(f'./{name}')}"
+    if isinstance(error, UnknownOptionError):
+        name = error.token.keyword or error.token.value
+        if os.path.lexists(name):
+            return f"unknown option {name}; for the file {name!r} write {shlex.quote(f'./{name}')}"
+        known = [other for argument in error.argument_collection if argument.parse for other in argument.names]
+        longer = [other for other in known if name.startswith("--") and other.startswith(name)]
+        near = longer or get_close_matches(name, known, n=1, cutoff=0.7)
+        return f"unknown option {name}" + (f"; did you mean {' or '.join(near)}?" if near else "")
     if isinstance(error, MissingArgumentError) and error.command_chain and not error.tokens_so_far:
         name = error.argument.name if error.argument is not None else "an argument"
         return f"{name} is missing; see `labelsieve {' '.join(error.command_chain)} --help`"

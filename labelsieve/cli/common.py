@@ -63,7 +63,7 @@ class Common(Output):
     Parameters
     ----------
     seed
-        Random seed. The same seed gives the same result.
+        Random seed. It only affects commands that use random numbers.
     """
 
     seed: int = 0

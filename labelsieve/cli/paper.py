@@ -74,8 +74,8 @@ def theory(
             [
                 ["  wrong labels in the data", percent(summary["noise_ratio"])],
                 ["  test accuracy on the given labels", percent(summary["test_accuracy"])],
-                ["  label precision of the selected", percent(summary["label_precision"])],
-                ["  label recall of the selected", percent(summary["label_recall"])],
+                ["  label precision of the selection", percent(summary["label_precision"])],
+                ["  label recall of the selection", percent(summary["label_recall"])],
                 ["  wrong labels among the selected", percent(summary["selected_noise_ratio"])],
             ]
         ),
@@ -116,8 +116,8 @@ def describe_demo(result: dict[str, Any], out: Path) -> list[str]:
     """Return the lines that describe the results of the demo."""
     names = {
         "test_accuracy": "test accuracy on the given labels",
-        "label_precision": "label precision of the selected",
-        "label_recall": "label recall of the selected",
+        "label_precision": "label precision of the selection",
+        "label_recall": "label recall of the selection",
     }
     last, found = result["by_iteration"][-1], result["noise_ratio"]
     rows = [["one iteration, a classifier that memorises", "theory", "measured"]]

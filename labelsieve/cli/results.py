@@ -20,7 +20,7 @@ def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> N
     Parameters
     ----------
     run
-        Run folder of `select` or `run`.
+        Run folder created by `select` or `run`.
     suspects
         Number of suspects to show, at most 2,000.
     """
@@ -28,7 +28,7 @@ def report(run: Path, /, *, suspects: int = 200, common: Common = Common()) -> N
     from labelsieve.report import write_report
 
     if not 0 <= suspects <= MAX_SUSPECTS:
-        raise InputError(f"--suspects must be a number from 0 to {MAX_SUSPECTS}, got {suspects}")
+        raise InputError(f"--suspects must be an integer from 0 to {MAX_SUSPECTS}, got {suspects}")
     path = write_report(run, most=suspects, note=common.progress().note)
     size = path.stat().st_size
     common.say(f"{path} ({format_bytes(size)})")
@@ -45,25 +45,27 @@ def review(
     open: Flag = False,
     common: Common = Common(),
 ) -> int:
-    """Serve the review page until Ctrl-C. Every decision is saved immediately.
+    """Start a web server for the review page. Press Ctrl-C to stop it. Every decision is saved immediately.
+
+    Requires an extra: pip install 'labelsieve[review]'.
 
     Parameters
     ----------
     run
-        Run folder of `select` or `run`.
+        Run folder created by `select` or `run`.
     port
-        Port to listen on; 0 is any free port. Default: 8765, or any free port if it is in use.
+        Port to listen on; 0 selects any free port. Default: 8765, or any free port if 8765 is in use.
     host
         Address to listen on. With an address other than 127.0.0.1, other machines can open the printed URL.
     reviewer
-        Name of the reviewer. It can be changed on the page. Decisions are saved per reviewer.
+        Initial name of the reviewer. Each reviewer can change it on the page. Decisions are saved per reviewer.
     open
         Open the page in the browser.
     """
     from labelsieve.review import is_loopback, serve
 
     if port is not None and not 0 <= port <= 65535:
-        raise InputError(f"--port must be a number from 0 to 65535, got {port}")
+        raise InputError(f"--port must be an integer from 0 to 65535, got {port}")
 
     def ready(address: str) -> None:
         if common.json:
@@ -96,13 +98,13 @@ def export(
 ) -> None:
     """Write results of a run to a .csv or .parquet file or to class folders. The source is never changed.
 
-    Labels change only if you decided on them on the review page or use --apply suggested. Suspects are excluded only
-    with --drop-suspects.
+    A label is changed only if you corrected it on the review page or use --apply suggested. Suspects are excluded
+    only with --drop-suspects.
 
     Parameters
     ----------
     run
-        Run folder of `select` or `run`.
+        Run folder created by `select` or `run`.
     dry_run
         Print how many labels would change. Nothing is written.
     """

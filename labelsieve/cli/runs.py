@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelectOptions(SelectSettings):
-    """The settings of a selection; its algorithm is called --method here and --selection in `run`.
+    """The settings of a selection; its algorithm is --method, or --selection as in `run`.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class SelectOptions(SelectSettings):
 
     selection_option: ClassVar[str] = "--method"
 
-    selection: Annotated[str, Parameter(name="--method")] = "incv"
+    selection: Annotated[str, Parameter(name=("--method", "--selection"))] = "incv"
 
 
 def select(
@@ -84,10 +84,10 @@ def describe_summary(summary: dict[str, Any]) -> list[str]:
     rows = [["", "expected", *([f"measured on {some:,.0f}" if some else "measured"] if measured else [])]]
     for name, key in (
         ("  wrong labels in the data", "noise_ratio"),
-        ("  label precision of the selected", "label_precision"),
-        ("  label recall of the selected", "label_recall"),
+        ("  label precision of the selection", "label_precision"),
+        ("  label recall of the selection", "label_recall"),
     ):
-        row = [name, percent(summary[key]) if known else "not known"]
+        row = [name, percent(summary[key]) if known else "unknown"]
         rows.append([*row, percent(summary.get(f"measured_{key}"))] if measured else row)
     # If the noise is not known, a column that was not used may be the reason: notes are then repeated.
     notes = notes_besides(summary, NoteTopic.DATA) if known else summary["notes"]
@@ -109,7 +109,7 @@ def train(
     Parameters
     ----------
     run
-        Run folder of `select` or `run`.
+        Run folder created by `select` or `run`.
     out
         Another run folder for the model, to compare methods on the same selection. Default: RUN.
     """
@@ -144,7 +144,7 @@ def run(
     out
         Folder for the results of the run. Default: runs/NAME, where NAME is the name of the source.
     dry_run
-        Print what the run would do and the estimated time, memory and disk space. Nothing is written.
+        Print the models and the estimated time, memory and disk space, from a short measurement. Nothing is written.
     """
     if dry_run:
         print_dry_run(source, out, settings, output)
@@ -296,13 +296,27 @@ class PredictOptions:
     force: Flag = False
 
 
+@dataclass(frozen=True)
+class PredictSource(SourceSettings):
+    """How the source of `predict` is read.
+
+    Parameters
+    ----------
+    split
+        Splits to read, separated by commas, or all. Default: all splits, or test with --score; for Hugging Face
+        datasets: train.
+    """
+
+    split: str | None = None
+
+
 def predict(
     run: Path,
     source: str,
     /,
     *,
     options: Annotated[PredictOptions, Flat] = PredictOptions(),
-    settings: Annotated[SourceSettings, Flat] = SourceSettings(),
+    settings: Annotated[PredictSource, Flat] = PredictSource(),
     common: Common = Common(),
 ) -> None:
     """Write id, predicted class and probability of every sample of SOURCE to a CSV file. SOURCE needs no labels.

@@ -243,7 +243,10 @@ def read_label_file(path: Path | str) -> LabelFile:
     file = TableFile.read(path, as_text=True)
     for column in ("id", "label"):
         if column not in file.names:
-            raise InputError(f"{path} has no column {column!r}: its columns are {', '.join(file.names)[:300]}")
+            raise InputError(
+                f"{path} has no column {column!r}: its columns are {', '.join(file.names)[:300]}; "
+                "a file of labels needs the columns id and label"
+            )
     if not file.table.num_rows:
         raise InputError(f"{path} has no rows below the header")
 

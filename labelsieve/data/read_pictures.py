@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from labelsieve.data.decode import (
+    FORMATS,
     ExactSize,
     Pixels,
     ShorterSide,
@@ -249,7 +250,7 @@ def leave_out_unreadable(
     """Leave the pictures that cannot be read out of labels and ids; `readable` are the other pictures."""
     if len(failures) == len(data):
         first = f" ({data.ids[0]}: {failures[0]})" if failures else ""
-        raise InputError(f"no readable pictures in {data.name}{first}")
+        raise InputError(f"no readable pictures in {data.name}{first}; supported formats: {', '.join(FORMATS)}")
     found = leave_out(data, failures)
     if found.skipped:
         first_skipped = found.skipped[len(data.skipped) if failures else 0]

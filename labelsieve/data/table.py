@@ -97,7 +97,9 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
     for note in file.notes:
         progress.note(note)
     if not file.table.num_rows:
-        raise InputError(f"{path} has no rows below the header")
+        raise InputError(
+            f"{path} has no rows below the header; if its first row is data, set the column names with --header"
+        )
     label = in_any_case(options.label_column, file.names)
     if label != options.label_column:
         progress.note(f"the labels are in column {quote_name(label)}; use --label-column for another one")
@@ -112,7 +114,7 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
         columns = ", ".join(f"{name!r} ({option})" for option, name in missing.items())
         title = "; if there is a title above the header, delete it" if len(file.names) == 1 else ""
         raise MissingColumnError(
-            f"{path} has no column {columns}; its columns are {list_names(file.names)}; choose one of them{title}"
+            f"{path} has no column {columns}; its columns are {list_names(file.names)}. Choose one of them{title}"
             + ("" if options.header else ", or set the column names with --header if the file has no header row"),
             tuple(missing.values()),
         )

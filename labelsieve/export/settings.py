@@ -23,21 +23,23 @@ class ExportSettings:
         cleaned: all samples except dropped ones, with corrected labels. selected: samples whose label was confirmed by
         the run or by you. suspects: the suspects, most suspicious first. decisions: your decisions on the review page.
     to
-        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file in the
-        current folder, named after the source, such as fruit-cleaned.csv.
+        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file, or
+        for a folder of pictures a folder, in the current folder, such as fruit-cleaned.csv or flowers-cleaned.
     apply
-        decided: change only labels that you decided on. suggested: also apply the suggestions to suspects without
-        a decision, if their probability is at least --min-confidence.
+        decided: change only labels that you corrected on the review page. suggested: also apply the suggestions to
+        suspects without a decision, if their probability is at least --min-confidence.
     min_confidence
-        Minimum probability, from 0 to 1, of a suggestion that --apply suggested applies.
+        With --apply suggested: minimum probability, from 0 to 1, that a suggested label is right (column probability of
+        suggestions.csv).
     drop_suspects
-        Exclude suspects without a decision whose suspicion is at least this value, from 0 to 1.
+        Exclude samples that were not selected, have no decision and have a suspicion of at least this value, from 0
+        to 1.
     link
         Create links to the pictures instead of copies.
     raw
         Do not change cells that a spreadsheet would evaluate as formulas. Default: prefix them with an apostrophe.
     force
-        Overwrite the file or folder if it exists.
+        Replace the file, or the folder of an earlier export, if it exists.
     """
 
     what: What = "cleaned"

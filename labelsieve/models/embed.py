@@ -232,8 +232,8 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
         folder = Path(snapshot_download(name, allow_patterns=patterns, local_dir=to))
     except LocalEntryNotFoundError:
         raise InputError(
-            f"{name} cannot be downloaded because Hugging Face cannot be reached; check the network, or copy the "
-            "model's folder from another computer and use it as --embed FOLDER"
+            f"{name} cannot be downloaded because Hugging Face cannot be reached; check the network connection, or "
+            "copy the folder of the model from another computer and use --embed FOLDER"
         ) from None
     except (HFValidationError, RepositoryNotFoundError):
         raise InputError(f"{name} cannot be downloaded: Hugging Face has no such model, or requires a login") from None

@@ -367,7 +367,8 @@ def with_history(state: INCVState, history: dict[str, Any], problem: Problem) ->
     if history["unseen_classes"] and k == 1:
         listed = some_classes(history["unseen_classes"], problem)
         notes.append(
-            f"classes that are too rare for both halves; their samples stay candidates in iteration 1: {listed}"
+            "these classes are too rare for both halves of the data, so their samples stay candidates in iteration 1: "
+            f"{listed}"
         )
     if settings.protocol == "auto" and k < settings.n_iterations and new < LEAST_GAIN * n:
         stopped = True

@@ -62,14 +62,14 @@ class SourceSettings:
     ignore_columns
         Columns to exclude from the features, separated by commas. Put a name that contains a comma in quotes.
     group_column
-        Column with group ids, such as patient ids. Samples with the same group id are always on the same side of a
-        split.
+        Column with group ids, such as patient ids. Samples with the same group id are always in the same half when the
+        data are split at random.
     header
         Column names, separated by commas, for a file without a header row.
     split
-        Splits to read, separated by commas, or all. Only for a source that has folders, or values in a column split,
-        with the names train, val, validation, valid, dev or test, and for Hugging Face datasets. Default: all splits
-        except test; for Hugging Face datasets: train. Default for predict: all splits; for predict --score: test.
+        Splits to read, separated by commas, or all. Splits are folders named train, val, validation, valid, dev or
+        test, a column split with these values, or the splits of a Hugging Face dataset. Default: all splits except
+        test; for Hugging Face datasets: train.
     """
 
     root: Path | None = None
@@ -118,12 +118,14 @@ class SelectSettings(SourceSettings):
     iterations
         Maximum number of iterations of INCV.
     epochs
-        Number of epochs for each network that is trained for the selection. Default: 50; 10 for the model fast.
+        Number of epochs for each network that is trained for the selection. If you set it, the default model for
+        pictures is a network. Default: 50; 10 for the model fast.
     model
         Model used for the selection. Classifiers: boosting, forest, logistic, nearest, neighbours, svm, tfidf
         (texts), trees, edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp,
-        small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2. Custom model: package.module:Name.
-        auto chooses a model based on the samples and the device.
+        small-cnn, resnet20, resnet32, resnet44, resnet56, resnet110, resnet110-preactivation, preact-resnet18,
+        inception-resnet-v2. Custom model: package.module:Name. auto chooses a model based on the samples and the
+        device.
     embed
         Pretrained model that computes embeddings of pictures or texts. The embeddings are the features for selection
         and training. One of: a folder, a Hugging Face name (see `labelsieve data fetch model`),
@@ -135,7 +137,8 @@ class SelectSettings(SourceSettings):
         proportional to this number.
     predictions
         File with out-of-sample predicted probabilities. They are used instead of training a model for the selection.
-        Formats: .npy, .npz (array pred_probs), or .csv or .parquet with an id column and one column per class.
+        Formats: .npy, .npz (array pred_probs), or .csv or .parquet with one column per class and optionally an id
+        column.
     remove_ratio
         Number of samples to remove from the later iterations per selected sample: a number, or auto (computed from the
         estimated noise).
@@ -150,14 +153,15 @@ class SelectSettings(SourceSettings):
         How settings are chosen: auto (based on the estimated noise) or paper (as in the code of the paper's authors).
     pattern
         Noise pattern, if you know it: symmetric (wrong labels are spread evenly over all other classes), pair (wrong
-        labels of a class are all in one other class) or auto (estimated).
+        labels of a class are all in one other class) or auto (estimated; symmetric with --protocol paper).
     size
-        Resize pictures to squares with this side length in pixels. Default: depends on the source. With --embed, this
-        is the length of the shorter side of the pictures that are passed to the embedding model; default: 256.
+        Resize pictures to squares with this side length in pixels. Default: depends on the source. --embed auto
+        computes no embeddings if it is below 64. With --embed NAME, it is the length of the shorter side of the
+        pictures that are passed to the embedding model; default: 256.
     workers
         Number of processes for scikit-learn classifiers. Default: one process, with a thread per core.
     seed
-        Random seed. The same seed gives the same result.
+        Random seed. The same seed gives the same result on the same hardware.
     """
 
     selection_option: ClassVar[str] = "--selection"  # `select` calls it --method
@@ -269,28 +273,30 @@ class TrainSettings:
     Parameters
     ----------
     method
-        Training method. For texts and tables: classifier (the type of classifier that was used for the selection,
-        trained on the samples whose labels are more likely right than wrong). For networks: incv-coteaching,
+        Training method. For texts, tables and embeddings: classifier (the type of classifier that was used for the
+        selection, trained on the samples whose labels are more likely right than wrong). For networks: incv-coteaching,
         incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l, standard or package.module:Name. auto:
-        classifier for texts and tables, unless a network option is set; otherwise incv-coteaching.
+        classifier for texts, tables and embeddings, unless --network, --train-epochs, --batch-size, --set, --augment or
+        --protocol paper is set; otherwise incv-coteaching.
     set
         Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set to change
         several settings.
     network
-        Network to train: mlp, small-cnn, resnet20 to resnet110, preact-resnet18, inception-resnet-v2,
-        package.module:Name, or auto (chosen based on the samples and the device).
+        Network to train: mlp, small-cnn, resnet20, resnet32, resnet44, resnet56, resnet110, resnet110-preactivation,
+        preact-resnet18, inception-resnet-v2, package.module:Name, or auto (chosen based on the samples and the device).
     train_epochs
-        Number of epochs of the robust training, which follows the selection. Default: 200 on a GPU (100 for
-        incv-posterior); 20 to 60 on a CPU, depending on the number of samples.
+        Number of epochs of the network that is trained after the selection. Default: 200 on a GPU; 20 to 60 on a CPU,
+        depending on the number of samples.
     batch_size
-        Number of samples per batch. Default: 128 (256 for incv-posterior on a GPU); smaller for small data sets.
+        Number of samples per batch. Default: 128 (256 for incv-posterior with pictures on a GPU); smaller for small
+        data sets.
     augment
         Data augmentation for pictures: mirror (random mirroring and shifts), shift (random shifts), none, or auto
         (mirror, unless mirroring changes the class of pictures).
     device
         Device for training and running networks: auto, cpu, cuda or mps.
     seed
-        Random seed. The same seed gives the same result.
+        Random seed. The same seed gives the same result on the same hardware.
     """
 
     method: str = "auto"
@@ -425,7 +431,7 @@ def check_device(problems: Problems, device: str) -> None:
 
 
 def check_seed(problems: Problems, seed: int) -> None:
-    problems.check(0 <= seed < 2**32, f"--seed must be a number from 0 to 2^32 - 1, got {seed}")
+    problems.check(0 <= seed < 2**32, f"--seed must be an integer from 0 to 2^32 - 1, got {seed}")
 
 
 def absolute(path: str | Path) -> str:

@@ -41,7 +41,8 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("nonsense", "nonsense"),
         ("runn digits", "plan, ..."),  # not all commands are named, and that shows
         ("reproduce", "ITEM is missing"),
-        ("theory --nonsense 3", "unknown option: --nonsense"),
+        ("theory --nonsense 3", "unknown option --nonsense"),
+        ("run digits --label 3", "--label-column or --labels"),
         ("theory --ratio much", "--ratio"),
         ("run a.csv b.csv", "too many arguments: 'b.csv'"),
         ("theory --ratio 1.5", "--ratio must be a number from 0 to 1, got 1.5"),
@@ -60,7 +61,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("select digits --out run --labels none.csv", "none.csv"),
         ("select digits --out run --remove-ratio some", "--remove-ratio"),
         ("select digits --out run --device gpu", "unknown --device 'gpu'"),
-        ("select digits --out run --seed -1", "--seed must be a number from 0 to 2^32 - 1, got -1"),
+        ("select digits --out run --seed -1", "--seed must be an integer from 0 to 2^32 - 1, got -1"),
         ("report none", "none"),
     ],
 )

@@ -237,7 +237,7 @@ def test_ncv_texts_and_named_classifiers(here: Path, capsys: pytest.CaptureFixtu
             kind = ("fruit", "metal")[i % 2]
             label = kind if i not in (6, 13) else ("metal", "fruit")[i % 2]
             file.write(f"{' '.join(rng.choice(words[kind], 6))},{label}\n")
-    found = answer(capsys, "select t.csv --method ncv")
+    found = answer(capsys, "select t.csv --selection ncv")
     assert found["run"] == "runs/t"  # after the source, where no --out is given
     assert found["model"] == "tfidf" and found["counts"]["removed"] == 0 and len(found["iterations"]) == 1
     suspects = [row["id"] for row in rows_of(here / "runs" / "t" / "labels.csv") if row["verdict"] != "selected"]
@@ -313,7 +313,7 @@ def test_an_unknown_ratio_is_not_printed(here: Path, capsys: pytest.CaptureFixtu
     np.savez(here / "t.npz", x=rng.normal(size=(400, 3)), y=rng.integers(0, 3, 400))
     assert run("select t.npz --out r --iterations 1".split()) == 0
     said = capsys.readouterr().out
-    assert "not known" in said and "95 % interval" not in said
+    assert "unknown" in said and "95 % interval" not in said
     assert json.loads((here / "r" / "summary.json").read_text())["noise_known"] is False
     blobs(here / "t.csv")
     assert answer(capsys, "select t.csv --out k --iterations 1")["noise_known"] is True
