@@ -155,9 +155,9 @@ class SelectSettings(SourceSettings):
         Noise pattern, if you know it: symmetric (wrong labels are spread evenly over all other classes), pair (wrong
         labels of a class are all in one other class) or auto (estimated; symmetric with --protocol paper).
     size
-        Resize pictures to squares with this side length in pixels. Default: depends on the source. --embed auto
-        computes no embeddings if it is below 64. With --embed NAME, it is the length of the shorter side of the
-        pictures that are passed to the embedding model; default: 256.
+        Resize pictures to squares with this side length in pixels. Default: depends on the source. If it is set,
+        --embed auto computes no embeddings. With --embed NAME, it is the length of the shorter side of the pictures
+        that are passed to the embedding model; default: 256.
     workers
         Number of processes for scikit-learn classifiers. Default: one process, with a thread per core.
     seed
