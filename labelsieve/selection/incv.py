@@ -85,12 +85,13 @@ def incv_steps(
 
     `classes` is the number of classes, or their names, which appear in notes. `on_iteration` receives the state after
     each iteration. `name` starts every job's name. Samples with the same code in `groups` are never on both sides of a
-    split (protocol "paper" has no groups).
+    split; protocol "paper" ignores them.
     """
     names, classes = (None, int(classes)) if isinstance(classes, int | np.integer) else (classes, len(classes))
     given = np.asarray(labels, dtype=np.int64)
-    problem = Problem(given, classes, settings or INCVSettings(), seed, name, names, groups)
-    settings = problem.settings
+    settings = settings or INCVSettings()
+    groups = None if settings.protocol == "paper" else groups
+    problem = Problem(given, classes, settings, seed, name, names, groups)
     state = replace(INCVState.start(len(problem.given), classes), best_until=settings.best_until(None))
     while state.done < settings.n_iterations and not state.stopped:
         state = yield from iteration(state, problem)

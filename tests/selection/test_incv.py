@@ -121,6 +121,17 @@ def test_later_iterations_train_on_selected_and_half_of_candidates():
     assert {job.seed for call in trainer.calls for job in call} == {0}
 
 
+def test_paper_protocol_ignores_groups():
+    truth, labels = small_case()
+    settings = INCVSettings(protocol="paper", pattern="pair", n_iterations=2)
+    jobs = []
+    for groups in (None, np.arange(40) // 4):
+        trainer = Scripted(truth, 4, confused=[20, 21, 22], clears=2)
+        drive(incv_steps(labels, 4, settings=settings, seed=0, groups=groups), trainer)
+        jobs.append([(job.name, *job.train, -1, *job.score) for call in trainer.calls for job in call])
+    assert jobs[0] == jobs[1]
+
+
 def test_pair_noise_too_is_read_by_eq_4_and_nothing_removed():
     truth, labels = small_case()
     trainer = Scripted(truth, 4)
