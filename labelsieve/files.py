@@ -113,14 +113,12 @@ def unpacked_limit(packed: int) -> int:
 
 
 def check_unpacked(sizes: Iterable[int], limit: int) -> None:
-    """Raise ValueError as soon as these sizes are more than `limit` together, or one is negative."""
+    """Raise ValueError as soon as these sizes are more than `limit` together."""
     total = 0
     for size in sizes:
         total += size
         if total > limit:
             raise ValueError(f"more than {limit / 1e6:,.0f} MB when it is unpacked")
-        if size < 0:
-            raise ValueError("a file in it has a negative size")
 
 
 def open_to_append(path: Path) -> BinaryIO:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import json
 import lzma
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -26,16 +24,7 @@ from labelsieve.data.read_options import ReadOptions, check_no_split, choose_spl
 from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError
-from labelsieve.files import (
-    BYTES_AT_ONCE,
-    check_unpacked,
-    content_folders,
-    leads_outside,
-    open_archive,
-    open_file,
-    read_text,
-    unpacked_limit,
-)
+from labelsieve.files import BYTES_AT_ONCE, content_folders, leads_outside, open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -43,17 +32,12 @@ OPTIONS = ("split", "label", "config")
 # Files that can name other files: those of a saved data set are in its folder and in those of its splits.
 CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.json")
 FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
-PACKED: dict[bytes, Any] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ": lzma.open,
-}  # by the first bytes of a file
-ZIPPED = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
-UNCHECKED = (b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")  # 7z, rar, zstd and lz4
+# The first bytes of gzip, bzip2, xz, zip, 7z, rar, zstd and lz4 files.
+PACKED = (
+    *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"),
+    *(b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"),
+)
 SKIPPED_FRAME = b"\x2a\x4d\x18"  # zstd and lz4 files can start with one, after a byte of any value
-LZMA_HEADER, START = 13, 64  # bytes
-# A file in an archive with such a name is unpacked, with any first bytes.
-PACKED_SUFFIXES = (".gz", ".gzip", ".bz2", ".xz", ".lz4", ".zst", ".zstd", ".zip", ".eval")
 
 
 def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
@@ -115,9 +99,9 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
 
 
 def check_folder(folder: Path, where: str) -> None:
-    """Raise InputError if a data set in a folder has special files, huge archives, or leads outside the folder.
+    """Raise InputError if the folder of a data set has special files, archives, or references to other folders.
 
-    A link leads outside, or a description: the README.md of a data set can name its files, and so can state.json.
+    References are links and the file names in README.md and state.json. `datasets` unpacks archives without a limit.
     """
     paths = sorted(folder.rglob("*")) if folder.is_dir() else []
     homes = _homes(folder)
@@ -126,102 +110,33 @@ def check_folder(folder: Path, where: str) -> None:
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
-        if path.is_file():
-            _check_archive(path, f"{where}: {path.name}")
+        if path.is_file() and is_packed(path):
+            raise InputError(f"{where}: {path.name} is an archive or a compressed file: unpack it and delete it")
     cards = [folder / name for name in CARDS if (folder / name).is_file()]
     for path in (*cards, *(path for path in paths if path.name in SAVED)):
         if (named := _outside(_description(path, where))) is not None:
             raise InputError(f"{where}: {path.name} names {named[:200]!r}, which is not below the folder")
 
 
-class Counted:
-    """A file that is read from start to end, and raises ValueError after `limit` bytes."""
-
-    def __init__(self, content: BinaryIO, limit: int) -> None:
-        self.content, self.total, self.limit = content, 0, limit
-
-    def read(self, size: int) -> bytes:
-        piece = self.content.read(size)
-        self.total += len(piece)
-        check_unpacked([self.total], self.limit)
-        return piece
-
-
-def _check_archive(path: Path, where: str) -> None:
-    """Raise InputError if `datasets` would unpack a file to more than the limit. As there, the content decides."""
+def is_packed(path: Path) -> bool:
+    """Return whether a file is an archive or is compressed. As in `datasets`, the content decides, not the name."""
     with open_file(path) as file:
-        try:
-            _check_content(file, path.stem, unpacked_limit(path.stat().st_size))
-        except Exception as problem:  # a damaged archive can raise nearly any exception
-            reason = " ".join(str(problem).split())[:200]
-            raise InputError(f"{where} cannot be unpacked ({reason}); unpack it yourself") from None
-
-
-def _check_content(file: BinaryIO, stem: str, limit: int) -> None:
-    start = file.read(START)
-    if _is_unchecked(start) or _is_old_lzma(start):
-        raise ValueError("its size cannot be checked")
-    try:
-        archive = open_archive(file, limit)
-    except zipfile.BadZipFile:  # nor can `datasets` unpack it
-        if start.startswith(ZIPPED):
-            raise
-    else:
-        for entry in archive.infolist():
-            with archive.open(entry) as content:
-                _check_entry(entry.filename, content)
-    file.seek(0)
-    unpack = next((PACKED[mark] for mark in PACKED if start.startswith(mark)), None)
-    if unpack is None:
-        _check_tar(file, "r:", limit)
-        return
-    with unpack(file) as content:
-        _check_entry(stem, content)
-        content.seek(0)
-        counted = Counted(content, limit)
-        _check_tar(counted, "r|", limit)
-        while counted.read(BYTES_AT_ONCE):  # the rest
-            pass
-
-
-def _check_tar(content: Any, mode: Any, limit: int) -> None:
-    try:
-        archive = tarfile.open(fileobj=content, mode=mode)  # noqa: SIM115 - the caller closes the file
-    except tarfile.ReadError:  # another file
-        return
-    check_unpacked(_tar_sizes(archive), limit)
-
-
-def _tar_sizes(archive: tarfile.TarFile) -> Iterator[int]:
-    """Yield the sizes of the files in a tar archive, with their holes, before anything of them is read."""
-    for entry in archive:
-        yield entry.size
-        if entry.isreg():
-            _check_entry(entry.name, cast("IO[bytes]", archive.extractfile(entry)))
-        elif not entry.isdir():
-            raise ValueError(f"{entry.name} in it is a link, a pipe or a device")
-
-
-def _check_entry(name: str, content: IO[bytes]) -> None:
-    """Raise ValueError if a file in an archive is packed too: `datasets` would unpack it."""
-    start = content.read(START)
-    if name.lower().endswith(PACKED_SUFFIXES) or start.startswith((*PACKED, *ZIPPED)) or _is_unchecked(start):
-        raise ValueError(f"{name} in it is packed too")
-
-
-def _is_unchecked(start: bytes) -> bool:
-    return start.startswith(UNCHECKED) or start[1:4] == SKIPPED_FRAME
-
-
-def _is_old_lzma(start: bytes) -> bool:
-    """Whether `tarfile` would unpack a file in the old format of LZMA, which has no mark."""
-    if len(start) <= LZMA_HEADER or start.startswith(tuple(PACKED)):
-        return False
-    try:
-        lzma.LZMADecompressor().decompress(start, 1)
-    except lzma.LZMAError:
-        return False
-    return True
+        start = file.read(tarfile.BLOCKSIZE)
+        if start.startswith(PACKED) or start[1:4] == SKIPPED_FRAME:
+            return True
+        if not start.strip(b"\0"):  # zeros are empty streams of LZMA, and another stream can follow them
+            return any(piece.strip(b"\0") for piece in iter(lambda: file.read(BYTES_AT_ONCE), b""))
+        decoder = lzma.LZMADecompressor()
+        with suppress(lzma.LZMAError):  # the old format of LZMA has no fixed first bytes
+            if decoder.decompress(start, 1) or decoder.eof:
+                return True
+        with suppress(tarfile.HeaderError):
+            tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
+            return True
+        with suppress(Exception):  # a zip archive is found by its last bytes; if `zipfile` fails, so does `datasets`
+            zipfile.ZipFile(file).close()
+            return True
+    return False
 
 
 def _homes(folder: Path) -> tuple[Path, ...]:

@@ -217,7 +217,7 @@ class PictureFiles(EncodedPictures):
         return open_file(self.path(i))
 
     def stamps(self) -> Stamps:
-        """Return size and time of each file: what tells a file from another one of its name without reading it."""
+        """Return size and time of each file, which show a change without reading the file."""
         return np.array([stamp(self.path(i)) for i in range(len(self))], dtype=np.int64).reshape(-1, 2)
 
     def version(self) -> str:

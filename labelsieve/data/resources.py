@@ -30,7 +30,7 @@ def worker_processes(workers: int) -> Executor:
 
 
 def peak_memory() -> int:
-    """Return the most bytes of memory that this process has used so far; 0 if the system does not tell."""
+    """Return the most bytes of memory that this process has used so far; 0 if this is unknown."""
     found = read_bytes_of("VmHWM")  # the system's own maximum starts at the size of the parent process
     if found is None and sys.platform != "win32":
         import resource

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +27,29 @@ CSV = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (*CSV, *PARQUET, *JSON_LINES, *SPREADSHEETS)
-TEXT_COLUMNS = ("id", "path", "text", "true")  # stay text in a CSV file, whatever they look like
+TEXT_COLUMNS = ("id", "path", "text", "true")  # stay text in a CSV file, even if all are numbers
 MAX_COLUMNS = 100_000  # each takes about a millisecond, because it may have any type (docs/trust.md)
 
 MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with other names in every line has millions
 
 OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"  # .xls, which is not an archive
-# Rows between two checks of the size of texts. In a delta encoding every text can repeat the one before, so fewer rows
-# are read at once; a million of them take 2 seconds.
-DICTIONARY_ROWS, TEXT_ROWS = 65536, 64
-COMBINED = 256  # pieces of TEXT_ROWS rows that become one
-UNPACKED_BYTES = 2**28  # of texts that are unpacked at once
-# pyarrow adds texts that are stored one by one to the dictionary and copies it for every piece, so texts with a larger
-# dictionary are read without one.
-MAX_DICTIONARY = 2**26  # bytes: a row group of a million short texts has less, and is read faster with it
 BYTES_PER_CELL = 8  # of a number, or of the offset of a text
 
-# The reader of spreadsheets ends the process if a cell far from the others needs too much memory, so another process
-# reads the file first. Errors of the reader are reported when it is read again.
-SPREADSHEET_BYTES = 4_000_000_000
-PROBE = f"""
+# A small file can need any amount of memory, and a damaged one can end the process that reads it. So another process
+# with limited memory reads spreadsheets and Parquet files first.
+READER_BYTES = 4_000_000_000
+LIMITED = f"""
 import sys
 try:
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = {SPREADSHEET_BYTES} if hard == resource.RLIM_INFINITY else min({SPREADSHEET_BYTES}, hard)
+    limit = {READER_BYTES} if hard == resource.RLIM_INFINITY else min({READER_BYTES}, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 except (ImportError, ValueError, OSError):
     pass  # a system without this limit: the process may still end by itself
+"""
+# Errors of the reader of spreadsheets are reported when this process reads the file.
+SPREADSHEET_PROBE = f"""{LIMITED}
 from python_calamine import CalamineWorkbook
 try:
     CalamineWorkbook.from_filelike(sys.stdin.buffer).get_sheet_by_index(0)
@@ -63,6 +57,29 @@ except MemoryError:
     raise
 except Exception:
     pass
+"""
+# The content is read in pieces and counted: a Parquet file can store a text once and repeat it in many rows.
+PIECE_ROWS, PIECE_BYTES = 8192, 2**28  # at most; the bytes are those that the file declares
+TOO_LARGE = 3  # exit status
+PARQUET_PROBE = f"""{LIMITED}
+sys.modules["numpy"] = None  # pyarrow works without it, and starts in half the time
+import pyarrow as pa
+import pyarrow.parquet as pq
+free = int(sys.argv[1])
+try:
+    file = pq.ParquetFile(sys.stdin.buffer)
+    about = file.metadata
+    size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    row_bytes = max({BYTES_PER_CELL} * about.num_columns, size // max(1, about.num_rows), 1)
+    rows = max(1, min({PIECE_ROWS}, {PIECE_BYTES} // row_bytes))
+    for piece in file.iter_batches(rows, use_threads=False):
+        free -= sum((c.indices if isinstance(c, pa.DictionaryArray) else c).nbytes for c in piece.columns)
+        if free < 0:
+            sys.exit({TOO_LARGE})
+except MemoryError:
+    sys.exit({TOO_LARGE})
+except Exception as error:
+    sys.exit(" ".join(str(error).split())[:300])
 """
 
 
@@ -181,127 +198,30 @@ def _read_parquet(path: Path) -> Any:
     try:
         about = pq.read_metadata(regular_file(path))
         _check_width(path, about.num_columns)
-        free = check_memory(path, BYTES_PER_CELL * _count_values(path, about))
-        texts = [column.path for column in about.schema if column.physical_type == "BYTE_ARRAY"]
-        table = _read_checked(path, about.num_row_groups, texts, free)
+        free = check_memory(path, BYTES_PER_CELL * about.num_rows * about.num_columns)
+        probe = _probe(path, PARQUET_PROBE, str(free))
+        if probe.returncode == TOO_LARGE:
+            raise InputError(
+                f"{path} needs more than the {free / 1e9:.1f} GB of memory that are available, or more than "
+                f"{READER_BYTES / 1e9:.0f} GB for {PIECE_ROWS:,} rows"
+            )
+        if probe.returncode:
+            raise OSError(probe.stderr or "damaged")
+        with pq.ParquetFile(regular_file(path)) as file:
+            table = file.read()
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None
     return table
 
 
-def _count_values(path: Path, about: Any) -> int:
-    """Count the numbers and texts of a Parquet file: one per row, or in a list as many as the file declares.
-
-    Lists are read in small pieces first: pyarrow ends the process if it describes a damaged part of a column.
-    """
-    import pyarrow.parquet as pq
-
-    lists = {at: column.path for at, column in enumerate(about.schema) if column.max_repetition_level}
-    if lists:
-        with pq.ParquetFile(regular_file(path)) as file:
-            file.scan_contents([*lists.values()], batch_size=TEXT_ROWS)
-    groups = map(about.row_group, range(about.num_row_groups))
-    inside = sum(group.column(at).num_values for group, at in product(groups, lists))
-    return int(about.num_rows * (about.num_columns - len(lists)) + inside)
-
-
-def _read_checked(path: Path, groups: int, texts: Sequence[str], free: int) -> Any:
-    """Read a Parquet file whose texts need at most `free` bytes. It can store a text once and repeat it in many rows.
-
-    Texts are read as dictionaries, and unpacked piece by piece if there is room. pyarrow cannot do this for columns
-    that store the differences of texts, and needs much memory for different texts: these are read in small pieces. The
-    size of texts inside a list or a structure is known only while no text is repeated, so these stay dictionaries.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    total, delta = 0, set()
-    with (
-        pq.ParquetFile(regular_file(path), read_dictionary=texts) as coded,
-        pq.ParquetFile(regular_file(path)) as plain,
-    ):
-        schema = plain.schema_arrow
-        types = dict(zip(schema.names, schema.types, strict=True))
-        if len(types) < len(schema.names):
-            raise pa.ArrowInvalid("several columns have the same name")
-        found: dict[str, list[Any]] = {name: [] for name in texts if _is_text(types.get(name))}
-        for group, name in product(range(groups), dict.fromkeys(texts)):
-            about = coded.metadata.row_group(group)
-            fit = MAX_DICTIONARY * about.num_rows // max(1, about.total_byte_size)  # rows, if all texts differ
-            for file, rows in ((coded, max(TEXT_ROWS, min(fit, DICTIONARY_ROWS))), (plain, TEXT_ROWS)):
-                pieces: list[Any] = []
-                small: list[Any] = []  # pieces that are not combined yet
-                size = 0
-                try:
-                    for batch in file.iter_batches(rows, row_groups=[group], columns=[name]):
-                        # There are two columns if one has the name x.y, and x is a structure with the field y.
-                        size += sum(map(_text_bytes, batch.columns))
-                        check_memory(path, total + size, free)
-                        if name not in found:
-                            continue
-                        cells = batch.column(name)
-                        if file is coded and _outgrown(cells.dictionary):
-                            break
-                        small += _unpacked(cells, types[name])
-                        if file is plain and len(small) == COMBINED:
-                            pieces, small = pieces + _combined(small), []
-                    else:
-                        break
-                except OSError:  # "not yet implemented", or damaged: then the other reader raises it again
-                    if file is plain:
-                        raise
-                    delta.add(name)
-            total += size
-            if name in found:
-                found[name] += pieces + (_combined(small) if file is plain else small)
-    inside = [name for name in texts if (name not in types or name in found) and name not in delta]
-    others = [name for name in schema.names if name not in found]
-    rest: Any = pq.read_table(regular_file(path), columns=others, read_dictionary=inside) if others else None
-    columns = [pa.chunked_array(found[n], types[n]) if n in found else rest.column(n) for n in schema.names]
-    return pa.table(columns, schema.names, metadata=schema.metadata)
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-
-
-def _outgrown(dictionary: Any) -> bool:
-    """Whether texts are read without the dictionary: only if TEXT_ROWS times the longest of them is small."""
-    import pyarrow.compute as pc
-
-    if dictionary.nbytes <= MAX_DICTIONARY:
-        return False
-    longest: int = pc.max(pc.binary_length(dictionary)).as_py()
-    return TEXT_ROWS * longest <= UNPACKED_BYTES
-
-
-def _combined(pieces: list[Any]) -> list[Any]:
-    import pyarrow as pa
-
-    return pa.table([pa.chunked_array(pieces)], ["x"]).combine_chunks().column(0).chunks if pieces else []
-
-
-def _unpacked(cells: Any, kind: Any) -> list[Any]:
-    """Texts without a dictionary, in pieces: pyarrow's texts have at most 2 GB."""
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(cells.type):
-        return [cells]
-    rows = max(1, len(cells) // (1 + _text_bytes(cells) // UNPACKED_BYTES))
-    return [cells.slice(at, rows).dictionary_decode().cast(kind) for at in range(0, len(cells), rows)]
-
-
-def _text_bytes(cells: Any) -> int:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_dictionary(cells.type):
-        return int(cells.nbytes)
-    lengths = pc.binary_length(cells.dictionary).cast("int64")
-    return pc.sum(lengths.take(cells.indices)).as_py() or 0
+def _probe(path: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Read a file in another process."""
+    with open_file(path) as file:
+        return subprocess.run(
+            [sys.executable, "-P", "-c", script, *arguments],
+            stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+        )  # fmt: skip
 
 
 def _read_json_lines(path: Path) -> Any:
@@ -351,13 +271,9 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
                 open_archive(file, unpacked_limit(path.stat().st_size), count=True)
         except Exception as error:  # a damaged archive can raise nearly any exception
             raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
-    with open_file(path) as file:  # opened again: the other process reads from the position of the descriptor
-        probe = subprocess.run(
-            [sys.executable, "-P", "-c", PROBE], stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-    if probe.returncode:
+    if _probe(path, SPREADSHEET_PROBE).returncode:
         raise InputError(
-            f"{path} is damaged, or its first sheet needs more than {SPREADSHEET_BYTES / 1e9:.0f} GB: delete the rows "
+            f"{path} is damaged, or its first sheet needs more than {READER_BYTES / 1e9:.0f} GB: delete the rows "
             "and columns after the data, or save it as .csv"
         )
     try:

@@ -10,7 +10,7 @@ import trust_fuzz as fuzz
 KEPT = Path(__file__).parents[1] / "fuzz"
 REPLAYS = sorted(path for path in KEPT.rglob("*") if path.is_file() and path.suffix != ".md")
 SHORT = {"cifar10n": 100, "checkpoint": 150, "model": 100, "summary.json": 60, "report-run.json": 60,
-         "history.jsonl": 60, "decisions.csv": 60}  # fmt: skip
+         "history.jsonl": 60, "decisions.csv": 60, "parquet": 60}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", fuzz.PARSERS)

@@ -58,7 +58,6 @@ ALLOWED = {
     "export/__init__.py: write_table": "a function of this package",
     "data/huggingface.py: datasets.load_dataset": "check_folder has checked the folder",
     "data/huggingface.py: datasets.load_from_disk": "check_folder has checked the folder",
-    "data/huggingface.py: tarfile.open": "a file that open_file opened",
     "models/embed.py: StaticModel.from_pretrained": "check_model has checked the folder",
     "models/embed.py: AutoModel.from_pretrained": "check_model has checked the folder",
     "models/embed.py: AutoImageProcessor.from_pretrained": "check_model has checked the folder",
