@@ -93,19 +93,18 @@ def computed(at: Speed) -> str:
         [
             "## Estimated cost",
             "",
-            filled(f"""The table shows GPU hours for Inception-ResNet-v2 with the settings of the paper: INCV with 2
-            x 50 epochs, robust training with 120 epochs, two networks. It assumes {at.trained:,.0f}
+            filled(f"""The table shows GPU hours for Inception-ResNet-v2 with the settings of the paper for
+            WebVision: two iterations of INCV with 50 epochs each (counted as two passes over the samples per
+            epoch), and robust training of two networks for 120 epochs. It assumes {at.trained:,.0f}
             pictures per second in training and {at.scored:,.0f} in scoring on one GPU ({at.source}). The
             decoding time is given in hours on one machine, which is assumed to have {CORES} cores and to
             decode {host:,} pictures per second ({DECODED} per core, `benchmarks/decode.md`). The row for
-            a billion samples assumes one epoch for each training of INCV and two for the robust training.
+            a billion samples assumes one epoch per iteration of INCV and two epochs of robust training.
             Use `labelsieve plan` for the speed of your machine."""),
             "",
             HEADER,
             "|---" * HEADER.count(" | ") + "|---|",
             *table,
-            "",
-            "`python scripts/scaling_page.py` updates this section and the next one.",
             "",
             "## Bottlenecks",
             "",
@@ -114,35 +113,33 @@ def computed(at: Speed) -> str:
             and seeds)."""),
             "",
             filled(f"""**2.4 million pictures, eight GPUs.** {trained[1]:,.0f} GPU hours take {
-                trained[1] / 8 / 24:.1f} days on eight GPUs. The pictures do not fit on one GPU ({
+                trained[1] / 8:.0f} hours on eight GPUs. The pictures do not fit on one GPU ({
                 size(2.4e6 * PICTURE_BYTES)
-            }), so they are read from staged files. Eight GPUs at {at.trained:,.0f} pictures
-            per second read {size(eight * PICTURE_BYTES)} per second from the memory-mapped files and copy
+            }), so they are read from staged files. Eight GPUs that each process {at.trained:,.0f}
+            pictures per second read {size(eight * PICTURE_BYTES)} per second from the memory-mapped files and copy
             {size(eight * WINDOW_BYTES)} of crops per second. Stage the pictures on a fast local disk of
             each machine. Without staging, {eight:,.0f} pictures per second must be decoded, which takes
-            {
-                eight
-                / DECODED:,.0f} cores. Scoring after every epoch (`checkpoint="best-until-k"`, which uses the best epoch
-            up to iteration k) costs
-            {100 * at.trained / at.scored:.0f} % of the training time of INCV; `checkpoint="last"` avoids it."""),
+            {eight / DECODED:,.0f} cores. Scoring after every epoch takes
+            {100 * at.trained / at.scored:.0f} % of the training time of INCV. In Python, `checkpoint="last"` avoids
+            it."""),
             "",
             filled(f"""**A billion pictures.** {trained[2]:,.0f} GPU hours take one day on {cards:,} GPUs.
             Computation is not the bottleneck:"""),
             "",
-            item(f"""Staged pictures ({size(1e9 * PICTURE_BYTES)}) do not fit on local disks. They stay as JPEG in
-            large files on shared storage and are decoded while streaming: {cards * at.trained:,.0f}
-            pictures per second need {cards * at.trained / host:,.0f} machines of the kind assumed above in
-            every epoch."""),
-            item(f"""The memory is {size(found[2][1]["host_bytes"])} per process. {size(1e9 * HOST_BYTES)} of it
-            is the peak of the selection, the rest is ids and file names. The per-sample data must be
+            item(f"""Staged pictures ({size(1e9 * PICTURE_BYTES)}) do not fit on local disks. The pictures would
+            have to stay on shared storage as JPEG in large files and to be decoded while they are read. At
+            {cards * at.trained:,.0f} pictures per second, this takes {cards * at.trained / host:,.0f} machines
+            of the kind assumed above."""),
+            item(f"""Each process needs {size(found[2][1]["host_bytes"])} of memory: {size(1e9 * HOST_BYTES)} at the
+            peak of the selection, and the rest for ids and file names. The per-sample data would have to be
             distributed over several machines. Selection uses counts per class and the largest losses and
             confidences, which can be merged exactly."""),
             item("""The order of the samples in an epoch, a permutation of 10^9 int64 values, takes 8 GB per
             process. To avoid this, the files can be permuted first, and then the samples within a few
             files at a time."""),
             item(
-                """With one row per sample, `labels.csv` is too large for one text file. It must be replaced by
-            several Parquet files."""
+                """With one row per sample, `labels.csv` is too large for one text file. It would have to be
+            replaced by several Parquet files."""
             ),
         ]
     )
