@@ -30,6 +30,14 @@ class MissingColumnError(InputError):
         self.columns = columns
 
 
+def hub_unreachable(name: str, content: str, use: str) -> InputError:
+    """Return the error for a name that cannot be downloaded; `use` is the argument that reads a copied folder."""
+    return InputError(
+        f"{name} cannot be downloaded because Hugging Face cannot be reached; check the network connection, or copy "
+        f"the folder of the {content} from another computer and use {use}"
+    )
+
+
 class FailedError(Exception):
     """The work cannot continue, and the input is not the reason. Shown as one line; exit code 1."""
 

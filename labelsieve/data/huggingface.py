@@ -8,7 +8,8 @@ import lzma
 import os
 import tarfile
 import zipfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,12 +24,13 @@ from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
 from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_source
 from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
-from labelsieve.errors import InputError, MissingColumnError
+from labelsieve.errors import InputError, MissingColumnError, hub_unreachable
 from labelsieve.files import BYTES_AT_ONCE, content_folders, leads_outside, open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
 OPTIONS = ("split", "label", "config")
+ANSWER_SECONDS = 10.0  # for the description of a data set: a hub that can be reached answers within a second
 # Files that can name other files: those of a saved data set are in its folder and in those of its splits.
 CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.json")
 FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
@@ -86,8 +88,11 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
         if saved:
             loaded = datasets.load_from_disk(where)
         else:
-            loaded = datasets.load_dataset(where, options.get("config"))
-    except Exception as error:  # no network, no such name, a damaged file
+            with nullcontext() if folder.is_dir() else _offline_if_unreachable(where):
+                loaded = datasets.load_dataset(where, options.get("config"))
+    except ConnectionError:
+        raise hub_unreachable(f"hf:{where}", "data set", "hf:FOLDER") from None
+    except Exception as error:  # no such name, a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cannot load hf:{where}: {reason[:300]}") from None
     if not isinstance(loaded, datasets.DatasetDict):
@@ -96,6 +101,29 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
     split = reading.split or options.get("split") or ("train" if "train" in loaded else next(iter(loaded)))
     used = choose_splits(list(loaded), replace(reading, split=split), f"hf:{where}", progress)
     return datasets.concatenate_datasets([loaded[name] for name in used])
+
+
+@contextmanager
+def _offline_if_unreachable(name: str) -> Iterator[None]:
+    """Read a data set from the cache of `datasets` if the hub does not answer.
+
+    `datasets` would do the same, but try for half a minute and log every attempt.
+    """
+    import datasets
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    before = datasets.config.HF_HUB_OFFLINE
+    try:
+        HfApi().dataset_info(name, timeout=ANSWER_SECONDS)
+    except (HfHubHTTPError, HFValidationError):  # there is an answer, or the name is wrong: `datasets` describes it
+        pass
+    except Exception:  # errors of the HTTP library, whose name depends on the version
+        datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
 
 
 def check_folder(folder: Path, where: str) -> None:

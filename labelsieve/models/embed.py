@@ -24,7 +24,7 @@ import numpy as np
 
 from labelsieve.checks import imported
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, hub_unreachable
 from labelsieve.files import check_free, content_folders, leads_outside, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
@@ -231,10 +231,7 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
     try:
         folder = Path(snapshot_download(name, allow_patterns=patterns, local_dir=to))
     except LocalEntryNotFoundError:
-        raise InputError(
-            f"{name} cannot be downloaded because Hugging Face cannot be reached; check the network connection, or "
-            "copy the folder of the model from another computer and use --embed FOLDER"
-        ) from None
+        raise hub_unreachable(name, "model", "--embed FOLDER") from None
     except (HFValidationError, RepositoryNotFoundError):
         raise InputError(f"{name} cannot be downloaded: Hugging Face has no such model, or requires a login") from None
     except Exception as problem:

@@ -331,6 +331,21 @@ def test_hugging_face_folders(tmp_path: Path) -> None:
         load_source("hf:x?colour=red")
 
 
+def test_hugging_face_names_without_a_network(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import datasets
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", unreachable)
+    online = datasets.config.HF_HUB_OFFLINE
+    with pytest.raises(InputError, match=r"hf:nobody/nothing .*cannot be reached.*hf:FOLDER"):
+        load_source("hf:nobody/nothing")
+    assert capfd.readouterr().err == "" and datasets.config.HF_HUB_OFFLINE is online
+
+
 def test_hugging_face_pictures_and_tables(tmp_path: Path) -> None:
     import datasets
     from PIL import Image
