@@ -41,12 +41,8 @@ def is_path(source: str) -> bool:
 
 def files_of(source: str) -> list[Path]:
     """The files that are read from the folder of `cifar10:DIR` and similar; empty if the source has no folder."""
-    scheme = source.partition(":")[0]
-    if scheme == "hf":
-        return huggingface.files(source)
-    if scheme == "webvision":
-        return webvision.files(source)
-    return cifar.files(source)
+    readers = {"hf": huggingface.files, "webvision": webvision.files}
+    return readers.get(source.partition(":")[0], cifar.files)(source)
 
 
 def load_source(source: str, options: ReadOptions = DEFAULTS, *, progress: Progress = SILENT) -> LabelledData:

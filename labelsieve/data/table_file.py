@@ -42,11 +42,9 @@ LIMITED = f"""
 import sys
 try:
     import resource
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = {READER_BYTES} if hard == resource.RLIM_INFINITY else min({READER_BYTES}, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_AS, ({READER_BYTES}, resource.getrlimit(resource.RLIMIT_AS)[1]))
 except (ImportError, ValueError, OSError):
-    pass  # a system without this limit: the process may still end by itself
+    pass  # a lower limit is set already, or this system has none
 """
 # Errors of the reader of spreadsheets are reported when this process reads the file.
 SPREADSHEET_PROBE = f"""{LIMITED}

@@ -52,7 +52,8 @@ ROWS = {
     ),
     "hostile/files that grow": (
         "decompression bombs (`.npz`, `.xlsx`, Parquet, PNG), false sizes, huge or broken safetensors headers, nested lists",
-        "refused before memory is allocated, within 20 seconds of processor time; a one-line message",
+        "refused before labelsieve allocates memory (a separate process of at most 4 GB reads `.xlsx` and Parquet first), "
+        "within 20 seconds of processor time; a one-line message",
         NONE,
     ),
     "hostile/pictures that are none": (
