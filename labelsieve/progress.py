@@ -71,8 +71,8 @@ class NoteKind(Enum):
         "or more disagree with those of identical samples, which no classifier can resolve"
     )
     NEAR_DUPLICATES = (
-        "{count:,} samples are identical or nearly identical to another one, in {groups:,} groups that stay on one "
-        "side of every split; number of groups with different labels: {conflicts:,}"
+        "{count:,} samples are identical or nearly identical to another one, in {groups:,} groups that stay in the "
+        "same half of the data; number of groups with different labels: {conflicts:,}"
     )
     OUTLIERS = "{count:,} samples are outliers: far from all others, perhaps of none of the classes"
     LEAK = (

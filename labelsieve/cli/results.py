@@ -56,7 +56,8 @@ def review(
     port
         Port to listen on; 0 selects any free port. Default: 8765, or any free port if 8765 is in use.
     host
-        Address to listen on. With an address other than 127.0.0.1, other machines can open the printed URL.
+        Address to listen on. Set it to the network address of this machine, so that other machines can open the printed
+        URL.
     reviewer
         Initial name of the reviewer. Each reviewer can change it on the page. Decisions are saved per reviewer.
     open

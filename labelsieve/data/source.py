@@ -81,7 +81,7 @@ def _about_groups(groups: IntArray, column: str | None) -> str:
     count = len(np.unique(groups))
     if count < 2:
         raise InputError(f"--group-column {column}: all samples are in one group; at least two are needed")
-    return f"{count:,} groups by {column}: each group stays on one side of every split"
+    return f"{count:,} groups by {column}: each group stays in the same half of the data"
 
 
 def _ignored(options: ReadOptions) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ From then on, in epoch i of E (counted from 0),
 
 where `predicted` is the one-hot class predicted in the same forward pass. Before the turning point alpha is 1.
 
-Needs at least about 13 epochs, and more than k samples. The released CIFAR-10 run waits 10 epochs, not 5. The paper
+Needs at least 11 epochs, and more than k samples. The released CIFAR-10 run waits 10 epochs, not 5. The paper
 resets the network by one epoch at the turning point; the released code reloads its newest checkpoint, which changes
 nothing, and this implementation does not reset either. Fails if the turning point is missed or late: memorised labels
 are then confirmed by their own predictions. Under 80 % noise it collapses (table 1: 10 %).

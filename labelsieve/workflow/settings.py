@@ -276,8 +276,8 @@ class TrainSettings:
         Training method. For texts, tables and embeddings: classifier (the type of classifier that was used for the
         selection, trained on the samples whose labels are more likely right than wrong). For networks: incv-coteaching,
         incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l, standard or package.module:Name. auto:
-        classifier for texts, tables and embeddings, unless --network, --train-epochs, --batch-size, --set, --augment or
-        --protocol paper is set; otherwise incv-coteaching.
+        classifier for texts, tables and embeddings, unless --network, --train-epochs, --batch-size, --set or --protocol
+        paper is set; otherwise incv-coteaching.
     set
         Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set to change
         several settings.
