@@ -58,6 +58,7 @@ except Exception:
 """
 # The content is read in pieces and counted: a Parquet file can store a text once and repeat it in many rows.
 PIECE_ROWS, PIECE_BYTES = 8192, 2**28  # at most; the bytes are those that the file declares
+COLUMN_BUFFER = 2**16  # bytes; without it, a whole column of a row group is read at once
 TOO_LARGE = 3  # exit status
 PARQUET_PROBE = f"""{LIMITED}
 sys.modules["numpy"] = None  # pyarrow works without it, and starts in half the time
@@ -65,7 +66,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 free = int(sys.argv[1])
 try:
-    file = pq.ParquetFile(sys.stdin.buffer)
+    file = pq.ParquetFile(sys.stdin.buffer, pre_buffer=False, buffer_size={COLUMN_BUFFER})
     about = file.metadata
     size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     row_bytes = max({BYTES_PER_CELL} * about.num_columns, size // max(1, about.num_rows), 1)
