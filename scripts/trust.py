@@ -199,7 +199,10 @@ def all_units(args: argparse.Namespace) -> list[Unit]:
         Unit("hostile", kind, partial(hostile, kind)) for kind in dict.fromkeys(c.kind for c in trust_hostile.CASES)
     ]
     units += [Unit("limits", name, partial(limits, name)) for name in trust_limits.CASES]
-    units += [Unit("fuzz", name, partial(fuzz, name, args.inputs)) for name in trust_fuzz.PARSERS]
+    units += [
+        Unit("fuzz", name, partial(fuzz, name, int(args.inputs * parser.share)))
+        for name, parser in trust_fuzz.PARSERS.items()
+    ]
     attacks = {"strings": -(-args.strings // STRINGS_PER_ATTACK), "trees": args.trees, "tables": args.tables}
     attacks |= {"runs": args.runs, "datasets": args.folders, "models": args.folders, "labels": args.folders}
     attacks |= {"caches": args.folders // 10, "votes": args.folders // 10}

@@ -59,6 +59,7 @@ class Parser:
     fine: tuple[type[BaseException], ...] = (InputError,)
     tokens: str = "csv"
     inside: str = ""  # the container to bend inside of: zip or safetensors
+    share: float = 1.0  # of the inputs that scripts/trust.py tries
 
 
 # ---------------------------------------------------------------- valid files
@@ -339,7 +340,7 @@ PARSERS = {
         Parser("history.jsonl", _seed_of("history.jsonl"), _parse_summary, "history.jsonl", inside="jsonl"),
         Parser("decisions.csv", _seed_of("decisions.csv"), _parse_summary, "decisions.csv"),
         Parser("picture", _pictures, _parse_picture, "input.jpg"),
-        Parser("parquet", _parquet, _parse_table, "input.parquet"),
+        Parser("parquet", _parquet, _parse_table, "input.parquet", share=0.2),  # each starts a process
         Parser("json-lines", _json_lines, _parse_table, "input.jsonl", inside="jsonl"),
     )
 }  # fmt: skip
