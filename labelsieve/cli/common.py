@@ -63,7 +63,7 @@ class Common(Output):
     Parameters
     ----------
     seed
-        Random seed. It only affects commands that use random numbers.
+        Random seed. Commands that use no random numbers ignore it.
     """
 
     seed: int = 0

@@ -29,7 +29,7 @@ def corrupt(
     settings: Annotated[SourceSettings, Flat] = SourceSettings(),
     common: Common = Common(),
 ) -> None:
-    """Replace some labels with wrong ones and write a CSV file with the columns id, label and true.
+    """Write a CSV file (columns id, label and true) in which some labels are replaced with wrong ones.
 
     Parameters
     ----------
@@ -38,11 +38,14 @@ def corrupt(
     out
         CSV file to write. Use it with the option --labels of `select` or `run`.
     pattern
-        Noise pattern: symmetric, symmetric-inclusive, pair, cifar10-map or instance (depends on the sample).
+        Noise pattern: symmetric (any other class), symmetric-inclusive (any class), pair (the next class), cifar10-map
+        (pairs of similar classes of CIFAR-10) or instance (depends on the sample).
     ratio
-        Proportion of labels that are replaced, from 0 to 1.
+        Probability that a label is replaced, from 0 to 1. The proportion of wrong labels is lower with
+        symmetric-inclusive and cifar10-map.
     matrix
-        File with a transition matrix (.csv, .json or .npy) instead of --pattern and --ratio.
+        File with a transition matrix: .csv, .npy, .json or the summary.json of a run. It replaces --pattern and
+        --ratio.
     force
         Overwrite the file if it exists.
     """
@@ -82,7 +85,6 @@ def corrupt(
 data = App(
     name="data",
     help="List or merge classes, download CIFAR or a pretrained model, or create a small data set like WebVision.",
-    help_format="plaintext",
 )
 
 
@@ -99,9 +101,10 @@ def classes(
     settings: Annotated[SourceSettings, Flat] = SourceSettings(),
     common: Common = Common(),
 ) -> None:
-    """List the classes with their number of samples. Different spellings of a class and names such as n/a are marked.
+    """List the classes with their number of samples, or merge classes.
 
-    --to writes the labels to a file for `run --labels`. The source is not changed.
+    Different spellings of a class and names such as n/a are marked. --to writes the changed labels to a file for
+    `run --labels`. The source is not changed.
 
     Parameters
     ----------
@@ -170,7 +173,7 @@ def _list_classes(counts: Mapping[str, int], same: Mapping[str, str], missing: S
 
 @data.command
 def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, common: Common = Common()) -> None:
-    """Download a data set or a pretrained model. Apart from hf:NAME sources, no other command uses the network.
+    """Download a data set or a pretrained model. Other commands download only hf:NAME sources.
 
     Parameters
     ----------

@@ -33,13 +33,18 @@ def theory(
     classes
         Number of classes.
     pattern
-        Noise pattern: symmetric, symmetric-inclusive, pair or cifar10-map.
+        Noise pattern: symmetric (any other class), symmetric-inclusive (any class), pair (the next class) or
+        cifar10-map
+        (pairs of similar classes of CIFAR-10).
     ratio
-        Proportion of labels that are replaced, from 0 to 1.
+        Probability that a label is replaced, from 0 to 1. The proportion of wrong labels is lower with
+        symmetric-inclusive and cifar10-map.
     matrix
-        File with a transition matrix (.csv, .json, also a summary.json, or .npy) instead of --pattern and --ratio.
+        File with a transition matrix: .csv, .npy, .json or the summary.json of a run. It replaces --pattern and
+        --ratio.
     accuracy
-        Measured test accuracy on noisy labels; print the noise ratio that explains it (Eq. 4 and 5).
+        Test accuracy measured on noisy labels. It replaces --ratio: the corresponding noise ratio is printed (Eq. 4 and
+        5 of the paper).
     """
     from labelsieve import noise
     from labelsieve import theory as closed_forms
@@ -84,12 +89,12 @@ def theory(
 
 
 def demo(*, out: Path = Path("labelsieve-demo"), common: Common = Common()) -> None:
-    """Find wrong labels in 1,197 built-in handwritten digits, about 40 % of which have wrong labels.
+    """Find wrong labels in 1,197 built-in pictures of handwritten digits. About 40 % of their labels are wrong.
 
     Parameters
     ----------
     out
-        Run folder to write.
+        Folder for the results.
     """
     from labelsieve.runfolder import RunFolder
     from labelsieve.workflow.demo import MODEL, run_demo
@@ -158,12 +163,12 @@ def reproduce(
     options: Options = ReproduceOptions(),
     common: Common = Common(),
 ) -> int:
-    """Run the missing trainings of a figure or table of the paper, then draw it.
+    """Reproduce a figure or table of the paper. Only missing experiments are run.
 
     Parameters
     ----------
     item
-        Name of the figure or table. `list` prints all names, `all` runs everything that needs CIFAR-10.
+        Name of the figure or table. "list" prints all names. "all" is every item that needs CIFAR-10.
     """
     from labelsieve.experiments import runner
 
@@ -202,10 +207,10 @@ def bench(
     Parameters
     ----------
     what
-        engine: networks in lockstep against a plain training loop. select: against cleanlab. io: against a plain
-        pillow loop.
+        engine: training several networks at once, compared with a plain training loop. select: the selection, compared
+        with cleanlab. io: reading pictures, compared with a plain Pillow loop.
     device
-        Device of engine: auto, cpu, cuda or mps.
+        For engine: device (auto, cpu, cuda or mps).
     large
         For select: also measure 10 M x 100 probabilities in a memory-mapped file (4 GB of disk).
     pictures

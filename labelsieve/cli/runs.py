@@ -28,7 +28,7 @@ class SelectOptions(SelectSettings):
     ----------
     selection
         Selection algorithm: incv (iterative noisy cross-validation) or ncv (noisy cross-validation: one iteration, no
-        samples are removed).
+        samples are removed). The name --selection is the one of `run`, where --method is the training method.
     """
 
     selection_option: ClassVar[str] = "--method"
@@ -102,16 +102,16 @@ def train(
     settings: Annotated[TrainSettings, Flat] = TrainSettings(),
     output: Output = Output(),
 ) -> None:
-    """Train a model on the selection of a run. Run the same command again to resume a stopped training.
+    """Train the model of a run, using its selection. Run the same command again to resume it if it was stopped.
 
-    Decisions of the review page are not used. To train on corrected labels, `export` them and `run` the exported file.
+    Decisions of the review page are not used. To train on corrected labels, use an `export` as the source of `run`.
 
     Parameters
     ----------
     run
         Run folder created by `select` or `run`.
     out
-        Another run folder for the model, to compare methods on the same selection. Default: RUN.
+        Folder for the model. Use another folder than RUN to compare methods on the same selection. Default: RUN.
     """
     from labelsieve.workflow.run import train_run
 
@@ -319,7 +319,9 @@ def predict(
     settings: Annotated[PredictSource, Flat] = PredictSource(),
     common: Common = Common(),
 ) -> None:
-    """Write id, predicted class and probability of every sample of SOURCE to a CSV file. SOURCE needs no labels.
+    """Write the id, the predicted class and its probability for every sample of SOURCE to a CSV file.
+
+    SOURCE needs no labels.
 
     Columns and --root are those of the run unless you set them. If the run's id column is missing, a note says so.
 

@@ -15,40 +15,40 @@ class ReproduceOptions:
     ----------
     data
         Folder with CIFAR-10 (`labelsieve data fetch cifar10 --to DIR`). For webvision and webvision-errors: folder
-        with WebVision 1.0, and ILSVRC12's validation set in its subfolder ilsvrc12. Not needed for `--scale smoke`.
+        with WebVision 1.0 and, in the subfolder ilsvrc12, the ILSVRC12 validation set. Not needed for `--scale smoke`.
     results
-        Folder of the records (default: `results`, or `runs/reproduce-smoke` for smoke).
+        Folder for the results of the experiments. Default: `results`; `runs/reproduce-smoke` with `--scale smoke`.
     scale
-        `paper` is the paper's protocol, `smoke` a small one that a CPU runs in seconds.
+        `paper`: the protocol of the paper. `smoke`: a small test that takes seconds on a CPU.
     seeds
-        Seeds to run: `0-4`, `0,2` or `3` (default: the one of `--seed`).
+        Seeds to use: a range (`0-4`), a list (`0,2`) or a number (`3`). Default: the value of `--seed`.
     methods
         Methods of tables 1 and 2, separated by commas, in the order in which they run.
     settings
         Noise settings, separated by commas, such as `symmetric-0.5,pair-0.4`.
     epochs
-        Number of training epochs, if different from the protocol. Tables name every difference.
+        Number of training epochs, if different from the protocol. The tables list all differences.
     selection_epochs
-        Number of epochs of INCV's trainings, if different from the protocol.
+        Number of epochs of each network that INCV trains, if different from the protocol.
     iterations
         Number of INCV iterations, if different from the protocol.
     set
         A setting of a method, METHOD.SETTING=VALUE, such as `f-correction.estimate_epochs=50`.
     budget
-        Seconds after which the run stops; the same command continues it. With 0 nothing runs, and the table and
-        figure are drawn from the existing records.
+        Time limit in seconds. Run the same command again to continue. With 0, no experiments are run, and the table and
+        figure are created from existing results.
     lockstep
         Maximum number of networks that train at once.
     device
         `auto`, `cpu`, `cuda` or `mps`.
     executor
-        `local`, `ray` (this machine, or $RAY_ADDRESS) or `ray://HEAD:6379`. On Ray every group of trainings is a
-        task, with one GPU if the cluster has GPUs. `--results`, and `--data` for WebVision, must be on storage that
-        all machines share.
+        `local`, `ray` (this machine or $RAY_ADDRESS) or `ray://HEAD:PORT`. With Ray, each group of networks that train
+        at once is one task, with one GPU if the cluster has GPUs. `--results`, and `--data` for WebVision, must be on
+        storage that all machines share.
     commit
-        Commit of the code, written to the records (default: the current commit of git).
+        Commit to store with the results. Default: the current Git commit.
     draw
-        Draw the table and figure from the records after the run.
+        Create the table and figure from the results after the run.
     """
 
     data: Path | None = None

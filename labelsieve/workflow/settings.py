@@ -67,9 +67,9 @@ class SourceSettings:
     header
         Column names, separated by commas, for a file without a header row.
     split
-        Splits to read, separated by commas, or all. Splits are folders named train, val, validation, valid, dev or
-        test, a column split with these values, or the splits of a Hugging Face dataset. Default: all splits except
-        test; for Hugging Face datasets: train.
+        Splits to read, separated by commas, or all. A split is a folder named train, val, validation, valid, dev or
+        test, the rows with one of these values in the column split, or a split of a Hugging Face dataset. Default: all
+        splits except test; for Hugging Face datasets: train.
     """
 
     root: Path | None = None
@@ -121,27 +121,26 @@ class SelectSettings(SourceSettings):
         Number of epochs for each network that is trained for the selection. If you set it, the default model for
         pictures is a network. Default: 50; 10 for the model fast.
     model
-        Model used for the selection. Classifiers: boosting, forest, logistic, nearest, neighbours, svm, tfidf
-        (texts), trees, edges (pictures, fast without a GPU). Networks: fast (small pictures, on a GPU), mlp,
-        small-cnn, resnet20, resnet32, resnet44, resnet56, resnet110, resnet110-preactivation, preact-resnet18,
-        inception-resnet-v2. Custom model: package.module:Name. auto chooses a model based on the samples and the
-        device.
+        Model used for the selection. Classifiers: boosting, forest (random forest), logistic, nearest (one neighbour),
+        neighbours (ten), svm, tfidf (texts), trees (extra trees), edges (pictures, fast without a GPU). Networks: fast
+        (small pictures, on a GPU), mlp, small-cnn, resnet20, resnet32, resnet44, resnet56, resnet110,
+        resnet110-preactivation, preact-resnet18, inception-resnet-v2. Custom model: package.module:Name. auto chooses a
+        model based on the samples and the device.
     embed
         Pretrained model that computes embeddings of pictures or texts. The embeddings are the features for selection
         and training. One of: a folder, a Hugging Face name (see `labelsieve data fetch model`),
-        package.module:function, auto (a small model, if it is on this machine) or none.
+        package.module:function, auto (for texts and photos, the default model if it was downloaded) or none.
     loss
         Loss of the networks used for the selection: ce (cross-entropy) or gce (generalised cross-entropy).
     repeats
         Number of random splits per iteration. The predictions of all splits are averaged. The training time is
         proportional to this number.
     predictions
-        File with out-of-sample predicted probabilities. They are used instead of training a model for the selection.
-        Formats: .npy, .npz (array pred_probs), or .csv or .parquet with one column per class and optionally an id
-        column.
+        File with out-of-sample predicted probabilities. No model is trained for the selection. Formats: .npy, .npz
+        (array pred_probs), or .csv or .parquet with one column per class and optionally an id column.
     remove_ratio
-        Number of samples to remove from the later iterations per selected sample: a number, or auto (computed from the
-        estimated noise).
+        Number of samples to remove per selected sample: a number, or auto (computed from the estimated noise). Removed
+        samples are not used in later iterations.
     labels
         CSV file with the columns id, label and optionally true. Its labels replace those of the source; true
         labels are only used to measure the result.
@@ -152,11 +151,11 @@ class SelectSettings(SourceSettings):
     protocol
         How settings are chosen: auto (based on the estimated noise) or paper (as in the code of the paper's authors).
     pattern
-        Noise pattern, if you know it: symmetric (wrong labels are spread evenly over all other classes), pair (wrong
-        labels of a class are all in one other class) or auto (estimated; symmetric with --protocol paper).
+        Noise pattern, if you know it: symmetric (wrong labels are spread evenly over all other classes), pair (all
+        wrong labels of a class are the same other class) or auto (estimated; symmetric with --protocol paper).
     size
-        Resize pictures to squares with this side length in pixels. Default: depends on the source. If it is set,
-        --embed auto computes no embeddings. With --embed NAME, it is the length of the shorter side of the pictures
+        Resize pictures to squares with this side length in pixels. Default: depends on the source. With --size,
+        --embed auto computes no embeddings. With --embed NAME, --size is the length of the shorter side of the pictures
         that are passed to the embedding model; default: 256.
     workers
         Number of processes for scikit-learn classifiers. Default: one process, with a thread per core.
@@ -276,8 +275,8 @@ class TrainSettings:
         Training method. For texts, tables and embeddings: classifier (the type of classifier that was used for the
         selection, trained on the samples whose labels are more likely right than wrong). For networks: incv-coteaching,
         incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l, standard or package.module:Name. auto:
-        classifier for texts, tables and embeddings, unless --network, --train-epochs, --batch-size, --set or --protocol
-        paper is set; otherwise incv-coteaching.
+        classifier for texts, tables and embeddings, unless --network, --train-epochs, --batch-size or --set is set
+        or the selection used --protocol paper; otherwise incv-coteaching.
     set
         Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set to change
         several settings.
