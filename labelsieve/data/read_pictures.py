@@ -41,7 +41,7 @@ from labelsieve.types import IntArray, LabelledData, some_of
 LARGEST_SIDE = 64  # larger pictures are shrunk to this unless a size is given
 SIZES = range(8, 1025)  # pixels that --size accepts
 # Pictures of one size are held in memory up to this size; larger sets are read from disk. With it, a selection from
-# 200,000 photos takes 1.15 GB: benchmarks/large-folder.md.
+# 200,000 photos takes 1.71 GB: benchmarks/large-folder.md.
 MEMORY_LIMIT = 2**30  # bytes
 MEMORY_SHARE = 0.1  # of the available memory: training holds a second, padded copy
 DEVICE_SHARE = 0.3  # of a device's free memory that pictures may take: the networks come afterwards
