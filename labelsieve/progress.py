@@ -84,8 +84,8 @@ class NoteKind(Enum):
         "one counts as wrong. For measured values, use ranges as labels"
     )
     OUTCOMES = (
-        "the labels look like outcomes, not like annotations: equal cases can end differently, so that a suspect can "
-        "be an unusual case instead of a wrong label. Check suspects before you change them"
+        "the labels may be outcomes, such as survival, instead of annotations: outcomes of equal cases can differ, so "
+        "that a suspect can be an unusual case instead of a wrong label. Check suspects before you change them"
     )
     SPLITS = "splits read: {used}; not read: {unused}; --split NAME,... or --split all chooses"
     IDS_CHANGED = "{source} has no column {column!r}, which has the ids in the run; its first id is {first!r}"
