@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import torch
 from labelsieve import INCV, metrics, noise, theory
 from labelsieve.engine import Plan, VectorStore, train
 from labelsieve.engine.bundle import Bundle
-from labelsieve.engine.evaluate import out_of_sample_scores, probabilities
+from labelsieve.engine.evaluate import judging_scores, probabilities
 from labelsieve.engine.schedule import auto_batch_size, auto_epochs, one_drop
 from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.methods import create
@@ -34,7 +33,7 @@ from labelsieve.selection.finalize import FirstJudgement, judge_again
 from labelsieve.selection.posterior import flag_labels
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, Scores
 
-CLASSES, TRAINING, SEEDS = 10, 1257, (3, 4, 5)  # the design was chosen on digits with seeds 0 to 2
+CLASSES, TRAINING, SEEDS = 10, 1257, (3, 4, 5)  # the design was chosen with seeds 0 to 2
 NOISE = {
     "symmetric 20 %": theory.symmetric(CLASSES, 0.2),
     "symmetric 40 %": theory.symmetric(CLASSES, 0.4),
@@ -68,6 +67,7 @@ def measure(arrays: Arrays, transition: Any, seed: int, estimator: Any) -> Itera
     given = np.asarray(noise.corrupt(true, transition, np.random.default_rng([seed, 7])), dtype=np.int64)
     found = INCV(estimator, random_state=seed, device="cpu").fit(x, given)
     sets = {"candidates": np.flatnonzero(found.candidate_), "noise_ratio": 1 - found.expected_precision_}
+    sets["suspicion"] = found.suspicion_
     device, batch_size = torch.device("cpu"), auto_batch_size(len(x))
     store, test = VectorStore(x, device), VectorStore(x_test, device)
     schedule, factory = one_drop(auto_epochs(len(x), batch_size)), partial(MLP, CLASSES, inputs=x.shape[1])
@@ -80,16 +80,16 @@ def measure(arrays: Arrays, transition: Any, seed: int, estimator: Any) -> Itera
         p = sum(probabilities(bundle, test, np.arange(len(x_test)), 0).numpy() for bundle in bundles)
         row = {"method": name, "accuracy": float(np.mean(p.argmax(1) == y_test))}
         if (network := method.judges(plan)) is not None:
-            scores = out_of_sample_scores(store, factory, result.states, given, network)
+            scores = judging_scores(store, factory, result.states, given, network)
             verdict = np.where(found.selected_, SELECTED, np.where(found.candidate_, CANDIDATE, REMOVED))
             first = Scores(found.predicted_, found.probability_, found.confidence_, found.loss_)
-            both = FirstJudgement(
-                verdict.astype(np.int8), found.iteration_, found.suspicion_, first, tuple(found.history_)
-            )
-            networks = replace(both, scores=replace(first, confidence=np.full(len(x), np.nan)))
-            row["before"] = judgement(given != true, found.suspicion_)
-            for name, before in (("networks", networks), ("after", both)):
-                row[name] = judgement(given != true, judge_again(scores, given, CLASSES, before).suspicion)
+            before = FirstJudgement(
+                verdict.astype(np.int8), found.iteration_, found.suspicion_, first, found.transition_matrix_,
+                tuple(found.history_),
+            )  # fmt: skip
+            after = judge_again(scores, given, CLASSES, before).suspicion
+            suspicions = {"before": found.suspicion_, "networks": 1 - scores.probability, "after": after}
+            row |= {name: judgement(given != true, suspicion) for name, suspicion in suspicions.items()}
         yield row
 
 
@@ -130,30 +130,33 @@ def page(lines: list[dict[str, Any]]) -> str:
         "",
         "## Detection of wrong labels before and after the training",
         "",
-        "`before`: suspicion from the selection. `networks`: suspicion from the out-of-sample predictions of the two",
-        "networks only. `after`: suspicion from both, which users get. F1 counts the labels to check, ECE is the",
-        "calibration error of the suspicion.",
+        "`before`: suspicion from the selection. `networks`: 1 - the probability of the given label by the networks.",
+        "`after`: suspicion from both, which users get. F1 counts the labels to check, ECE is the calibration error of",
+        "the suspicion.",
         *table(lines, {f"{measure} {when}": partial(judged, when, measure) for when, measure in cells}),
     ]
     return "\n".join(text) + "\n" + REMARKS
 
 
 REMARKS = """
-**The accuracy goal is missed.** incv-posterior is much better than standard in all settings. It is better than
-incv-coteaching on digits at 40 %, most of all with pair noise, and worse on digits at 20 % and on photos.
-On photos, the networks rank the labels much worse than the selection, and the assessment after the training is not
-better than before it: the AUROC falls at 20 %.
+**Accuracy**: incv-posterior is much better than standard in all settings. It is better than incv-coteaching on photos
+and on digits with pair noise. On digits with symmetric noise the difference is within the spread (-0.1 and +0.4).
 
-We tried the following changes with the seeds 0 to 2 on stored selections. The code of the trials is not kept, except
-for one network (`networks=1`). The numbers are accuracies in % of the mean prediction, with the networks, epochs and
-learning rates of the first table. One network and "all labels" use the suspicion of the selection as the likelihood of
-each label.
+**Wrong labels**: F1 is higher after the training in every setting. The AUROC is higher on digits. On photos it is
+slightly lower (-0.0013 and -0.0005): **the goal that it does not fall is missed there.**
+
+`hidden`, the share of the values of a row that a network does not see, was chosen with the seeds 0 to 2 among the
+variants of the following table, on stored selections. The code of the other trials is not kept. The numbers are
+accuracies in % of the mean prediction, with the networks, epochs and learning rates of the first table. "Halves" is the
+method of earlier versions: each network uses the labels of one half of the samples, with the transition matrix as their
+likelihood, and learns the other half from its own predictions. "All labels" uses the suspicion of the selection as the
+likelihood of each label.
 
 | variant | digits 20 % | digits 40 % | digits pair 40 % | photos 20 % | photos 40 % |
 |---|---|---|---|---|---|
 | incv-coteaching | 98.2 | 98.0 | 85.7 | 83.9 | 83.1 |
-| incv-posterior | 98.1 | 97.7 | 92.3 | 83.8 | 81.5 |
-| without sharpening (temperature 1) | 98.3 | 97.2 | 92.4 | | |
+| halves | 98.1 | 97.7 | 92.3 | 83.8 | 81.5 |
+| halves, without sharpening (temperature 1) | 98.3 | 97.2 | 92.4 | | |
 | one network | 97.6 | 97.4 | 90.7 | | |
 | two networks, all labels, own predictions | 97.5 | 97.7 | 90.8 | 85.1 | 81.5 |
 | two networks, all labels, predictions of the other one | 97.8 | 98.0 | 90.9 | 85.3 | 81.9 |
@@ -170,37 +173,47 @@ each label.
 | the same, class shares not pulled to the prior | 98.2 | 97.8 | 92.2 | | |
 | the same, not pulled, weighted by the largest target | 98.1 | 97.9 | 92.3 | 84.2 | 81.5 |
 | the same, not pulled, weighted, mixup 0 | | | | 84.3 | 81.5 |
+| halves, predictions of the selection in the targets (log-mean, weight 0.3) | 97.8 | 97.8 | 89.4 | | |
+| the same, weight 0.5 | 97.8 | 97.5 | 88.5 | 84.7 | 83.2 |
+| the same, weight 0.7 | 97.7 | 97.3 | 88.2 | | |
+| the same, weight 0.5, temperature 1 | 97.5 | 97.2 | 88.6 | | |
+| the same, weight by the likelihood of the given labels before each epoch | 98.0 | 97.8 | 90.2 | 84.8 | 83.4 |
+| halves, the running means start from the predictions of the selection | 97.9 | 97.7 | 92.2 | | |
+| halves, mixup for one of the networks only | 97.5 | 97.1 | 91.3 | | |
+| halves, 30 % of the values hidden | 97.3 | 96.8 | 92.3 | | |
+| all labels, ranked again, predictions of the selection with weight 0.5 | 97.8 | 97.6 | 91.0 | | |
+| all labels, ranked again, mixup for one of the networks only | 97.7 | 97.3 | 91.7 | | |
+| **all labels, ranked again, 30 % hidden** (independent random numbers) | 98.3 | 98.0 | 92.5 | 85.3 | 84.3 |
+| the same, as in the code (numbers of the epoch) | 98.0 | 97.5 | 92.7 | | |
+| the same, 20 % hidden | 98.3 | 98.0 | 93.0 | | |
+| the same, 30 %, the same values hidden from both networks | 97.9 | 97.5 | 93.0 | | |
+| the same, 30 %, 0 instead of the mean (here 0 is not the mean of digits) | 97.6 | 97.3 | 92.9 | | |
+| the same, 30 %, values of another sample instead of the mean | 96.9 | 96.7 | 92.0 | | |
 | two networks, all labels, true labels as targets (for comparison) | 98.8 | 99.1 | 98.9 | | |
 | the same without mixup | 98.4 | 98.5 | 98.4 | | |
 
-Empty cells were not measured. Variants that rank again use the predictions of the other network. No variant is better
-than incv-coteaching in all settings, so the method is unchanged. Training on all labels, ranked again, with mixup 0.1
-has the smallest loss against incv-coteaching in its worst setting. So we measured it once more with the seeds 3 to 5:
-
-| variant, seeds 3 to 5 | digits 20 % | digits 40 % | digits pair 40 % | photos 20 % | photos 40 % |
-|---|---|---|---|---|---|
-| incv-coteaching | 98.0 | 96.5 | 91.5 | 84.3 | 81.5 |
-| two networks, all labels, ranked again, mixup 0.1 | 97.7 | 96.5 | 96.5 | 84.1 | 80.4 |
-
-Both rows use the same selections. Those of the photos are not the selections of the first table. The variant is better
-with pair noise only. The standard deviations in the first table are 0.6 to 1.4 points for these two methods (3.3 with
-pair noise), so most differences are not significant: the test parts have 540 and 372 samples. Training on all labels
-also leaves no out-of-sample predictions for the suspicion: at 20 % the AUROC after the training is 0.9795, and 0.9804
-before it.
+Empty cells were not measured. Variants that rank again use the predictions of the other network. The first two
+variants with 30 % hidden differ in their random numbers only, so differences of half a point are chance; the second
+one is 0.2 and 0.5 below incv-coteaching on digits with symmetric noise. The test parts have 540 and 372 samples. A
+share of 20 % was not measured on photos. The classifier of the selection, trained again on labels that are probably
+right, reaches 95.7 / 94.4 / 86.5 % on digits (random forest) and 85.1 / 83.4 % on photos (logistic regression) with
+the same seeds.
 
 The decay of the teacher has no effect here: it is limited by the number of steps, and a training has 340 to 540 steps.
 incv-coteaching uses the same optimizer, learning rates and number of epochs; its epochs contain the selected samples
 only. With true labels, mixup helps on digits. Mixup of 0.2 or 2, and twice the epochs with and without sharpening, were
-not better on digits at 20 %. The cause of the gap on photos is unknown.
+not better on digits at 20 % (halves).
 
-**Wrong labels**: the mean AUROC is higher after the training than before it in every setting. F1 is higher on digits
-and not higher on photos (-0.003 and 0.000). ECE is lower except on digits at 20 %. With pair noise, the networks alone
-are better than the selection and than both together; on photos they are clearly worse.
+The networks alone are worse than the selection on photos and better on digits. The weight of both was chosen on
+CIFAR-10 (docs/reproduction.md). Earlier versions ranked by the mean of both assessments and estimated the noise
+again: with the seeds 0 to 2 and 30 % hidden, this has AUROCs of 0.9992 / 0.9984 / 0.9441 on digits and 0.9818 /
+0.9771 on photos, against 0.9994 / 0.9987 / 0.9342 and 0.9828 / 0.9765 now, and 0.9981 / 0.9964 / 0.9211 and 0.9804 /
+0.9717 before the training. Its ECE was smaller (photos 20 %: 0.021 against 0.047 now and before). It is not used
+because the networks have learnt the labels that they assess.
 
-The combination of both was chosen among 19 variants on digits with the seeds 0 to 5, photos with the seeds 0 to 2 and
-two tables. So digits are not an independent test; the photos are the same pictures with other planted errors. On a
-table of 398 rows and two classes (breast cancer, 20 %, two seeds) the AUROC fell from 0.984 to 0.979. Photos with pair
-noise were used for the choice only and are not in the tables.
+The seeds 3 to 5 are not entirely untouched: digits (symmetric) and photos (20 %, seed 3) were measured once before with
+independent random numbers and the earlier assessment (accuracy 98.2 / 96.7 / 86.6 %; AUROC of photos 0.9831 after and
+0.9846 before). Only the random numbers and the assessment were changed after it.
 """
 
 

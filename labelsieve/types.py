@@ -192,6 +192,7 @@ class Store(ABC):
     mirrors: bool = False
     scale: Tensor | None = None  # per channel of pictures: a batch holds pixel * scale + offset, pixel is 0 to 255
     offset: Tensor | None = None
+    centre: Tensor | None = None  # the mean row, if the samples are rows of numbers
     streams: bool = False  # batches come from the host, so that a CUDA graph cannot capture a step
 
     @abstractmethod

@@ -166,7 +166,7 @@ def agreement(
     return float((total.argmax(1).numpy() == labels[chosen]).mean())
 
 
-def out_of_sample_scores(
+def judging_scores(
     store: Store, factory: Factory, states: Sequence[NetworkState], labels: IntArray, network: IntArray
 ) -> Scores:
     """The scores of every sample by one of the networks: `network` [samples] says by which."""

@@ -290,7 +290,7 @@ class Lockstep:
         training.seeds = rng.seeds(training.plan.seed, training.epoch, rng.STEPS, steps, training.method.networks)
         used = int(np.flatnonzero(np.any(order >= 0, axis=0)).max()) + 1
         training.width = -(-used // WIDTH_STEP) * WIDTH_STEP
-        drawn = self.views.strong or self.views.mixup > 0
+        drawn = self.views.strong or self.views.mixup > 0 or self.views.hidden > 0
         if clock.make_room(steps, max(width, training.width), views=drawn):
             self.stepper.forget_graphs()
         clock.order[row].fill_(-1)

@@ -49,7 +49,6 @@ class Plan:
     transition: Any = None  # a known T for f-correction
     score: IntArray | None = None  # samples to score at the end (selection's held-out half)
     keep_best: bool = False  # score with the epoch that agrees best with the given labels of `score`
-    groups: IntArray | None = None  # one code per sample; copies of a sample have the same
     suspicion: FloatArray | None = None  # the selection's probability that each label is wrong, nan if not known
 
 
@@ -66,11 +65,15 @@ class Views:
         The networks read strongly augmented pictures (engine/step.py).
     mixup
         The networks read mixtures of two samples with weights from Beta(mixup, mixup), the larger one first; 0: none.
+    hidden
+        Share of the values of a row of numbers that the networks do not see: each reads the mean of the column in other
+        places. It has no effect on pictures.
     """
 
     teacher_decay: float | None = None
     strong: bool = False
     mixup: float = 0.0
+    hidden: float = 0.0
 
     def check(self, *, pictures: bool) -> None:
         """Raise InputError for strong views of samples that are not pictures."""
@@ -163,7 +166,7 @@ class Method:
         return {}
 
     def judges(self, plan: Plan) -> IntArray | None:
-        """For each sample the network that has not memorised its label, so that it can judge it; or None."""
+        """For each sample the network that judges its label after the training; None: no label is judged again."""
         return None
 
     def before_epoch(self, view: TrainingView) -> None:

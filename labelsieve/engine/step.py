@@ -112,13 +112,16 @@ class Stepper:
         n = sum(bundle.n for bundle in bundles)
         device = store.device
         self.rows = torch.arange(len(clock.position), device=device)
-        self.training_of = torch.empty(n, dtype=torch.int64, device=device)
+        self.training_of, self.place_of = torch.empty((2, n), dtype=torch.int64, device=device)
+        self.hides = None  # the frequencies of hidden values
+        if views.hidden and store.centre is not None:
+            self.hides = hiding_frequencies(len(store.centre)).to(device)
         for group in groups:
             count = group.trainings.stop - group.trainings.start
             own = torch.arange(group.trainings.start, group.trainings.stop, device=device)
-            self.training_of[group.networks] = own.repeat_interleave(
-                (group.networks.stop - group.networks.start) // count
-            )
+            size = (group.networks.stop - group.networks.start) // count
+            self.training_of[group.networks] = own.repeat_interleave(size)
+            self.place_of[group.networks] = torch.arange(size, device=device).repeat(count)
         self.loss_sum = torch.zeros(n, device=device)
         self.correct = torch.zeros(n, device=device)
         self.seen = torch.zeros(n, device=device)
@@ -182,7 +185,7 @@ class Stepper:
         given = self.labels.rows[self.labels.of_training[:, None], safe] * valid
         own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
         found = StepBatch(index, given, valid, *own)
-        if self.views.strong:
+        if self.views.strong or self.hides is not None:
             numbers = clock.numbers[self.rows, place, :width][self.training_of]
             found = replace(found, numbers=self.world.mine(numbers))
         if self.views.mixup:
@@ -220,8 +223,13 @@ class Stepper:
     def _outputs(self, bundle: Bundle, networks: slice, width: int, batch: StepBatch) -> list[Tensor]:
         """The logits of the first `width` samples by the networks of a bundle, and by their teachers if it has some."""
         plain = x = self.store.batch(batch.own_index[networks, :width], batch.own_code[networks, :width])
-        if batch.numbers is not None:
+        if batch.numbers is not None and self.views.strong:
             x = strong_view(x, batch.numbers[networks, :width], self.store)
+        if batch.numbers is not None and self.hides is not None and self.store.centre is not None:
+            numbers = hiding_numbers(batch.numbers[networks, :width], self.place_of[networks])
+            x = torch.where(
+                hidden_values(numbers, self.hides, self.views.hidden), self.store.centre.repeat(len(numbers)), x
+            )
         if batch.partner is not None and batch.weight is not None:
             training = self.training_of[networks]
             x = mix(x, batch.partner[training, :width], batch.weight[training])
@@ -293,9 +301,12 @@ class Stepper:
 # The numbers of an epoch are a function of the training's seed and the epoch, as the order of its samples is. So a step
 # draws nothing: it can be captured, it resumes with the same views, and stacked networks see the views that each would
 # see alone. A strong view starts from the shifted and mirrored picture that the store returns. It is, in this order: an
-# affine map, colour (brightness, contrast, saturation), solarise, posterise, cutout.
+# affine map, colour (brightness, contrast, saturation), solarise, posterise, cutout. Rows of numbers have hidden values
+# instead.
 
-DRAWS = 13  # numbers per picture
+DRAWS = 13  # numbers per picture or row
+HIDING_DRAWS = 3  # of these numbers that hide values from one network; another network of the training uses others
+HIGHEST_FREQUENCY = 1000.0  # far more than 1 turn, and a float32 keeps 4 digits of the fraction
 # Magnitudes are those of RandAugment (Cubuk et al. 2020), which chooses among the same operations.
 # Two of the eleven operations on average, as there: with four to five (0.5) 50 epochs on people's CIFAR-10 labels end
 # 1.8 points lower (docs/reproduction.md).
@@ -372,6 +383,29 @@ def _colours(pixels: Tensor, u: tuple[Tensor, ...]) -> Tensor:
     pixels = torch.where((u[3] < SELDOM) & (pixels > u[3] / SELDOM), 1 - pixels, pixels)
     levels = torch.exp2(torch.floor(LEAST_BITS + (MOST_BITS + 1 - LEAST_BITS) * (u[4] / SELDOM)))
     return torch.where(u[4] < SELDOM, torch.floor(pixels * levels) / levels, pixels)
+
+
+def hiding_frequencies(columns: int) -> Tensor:
+    """Fixed random frequencies [HIDING_DRAWS, columns] for `hidden_values`."""
+    return torch.rand(HIDING_DRAWS, columns, generator=torch.Generator().manual_seed(0)) * HIGHEST_FREQUENCY
+
+
+def hiding_numbers(numbers: Tensor, place: Tensor) -> Tensor:
+    """The numbers [n, B, HIDING_DRAWS] of numbers [n, B, DRAWS] that hide values from networks at these places [n]."""
+    column = HIDING_DRAWS * place[:, None, None] + torch.arange(HIDING_DRAWS, device=place.device)
+    return numbers.gather(2, column.expand(-1, numbers.shape[1], -1))
+
+
+def hidden_values(numbers: Tensor, frequencies: Tensor, share: float) -> Tensor:
+    """Which values of rows [B, n*d] are hidden, by numbers [n, B, HIDING_DRAWS] in 0..1: about `share` of each row.
+
+    The fractional part of a sum of high frequencies is as good as random, and two columns are nearly independent. Sums
+    are taken term by term, so that a row has the same hidden values in any stack.
+    """
+    phase = numbers[:, :, :1] * frequencies[0]
+    for i in range(1, HIDING_DRAWS):
+        phase = phase + numbers[:, :, i : i + 1] * frequencies[i]
+    return (phase.frac() < share).transpose(0, 1).flatten(1)
 
 
 def mix(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ class VectorStore(Store):
         self.device = device
         self.x = torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32), device=device)
         self.shape = tuple(self.x.shape[1:])
+        self.centre = self.x.mean(0) if self.x.ndim == 2 else None
 
     def __len__(self) -> int:
         return len(self.x)

@@ -149,7 +149,6 @@ def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:
         *(plan.train for plan in plans),
         *(plan.candidates for plan in plans if plan.candidates is not None),
         *(plan.score for plan in plans if plan.score is not None),
-        *(plan.groups for plan in plans if plan.groups is not None),
         *(plan.suspicion for plan in plans if plan.suspicion is not None),
         *(np.asarray(plan.transition, dtype=np.float64) for plan in plans if plan.transition is not None),
     )

@@ -315,7 +315,7 @@ def finish_table(found: list[Record], scale: Scale) -> str:
 def repeat_judgement(record: Record, results: Path) -> Record:
     """The record with the judgement after the training computed again from the stored losses.
 
-    Unchanged without stored losses (earlier versions, two networks, missing .npz files), or if the selection was run
+    Unchanged without stored losses (earlier versions, missing .npz files), or if the selection was run
     again since.
     """
     source = record["results"].get("selection")

@@ -18,7 +18,7 @@ from labelsieve import metrics, stopping
 from labelsieve.engine import Plan, Schedule, Store, Trained, train
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.evaluate import out_of_sample_scores, outputs
+from labelsieve.engine.evaluate import judging_scores, outputs
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
@@ -281,28 +281,25 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
 def _judge(
     cell: Cell, context: ExperimentContext, result: Trained, network: IntArray | None, results: Results
 ) -> Arrays:
-    """Add the judgements of the labels before and after the training; only before if no network is out of sample.
+    """Add the judgements of the labels before and after the training; only before if no network can judge them.
 
-    Return the arrays that repeat the judgement of one network (`result_figures.repeat_judgement`).
+    Return the arrays that repeat the judgement (`result_figures.repeat_judgement`).
     """
     record, labels = selection_record(cell, context), result.plan.labels
     results["before"] = {key: record["results"][key] for key in ("auroc", "calibration_error", "noise_ratio")}
     if network is None or context.data.true is None:
         return {}
     factory = create_network(cell.network, context.store.shape, context.data.classes)
-    scores = out_of_sample_scores(context.store, factory, result.states, labels, network)
+    scores = judging_scores(context.store, factory, result.states, labels, network)
     stored = records.load_arrays(context.results, record)
     unknown = np.full(len(labels), np.nan)  # records of earlier versions have fewer arrays
     suspicion, probability, confidence = (stored.get(name, unknown).astype(np.float64) for name in JUDGED_ARRAYS)
     predicted = Scores(stored["predicted"].astype(np.int64), probability, confidence, -np.log(probability))
     history = tuple(record["results"]["history"])
-    before = FirstJudgement(stored["verdict"], stored["iteration"], suspicion, predicted, history)
-    if len(result.states) == 1:
-        before = replace(before, transition=np.array(record["results"]["transition_matrix"]))
+    transition = np.array(record["results"]["transition_matrix"])
+    before = FirstJudgement(stored["verdict"], stored["iteration"], suspicion, predicted, transition, history)
     judged, wrong = judge_again(scores, labels, context.data.classes, before), labels != context.data.true
     results["after"] = evaluate.judgement_results(wrong, judged.suspicion) | {"noise_ratio": judged.noise_ratio}
-    if len(result.states) > 1:
-        return {}
     results["selection"] = {"id": record["id"], "arrays": record["hashes"]["arrays"]}
     # The loss, not the probability: half precision keeps both p and 1 - p of p = exp(-loss).
     return {"label_loss": scores.loss.astype(np.float16), "label_wrong": wrong}

@@ -11,16 +11,15 @@ network) reads weak views, its predictions are kept in a memory per sample, 4 by
 for 50,000 samples and 10 classes. The class shares are pulled by (prior / shares) ^ 0.5, which keeps classes from
 growing at the cost of others.
 
-With one network, which learns all labels, s_i is the suspicion of the selection, whose networks had not seen the label:
-the p_i of a network that has learnt a wrong label would confirm it. On CIFAR-10 with people's labels a network with the
-same s_i for all labels of a class memorises half of the wrong ones, with the selection's 9 to 13 %
-(docs/reproduction.md). The network soon ranks the labels better than the selection did. So before each epoch the same
-values of s_i are assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
+s_i is the suspicion of the selection, whose networks had not seen the label: the p_i of a network that has learnt a
+wrong label would confirm it. On CIFAR-10 with people's labels a network with the same s_i for all labels of a class
+memorises half of the wrong ones, with the selection's 9 to 13 % (docs/reproduction.md). The networks soon rank the
+labels better than the selection did. So before each epoch the same values of s_i are assigned to the labels in a new
+order, by p_i and the first s_i together (`ranked_again`).
 
-With two networks each one uses the labels of one half of the samples and learns from the other half without labels
-(its targets there are its own p_i). So its predictions for the other half are out of sample. They judge those labels
-again, and they are the p_i of the targets with which the other network learns that half. Here s_i depends on the class
-alone, so that a target is proportional to p_i(k) T[k, y_i].
+With two networks p_i of a target is the prediction of the other network, and the labels are ranked by the mean of both.
+Rows of numbers have no strong views: a network does not see a random part of the values (`hidden`), so that it cannot
+memorise a label by a few of them (benchmarks/finish.md).
 
 Needs a selection and its transition matrix. Fails if the warm-up leaves a class without predictions: if the share of a
 class falls below a tenth of its prior, the network continues with the forward-corrected loss alone, and a note says so.
@@ -67,13 +66,6 @@ def class_prior(labels: IntArray, transition: FloatArray) -> FloatArray:
     return np.asarray(prior / prior.sum())
 
 
-def labelled_half(plan: Plan) -> IntArray:
-    """The network (0 or 1) that uses the label of each sample; copies of a sample are in the same half."""
-    groups = np.arange(len(plan.labels)) if plan.groups is None else plan.groups
-    codes, places = np.unique(groups, return_inverse=True)
-    return (np.random.default_rng([plan.seed, 6]).permutation(len(codes)) % 2)[places]
-
-
 def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor) -> Tensor:
     """The likelihood [t, B, classes] of labels [t, B] for each true class, by the probability that each is wrong.
 
@@ -112,8 +104,8 @@ class INCVPosterior(Method):
     Parameters
     ----------
     networks
-        2: each network uses the labels of one half, and judges the other half again; 1: one network uses all labels
-        with the suspicion of the selection. The recipe for pictures on a GPU uses 1.
+        2: each network learns from the predictions of the other one; 1: from its own. The recipe for pictures on a GPU
+        uses 1.
     temperature
         Targets are raised to the power 1 / temperature.
     momentum
@@ -124,6 +116,9 @@ class INCVPosterior(Method):
         Parameter of the beta distribution of mixup; 0 mixes nothing.
     strong
         Train on strong views of pictures; part of the recipe for pictures on a GPU.
+    hidden
+        Share of the values of a row of numbers that a network does not see in training: it reads the mean of the column
+        instead. No effect on pictures.
     warmup
         Share of the epochs that train on the selected samples only.
     """
@@ -141,6 +136,7 @@ class INCVPosterior(Method):
     teacher_decay: float = 0.996
     mixup: float = 0.5
     strong: bool = False
+    hidden: float = 0.3
     warmup: float = 0.15
     _epochs: int | None = field(default=None, init=False, repr=False)
 
@@ -154,12 +150,13 @@ class INCVPosterior(Method):
             raise InputError("incv-posterior: strong: choose true or false")
         between("incv-posterior: warmup", self.warmup, 0, 1)
         between("incv-posterior: mixup", self.mixup, 0, 100)
+        between("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
 
     def needs(self) -> Needs:
         return "transition"
 
     def views(self) -> Views:
-        return Views(self.teacher_decay, self.strong, self.mixup)
+        return Views(self.teacher_decay, self.strong, self.mixup, self.hidden)
 
     def check(self, plan: Plan, epochs: int) -> None:
         self._epochs = epochs  # batches() needs it for the length of the warm-up
@@ -197,13 +194,8 @@ class INCVPosterior(Method):
             raise InputError(f"incv-posterior: the transition matrix has {len(T)} classes, the data {classes}")
         T /= T.sum(axis=1, keepdims=True)
         prior = torch.tensor(class_prior(plan.labels, T), dtype=torch.float32)
-        uses = np.ones((samples + 1, self.networks), dtype=bool)  # the last row is for padding
-        if self.networks == 2:
-            uses[:-1] = labelled_half(plan)[:, None] == np.arange(2)
-        uses[-1] = False
         return {
-            "memory": torch.zeros(samples + 1, self.networks, classes),
-            "uses_label": torch.from_numpy(uses),
+            "memory": torch.zeros(samples + 1, self.networks, classes),  # the last row is for padding
             "shares": prior.expand(self.networks, classes).clone(),
             "prior": prior,
             "transition": torch.tensor(T, dtype=torch.float32),
@@ -216,20 +208,18 @@ class INCVPosterior(Method):
         """The probability that each label is wrong, and 0 for padding."""
         of_class = 1 - np.diag(T) / T.sum(0)
         found = of_class[plan.labels]
-        if self.networks == 1 and plan.suspicion is not None:
+        if plan.suspicion is not None:
             known = np.clip(plan.suspicion, LEAST_SUSPICION, 1 - LEAST_SUSPICION)
             found = np.where(np.isnan(known), found, known)
         return np.append(found, 0.0)
 
     def judges(self, plan: Plan) -> IntArray | None:
-        if self.networks == 2:
-            return 1 - labelled_half(plan)
-        return None if plan.suspicion is None else np.zeros(len(plan.labels), dtype=np.int64)
+        return None if plan.suspicion is None else np.arange(len(plan.labels)) % self.networks
 
     def before_epoch(self, view: TrainingView) -> None:
         if view.epoch <= self.warmup_epochs():
             return
-        if self.networks == 1 and view.plan.suspicion is not None:
+        if view.plan.suspicion is not None:
             self._rank_again(view)
         prior, weight = view.state["prior"].cpu(), view.state["target_weight"]
         common = prior > COMMON / len(prior)
@@ -245,28 +235,24 @@ class INCVPosterior(Method):
         memory, T = view.state["memory"], view.state["transition"]
         first = torch.tensor(self._suspicion(view.plan, T.cpu().numpy())[:-1], dtype=torch.float32, device=T.device)
         labels = torch.as_tensor(view.plan.labels, device=T.device)
-        view.state["suspicion"][:-1] = ranked_again(first, memory[:-1, 0], labels, T)
+        view.state["suspicion"][:-1] = ranked_again(first, memory[:-1].mean(1), labels, T)
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         assert batch.teacher is not None
         state, classes = batch.state, logits.shape[-1]
         row = torch.arange(len(logits), device=logits.device)[:, None]
         real = batch.valid[:, None, :, None]  # [t,1,B,1]
-        uses_label = state["uses_label"][row, batch.index].transpose(1, 2)[..., None]  # [t,k,B,1]; -1 is the last row
         with torch.no_grad():
             p = batch.teacher.float().softmax(-1) * real
-            memory = torch.lerp(p.transpose(1, 2), state["memory"][row, batch.index], self.momentum)
+            memory = torch.lerp(p.transpose(1, 2), state["memory"][row, batch.index], self.momentum)  # -1: the last row
             state["memory"].index_put_((row, batch.index), memory)
             state["shares"].lerp_(p.sum(2) / real.sum(2).clamp_min(1), 1 - SHARES_DECAY)
             suspicion = state["suspicion"][row, batch.index]
-            of_given = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
-            likelihood = torch.where(uses_label, of_given, 1.0)
+            likelihood = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
             pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6)).sqrt()[:, :, None]
             predictions = memory.transpose(1, 2) * pull
-            if self.networks == 2:  # the other network has not learnt the label
-                predictions = torch.where(uses_label, predictions.flip(1), predictions)
-            targets = posterior_targets(predictions, likelihood, self.temperature) * real
-            given = F.one_hot(batch.labels, classes)[:, None] * uses_label.float()
+            targets = posterior_targets(predictions.flip(1), likelihood, self.temperature) * real
+            given = F.one_hot(batch.labels, classes)[:, None] * real.float()
             warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)

@@ -15,14 +15,11 @@ from numpy.typing import NDArray
 from labelsieve import theory
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.errors import InputError
-from labelsieve.selection.noise_model import fit_noise_model, with_mean_posterior, without_meaning
+from labelsieve.selection.noise_model import fit_noise_model
 from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.selection.splits import averaged
 from labelsieve.selection.state import INCVState
 from labelsieve.types import (
-    CANDIDATE,
-    REMOVED,
     SELECTED,
     FloatArray,
     IntArray,
@@ -31,7 +28,6 @@ from labelsieve.types import (
     ScoredVerdicts,
     Scores,
     Selection,
-    WhyUnknown,
 )
 
 # The weight of the log-odds of networks that have learnt the labels, against those of the selection (chosen on CIFAR-10
@@ -86,18 +82,9 @@ class FirstJudgement:
     iteration: NDArray[np.int16]
     suspicion: FloatArray
     scores: Scores  # without top classes; the confidence is nan if it was not stored
+    transition: FloatArray
     history: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
-    why_unknown: WhyUnknown | None = None  # why no classifier can estimate the noise of these labels
-    transition: FloatArray | None = None  # of the selection, if the networks have learnt the labels that they judge
-
-
-def combine_scores(first: Scores, second: Scores, given: IntArray, classes: int) -> Scores:
-    """The mean of two predictions of each sample (of log-probabilities); the second one if the first is not known."""
-    known = np.isfinite(first.confidence)
-    rows, others = np.flatnonzero(known), np.flatnonzero(~known)
-    mean = averaged((first.take(rows), second.take(rows)), given[rows], classes)
-    return Scores.joined([mean, second.take(others)]).take(np.argsort(np.concatenate([rows, others])))
 
 
 def _first_scores(first: Scores, second: Scores) -> Scores:
@@ -136,51 +123,32 @@ def judge_again(
 ) -> Selection:
     """The judgement of a selection and of the networks that a robust method trained after it (`new`).
 
-    Neither judge is always the better one, so both count (benchmarks/finish.md). The noise model is fitted to the mean
-    of their predictions. Labels are ranked by the mean of the suspicion before and the order of the new scores, as
-    `incv.with_scores` ranks by the mean over the iterations. A label is selected if it is the predicted one; others
-    that were removed stay so. `iteration` counts the robust training as one more.
-
-    Networks that have learnt the labels which they judge (`before.transition`) have memorised some wrong ones, so they
-    cannot say how many are wrong: the noise estimate, the verdicts, the predictions and the mean suspicion stay, and
-    only the order of the labels and their distances change (docs/reproduction.md).
+    The networks have learnt the labels and memorised some wrong ones, so they cannot say how many are wrong: the noise
+    estimate, the verdicts, the predictions and the mean suspicion stay, and only the order of the labels and their
+    distances change (docs/reproduction.md, benchmarks/finish.md).
     """
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
     first, *others = before.history or ({},)
     earlier = NoiseEstimate.from_record(first["estimate"]) if "estimate" in first else None
-    kept = None if before.transition is None or earlier is None else replace(earlier, transition=before.transition)
-    scores = combine_scores(before.scores, new, given, classes) if kept is None else _first_scores(before.scores, new)
+    scores = _first_scores(before.scores, new)
     model = fit_noise_model(scores, given, classes, earlier=earlier, distinct=distinct)
-    posterior = posterior_of(scores, given, model)
-    if kept is not None:
-        estimate = kept
-        suspicion = with_learnt_labels(before.suspicion, 1 - new.probability)
-        verdict, iteration = before.verdict, before.iteration
-        selected = verdict == SELECTED
-    else:
-        order = posterior_of(new, given, model).order
-        estimate = with_mean_posterior(model.estimate, posterior.wrong)
-        judged = np.isfinite(before.scores.confidence) & np.isfinite(before.suspicion)
-        suspicion = calibrate(np.where(judged, (before.suspicion + order) / 2, order), posterior.wrong)
-        selected = scores.predicted == given
-        verdict = np.where(selected, SELECTED, np.where(before.verdict == REMOVED, REMOVED, CANDIDATE)).astype(np.int8)
-        last = int(before.iteration.max(initial=0)) + 1
-        iteration = np.where(verdict == before.verdict, before.iteration, np.where(verdict == CANDIDATE, 0, last))
-    if before.why_unknown is not None and estimate.known:
-        estimate = without_meaning(estimate, before.why_unknown)
+    estimate = replace(earlier or model.estimate, transition=before.transition)
+    suspicion = with_learnt_labels(before.suspicion, 1 - new.probability)
+    selected = before.verdict == SELECTED
+    predicted_right = posterior_of(scores, given, model).predicted_right
     precision = float(1 - suspicion[selected].mean()) if selected.any() else 0.0
     return Selection(
-        verdict=verdict,
-        iteration=iteration.astype(np.int16),
+        verdict=before.verdict,
+        iteration=before.iteration,
         **scores.numbers(),
         suspicion=suspicion,
         noise_ratio=estimate.ratio,
-        transition_matrix=estimate.transition,
+        transition_matrix=before.transition,
         expected_precision=precision,
-        expected_recall=expected_recall(precision, estimate.ratio, verdict),
+        expected_recall=expected_recall(precision, estimate.ratio, before.verdict),
         history=({**first, "estimate": estimate.record()}, *others),
         notes=before.notes,
-        suggested_probability=np.where(selected, 1 - suspicion, suspicion * posterior.predicted_right),
+        suggested_probability=np.where(selected, 1 - suspicion, suspicion * predicted_right),
     )
 
 

@@ -163,7 +163,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             steps = incv_steps(given, data.classes, settings=incv, seed=seed, groups=copies)
             selection = drive(steps, trainer)
             self._store(selection, given)
-            plan = with_selection(plan, selection, method, copies)
+            plan = with_selection(plan, selection, method)
         method.check(plan, method.epochs(epochs))  # the engine checks it again, without warnings
         result = train(
             store, factory, method, [plan],

@@ -67,11 +67,11 @@ def read_transition(run: RunFolder, classes: int) -> FloatArray:
 
 
 def judge_labels(
-    run: RunFolder, data: LabelledData, selection: Selection, scores: Scores, transition: FloatArray | None = None
+    run: RunFolder, data: LabelledData, selection: Selection, scores: Scores, transition: FloatArray
 ) -> None:
-    """Replace the judgement of the selection by that of its scores and these, and keep its files.
+    """Replace the judgement of the selection, with this transition matrix, by that of its scores and these.
 
-    `transition` is that of the selection if the networks that made the scores have learnt the labels.
+    The files of the selection are kept.
     """
     if selection_files(run) is run:
         (run / BEFORE).mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def judge_labels(
     first = FirstJudgement(
         selection.verdict, selection.iteration, selection.suspicion,
         Scores(selection.predicted, selection.probability, selection.confidence, selection.loss),
-        selection.history, selection.notes, data.why_unknown, transition,
+        transition, selection.history, selection.notes,
     )  # fmt: skip
     judged = judge_again(scores, data.y, len(data.classes), first, data.groups)
     write_suggestions(run / SUGGESTIONS, data, judged)

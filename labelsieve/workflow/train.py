@@ -91,7 +91,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     """Train or resume the robust network of a run, and write it; return "new", "resumed" or "done"."""
     from labelsieve.engine import Plan, train
     from labelsieve.engine.device import choose_device
-    from labelsieve.engine.evaluate import agreement, has_learnt, out_of_sample_scores
+    from labelsieve.engine.evaluate import agreement, has_learnt, judging_scores
     from labelsieve.methods.custom_method import format_settings
 
     reader = SampleReader.learn(data)
@@ -111,7 +111,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     if selection is not None:
         if method.needs() == "transition":
             selection = replace(selection, transition_matrix=read_transition(run, len(data.classes)))
-        plan = with_selection(plan, selection, method, data.groups)
+        plan = with_selection(plan, selection, method)
     elif method.needs() != "nothing":
         raise InputError(
             f"{run.path} has no selection, which --method {settings.method} needs; run `labelsieve select` first"
@@ -155,8 +155,8 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
         model = Model(choice.name, data.classes, reader, result.states, settings.method)
         model_file.save(run / "model.safetensors", model)
         if selection is not None and (network := method.judges(plan)) is not None:
-            scores = out_of_sample_scores(store, factory, result.states, data.y, network)
-            judge_labels(run, data, selection, scores, plan.transition if method.networks == 1 else None)
+            scores = judging_scores(store, factory, result.states, data.y, network)
+            judge_labels(run, data, selection, scores, plan.transition)
         if pictures:
             share = agreement(store, factory, model.states, data.y, trusted)
             if not has_learnt(share, data.y[trusted], precision=precision):
@@ -221,7 +221,7 @@ def paper_warmup(
     return {"warmup": authors_warmup(epochs, pattern=pattern, noise_ratio=selection.noise_ratio)}
 
 
-def with_selection(plan: Plan, selection: Selection, method: Method, groups: IntArray | None) -> Plan:
+def with_selection(plan: Plan, selection: Selection, method: Method) -> Plan:
     """Return the plan with what the method needs of a selection: its sets S and C, noise ratio, transition matrix."""
     from labelsieve.methods.coteaching import WORST_RATIO
     from labelsieve.methods.incv_coteaching import training_sets
@@ -236,7 +236,7 @@ def with_selection(plan: Plan, selection: Selection, method: Method, groups: Int
         return plan
     # Suspicions are ranks, not probabilities, if nothing is known about the noise.
     suspicion = selection.suspicion if selection.noise is not None and selection.noise.known else None
-    return replace(plan, transition=selection.transition_matrix, groups=groups, suspicion=suspicion)
+    return replace(plan, transition=selection.transition_matrix, suspicion=suspicion)
 
 
 def describe_training_set(selection: Selection | None, data: LabelledData, plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""incv-posterior: its targets by hand, its memory, the halves of its networks, the fallback, and that it learns."""
+"""incv-posterior: its targets by hand, its memory, hidden values, the fallback, and that it learns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from labelsieve import noise, theory
 from labelsieve.engine import Plan, VectorStore, train
 from labelsieve.engine.method import MethodWarning
 from labelsieve.engine.schedule import one_drop
+from labelsieve.engine.step import DRAWS, hidden_values, hiding_frequencies, hiding_numbers
 from labelsieve.errors import InputError
 from labelsieve.methods import create
 from labelsieve.methods.incv_posterior import (
     INCVPosterior,
     class_prior,
     label_likelihood,
-    labelled_half,
     posterior_targets,
     ranked_again,
 )
@@ -55,15 +55,14 @@ def test_the_likelihood_of_a_label_by_hand():
     torch.testing.assert_close(found, torch.tensor([[[0.2 * 2 / 7, 0.8, 0.2 * 5 / 7], [0.1, 0.9, 0.0]]]))
 
 
-def test_one_network_uses_the_suspicion_of_the_selection(plan):
+@pytest.mark.parametrize("networks", [1, 2])
+def test_the_targets_use_the_suspicion_of_the_selection(plan, networks):
     suspicion = np.full(40, 0.3)
     suspicion[:3] = 1.0, 0.0, np.nan
-    found = started(INCVPosterior(networks=1), replace(plan, suspicion=suspicion))["suspicion"][0]
-    of_class = started(INCVPosterior(networks=1), plan)["suspicion"][0]
+    found = started(INCVPosterior(networks=networks), replace(plan, suspicion=suspicion))["suspicion"][0]
+    of_class = started(INCVPosterior(networks=networks), plan)["suspicion"][0]
     assert found[[0, 1]].tolist() == pytest.approx([0.98, 0.02]) and found[2] == of_class[2]
     assert found[5] == pytest.approx(0.3) and found[-1] == 0
-    of_two = started(INCVPosterior(networks=2), replace(plan, suspicion=suspicion))["suspicion"][0]
-    assert torch.equal(of_two, of_class)
 
 
 def test_the_order_of_the_labels_by_hand():
@@ -75,12 +74,14 @@ def test_the_order_of_the_labels_by_hand():
     assert found.tolist() == pytest.approx([0.6, 0.2, 0.3, 0.9])
 
 
-def test_one_network_ranks_the_labels_again_after_the_warm_up(plan, fake_view):
-    method, known = INCVPosterior(networks=1), replace(plan, suspicion=np.linspace(0.1, 0.9, 40))
+@pytest.mark.parametrize("networks", [1, 2])
+def test_labels_are_ranked_again_after_the_warm_up(plan, fake_view, networks):
+    method, known = INCVPosterior(networks=networks), replace(plan, suspicion=np.linspace(0.1, 0.9, 40))
     state = {name: tensor[0] for name, tensor in started(method, known).items()}
     first = state["suspicion"].clone()
     state["memory"][:-1, 0] = torch.nn.functional.one_hot(torch.as_tensor(known.labels), 4).float()
-    state["memory"][0, 0] = state["memory"][0, 0].roll(1)  # the network contradicts the first label
+    state["memory"][0, 0] = state["memory"][0, 0].roll(1)  # the networks contradict the first label
+    state["memory"][:, -1] = state["memory"][:, 0]
     method.before_epoch(fake_view(known, state, 20, epoch=3))
     assert torch.equal(state["suspicion"], first)
     method.before_epoch(fake_view(known, state, 20, epoch=4))
@@ -92,9 +93,9 @@ def test_one_network_ranks_the_labels_again_after_the_warm_up(plan, fake_view):
 
 def test_the_network_that_judges_a_label(plan):
     known = replace(plan, suspicion=np.full(40, 0.3))
-    assert INCVPosterior(networks=1).judges(plan) is None
+    assert INCVPosterior(networks=1).judges(plan) is None and INCVPosterior(networks=2).judges(plan) is None
     assert INCVPosterior(networks=1).judges(known).tolist() == [0] * 40
-    assert (INCVPosterior(networks=2).judges(plan) == 1 - labelled_half(plan)).all()
+    assert INCVPosterior(networks=2).judges(known).tolist() == [0, 1] * 20
 
 
 def test_the_prior_explains_the_given_labels():
@@ -103,17 +104,9 @@ def test_the_prior_explains_the_given_labels():
     np.testing.assert_allclose(class_prior(labels, transition), prior, atol=2e-3)
 
 
-def test_copies_are_in_one_half_and_halves_are_even(plan):
-    groups = np.arange(40) // 2
-    half = labelled_half(replace(plan, groups=groups))
-    assert all(len(set(half[groups == g])) == 1 for g in range(20))
-    assert half.sum() == 20 and set(half) == {0, 1}
-
-
-def test_memory_loss_and_label_use(plan, make_batch):
+def test_memory_and_loss_of_two_networks(plan, make_batch):
     method = INCVPosterior(networks=2, mixup=0.0)
     state = started(method, plan)
-    half = labelled_half(plan)
     index = [[5, 30, 7, -1]]
     labels = [[int(plan.labels[i]) if i >= 0 else 0 for i in index[0]]]
     teacher = torch.randn(1, 2, 4, 4)
@@ -130,11 +123,10 @@ def test_memory_loss_and_label_use(plan, make_batch):
     transition, log_p = state["transition"][0], logits.detach().log_softmax(-1)
     for k in range(2):
         total = 0.0
-        for b, i in enumerate(index[0][:3]):
-            uses = half[i] == k
-            likelihood = transition[:, labels[0][b]] if uses else torch.ones(4)
-            by = 1 - k if uses else k  # the network that does not use the label predicts
-            target = p[0, by, b] * likelihood * (state["prior"][0] / updated[0, by]).sqrt()
+        for b in range(3):
+            likelihood = transition[:, labels[0][b]]  # without suspicions of the selection that of the class
+            pull = (state["prior"][0] / updated[0, 1 - k]).sqrt()
+            target = p[0, 1 - k, b] * likelihood * pull  # the other network predicts
             target = (target / target.sum()) ** 2
             total -= float((target / target.sum() * log_p[0, k, b]).sum())
         assert float(losses[0, k]) == pytest.approx(total / 3, rel=1e-4)
@@ -172,7 +164,7 @@ def test_refused_plans(plan, changes):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"networks": 0}, {"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}]
+    [{"networks": 0}, {"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}, {"hidden": 1}]
     + [{"strong": value} for value in (1, "yes", None, np.ones(3))],
 )
 def test_refused_settings(settings):
@@ -201,6 +193,20 @@ def test_strong_views_and_one_network_are_part_of_the_recipe():
     method = create("incv-posterior", **INCVPosterior.recipe.settings)
     assert method.views().strong and method.networks == 1
     assert not INCVPosterior().views().strong
+
+
+def test_the_networks_do_not_see_a_part_of_the_values_of_rows():
+    numbers = torch.rand(1, 4000, DRAWS, generator=torch.Generator().manual_seed(1)).expand(2, -1, -1)
+    used = hiding_numbers(numbers, torch.tensor([0, 1]))  # two networks of a training
+    hidden = hidden_values(used, hiding_frequencies(50), 0.3).float()
+    torch.testing.assert_close(hidden.mean(0), torch.full((100,), 0.3), rtol=0, atol=0.03)
+    together = hidden.T @ hidden / 4000  # pairs of values are hidden independently of each other
+    torch.testing.assert_close(together.fill_diagonal_(0.09), torch.full((100, 100), 0.09), rtol=0, atol=0.03)
+    alone = hidden_values(used[1:, 5:9], hiding_frequencies(50), 0.3)
+    assert torch.equal(alone.float(), hidden[5:9, 50:])
+    store = VectorStore(np.array([[1.0, 2.0], [3.0, 6.0]]), torch.device("cpu"))
+    assert store.centre.tolist() == [2, 4]
+    assert INCVPosterior().views().hidden == 0.3
 
 
 def test_it_beats_standard_on_digits_with_40_percent_noise():

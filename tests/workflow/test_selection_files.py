@@ -81,9 +81,10 @@ def test_a_run_judges_its_labels_again(folder):
     path.write_text(json.dumps(before))
 
 
-def test_one_network_has_learnt_the_labels_and_changes_only_their_order(folder):
-    out = folder / "one"
-    labelsieve.run(str(folder / "data.csv"), out=out, **OPTIONS | {"set": ("networks=1",), "train_epochs": 2})
+@pytest.mark.parametrize("networks", [1, 2])
+def test_the_networks_have_learnt_the_labels_and_change_only_their_order(folder, networks):
+    out = folder / f"networks{networks}"
+    labelsieve.run(str(folder / "data.csv"), out=out, **OPTIONS | {"set": (f"networks={networks}",), "train_epochs": 2})
     summary = json.loads((out / "summary.json").read_text())
     before = summary["before_finish"]
     assert summary["noise_ratio"] == pytest.approx(before["noise_ratio"], abs=1e-6)
