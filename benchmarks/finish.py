@@ -23,7 +23,7 @@ import torch
 from labelsieve import INCV, metrics, noise, theory
 from labelsieve.engine import Plan, VectorStore, train
 from labelsieve.engine.bundle import Bundle
-from labelsieve.engine.evaluate import judging_scores, probabilities
+from labelsieve.engine.evaluate import mean_scores, probabilities
 from labelsieve.engine.schedule import auto_batch_size, auto_epochs, one_drop
 from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.methods import create
@@ -79,8 +79,8 @@ def measure(arrays: Arrays, transition: Any, seed: int, estimator: Any) -> Itera
         bundles = [Bundle(factory, [state], schedule, device) for state in result.states]
         p = sum(probabilities(bundle, test, np.arange(len(x_test)), 0).numpy() for bundle in bundles)
         row = {"method": name, "accuracy": float(np.mean(p.argmax(1) == y_test))}
-        if (network := method.judges(plan)) is not None:
-            scores = judging_scores(store, factory, result.states, given, network)
+        if method.judges_labels(plan):
+            scores = mean_scores(store, factory, result.states, given, np.arange(len(x)))
             verdict = np.where(found.selected_, SELECTED, np.where(found.candidate_, CANDIDATE, REMOVED))
             first = Scores(found.predicted_, found.probability_, found.confidence_, found.loss_)
             before = FirstJudgement(

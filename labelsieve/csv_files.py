@@ -206,8 +206,8 @@ def read_arrow(
             if not BLOCK_BYTES < whole < MAX_BLOCK_BYTES:
                 raise
             return read(whole)  # a row must fit into a block
-    except (pa.ArrowInvalid, KeyError, UnicodeDecodeError):
-        raise InputError(_explain(path, style)) from None
+    except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as error:
+        raise InputError(_explain(path, style, error)) from None
 
 
 @cache
@@ -218,15 +218,19 @@ def missing_values() -> frozenset[str]:
     return frozenset(pc.ConvertOptions().null_values)
 
 
-def _explain(path: Path, style: CsvFormat) -> str:
+def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
     """Why pyarrow cannot read a file. Its own messages count rows; people count lines."""
     rows = read_rows(path, style)
     width = len(next(rows, Row(1, [])).cells)
+    empty = True
     for row in rows:
+        empty = False
         if len(row.cells) != width:
             title = "; if there is a title above the header, delete it" if width < len(row.cells) else ""
             return f"{path}, line {row.line}: {len(row.cells)} cells, but the header has {width}{title}"
-    return f"{path} cannot be read as CSV: it has no rows, is damaged or is not a text file; {SAVE_AS_CSV}"
+    if empty and not isinstance(error, KeyError):
+        return f"{path} has no rows or is not a text file; {SAVE_AS_CSV}"
+    return f"{path} cannot be read as CSV ({str(error).splitlines()[0][:300]}); {SAVE_AS_CSV}"
 
 
 # ---------------------------------------------------------------- encodings

@@ -72,7 +72,7 @@ class NoteKind(Enum):
     )
     NEAR_DUPLICATES = (
         "{count:,} samples are identical or nearly identical to another one, in {groups:,} groups that stay in the "
-        "same half of the data; number of groups with different labels: {conflicts:,}"
+        "same half of the data (not with --protocol paper); number of groups with different labels: {conflicts:,}"
     )
     OUTLIERS = "{count:,} samples are outliers: far from all others, perhaps of none of the classes"
     LEAK = (

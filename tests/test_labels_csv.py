@@ -52,7 +52,7 @@ def test_pairs_and_the_most_confused(columns):
     ("content", "message"),
     [
         ("id,label\n1,cat\n", "not a valid labels.csv"),
-        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog\n", "not a valid labels.csv"),
+        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog\n", "not a valid labels.csv.*much"),
         (HEAD + "1,cat,dog,0.1,2.3,selected,0,0.9,dog\n2,cat,dog,0.1,2.3,guilty,0,0.9,dog\n", "line 3: .*verdict"),
     ],
 )

@@ -137,7 +137,10 @@ def about_copies(codes: IntArray | None) -> str | None:
         return None
     count = int((codes != np.arange(len(codes))).sum())
     samples = "1 sample is a copy of another" if count == 1 else f"{count:,} samples are copies of others"
-    return f"{samples}: copies stay in the same half of the data, so that none confirms the label of another"
+    return (
+        f"{samples}: copies stay in the same half of the data, so that none confirms the label of another (not with "
+        "--protocol paper)"
+    )
 
 
 def _equal(keys: IntArray) -> Groups:

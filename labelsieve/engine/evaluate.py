@@ -23,6 +23,8 @@ BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pi
 FEWEST_IN_CHUNK, MOST_IN_CHUNK = 64, 4096  # samples per network
 CPU_CHUNK = 512  # samples per network; bounds the memory of activations
 MOST_COMPARED = 2_000  # samples that `agreement` compares
+SCORED_AT_ONCE = 2**14  # samples whose probabilities `mean_scores` holds
+LEAST_PROBABILITY = 1e-38  # of a label, for a finite loss
 LEAST_OF_PRECISION = 0.85  # a network that learnt agrees with at least this share of the right labels
 LEAST_ABOVE_LARGEST = 0.15  # of the way from the share of the largest class to 1, if the precision is not known
 
@@ -156,30 +158,30 @@ def agreement(
 ) -> float:
     """The share of (some of) these samples whose label is the class that the networks predict together."""
     chosen = np.random.default_rng(0).permutation(among)[:MOST_COMPARED]
+    return float(np.mean(mean_scores(store, factory, states, labels[chosen], chosen).predicted == labels[chosen]))
+
+
+def mean_scores(
+    store: Store, factory: Factory, states: Sequence[NetworkState], labels: IntArray, samples: IntArray
+) -> Scores:
+    """The scores of samples with these labels by the mean prediction of the networks."""
     factory = materialize(factory, store.shape)
-    total = torch.zeros(())
+    parts = []
     with preserve_rng(store.device):
         Generators(store.device).seed(0)  # for networks that draw random numbers in inference too
-        for state in states:
-            bundle = Bundle(factory, [state], Schedule.incv_50(1), store.device)
-            total = total + probabilities(bundle, store, chosen, 0).cpu()
-    return float((total.argmax(1).numpy() == labels[chosen]).mean())
-
-
-def judging_scores(
-    store: Store, factory: Factory, states: Sequence[NetworkState], labels: IntArray, network: IntArray
-) -> Scores:
-    """The scores of every sample by one of the networks: `network` [samples] says by which."""
-    factory = materialize(factory, store.shape)
-    parts, places = [], []
-    with preserve_rng(store.device):
-        Generators(store.device).seed(0)
-        for k, state in enumerate(states):
-            rows = np.flatnonzero(network == k)
-            bundle = Bundle(factory, [state], Schedule.incv_50(1), store.device)
-            parts += held_out_scores(bundle, store, [0], [(rows, labels[rows])])
-            places.append(rows)
-    return Scores.joined(parts).take(np.argsort(np.concatenate(places)))
+        bundles = [Bundle(factory, [state], Schedule.incv_50(1), store.device) for state in states]
+        for start in range(0, max(1, len(samples)), SCORED_AT_ONCE):
+            piece, given = (values[start : start + SCORED_AT_ONCE] for values in (samples, labels))
+            p = (
+                torch.stack([probabilities(bundle, store, piece, 0) for bundle in bundles])
+                .double()
+                .mean(0)
+                .cpu()
+                .numpy()
+            )
+            of_label = p[np.arange(len(piece)), given]
+            parts.append(Scores(p.argmax(1), of_label, p.max(1), -np.log(np.maximum(of_label, LEAST_PROBABILITY))))
+    return Scores.joined(parts)
 
 
 def has_learnt(share: float, labels: IntArray, *, precision: float | None) -> bool:

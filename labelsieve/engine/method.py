@@ -165,9 +165,9 @@ class Method:
         """The tensors of one training, without the leading axis t."""
         return {}
 
-    def judges(self, plan: Plan) -> IntArray | None:
-        """For each sample the network that judges its label after the training; None: no label is judged again."""
-        return None
+    def judges_labels(self, plan: Plan) -> bool:
+        """Whether the networks judge the labels again after the training."""
+        return False
 
     def before_epoch(self, view: TrainingView) -> None:
         """Look at the training, write into `view.state`."""

@@ -18,7 +18,7 @@ from labelsieve import metrics, stopping
 from labelsieve.engine import Plan, Schedule, Store, Trained, train
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.evaluate import judging_scores, outputs
+from labelsieve.engine.evaluate import mean_scores, outputs
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
@@ -228,7 +228,7 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
         plan = result.plan
         arrays, results = _evaluate(cell, context, result, schedule)
         if cell.kind == FINISH:
-            arrays |= _judge(cell, context, result, method.judges(plan), results)
+            arrays |= _judge(cell, context, result, method.judges_labels(plan), results)
         record = {
             "method": {
                 "name": cell.method,
@@ -278,19 +278,17 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     return arrays, results | evaluate.confusion_results(data, cell, watched[-1, 0])
 
 
-def _judge(
-    cell: Cell, context: ExperimentContext, result: Trained, network: IntArray | None, results: Results
-) -> Arrays:
-    """Add the judgements of the labels before and after the training; only before if no network can judge them.
+def _judge(cell: Cell, context: ExperimentContext, result: Trained, judges_labels: bool, results: Results) -> Arrays:
+    """Add the judgements of the labels before and after the training; only before if the networks do not judge them.
 
     Return the arrays that repeat the judgement (`result_figures.repeat_judgement`).
     """
     record, labels = selection_record(cell, context), result.plan.labels
     results["before"] = {key: record["results"][key] for key in ("auroc", "calibration_error", "noise_ratio")}
-    if network is None or context.data.true is None:
+    if not judges_labels or context.data.true is None:
         return {}
     factory = create_network(cell.network, context.store.shape, context.data.classes)
-    scores = judging_scores(context.store, factory, result.states, labels, network)
+    scores = mean_scores(context.store, factory, result.states, labels, np.arange(len(labels)))
     stored = records.load_arrays(context.results, record)
     unknown = np.full(len(labels), np.nan)  # records of earlier versions have fewer arrays
     suspicion, probability, confidence = (stored.get(name, unknown).astype(np.float64) for name in JUDGED_ARRAYS)

@@ -213,8 +213,8 @@ class INCVPosterior(Method):
             found = np.where(np.isnan(known), found, known)
         return np.append(found, 0.0)
 
-    def judges(self, plan: Plan) -> IntArray | None:
-        return None if plan.suspicion is None else np.arange(len(plan.labels)) % self.networks
+    def judges_labels(self, plan: Plan) -> bool:
+        return plan.suspicion is not None
 
     def before_epoch(self, view: TrainingView) -> None:
         if view.epoch <= self.warmup_epochs():

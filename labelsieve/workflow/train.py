@@ -91,7 +91,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     """Train or resume the robust network of a run, and write it; return "new", "resumed" or "done"."""
     from labelsieve.engine import Plan, train
     from labelsieve.engine.device import choose_device
-    from labelsieve.engine.evaluate import agreement, has_learnt, judging_scores
+    from labelsieve.engine.evaluate import agreement, has_learnt, mean_scores
     from labelsieve.methods.custom_method import format_settings
 
     reader = SampleReader.learn(data)
@@ -154,8 +154,8 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
             run.append_history({"stage": "train", **entry})
         model = Model(choice.name, data.classes, reader, result.states, settings.method)
         model_file.save(run / "model.safetensors", model)
-        if selection is not None and (network := method.judges(plan)) is not None:
-            scores = judging_scores(store, factory, result.states, data.y, network)
+        if selection is not None and method.judges_labels(plan):
+            scores = mean_scores(store, factory, result.states, data.y, np.arange(len(data)))
             judge_labels(run, data, selection, scores, plan.transition)
         if pictures:
             share = agreement(store, factory, model.states, data.y, trusted)

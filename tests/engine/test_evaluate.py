@@ -46,6 +46,27 @@ def test_scores_are_the_softmax_of_each_network_on_its_own_samples(store, digits
         np.testing.assert_allclose(mine.top_probs, p.sort(1, descending=True).values[:, :4], rtol=1e-4)
 
 
+def test_mean_scores_are_those_of_the_mean_prediction(monkeypatch):
+    monkeypatch.setattr(evaluate, "SCORED_AT_ONCE", 4)  # several pieces, the last one short
+    rows, labels = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32), np.arange(9) % 3
+    store, states, samples = (
+        VectorStore(rows, CPU),
+        [initial_state(mlp, seed) for seed in (1, 2)],
+        np.arange(9)[::-1].copy(),
+    )
+    found = evaluate.mean_scores(store, mlp, states, labels[samples], samples)
+    p = torch.zeros(9, 3)
+    for state in states:
+        single = mlp()
+        single.load_state_dict(state)
+        p += single.eval()(torch.from_numpy(rows[samples])).detach().softmax(1) / 2
+    given = p[torch.arange(9), torch.from_numpy(labels[samples])]
+    assert np.array_equal(found.predicted, p.argmax(1))
+    np.testing.assert_allclose(found.confidence, p.max(1).values, rtol=1e-5)
+    np.testing.assert_allclose(found.probability, given, rtol=1e-5)
+    np.testing.assert_allclose(found.loss, -given.log(), rtol=1e-4)
+
+
 def test_evaluating_leaves_the_network_training_and_untouched(store):
     stack = bundle_of(tiny_resnet, (1, 2))
     before = stack.states()

@@ -91,11 +91,9 @@ def test_labels_are_ranked_again_after_the_warm_up(plan, fake_view, networks):
     assert torch.equal(state["suspicion"], again)
 
 
-def test_the_network_that_judges_a_label(plan):
-    known = replace(plan, suspicion=np.full(40, 0.3))
-    assert INCVPosterior(networks=1).judges(plan) is None and INCVPosterior(networks=2).judges(plan) is None
-    assert INCVPosterior(networks=1).judges(known).tolist() == [0] * 40
-    assert INCVPosterior(networks=2).judges(known).tolist() == [0, 1] * 20
+def test_labels_are_judged_again_if_their_suspicion_is_known(plan):
+    assert not INCVPosterior().judges_labels(plan)
+    assert INCVPosterior().judges_labels(replace(plan, suspicion=np.full(40, 0.3)))
 
 
 def test_the_prior_explains_the_given_labels():
