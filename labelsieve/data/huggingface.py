@@ -6,8 +6,8 @@ import io
 import json
 import lzma
 import os
+import re
 import tarfile
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from labelsieve.data.read_options import ReadOptions, check_no_split, choose_spl
 from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError, hub_unreachable
-from labelsieve.files import BYTES_AT_ONCE, content_folders, leads_outside, open_file, read_text
+from labelsieve.files import content_folders, leads_outside, open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -34,12 +34,7 @@ ANSWER_SECONDS = 10.0  # for the description of a data set: a hub that can be re
 # Files that can name other files: those of a saved data set are in its folder and in those of its splits.
 CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.json")
 FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
-# The first bytes of gzip, bzip2, xz, zip, 7z, rar, zstd and lz4 files.
-PACKED = (
-    *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"),
-    *(b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"),
-)
-SKIPPED_FRAME = b"\x2a\x4d\x18"  # zstd and lz4 files can start with one, after a byte of any value
+EMPTY_STREAM = 18  # bytes; as many zeros are an empty stream in the old format of LZMA, and other streams can follow
 
 
 def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
@@ -88,7 +83,8 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
         if saved:
             loaded = datasets.load_from_disk(where)
         else:
-            with nullcontext() if folder.is_dir() else _offline_if_unreachable(where):
+            local = folder.is_dir() or datasets.config.HF_HUB_OFFLINE
+            with nullcontext() if local else _offline_if_unreachable(where):
                 loaded = datasets.load_dataset(where, options.get("config"))
     except ConnectionError:
         raise hub_unreachable(f"hf:{where}", "data set", "hf:FOLDER") from None
@@ -113,7 +109,6 @@ def _offline_if_unreachable(name: str) -> Iterator[None]:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    before = datasets.config.HF_HUB_OFFLINE
     try:
         HfApi().dataset_info(name, timeout=ANSWER_SECONDS)
     except (HfHubHTTPError, HFValidationError):  # there is an answer, or the name is wrong: `datasets` describes it
@@ -123,7 +118,7 @@ def _offline_if_unreachable(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        datasets.config.HF_HUB_OFFLINE = before
+        datasets.config.HF_HUB_OFFLINE = False
 
 
 def check_folder(folder: Path, where: str) -> None:
@@ -139,7 +134,8 @@ def check_folder(folder: Path, where: str) -> None:
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
         if path.is_file() and is_packed(path):
-            raise InputError(f"{where}: {path.name} is an archive or a compressed file: unpack it and delete it")
+            advice = "unpack it, or move it out of the folder"
+            raise InputError(f"{where}: {path.name} looks like an archive or a compressed file: {advice}")
     cards = [folder / name for name in CARDS if (folder / name).is_file()]
     for path in (*cards, *(path for path in paths if path.name in SAVED)):
         if (named := _outside(_description(path, where))) is not None:
@@ -147,23 +143,37 @@ def check_folder(folder: Path, where: str) -> None:
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether a file is an archive or is compressed. As in `datasets`, the content decides, not the name."""
+    """Return whether `datasets` would unpack a file because of its name or its content."""
+    from datasets.utils.extract import Extractor
+    from datasets.utils.file_utils import COMPRESSION_EXTENSION_TO_PROTOCOL
+
+    extension = re.split("[?_-]", str(path.absolute()).rpartition(".")[2])[0]  # as in `datasets`: zip of t.zip_1
+    if extension.lower() in COMPRESSION_EXTENSION_TO_PROTOCOL:
+        return True
+    # The check of `datasets` for tar archives reads a whole entry, of any size, so it is not used.
+    formats = [form for name, form in Extractor.extractors.items() if name != "tar"]
     with open_file(path) as file:
         start = file.read(tarfile.BLOCKSIZE)
-        if start.startswith(PACKED) or start[1:4] == SKIPPED_FRAME:
+        if any(form.is_extractable(path, start) for form in formats):
             return True
-        if not start.strip(b"\0"):  # zeros are empty streams of LZMA, and another stream can follow them
-            return any(piece.strip(b"\0") for piece in iter(lambda: file.read(BYTES_AT_ONCE), b""))
-        decoder = lzma.LZMADecompressor()
-        with suppress(lzma.LZMAError):  # the old format of LZMA has no fixed first bytes
-            if decoder.decompress(start, 1) or decoder.eof:
-                return True
-        with suppress(tarfile.HeaderError):
-            tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
+        file.seek(0)
+        while (piece := file.read(EMPTY_STREAM * 4096)) and not piece.strip(b"\0"):
+            pass  # faster than the decoder
+        file.seek(-len(piece), os.SEEK_CUR)
+        try:
+            with lzma.LZMAFile(file) as stream:
+                unpacked = stream.read(tarfile.BLOCKSIZE)
+        except (lzma.LZMAError, EOFError):
+            unpacked = b""
+        except MemoryError:  # the file decides how much memory the decoder needs
             return True
-        with suppress(Exception):  # a zip archive is found by its last bytes; if `zipfile` fails, so does `datasets`
-            zipfile.ZipFile(file).close()
-            return True
+    return _is_tar(start) or _is_tar(unpacked)
+
+
+def _is_tar(start: bytes) -> bool:
+    with suppress(tarfile.HeaderError):
+        tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
+        return True
     return False
 
 

@@ -59,11 +59,23 @@ except Exception:
 # The content is read in pieces and counted: a Parquet file can store a text once and repeat it in many rows.
 PIECE_ROWS, PIECE_BYTES = 8192, 2**28  # at most; the bytes are those that the file declares
 COLUMN_BUFFER = 2**16  # bytes; without it, a whole column of a row group is read at once
+COLUMNS_AT_ONCE = 500  # each open column takes about 1 MB (for a page and its buffers)
 TOO_LARGE = 3  # exit status
 PARQUET_PROBE = f"""{LIMITED}
 sys.modules["numpy"] = None  # pyarrow works without it, and starts in half the time
 import pyarrow as pa
 import pyarrow.parquet as pq
+def decoded_bytes(cells):  # every use of a cell copies its entry in the dictionary
+    if isinstance(cells, pa.ExtensionArray):
+        cells = cells.storage
+    if isinstance(cells, pa.DictionaryArray):
+        return cells.dictionary_decode().nbytes
+    inner = []
+    if isinstance(cells, pa.MapArray):
+        inner = [cells.keys, cells.items]
+    elif pa.types.is_nested(cells.type):
+        inner = cells.flatten() if isinstance(cells, pa.StructArray) else [cells.flatten()]
+    return max(cells.nbytes, sum(map(decoded_bytes, inner)))
 free = int(sys.argv[1])
 try:
     file = pq.ParquetFile(sys.stdin.buffer, pre_buffer=False, buffer_size={COLUMN_BUFFER})
@@ -71,10 +83,17 @@ try:
     size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     row_bytes = max({BYTES_PER_CELL} * about.num_columns, size // max(1, about.num_rows), 1)
     rows = max(1, min({PIECE_ROWS}, {PIECE_BYTES} // row_bytes))
-    for piece in file.iter_batches(rows, use_threads=False):
-        free -= sum((c.indices if isinstance(c, pa.DictionaryArray) else c).nbytes for c in piece.columns)
-        if free < 0:
-            sys.exit({TOO_LARGE})
+    slices, last = [[]], None
+    for at, (name, *_) in enumerate(file.reader.column_paths):
+        if len(slices[-1]) >= {COLUMNS_AT_ONCE} and name != last:  # fields of a column are read together
+            slices.append([])
+        slices[-1].append(at)
+        last = name
+    for columns in slices:  # by number: the name `a.b` is also that of the field `b` in the column `a`
+        for piece in file.reader.iter_batches(rows, range(about.num_row_groups), columns, use_threads=False):
+            free -= sum(map(decoded_bytes, piece.columns))
+            if free < 0:
+                sys.exit({TOO_LARGE})
 except MemoryError:
     sys.exit({TOO_LARGE})
 except Exception as error:
@@ -201,8 +220,8 @@ def _read_parquet(path: Path) -> Any:
         probe = _probe(path, PARQUET_PROBE, str(free))
         if probe.returncode == TOO_LARGE:
             raise InputError(
-                f"{path} needs more than the {free / 1e9:.1f} GB of memory that are available, or more than "
-                f"{READER_BYTES / 1e9:.0f} GB for {PIECE_ROWS:,} rows"
+                f"{path} needs more than the {free / 1e9:.1f} GB of memory that are available, or a part of its rows "
+                f"and columns needs more than {READER_BYTES / 1e9:.0f} GB"
             )
         if probe.returncode:
             raise OSError(probe.stderr or "damaged")

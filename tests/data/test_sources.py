@@ -346,6 +346,15 @@ def test_hugging_face_names_without_a_network(
     assert capfd.readouterr().err == "" and datasets.config.HF_HUB_OFFLINE is online
 
 
+def test_hugging_face_names_in_offline_mode_make_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[object] = []
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *names, **_: requests.append(names))
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="hf:nobody/nothing"):
+        load_source("hf:nobody/nothing")
+    assert requests == []
+
+
 def test_hugging_face_pictures_and_tables(tmp_path: Path) -> None:
     import datasets
     from PIL import Image
@@ -402,11 +411,11 @@ def test_a_hugging_face_snapshot_is_accepted_in_any_cache(tmp_path: Path) -> Non
         check_folder(snapshot, "hf:set")
 
 
-def packed(name: str, content: bytes, *, holes: int = 0) -> bytes:
+def packed(name: str, content: bytes, *, holes: int = 0, before: bytes = b"") -> bytes:
     """An archive with one file; in a tar archive the file has `holes`, bytes that are not stored."""
-    buffer = io.BytesIO()
+    buffer = io.BytesIO(before)
     if name.endswith(".zip"):
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("t.csv", content)
     elif ".tar" in name:
         with tarfile.open(
@@ -449,8 +458,10 @@ EMPTY_LZMA = bytes(18)  # settings, a size of 0 and the first bytes of a stream
         ("train", b"7z\xbc\xaf\x27\x1c rest"),
         ("train", b"\x28\xb5\x2f\xfd rest"),
         ("train", b"PK\x03\x04 damaged"),
-        ("train.csv", b"# hello\n" + ZIP),
+        ("train.csv", packed("t.zip", b"text,label\ngood,a\n", before=b"# hello\n")),
         ("t.ZIP", b"# hello\n" + ZIP),
+        ("t.zip_1", b"# hello\n" + ZIP),
+        ("t.csv.xz", lzma.compress(b"text,label\ngood,a\n", lzma.FORMAT_ALONE)),
         ("train.csv", b"PK\x07\x08" + ZIP),
         ("train.csv", HOLE),
         ("train.csv", without_mark(HOLE)),
@@ -459,14 +470,15 @@ EMPTY_LZMA = bytes(18)  # settings, a size of 0 and the first bytes of a stream
         ("train.csv", OLD_LZMA),
         ("train.csv", OLD_LZMA[:5] + bytes(8) + bytes(5) + OLD_LZMA),
         ("train.csv", EMPTY_LZMA * 30 + OLD_LZMA),
+        ("train.csv", EMPTY_LZMA * 100_000 + OLD_LZMA),
         ("train.csv", packed("t.tar", b"", holes=-(10**12))),
         ("t.zst", b"\x50\x2a\x4d\x18 skipped"),
     ],
 )
 def test_archives_in_a_hugging_face_folder_are_refused(tmp_path: Path, name: str, content: bytes) -> None:
-    """`datasets` recognises them by their content too, and unpacks them without a limit."""
+    """`datasets` recognises them by their name or content too, and unpacks them without a limit."""
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=f"{name} is an archive") as problem:
+    with pytest.raises(InputError, match=f"{name} looks like an archive") as problem:
         load_source(f"hf:{tmp_path}")
     assert "\n" not in str(problem.value)
 
@@ -476,7 +488,7 @@ def test_tar_archives_of_anything_are_refused(tmp_path: Path, kind: bytes) -> No
     entry = tarfile.TarInfo("t.csv")
     entry.type = kind
     (tmp_path / "train.csv").write_bytes(entry.tobuf())
-    with pytest.raises(InputError, match=r"train\.csv is an archive"):
+    with pytest.raises(InputError, match=r"train\.csv looks like an archive"):
         check_folder(tmp_path, "hf:set")
 
 
@@ -489,6 +501,10 @@ def test_other_files_in_a_hugging_face_folder_are_accepted(tmp_path: Path) -> No
     (tmp_path / "zeros").write_bytes(bytes(64))
     (tmp_path / "more_zeros").write_bytes(bytes(5000))
     (tmp_path / "mark").write_bytes(b"PK\x05\x06".rjust(500, b"x") + bytes(range(100)))  # bytes of a picture
+    (tmp_path / "scan.dcm").write_bytes(bytes(128) + b"DICM\x02\0\0\0UL\x04\0" + bytes(100))
+    (tmp_path / "raw").write_bytes(bytes(5000) + bytes(range(256)))
+    (tmp_path / "mask").write_bytes(bytes(5) + b"\1" + bytes(3000))  # as LZMA, one byte
+    (tmp_path / "page.html").write_bytes(b"<p>\n" + ZIP + b"\n</p>")  # an archive that `datasets` does not find
     check_folder(tmp_path, "hf:set")
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labelsieve.data import table_file
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.data.table_file import SPREADSHEET_PROBE, TableFile, unique_names
 from labelsieve.errors import InputError
@@ -185,6 +186,18 @@ def test_a_column_may_have_the_name_of_a_field(tmp_path: Path) -> None:
     assert TableFile.read(tmp_path / "t.parquet").table.to_pydict() == table.to_pydict()
 
 
+def test_nested_parquet_columns_of_all_types_are_read(tmp_path: Path) -> None:
+    values = pa.array(["a", "b", "c", "d"]).dictionary_encode()
+    columns = {
+        "map": pa.MapArray.from_arrays([0, 2, 4], ["k", "l", "k", "m"], values),
+        "pairs": pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2),
+        "lists": pa.array([[[1], None], None], pa.large_list(pa.list_(pa.int64()))),
+        "nothing": pa.nulls(2),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert TableFile.read(tmp_path / "t.parquet").table.to_pydict() == pa.table(columns).to_pydict()
+
+
 def test_different_texts_in_one_row_group_take_little_memory(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     texts = [*map(bytes, rng.integers(97, 123, (40_000, 400), dtype=np.uint8))]
@@ -208,26 +221,58 @@ def test_parquet_text_in_delta_encodings_is_read(tmp_path: Path, encoding: str) 
     assert TableFile.read(tmp_path / "t.parquet").table.equals(table)
 
 
+def encoded(encoding: str) -> dict[str, Any]:
+    return {"use_dictionary": False, "column_encoding": {"x": encoding, "x.list.element": encoding}}
+
+
+REPEATED = pa.DictionaryArray.from_arrays([0] * 1000, ["a" * 10_000])
+
+
 @pytest.mark.parametrize(
-    ("cells", "encoding"),
+    ("cells", "options"),
     [
-        (pa.array([[0.0] * 500_000]), "PLAIN"),  # one row with many numbers
-        (pa.array(["a" * 10_000] * 500), "DELTA_BYTE_ARRAY"),  # every text repeats the one before
+        (pa.array([[0.0] * 500_000]), encoded("PLAIN")),  # one row with many numbers
+        (pa.array(["a" * 10_000] * 500), encoded("DELTA_BYTE_ARRAY")),  # every text repeats the one before
+        (REPEATED, {}),
+        (pa.StructArray.from_arrays([REPEATED], ["field"]), {}),
+        (pa.ListArray.from_arrays(range(1001), REPEATED), {}),
+        (pa.MapArray.from_arrays(range(1001), ["key"] * 1000, REPEATED), {}),
+        (pa.ExtensionArray.from_storage(pa.opaque(REPEATED.type, "type", "vendor"), REPEATED), {}),
+        (pa.array([letter * 500_000 for letter in "abcdefghij"]).dictionary_encode(), {"row_group_size": 1}),
     ],
 )
 def test_small_parquet_files_with_large_content_are_refused(
-    tmp_path: Path, cells: pa.Array, encoding: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cells: pa.Array, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t.parquet"
-    names = {"x": encoding, "x.list.element": encoding}
-    pq.write_table(
-        pa.table({"x": cells}), path, use_dictionary=False, column_encoding=names, compression="zstd",
-        write_statistics=False,
-    )  # fmt: skip
+    pq.write_table(pa.table({"x": cells}), path, compression="zstd", write_statistics=False, **options)
     monkeypatch.setattr("labelsieve.data.resources.available_memory", lambda: 2_000_000)
-    assert path.stat().st_size < 10_000 < cells.nbytes
+    assert path.stat().st_size < 10_000
     with pytest.raises(InputError, match=r"t\.parquet needs"):
         TableFile.read(path)
+
+
+def test_every_column_of_a_wide_parquet_file_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{i}" for i in range(1200)]
+    fields = pa.array([dict.fromkeys(names[:450], 1)] * 3)
+    columns = [*([pa.array([1, 2, 3])] * len(names)), fields, pa.array(["a" * 50] * 3), pa.array([[1], [2], [3, 4]])]
+    table = pa.Table.from_arrays(columns, names=[*names, "s", "s.c0", "c0"])
+    pq.write_table(table, path := tmp_path / "t.parquet")
+    needed = pq.ParquetFile(path).read().nbytes
+    monkeypatch.setattr("labelsieve.data.resources.available_memory", lambda: needed)
+    assert TableFile.read(path).table.num_columns == len(columns)
+    monkeypatch.setattr("labelsieve.data.resources.available_memory", lambda: needed - 1)
+    with pytest.raises(InputError, match=r"t\.parquet needs"):
+        TableFile.read(path)
+
+
+def test_wide_parquet_files_are_probed_in_little_memory(tmp_path: Path) -> None:
+    """A process that opens all columns at once needs more than 1 GB for this file."""
+    zeros = pa.array(np.zeros(20_000))
+    table = pa.table({f"c{i}": zeros for i in range(3000)})
+    pq.write_table(table, path := tmp_path / "t.parquet", use_dictionary=False, compression="zstd")
+    script = table_file.PARQUET_PROBE.replace(str(table_file.READER_BYTES), "800_000_000")
+    assert table_file._probe(path, script, str(10**12)).returncode == 0
 
 
 def test_damaged_parquet_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
