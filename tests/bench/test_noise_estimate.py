@@ -102,11 +102,8 @@ def test_hoc_on_clustered_features():
     assert row_error(found.transition, T) < 0.12
 
 
-def test_errors_by_hand():
+def test_row_error_by_hand():
     assert row_error(np.array([[0.8, 0.2], [0.0, 1.0]]), np.array([[0.7, 0.3], [0.1, 0.9]])) == pytest.approx(0.2)
-    wrong = np.array([True, False, False, True])
-    assert script.calibration_error(np.array([0.5, 0.5, 0.0, 1.0]), wrong) == pytest.approx(0.0)
-    assert script.calibration_error(np.array([0.9, 0.9, 0.0, 1.0]), wrong) == pytest.approx((1.8 - 1) / 4)
 
 
 def test_settings_have_their_noise_ratio():

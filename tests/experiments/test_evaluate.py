@@ -101,3 +101,9 @@ def test_only_the_evaluation_reads_test_and_validation_labels() -> None:
     for name in ("test_labels", "validation_labels"):
         readers = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if name in path.read_text()}
         assert readers == {"experiments/datasets.py", "experiments/evaluate.py"}
+
+
+def test_calibration_error_by_hand():
+    wrong = np.array([True, False, False, True])
+    assert evaluate.calibration_error(wrong, np.array([0.5, 0.5, 0.0, 1.0])) == pytest.approx(0.0)
+    assert evaluate.calibration_error(wrong, np.array([0.9, 0.9, 0.0, 1.0])) == pytest.approx((1.8 - 1) / 4)
