@@ -392,6 +392,7 @@ def hiding_frequencies(columns: int) -> Tensor:
 
 def hiding_numbers(numbers: Tensor, place: Tensor) -> Tensor:
     """The numbers [n, B, HIDING_DRAWS] of numbers [n, B, DRAWS] that hide values from networks at these places [n]."""
+    place = place % (DRAWS // HIDING_DRAWS)  # a fifth network does not see the values that the first does not see
     column = HIDING_DRAWS * place[:, None, None] + torch.arange(HIDING_DRAWS, device=place.device)
     return numbers.gather(2, column.expand(-1, numbers.shape[1], -1))
 

@@ -204,6 +204,8 @@ def test_the_networks_do_not_see_a_part_of_the_values_of_rows():
     assert torch.equal(alone.float(), hidden[5:9, 50:])
     store = VectorStore(np.array([[1.0, 2.0], [3.0, 6.0]]), torch.device("cpu"))
     assert store.centre.tolist() == [2, 4]
+    many = hiding_numbers(numbers[:1].expand(6, -1, -1), torch.arange(6))  # more networks than there are numbers
+    assert torch.equal(many[4], many[0]) and not torch.equal(many[3], many[0])
     assert INCVPosterior().views().hidden == 0.3
 
 
