@@ -81,7 +81,7 @@ def theory(
                 ["  test accuracy on the given labels", percent(summary["test_accuracy"])],
                 ["  label precision of the selection", percent(summary["label_precision"])],
                 ["  label recall of the selection", percent(summary["label_recall"])],
-                ["  wrong labels among the selected", percent(summary["selected_noise_ratio"])],
+                ["  wrong labels in the selection", percent(summary["selected_noise_ratio"])],
             ]
         ),
     )
@@ -135,7 +135,7 @@ def describe_demo(result: dict[str, Any], out: Path) -> list[str]:
         [f"  {names[key]}", percent(result["expected"][key]), percent(last[key])]
         for key in ("label_precision", "label_recall")
     ]
-    gain = [["accuracy on clean digits, trained on", "everything", "the selected"]]
+    gain = [["accuracy on clean digits, trained on", "all samples", "the selection"]]
     gain += [
         [f"  {title}", percent(found["everything"]), percent(found["selected"])]
         for title, found in result["accuracy"].items()

@@ -167,7 +167,7 @@ def figures(facts: Facts) -> Markup:
         measured = number(summary.get(f"measured_{key}"))
         if expected is not None or measured is not None:
             small = f"measured {percent(measured, 1)}" if measured is not None else "expected"
-            shown.append((f"{key.replace('_', ' ')} of the selected", percent(expected), small))
+            shown.append((f"{key.replace('_', ' ')} of the selection", percent(expected), small))
     skipped = summary.get("skipped")
     if isinstance(skipped, int) and skipped:
         shown.append(("skipped", count(skipped), "listed in skipped.csv"))
