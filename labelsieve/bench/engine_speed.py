@@ -129,7 +129,7 @@ def finish_loop(device: torch.device, *, capture: bool) -> Take:
     x, y = made_pictures(50_000 if device.type == "cuda" else 512)
     half = len(x) // 2
     plan = Plan("finish", y, np.arange(half), seed=0, candidates=np.arange(half, len(x)), transition=symmetric(10, 0.4))
-    method = INCVPosterior(networks=1, warmup=0.0, **INCVPosterior.recipe.settings)
+    method = INCVPosterior(warmup=0.0, **INCVPosterior.recipe.settings)
     lockstep = Lockstep(
         stage_pictures(x, device), PreActResNet, [(method, plan)], Schedule.cosine(100, 0.06),
         Options(batch_size=FINISH_BATCH, together=device.type == "cuda", capture=capture),
