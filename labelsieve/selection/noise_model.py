@@ -57,7 +57,7 @@ SUREST_ERROR = 0.75  # the classifier's error among the surest is at most this s
 # mistakes count as right.
 LEAST_ERROR, MOST_ERROR = 0.4, 2.4
 # Classifiers of the selected samples are used only if their agreement with held-out labels, above chance, is at least
-# this part of that of the classifiers of all samples. Without this limit the interval covers 84 instead of 93 % of 136
+# this part of that of the classifiers of all samples. Without this limit the interval covers 84 instead of 93 % of 138
 # runs (benchmarks/own-training.md), and few selected samples of CIFAR-10 with 80 % noise gave narrow, wrong intervals.
 COMPARABLE_AGREEMENT = 0.75
 # Smallest singular value of T below which predictions are not denoised, because that would amplify chance. Without
