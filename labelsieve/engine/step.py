@@ -50,7 +50,7 @@ class Clock:
         self.code = torch.zeros((trainings, 1, 1), dtype=torch.int16, device=device)
         # What `draw_views` returns, if a method has views.
         self.numbers = torch.zeros((trainings, 1, 1, DRAWS), device=device)
-        self.partner = torch.zeros((trainings, 1, 1), dtype=torch.int16, device=device)
+        self.partner = torch.zeros((trainings, 1, 1), dtype=torch.int32, device=device)
         self.weight = torch.ones((trainings, 1), device=device)
 
     def make_room(self, steps: int, width: int, *, views: bool = False) -> bool:
@@ -189,7 +189,9 @@ class Stepper:
             numbers = clock.numbers[self.rows, place, :width][self.training_of]
             found = replace(found, numbers=self.world.mine(numbers))
         if self.views.mixup:
-            partner = clock.partner[self.rows, place, :width].long()
+            # Padding is its own partner: batches can be wider than the drawn places, because widths are rounded up.
+            own_place = torch.arange(index.shape[1], device=index.device)
+            partner = torch.where(valid, clock.partner[self.rows, place, :width].long(), own_place)
             found = replace(found, partner=partner, weight=clock.weight[self.rows, place])
         return found
 
@@ -319,18 +321,18 @@ CUTOUT = 0.5  # side of the square that is covered, as a share of the picture's:
 
 def draw_views(
     order: IntArray, mixup: float, rng: np.random.Generator
-) -> tuple[NDArray[np.float32], NDArray[np.int16], NDArray[np.float32]]:
+) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
     """Draw the views of batches [steps, B]: numbers [steps, B, DRAWS], partners [steps, B] and weights [steps].
 
     The partner of a real sample is a real one. Without mixup every sample is its own partner.
     """
     numbers = rng.random((*order.shape, DRAWS), dtype=np.float32)
     if not mixup:
-        places = np.tile(np.arange(order.shape[1], dtype=np.int16), (len(order), 1))
+        places = np.tile(np.arange(order.shape[1], dtype=np.int32), (len(order), 1))
         return numbers, places, np.ones(len(order), dtype=np.float32)
     weight = rng.beta(mixup, mixup, len(order)).astype(np.float32)
     partner = np.argsort(np.where(order >= 0, rng.random(order.shape), 2.0), axis=1)  # padding stays at the end
-    return numbers, partner.astype(np.int16), np.maximum(weight, 1 - weight)
+    return numbers, partner.astype(np.int32), np.maximum(weight, 1 - weight)
 
 
 def strong_view(x: Tensor, numbers: Tensor, store: Store) -> Tensor:

@@ -73,6 +73,8 @@ def test_the_draws_of_an_epoch():
     assert ((weight >= 0.5) & (weight <= 1)).all()
     again = draw_views(order, 0.5, np.random.default_rng(3))
     assert all(np.array_equal(a, b) for a, b in zip((numbers, partner, weight), again, strict=True))
+    _, partner, _ = draw_views(np.arange(40_000)[None], 0.5, np.random.default_rng(3))  # a large batch
+    assert sorted(partner[0]) == list(range(40_000))
     _, partner, weight = draw_views(order, 0.0, np.random.default_rng(3))
     assert (partner == np.arange(4)).all() and (weight == 1).all()
 
@@ -141,6 +143,17 @@ def test_stacked_and_single_networks_see_the_same_views(store, plans):
     for a, b in zip(stacked, single, strict=True):
         for name in a.states[0]:
             torch.testing.assert_close(a.states[0][name], b.states[0][name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["stacked", "one by one"])
+def test_padding_is_mixed_with_nothing(store, plans, together):
+    class Checking(Remembering):
+        def loss(self, logits, batch):
+            padding = mixed(batch.valid[:, None, :, None].float(), batch)[:, 0, :, 0][~batch.valid]
+            assert len(padding) and (padding == 0).all()
+            return super().loss(logits, batch)
+
+    train(store, small, Checking(), plans, schedule=SGD, batch_size=43, together=together)  # the engine reads 48 places
 
 
 def test_methods_with_different_views_do_not_share_a_lockstep(store, plans):

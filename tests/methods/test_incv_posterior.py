@@ -209,6 +209,21 @@ def test_the_networks_do_not_see_a_part_of_the_values_of_rows():
     assert INCVPosterior().views().hidden == 0.3
 
 
+@pytest.mark.parametrize("networks", [1, 2])
+def test_plans_in_one_lockstep_do_not_influence_each_other(plan, networks):
+    """Batches of 23 samples, and of 7 in the warm-up of the second plan."""
+    store = VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
+    plans = [plan, replace(plan, train=np.arange(7), seed=4, suspicion=np.linspace(0, 1, 40))]
+
+    def trained(*plans):
+        method = INCVPosterior(networks=networks, warmup=0.4)
+        return train(store, partial(MLP, 4, inputs=5), method, plans, schedule=one_drop(4), batch_size=23, classes=4)
+
+    for found, (alone,) in zip(trained(*plans), (trained(one) for one in plans), strict=True):
+        for one, other in zip(found.states, alone.states, strict=True):
+            assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 def test_it_beats_standard_on_digits_with_40_percent_noise():
     """The same network, epochs and learning rate; 20 epochs are enough for `standard` to learn the wrong labels."""
     from sklearn.datasets import load_digits
