@@ -59,18 +59,9 @@ def command_line(app: Any, docname: str, source: list[str]) -> None:
     source[0] += re.sub(r"^#+ Table of Contents\n.*?(?=^\*\*Commands)", "", said, flags=re.DOTALL | re.MULTILINE)
 
 
-def split_attributes(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Give each name of `a, b : type` its own entry: napoleon supports several names for parameters only."""
-    text = "\n".join([*lines, ""])
-    head, mark, attributes = text.partition("\nAttributes\n----------\n")
-    attributes, *rest = re.split(r"(?=\n\w+\n---)", attributes, maxsplit=1)
-    attributes = re.sub(
-        r"^(\w+(?:, \w+)+)( : .*\n(?:    .*\n)*)",
-        lambda found: "".join(each + found[2] for each in found[1].split(", ")),
-        attributes + "\n",
-        flags=re.MULTILINE,
-    )
-    lines[:] = (head + mark + attributes + "".join(rest)).splitlines()
+def skip_field(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
+    """Leave out the fields of named tuples: the docstring of the class lists them."""
+    return skip or type(obj).__name__ == "_tuplegetter"
 
 
 def quote_code(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -87,6 +78,6 @@ def setup(app: Any) -> dict[str, bool]:
     # Browsers render MathML without scripts or fonts.
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.connect("source-read", command_line)
-    app.connect("autodoc-process-docstring", split_attributes, priority=400)  # before napoleon
+    app.connect("autodoc-skip-member", skip_field)
     app.connect("autodoc-process-docstring", quote_code, priority=600)  # after napoleon
     return {"parallel_read_safe": True, "parallel_write_safe": True}

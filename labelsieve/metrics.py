@@ -247,8 +247,12 @@ class Detection(NamedTuple):
 
     Attributes
     ----------
-    precision, recall, f1 : float
-        Scores of the flags.
+    precision : float
+        Proportion of wrong labels among the flagged labels.
+    recall : float
+        Proportion of the wrong labels that is flagged.
+    f1 : float
+        Harmonic mean of precision and recall.
     auroc : float
         Area under the ROC curve of the ranking.
     """

@@ -52,7 +52,7 @@ def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike
     Returns
     -------
     selected : ndarray of bool of shape (n,)
-        Whether each label is confirmed.
+        Whether each sample is selected.
 
     Examples
     --------

@@ -486,10 +486,12 @@ class Gain(NamedTuple):
     ----------
     cleaner : bool
         Whether the selected samples have a lower noise ratio than all samples.
-    source, selected : float
-        Noise ratio of all samples and of the selected samples.
+    source : float
+        Noise ratio of all samples.
+    selected : float
+        Noise ratio of the selected samples.
     by : float
-        ``source - selected``.
+        The difference ``source - selected``.
     guaranteed : bool
         Whether ``T_ii`` is the largest value of its row in every class.
     """

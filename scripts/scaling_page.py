@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labelsieve.selection.settings import INCVSettings, selection_passes
 from labelsieve.workflow.plan import HOST_BYTES, Measured, Workload, estimate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +30,7 @@ HEADER = (
     "| samples | INCV, training | INCV, scoring | robust training | total | decoding (machine hours) | memory "
     "| staged pictures on disk |"
 )
+PASSES = selection_passes(INCVSettings(n_iterations=2, protocol="paper"))  # the paper's INCV on WebVision
 SETTINGS = ((65_944, 50, 120), (2_400_000, 50, 120), (1_000_000_000, 1, 2))
 
 
@@ -60,7 +62,7 @@ def rows(at: Speed) -> list[tuple[Workload, dict[str, Any]]]:
         at.trained, at.scored, DECODED * CORES, sample_bytes=PICTURE_BYTES, parameters=PARAMETERS, working_bytes=0,
         host_bytes=HOST_BYTES + 4 * NAME + NAME + 57,
     )  # fmt: skip
-    wanted = [Workload(n, selection_passes=2, selection_epochs=s, training_epochs=t) for n, s, t in SETTINGS]
+    wanted = [Workload(n, selection_passes=PASSES, selection_epochs=s, training_epochs=t) for n, s, t in SETTINGS]
     return [(one, estimate(one, measured, free=10**11)) for one in wanted]
 
 
@@ -94,8 +96,10 @@ def computed(at: Speed) -> str:
             "## Estimated cost",
             "",
             filled(f"""The table shows GPU hours for Inception-ResNet-v2 with the settings of the paper for
-            WebVision: two iterations of INCV with 50 epochs each (counted as two passes over the samples per
-            epoch), and robust training of two networks for 120 epochs. It assumes {at.trained:,.0f}
+            WebVision: two iterations of INCV with 50 epochs each, and robust training of two networks for 120
+            epochs. An epoch of INCV processes at most {PASSES} times the number of samples (once in the first
+            iteration, and at most {PASSES - 1} times in the second), so the hours of INCV are upper limits.
+            The table assumes {at.trained:,.0f}
             pictures per second in training and {at.scored:,.0f} in scoring on one GPU ({at.source}). The
             decoding time is given in hours on one machine, which is assumed to have {CORES} cores and to
             decode {host:,} pictures per second ({DECODED} per core, `benchmarks/decode.md`). The row for

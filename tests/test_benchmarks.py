@@ -78,7 +78,7 @@ def test_failed_row_does_not_affect_other_rows(tmp_path: Path) -> None:
     }
     hours = inception.table_2_hours(rows)
     assert hours["d2l"] == pytest.approx(120 * 65_944 / 2000 / 3600)
-    own = (2 * 120 + 100) * 65_944 / 2000 / 3600 + 100 * 65_944 / 8000 / 3600
+    own = (2 * 120 + 150) * 65_944 / 2000 / 3600 + 150 * 65_944 / 8000 / 3600
     assert hours["incv-coteaching"] == pytest.approx(own)
     options = type("Options", (), {"crop": 227, "batch": 128})
     page = inception.page(rows, "a card", "command", options)

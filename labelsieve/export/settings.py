@@ -20,8 +20,9 @@ class ExportSettings:
     Parameters
     ----------
     what
-        cleaned: all samples except dropped ones, with corrected labels. selected: samples whose label was confirmed by
-        the run or by you. suspects: the suspects, most suspicious first. decisions: your decisions on the review page.
+        cleaned: all samples except dropped ones, with corrected labels. selected: samples that the run selected or
+        whose label you kept or corrected. suspects: the suspects, most suspicious first. decisions: your decisions on
+        the review page.
     to
         A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file, or
         for a folder of pictures a folder, in the current folder, such as fruit-cleaned.csv or flowers-cleaned.

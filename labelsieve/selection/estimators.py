@@ -69,7 +69,7 @@ class Selector(BaseEstimator):  # type: ignore[misc]
     verbose: bool = False
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Select the clean labels of `y`.
+        """Select the samples whose labels are probably right.
 
         Parameters
         ----------
@@ -102,7 +102,8 @@ class Selector(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each class for new samples, in the order of `classes_`.
 
-        The classifier that selected is trained once more, on the labels that are more likely right than wrong.
+        The classifier of the selection is trained once more, on the samples whose labels are more likely right than
+        wrong. If a network selected the samples, `InputError` is raised: use `RobustClassifier` instead.
 
         Parameters
         ----------
@@ -116,7 +117,7 @@ class Selector(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "selected_")
         if self._refit is None:
-            raise InputError("estimator: a network selected, which is not kept; use RobustClassifier to predict")
+            raise InputError("estimator: networks of the selection cannot predict; use RobustClassifier instead")
         if self.embed is not None:
             X = embed(X, self.embed, device=self.device)
         X = check_samples(self, X, model=self.estimator, encoding=self._encoding, fitting=False)
@@ -175,37 +176,42 @@ class Selector(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(repr=False, eq=False)
 class INCV(Selector):
-    """Iterative noisy cross-validation: select the samples whose labels are right.
+    """Iterative noisy cross-validation (INCV): select the samples whose labels are probably right.
 
     Parameters
     ----------
     estimator : classifier, callable, str or None, default=None
-        The model that selects: a scikit-learn classifier; a function that returns a new `torch.nn.Module`; a name of
-        the command line, such as "forest", "svm", "tfidf", "edges", "mlp" or "resnet32"; None chooses by the samples.
+        The model used for the selection: a scikit-learn classifier; a function that returns a new `torch.nn.Module`; a
+        model name of the command line, such as "forest", "svm", "tfidf", "edges", "mlp" or "resnet32". None: a model
+        that suits the type and number of the samples.
     n_iterations : int, default=4
-        Maximum number of iterations. INCV stops earlier if another iteration would add nothing.
+        Maximum number of iterations. INCV stops earlier if an iteration selects few new samples.
     remove_ratio : float or "auto", default="auto"
         Number of samples removed per selected sample; "auto" derives it from the estimated noise.
     random_state : int, RandomState or None, default=None
         Seed. The same int gives the same result, on any number of workers.
     executor : None, "threads", "processes", int or object with `map`, default=None
-        Where the trainings of classifiers run.
+        How several classifiers are trained at the same time: in threads, in processes, in this number of processes, or
+        with the `map` method of the object. None: one after the other. It has no effect on networks.
     protocol : {"auto", "paper"}, default="auto"
-        "auto" estimates the noise; "paper" follows the authors' code.
+        "auto" estimates the noise from the data; "paper" follows the code of the paper's authors.
     pattern : {"auto", "symmetric", "pair"}, default="auto"
         Noise pattern, if it is known.
     checkpoint : str, default="auto"
-        Which epoch of a network selects: "auto", "last" or "best-until-2".
+        Epoch of a network whose predictions are used. "last": the last epoch. "best-until-2": up to iteration 2 (or
+        another number) the epoch with the best accuracy on the held-out labels, then the last epoch. "auto": as
+        "best-until-1", but "last" for the model "fast", and as in the authors' code with protocol "paper".
     epochs : int or None, default=None
-        Epochs of each training of a network; None is 50, or 10 for "fast".
+        Epochs of each training of a network. None: 50, or 10 for the model "fast".
     device : str, default="auto"
         Device of networks: "auto", "cpu", "cuda", "cuda:1" or "mps".
     loss : {"ce", "gce"}, default="ce"
-        Loss of networks: cross-entropy, or generalised cross-entropy, which learns doubtful labels later.
+        Loss of networks: cross-entropy, or generalised cross-entropy, which gives less weight to labels that the
+        network considers unlikely.
     repeats : int, default=1
-        Number of random splits per iteration, whose predictions are averaged. Time grows in proportion.
+        Number of random splits per iteration. Their predictions are averaged. The time is proportional to it.
     embed : str, callable or None, default=None
-        Pretrained model that turns X, a list of texts or pictures, into rows of numbers first; see `labelsieve.embed`.
+        Pretrained model that converts X, a list of texts or pictures, to rows of numbers first; see `labelsieve.embed`.
     verbose : bool, default=False
         Show a progress bar with the remaining time.
 
@@ -214,13 +220,18 @@ class INCV(Selector):
     labels_ : ndarray of shape (n_samples,)
         The given labels.
     selected_ : ndarray of bool, shape (n_samples,)
-        Samples whose label was confirmed.
+        Samples whose given label was predicted by a model that was not trained on them.
     candidate_ : ndarray of bool, shape (n_samples,)
-        Samples whose label was not confirmed.
+        Samples for which another label was predicted.
     removed_ : ndarray of bool, shape (n_samples,)
-        Samples that were removed because of a large loss. Every sample is selected, a candidate or removed.
+        Samples for which another label was predicted and that were not used in later iterations because of their large
+        loss. Every sample is either selected, a candidate or removed.
     noise_ratio_ : float
-        Estimated share of wrong labels.
+        Estimated proportion of wrong labels.
+    noise_interval_ : tuple of float or None
+        95 % interval of `noise_ratio_`; None with protocol "paper".
+    trust_ : Trust or None
+        How reliable `noise_ratio_` is: trustworthy, fair, rough or unknown; None with protocol "paper".
     transition_matrix_ : ndarray of shape (n_classes, n_classes)
         T[i, j] is the probability of the given label j for the true class i.
     noise_known_ : bool
@@ -237,19 +248,20 @@ class INCV(Selector):
     suspicion_ : ndarray of shape (n_samples,)
         Probability that the label is wrong. With protocol "paper" it only ranks the samples.
     suggested_ : ndarray of shape (n_samples,)
-        The predicted label if the given label is in doubt, else the given label.
+        The predicted label if the sample is a suspect (not selected, and the predicted label differs from the given
+        one), else the given label.
     suggested_probability_ : ndarray of shape (n_samples,)
         Probability that the predicted label is right.
     iteration_ : ndarray of int, shape (n_samples,)
-        Iteration that selected or removed the sample; 0 for candidates.
+        Iteration in which the sample was selected or removed; 0 for candidates.
     expected_precision_ : float
         Expected label precision of the selected samples.
     expected_recall_ : float
         Expected label recall of the selected samples.
     history_ : list of dict
-        Numbers of each iteration.
+        Results of each iteration, such as the number of candidates.
     notes_ : list of str
-        Conclusions as sentences. The first one describes the noise estimate.
+        Notes about the results. The first one describes the noise estimate.
     classes_ : ndarray of shape (n_classes,)
         The class labels.
 
@@ -264,7 +276,7 @@ class INCV(Selector):
     False
     >>> sorted(map(int, incv.suspicion_.argsort()[-5:]))
     [0, 1, 2, 3, 4]
-    >>> incv.predict(X[:3]).tolist()  # the classifier that selected, trained on the labels that are probably right
+    >>> incv.predict(X[:3]).tolist()  # the same type of classifier, trained on labels that are probably right
     [0, 0, 0]
     >>> frame = incv.to_frame()  # one row per sample
     """
@@ -302,7 +314,7 @@ class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     """A classifier for data with wrong labels: select with INCV, train on the labels that are probably right, predict.
 
     Parameters and attributes are those of `INCV`. `estimator` is any scikit-learn classifier, the name of a classifier
-    such as "forest" or "tfidf", or None, which chooses by the samples. Networks are not supported: use
+    such as "forest" or "tfidf", or None, which chooses one that suits the samples. Networks are not supported: use
     `RobustClassifier`.
 
     Examples
@@ -331,7 +343,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     X = check_samples(selector, X, y, model=selector.estimator)
     shown = original if selector.embed is not None or is_frame(original) else X
     if groups is not None and selector.protocol == "paper":
-        raise InputError("groups: the paper's protocol has no groups; choose protocol auto")
+        raise InputError('groups: protocol="paper" does not support groups; omit them, or use protocol="auto"')
     classes, codes = encode_labels(y)
     seed = draw_seed(selector.random_state)
     samples = replace(describe_samples(X), embedded=selector.embed is not None)
@@ -409,6 +421,6 @@ def draw_seed(random_state: Any) -> int:
     """Return a seed from anything that scikit-learn accepts as random_state; an int is used as it is."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         if random_state < 0:
-            raise InputError(f"random_state: expected a number of at least 0, got {random_state}")
+            raise InputError(f"random_state: expected an integer of at least 0, got {random_state}")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

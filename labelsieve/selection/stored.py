@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.errors import InputError
+from labelsieve.progress import NoteKind
 from labelsieve.scoring import checked, class_names, named_columns, probability_blocks, score_probabilities
 from labelsieve.selection.noise_model import (
     BIN_SAMPLES,
@@ -27,50 +28,50 @@ from labelsieve.selection.settings import INCVSettings, ncv_settings
 from labelsieve.selection.splits import SMALLEST
 from labelsieve.types import LEAST_SUGGESTED_SHARE, BoolArray, FloatArray, IntArray, Job, Scores, Trainer, Trust
 
-ALL_PREDICTED = "every label was predicted: predictions of samples that the model was trained on say nothing"
-
 
 @dataclass(frozen=True)
 class WrongLabels:
     """The result of `find_wrong_labels`. Arrays have one entry per sample, in the order of the labels."""
 
     wrong: BoolArray
-    """The labels to check: the set of most suspicious labels with the largest expected F1."""
+    """Whether each label is flagged as wrong. The number of flags maximises their expected F1 score."""
 
     suspicion: FloatArray
-    """The probability that each label is wrong; sorting by it ranks the suspects."""
+    """The probability that each label is wrong. Sort by it to rank the labels."""
 
     suggested: NDArray[Any]
-    """The labels, with the predicted class in place of each flagged one unless `trust` is unknown. If no class is a
-    likely replacement (`no_class`), the entry is empty: "" for text labels, -1 for numbers."""
+    """The suggested label of each sample. It is the predicted class if the label is flagged, and the given label
+    otherwise or if `trust` is unknown. If a flagged sample may belong to none of the classes (`no_class`), it is empty,
+    which is "" for text labels and -1 for numbers."""
 
     suggested_probability: FloatArray
-    """The probability that the predicted class is the true one."""
+    """The probability that the predicted class is right."""
 
     no_class: BoolArray
-    """Flagged labels without a likely replacement: the sample may belong to none of the classes."""
+    """Whether the label is flagged and the sample may belong to none of the classes."""
 
     noise_ratio: float
-    """The estimated share of wrong labels; meaningless if `trust` is unknown."""
+    """The estimated proportion of wrong labels. It has no meaning if `trust` is unknown."""
 
     noise_interval: tuple[float, float]
-    """95 % interval of `noise_ratio`. Wrong labels and errors of the classifier can be separated only within it."""
+    """95 % interval of `noise_ratio`. It is wide if wrong labels cannot be distinguished from errors of the
+    classifier."""
 
     transition_matrix: FloatArray
-    """Rows: true classes, columns: given labels; in the order of `classes`."""
+    """The probability of each given label (column) for each true class (row), in the order of `classes`."""
 
     classes: NDArray[Any]
     """The classes, in the order of the columns of `pred_probs`."""
 
     trust: Trust
-    """How far to trust `noise_ratio`."""
+    """How reliable `noise_ratio` is (trustworthy, fair, rough or unknown)."""
 
     explanation: str
-    """Why, in one sentence."""
+    """The reason for `trust`, in one sentence."""
 
     @property
     def noise_known(self) -> bool:
-        """Whether `noise_ratio` says anything."""
+        """Whether `noise_ratio` has a meaning. It is false if `trust` is unknown."""
         return self.trust is not Trust.UNKNOWN
 
     def __str__(self) -> str:
@@ -104,7 +105,7 @@ def find_wrong_labels(
     labels : array-like of shape (n_samples,)
         The given labels: numbers, text or bools.
     pred_probs : array-like of shape (n_samples, n_classes)
-        Predicted probabilities from models that did not train on the rows they predict, as
+        Predicted probabilities from models that were not trained on the rows that they predict, as
         `sklearn.model_selection.cross_val_predict` returns them. Rows that sum to within 2 % of 1 are renormalised with
         a warning. The columns are the labels 0..c-1, or `classes`, or the sorted distinct labels if those are text; a
         data frame (pandas, polars) is read by its column names unless these are numbers.
@@ -160,7 +161,7 @@ def find_wrong_labels(
         transition_matrix=estimate.transition,
         classes=names,
         trust=estimate.trust,
-        explanation=estimate.explanation if differ.any() else f"{estimate.explanation}; {ALL_PREDICTED}",
+        explanation=estimate.explanation if differ.any() else f"{estimate.explanation}; {NoteKind.ALL_PREDICTED.value}",
     )
 
 

@@ -52,26 +52,26 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     network : callable, str or None, default=None
-        A function that returns a new `torch.nn.Module`; a name such as "mlp", "small-cnn" or "resnet32"; None chooses
-        by the samples and the device, as `labelsieve train` does. Your own network also reads arrays of any shape.
+        A function that returns a new `torch.nn.Module`, which may read arrays of any shape, or a name such as "mlp",
+        "small-cnn" or "resnet32". None: a network that suits the samples and the device, as in `labelsieve train`.
     method : str, Method or type, default="incv-coteaching"
-        A name in `labelsieve.methods.METHODS`, "package.module:Name", or your own method.
+        The name of a method, such as "coteaching" or "standard", "package.module:Name", or a custom method.
     method_settings : dict or None, default=None
         Settings of the method.
     n_iterations, remove_ratio
         As in `INCV`.
     noise_ratio : float or None, default=None
-        Share of wrong labels for the method "coteaching"; None estimates it with INCV.
+        Proportion of wrong labels, for the method "coteaching" only. None: INCV estimates it.
     epochs, batch_size : int or None, default=None
-        None chooses by the number of samples.
+        Epochs and batch size of the training. None: depends on the number of samples.
     selection_epochs : int or None, default=None
-        Epochs of each training of INCV; None is half of `epochs`, at least 10.
+        Epochs of each training of INCV. None: half of `epochs`, but at least 10.
     learning_rate : float, default=0.005
-        Learning rate of Adam; a tenth of it is used for the last quarter of the epochs.
+        Learning rate of Adam. It is divided by 10 for the last quarter of the epochs.
     augment : {"auto", "mirror", "shift", "none"}, default="auto"
-        Augmentation of pictures. "auto" mirrors them unless that changes their class.
+        Augmentation of pictures. "auto" mirrors them unless the class of a picture depends on left and right.
     together : bool, default=True
-        If the method trains two networks, average their predictions; else use the first one.
+        If the method trains two networks: True averages their predictions, False uses those of the first network.
     device : str, default="auto"
         Device of the training: "auto", "cpu", "cuda", "cuda:1" or "mps". Predictions run on the CPU.
     random_state : int, RandomState or None, default=None
@@ -81,13 +81,18 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     networks_ : list of torch.nn.Module
         The trained networks.
-    classes_, method_, history_, augment_
-        The class labels, the method, the history of the training, and the augmentation that was used.
-    selected_, candidate_, removed_, iteration_, suspicion_, suggested_, suggested_probability_, noise_ratio_,
-    noise_known_, transition_matrix_, expected_precision_, expected_recall_, notes_
-        As in `INCV`, if the method needs a selection or the noise ratio.
-    trust_, noise_interval_, selection_history_
-        How far to trust the noise ratio, its 95 % interval, and the history of INCV.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    method_ : Method
+        The method with its settings.
+    history_ : list of dict
+        Loss, accuracy on the given labels and learning rate of each epoch.
+    augment_ : str
+        The augmentation that was used.
+    selection_history_ : list of dict
+        `history_` of the selection. This and the attributes of the selection (`selected_`, `suspicion_`,
+        `noise_ratio_`, `notes_` and others, as in `INCV`) exist only if the method needs a selection or the noise
+        ratio.
 
     Examples
     --------
@@ -237,9 +242,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _samples(self, X: Any, *, fitting: bool = False) -> LabelledData:
         """Check the samples and return them without labels."""
         if issparse(X):
-            raise InputError(
-                "X: sparse rows are not supported; give X.toarray(), or select with INCV, which reads them"
-            )
+            raise InputError("X: sparse matrices are not supported; use X.toarray(), or use CleanClassifier or INCV")
         model, encoding = "auto" if self.network is None else self.network, None if fitting else self._reader.encoding
         X = check_samples(self, X, model=model, encoding=encoding, fitting=fitting)
         data = unlabelled(X)
@@ -261,7 +264,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ratio = f"the noise ratio ({100 * selection.noise_ratio:.1f} %) is not reliable"
             text = (
                 f"{ratio if noise.known else 'the noise ratio is not known'}: {noise.explanation}. Hard samples may "
-                'have been taken for wrong labels: compare with method="standard", or try another network'
+                'have been treated as wrong labels: compare with method="standard", or try another network'
             )
             warnings.warn(text, WeakTrainingWarning, stacklevel=3)
 
@@ -280,7 +283,9 @@ def check_known_ratio(ratio: float | None, method: Method) -> None:
         return
     own = method.settings().get("noise_ratio")
     if own is not None:
-        raise InputError(f"noise_ratio: it is {ratio} here and {own} in method_settings; give one of them")
+        raise InputError(
+            f"noise_ratio: the values {ratio} of noise_ratio= and {own} in method_settings differ; set only one of them"
+        )
     # Your own method that needs nothing may still look at plan.noise_ratio.
     if needs in ("selection", "transition") or METHODS.get(method.name) is type(method):
         raise InputError(f"noise_ratio: method {method.name!r} does not use it; omit it, or use 'coteaching'")

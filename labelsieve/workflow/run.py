@@ -47,9 +47,11 @@ class RunResult:
     summary : dict
         The content of summary.json: counts, noise ratio, transition matrix, expected precision and recall.
     stages : dict
-        "new", "resumed" or "done" for each stage.
+        For each stage "new", "resumed" or "done" (it was already finished).
     model : str
-        The model that selected.
+        Name of the model used for the selection.
+    seconds : float
+        Duration of this call.
     """
 
     path: Path
@@ -80,51 +82,61 @@ class RunResult:
 
     @property
     def noise_ratio(self) -> float | None:
-        """Estimated share of wrong labels; None if it could not be estimated."""
+        """Estimated proportion of wrong labels; None if it could not be estimated."""
         return float(self.summary["noise_ratio"]) if self.summary["noise_known"] else None
 
     @property
     def report_path(self) -> Path:
+        """Path of the report."""
         return self.path / "report.html"
 
     @property
     def model_path(self) -> Path:
+        """Path of the trained model."""
         return self.path / "model.safetensors"
 
     def predict(self, source: str, **options: Any) -> Predictions:
-        """Predict the samples of a source with the trained model; `options` are those that name columns."""
+        """Predict the samples of a source with the trained model.
+
+        `options` set the columns of the source, such as text_column="title".
+        """
 
         return predict_source(self.path, source, SourceSettings(**options), progress=SILENT)
 
     def export(self, to: str | Path | None = None, **options: Any) -> Exported:
-        """Write the labels; `options` are those of `labelsieve export`, such as apply="suggested" or dry_run=True."""
+        """Write the corrected labels to `to`.
+
+        `options` are those of `labelsieve export`, such as apply="suggested" or dry_run=True.
+        """
 
         return export(self.path, to=to, **options)
 
 
 def run(source: str | Path, *, out: str | Path | None = None, **options: Any) -> RunResult:
-    """Select the clean labels of a source, train a robust model and write a report.
+    """Select the samples whose labels are probably right, train a model on them and write a report.
 
-    This is `labelsieve run` as a function. A stopped run resumes when it is called again with the same options.
+    This function does the same as the command `labelsieve run`. To resume a stopped run, call it again with the same
+    options.
 
     Parameters
     ----------
     source : str or Path
-        A folder of class folders; a .csv or .parquet file with a label column and path, text or feature columns; an
-        .npz file with x and y; "cifar10:DIR", "webvision:DIR", "hf:NAME_OR_DIR" or "digits".
+        A folder with one subfolder per class; a CSV, TSV, Parquet, JSON Lines or .xlsx file with a label column and
+        path, text or feature columns; an .npz file with the arrays x and y; "cifar10:DIR", "cifar100:DIR",
+        "cifar10n:DIR", "webvision:DIR", "hf:NAME_OR_DIR" or "digits".
     out : str or Path, default=None
-        The run folder. None is "runs/" and the name of the source.
+        The run folder. None: a folder in "runs/" with the name of the source.
     **options
-        The options of `labelsieve run`, with underscores for hyphens. Reading: root, label_column, text_column,
-        id_column, ignore_columns, group_column, labels, size. Selection: selection, iterations, epochs, model, embed,
-        loss, repeats, predictions, remove_ratio, executor, protocol, pattern, workers. Training: method, set, network,
-        train_epochs, batch_size, augment. Both: device, seed. `progress=False` hides the progress bar, which is
-        shown on a terminal and in a notebook.
+        The options of `labelsieve run`, with underscores instead of hyphens. Reading: root, label_column, text_column,
+        id_column, ignore_columns, group_column, header, split, labels, size. Selection: selection, iterations, epochs,
+        model, embed, loss, repeats, predictions, remove_ratio, executor, protocol, pattern, workers. Training: method,
+        set, network, train_epochs, batch_size, augment. Selection and training: device, seed. `progress=False` hides
+        the progress bar, which is shown in a terminal and in a notebook.
 
     Returns
     -------
     RunResult
-        The labels as a data frame, the summary, the noise ratio, the paths of the files, and `predict`.
+        The results, with the methods `to_frame`, `predict` and `export`.
 
     Examples
     --------
