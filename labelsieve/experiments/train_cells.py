@@ -221,7 +221,9 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
             capture=context.capture,
             classes=data.classes,
         )
-    pictures_seen = np.array([_pictures_seen(p, m, schedule) for p, m in zip(plans, methods, strict=True)])
+    pictures_seen = np.array(
+        [_pictures_seen(p, m, schedule, first.batch_size) for p, m in zip(plans, methods, strict=True)]
+    )
     shares = pictures_seen / pictures_seen.sum()  # a cell's share of the lockstep's time
     lockstep = {"cells": len(cells), "networks": sum(m.networks for m in methods), "seconds": watch.seconds}
     for cell, method, result, share in zip(cells, methods, trained, shares, strict=True):
@@ -246,8 +248,11 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
         save_record(cell, context, plan.labels, arrays, record)
 
 
-def _pictures_seen(plan: Plan, method: Method, schedule: Schedule) -> int:
-    return method.networks * method.epochs(schedule.epochs) * max(1, len(plan.train))
+def _pictures_seen(plan: Plan, method: Method, schedule: Schedule, batch_size: int) -> int:
+    """Return about how many pictures a training reads, by its last epoch."""
+    epochs = method.epochs(schedule.epochs)
+    last = method.batches(plan, epochs - 1, batch_size, np.random.default_rng(0))
+    return method.networks * epochs * max(1, np.count_nonzero(last >= 0))
 
 
 def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule: Schedule) -> tuple[Arrays, Results]:

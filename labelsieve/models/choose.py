@@ -109,6 +109,13 @@ class SampleInfo:
     embedded: bool = False  # the rows are embeddings of a pretrained model
     numbers: int | None = None  # columns of the rows before those of texts, if a table has both
 
+    @property
+    def many_small_pictures(self) -> bool:
+        """Whether these are pictures like those of CIFAR-10, with which FAST and incv-posterior were measured."""
+        if self.kind != "pictures" or self.count < FAST_MIN_SAMPLES:
+            return False
+        return FAST_SIDES[0] <= min(self.shape[1:]) and max(self.shape[1:]) <= FAST_SIDES[1]
+
     @classmethod
     def of(cls, data: LabelledData, *, crop: int | None = None) -> SampleInfo:
         """Describe samples that a source holds; `crop` limits the side of pictures that are read from files."""
@@ -387,13 +394,12 @@ def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> tuple[
         return "svm" if samples.count <= KERNEL_SAMPLES else "trees", Reason.WIDE_TABLE
     if samples.kind == "arrays":
         raise InputError(own_network_needed(samples, request.option))
-    sides, auto = samples.shape[1:], request.protocol == "auto"
-    fits = samples.count >= FAST_MIN_SAMPLES and min(sides) >= FAST_SIDES[0] and max(sides) <= FAST_SIDES[1]
-    if auto and samples.in_memory and fits and request.device_type == "cuda":
+    auto = request.protocol == "auto"
+    if auto and samples.in_memory and samples.many_small_pictures and request.device_type == "cuda":
         return FAST, Reason.SMALL_PICTURES_ON_GPU
     # Epochs or a loss only have a meaning for a network.
     any_model = auto and request.loss == "ce" and request.epochs is None
-    few = samples.count <= KERNEL_SAMPLES and min(sides) >= EDGES_MIN_SIDE
+    few = samples.count <= KERNEL_SAMPLES and min(samples.shape[1:]) >= EDGES_MIN_SIDE
     if any_model and few and request.device_type == "cpu":
         return EDGES, Reason.FEW_PICTURES
     return best_network(samples.shape, request.device_type), Reason.PICTURE_SIZE

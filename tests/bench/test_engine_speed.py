@@ -123,3 +123,8 @@ def test_a_loop_whose_parent_is_killed_while_it_starts_ends_without_a_traceback(
     child.kill()
     out, said = child.communicate(timeout=120)  # until the loop has closed its end of stderr
     assert out == "" and "Traceback" not in said
+
+
+def test_the_step_of_the_recipe_for_pictures_runs() -> None:
+    take = bench_engine.finish_loop(torch.device("cpu"), capture=False)
+    assert take(0) is None

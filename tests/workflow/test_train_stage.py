@@ -15,6 +15,7 @@ from labelsieve.errors import FailedError
 from labelsieve.experiments.paper import PAPER
 from labelsieve.methods.incv_coteaching import authors_warmup, auto_warmup
 from labelsieve.runfolder import RunFolder
+from labelsieve.types import LabelledData
 from labelsieve.workflow.select import check_disk
 from labelsieve.workflow.settings import TrainSettings
 from labelsieve.workflow.train import TrainingSizes
@@ -100,3 +101,36 @@ def test_too_little_disk_is_a_failure_in_units_one_reads(tmp_path: Path, monkeyp
     message = rf"{tmp_path} needs 1.0 MB for checkpoints, 40.0 kB are free; make room there or give another --out"
     with pytest.raises(FailedError, match=message):
         check_disk(tmp_path, lambda: torch.nn.Linear(99, 100), networks=2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "device", "options", "paper", "method"),
+    [
+        ((5_000, 32), "cuda", {}, False, "incv-posterior"),
+        ((4_999, 32), "cuda", {}, False, "incv-coteaching"),
+        ((5_000, 65), "cuda", {}, False, "incv-coteaching"),
+        ((5_000, 32), "cpu", {}, False, "incv-coteaching"),
+        ((5_000, 32), "cuda", {}, True, "incv-coteaching"),
+        ((5_000, 32), "cuda", {"set": ("warmup=3",)}, False, "incv-coteaching"),
+        ((5_000, 32), "cuda", {"network": "preact-resnet18"}, False, "incv-posterior"),
+        ((5_000, 32), "cuda", {"method": "standard"}, False, "standard"),
+    ],
+)
+def test_the_automatic_method_of_pictures(
+    shape: tuple[int, int],
+    device: str,
+    options: dict[str, Any],
+    paper: bool,
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("labelsieve.engine.device.choose_device", lambda name: torch.device(device))
+    count, side = shape
+    data = LabelledData(
+        np.zeros((count, side, side, 3), np.uint8),
+        np.arange(count) % 2,
+        ("a", "b"),
+        np.arange(count).astype(str),
+        "pictures",
+    )
+    assert TrainSettings(**options).for_samples(data, {}, paper=paper).method == method
