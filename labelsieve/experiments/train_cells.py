@@ -252,7 +252,7 @@ def _pictures_seen(plan: Plan, method: Method, schedule: Schedule, batch_size: i
     """Return about how many pictures a training reads, by its last epoch."""
     epochs = method.epochs(schedule.epochs)
     last = method.batches(plan, epochs - 1, batch_size, np.random.default_rng(0))
-    return method.networks * epochs * max(1, np.count_nonzero(last >= 0))
+    return method.networks * epochs * max(1, int(np.count_nonzero(last >= 0)))
 
 
 def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule: Schedule) -> tuple[Arrays, Results]:
