@@ -37,8 +37,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.experiments.render import markdown
 from labelsieve.export import export
-from labelsieve.export.outcome import LEAST_RIGHT, resolve_labels
-from labelsieve.export.settings import ExportSettings
+from labelsieve.export.outcome import LEAST_RIGHT, ExportSettings, resolve_labels
 from labelsieve.models.choose import named_classifier
 from labelsieve.progress import Progress
 from labelsieve.report.facts import Facts

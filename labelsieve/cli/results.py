@@ -8,8 +8,8 @@ from typing import Annotated
 
 from labelsieve.cli.common import Common, Flag, Flat, counted
 from labelsieve.errors import InputError
+from labelsieve.export import ExportSettings
 from labelsieve.export import export as write
-from labelsieve.export.settings import ExportSettings
 
 MAX_SUSPECTS = 2000  # more would make a page that browsers load slowly
 

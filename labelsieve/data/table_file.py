@@ -18,6 +18,7 @@ from typing import Any
 
 from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow, read_rows
 from labelsieve.data.columns import join_names, quote_name
+from labelsieve.data.limited_reader import BYTES_PER_CELL, TOO_LARGE
 from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError
 from labelsieve.files import open_archive, open_file, regular_file, unpacked_limit
@@ -33,72 +34,8 @@ MAX_COLUMNS = 100_000  # each takes about a millisecond, because it may have any
 MAX_MISSING_CELLS = 50_000_000  # take a second and 400 MB: a small file with other names in every line has millions
 
 OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"  # .xls, which is not an archive
-BYTES_PER_CELL = 8  # of a number, or of the offset of a text
-
-# A small file can need any amount of memory, and a damaged one can end the process that reads it. So another process
-# with limited memory reads spreadsheets and Parquet files first.
-READER_BYTES = 4_000_000_000
-LIMITED = f"""
-import sys
-try:
-    import resource
-    resource.setrlimit(resource.RLIMIT_AS, ({READER_BYTES}, resource.getrlimit(resource.RLIMIT_AS)[1]))
-except (ImportError, ValueError, OSError):
-    pass  # a lower limit is set already, or this system has none
-"""
-# Errors of the reader of spreadsheets are reported when this process reads the file.
-SPREADSHEET_PROBE = f"""{LIMITED}
-from python_calamine import CalamineWorkbook
-try:
-    CalamineWorkbook.from_filelike(sys.stdin.buffer).get_sheet_by_index(0)
-except MemoryError:
-    raise
-except Exception:
-    pass
-"""
-# The content is read in pieces and counted: a Parquet file can store a text once and repeat it in many rows.
-PIECE_ROWS, PIECE_BYTES = 8192, 2**28  # at most; the bytes are those that the file declares
-COLUMN_BUFFER = 2**16  # bytes; without it, a whole column of a row group is read at once
-COLUMNS_AT_ONCE = 500  # each open column takes about 1 MB (for a page and its buffers)
-TOO_LARGE = 3  # exit status
-PARQUET_PROBE = f"""{LIMITED}
-sys.modules["numpy"] = None  # pyarrow works without it, and starts in half the time
-import pyarrow as pa
-import pyarrow.parquet as pq
-def decoded_bytes(cells):  # every use of a cell copies its entry in the dictionary
-    if isinstance(cells, pa.ExtensionArray):
-        cells = cells.storage
-    if isinstance(cells, pa.DictionaryArray):
-        return cells.dictionary_decode().nbytes
-    inner = []
-    if isinstance(cells, pa.MapArray):
-        inner = [cells.keys, cells.items]
-    elif pa.types.is_nested(cells.type):
-        inner = cells.flatten() if isinstance(cells, pa.StructArray) else [cells.flatten()]
-    return max(cells.nbytes, sum(map(decoded_bytes, inner)))
-free = int(sys.argv[1])
-try:
-    file = pq.ParquetFile(sys.stdin.buffer, pre_buffer=False, buffer_size={COLUMN_BUFFER})
-    about = file.metadata
-    size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-    row_bytes = max({BYTES_PER_CELL} * about.num_columns, size // max(1, about.num_rows), 1)
-    rows = max(1, min({PIECE_ROWS}, {PIECE_BYTES} // row_bytes))
-    slices, last = [[]], None
-    for at, (name, *_) in enumerate(file.reader.column_paths):
-        if len(slices[-1]) >= {COLUMNS_AT_ONCE} and name != last:  # fields of a column are read together
-            slices.append([])
-        slices[-1].append(at)
-        last = name
-    for columns in slices:  # by number: the name `a.b` is also that of the field `b` in the column `a`
-        for piece in file.reader.iter_batches(rows, range(about.num_row_groups), columns, use_threads=False):
-            free -= sum(map(decoded_bytes, piece.columns))
-            if free < 0:
-                sys.exit({TOO_LARGE})
-except MemoryError:
-    sys.exit({TOO_LARGE})
-except Exception as error:
-    sys.exit(" ".join(str(error).split())[:300])
-"""
+READER = Path(__file__).with_name("limited_reader.py")  # reads spreadsheets and Parquet files first
+READER_BYTES = 4_000_000_000  # memory of that process
 
 
 @dataclass(frozen=True)
@@ -217,14 +154,14 @@ def _read_parquet(path: Path) -> Any:
         about = pq.read_metadata(regular_file(path))
         _check_width(path, about.num_columns)
         free = check_memory(path, BYTES_PER_CELL * about.num_rows * about.num_columns)
-        probe = _probe(path, PARQUET_PROBE, str(free))
-        if probe.returncode == TOO_LARGE:
+        trial = _try_to_read(path, "parquet", free)
+        if trial.returncode == TOO_LARGE:
             raise InputError(
                 f"{path} needs more than the {free / 1e9:.1f} GB of memory that are available, or a part of its rows "
                 f"and columns needs more than {READER_BYTES / 1e9:.0f} GB"
             )
-        if probe.returncode:
-            raise OSError(probe.stderr or "damaged")
+        if trial.returncode:
+            raise OSError(trial.stderr or "damaged")
         with pq.ParquetFile(regular_file(path)) as file:
             table = file.read()
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
@@ -233,11 +170,11 @@ def _read_parquet(path: Path) -> Any:
     return table
 
 
-def _probe(path: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _try_to_read(path: Path, kind: str, free: int = 0) -> subprocess.CompletedProcess[str]:
     """Read a file in another process."""
     with open_file(path) as file:
         return subprocess.run(
-            [sys.executable, "-P", "-c", script, *arguments],
+            [sys.executable, "-P", str(READER), kind, str(READER_BYTES), str(free)],
             stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
         )  # fmt: skip
 
@@ -289,7 +226,7 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
                 open_archive(file, unpacked_limit(path.stat().st_size), count=True)
         except Exception as error:  # a damaged archive can raise nearly any exception
             raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
-    if _probe(path, SPREADSHEET_PROBE).returncode:
+    if _try_to_read(path, "spreadsheet").returncode:
         raise InputError(
             f"{path} is damaged, or its first sheet needs more than {READER_BYTES / 1e9:.0f} GB: delete the rows "
             "and columns after the data, or save it as .csv"

@@ -24,8 +24,7 @@ from labelsieve.data.table_file import CSV, PARQUET, TABLES
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.class_folders import FolderExport, class_names_file, safe_name, status_file
-from labelsieve.export.outcome import Outcome, resolve_labels
-from labelsieve.export.settings import ExportSettings, What
+from labelsieve.export.outcome import ExportSettings, Outcome, What, resolve_labels
 from labelsieve.export.tables import Extra, corrected_table, decisions, suspects, write_table
 from labelsieve.files import atomic_path
 from labelsieve.report.facts import Facts

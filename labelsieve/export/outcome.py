@@ -1,4 +1,6 @@
-"""The label of every sample in an export: decided ones, and suggestions only on request.
+"""The settings of an export, and the label of every sample in it: decided ones, and suggestions only on request.
+
+The fields of `ExportSettings` are the options of `labelsieve export`, its docstring is their help.
 
 The number of right suggestions is expected from decisions on a random sample of them, if there are enough, else from
 the probabilities of the run. These can be too high by as much as the noise estimate can: if only `low` of the labels
@@ -9,15 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.decisions import Choice
-from labelsieve.errors import InputError
-from labelsieve.export.settings import ExportSettings
-from labelsieve.report.facts import SAMPLE_SIZE, WHY_UNKNOWN, Facts, Group, SpotCheck
+from labelsieve.errors import InputError, Problems
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Facts, Group, SpotCheck
 from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
@@ -26,6 +27,64 @@ from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 # which at most 4 were right.
 LEAST_RIGHT = 0.2
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
+
+
+What = Literal["cleaned", "selected", "suspects", "decisions"]
+Apply = Literal["decided", "suggested"]
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """What an export writes.
+
+    Parameters
+    ----------
+    what
+        cleaned: all samples except dropped ones, with corrected labels. selected: samples that the run selected or
+        whose label you kept or corrected. suspects: the suspects, most suspicious first. decisions: your decisions on
+        the review page.
+    to
+        A .csv or .parquet file (for a .tsv source also .tsv), or a folder (pictures only). Default: a file, or
+        for a folder of pictures a folder, in the current folder, such as fruit-cleaned.csv or flowers-cleaned.
+    apply
+        decided: change only labels that you corrected on the review page. suggested: also apply the suggestions to
+        suspects without a decision, if their probability is at least --min-confidence.
+    min_confidence
+        With --apply suggested: minimum probability, from 0 to 1, that a suggested label is right (column probability of
+        suggestions.csv).
+    drop_suspects
+        Exclude samples that were not selected, have no decision and have a suspicion of at least this value, from 0
+        to 1.
+    link
+        Create links to the pictures instead of copies.
+    raw
+        Do not change cells that a spreadsheet would evaluate as formulas. Default: prefix them with an apostrophe.
+    force
+        Replace the file, or the folder of an earlier export, if it exists.
+    """
+
+    what: What = "cleaned"
+    to: Path | None = None
+    apply: Apply = "decided"
+    min_confidence: float = DEFAULT_CONFIDENCE
+    drop_suspects: float | None = None
+    link: bool = False
+    raw: bool = False
+    force: bool = False
+
+    @property
+    def changes_undecided(self) -> bool:
+        return self.apply == "suggested" or self.drop_suspects is not None
+
+    def check(self) -> None:
+        problems = Problems()
+        for option, value, known in (("what", self.what, get_args(What)), ("apply", self.apply, get_args(Apply))):
+            problems.check(value in known, f"--{option} {value}: choose one of {', '.join(known)}")
+        for option, share in (("min-confidence", self.min_confidence), ("drop-suspects", self.drop_suspects)):
+            problems.check(share is None or 0 <= share <= 1, f"--{option} must be a number from 0 to 1, got {share}")
+        fits = not self.changes_undecided or self.what in ("cleaned", "selected")
+        problems.check(fits, f"--what {self.what}: --apply and --drop-suspects need --what cleaned or selected")
+        problems.stop_if_any()
 
 
 class Expected(NamedTuple):

@@ -19,7 +19,7 @@ import pytest
 
 from labelsieve.data import table_file
 from labelsieve.data.source import ReadOptions, load_source
-from labelsieve.data.table_file import SPREADSHEET_PROBE, TableFile, unique_names
+from labelsieve.data.table_file import READER, TableFile, unique_names
 from labelsieve.errors import InputError
 from labelsieve.export import export
 from labelsieve.progress import Note, NoteKind, Progress
@@ -113,7 +113,8 @@ def test_the_first_sheet_is_read_and_others_are_named(tmp_path: Path) -> None:
     (note,) = file.notes
     assert isinstance(note, Note) and note.kind is NoteKind.FIRST_SHEET and note.values["others"] == "notes"
     with (tmp_path / "t.xlsx").open("rb") as source:  # the administrator may have set a limit already
-        limited = f"ulimit -v 3000000; exec {shlex.quote(sys.executable)} -c {shlex.quote(SPREADSHEET_PROBE)}"
+        reader = shlex.join([sys.executable, "-P", str(READER), "spreadsheet", "4_000_000_000", "0"])
+        limited = f"ulimit -v 3000000; exec {reader}"
         assert subprocess.run(["bash", "-c", limited], stdin=source).returncode == 0
     (tmp_path / "bad.xlsx").write_bytes(b"PK\3\4 no workbook")
     with pytest.raises(InputError, match=r"bad\.xlsx"):
@@ -266,13 +267,13 @@ def test_every_column_of_a_wide_parquet_file_is_counted_once(tmp_path: Path, mon
         TableFile.read(path)
 
 
-def test_wide_parquet_files_are_probed_in_little_memory(tmp_path: Path) -> None:
+def test_wide_parquet_files_are_checked_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that opens all columns at once needs more than 1 GB for this file."""
     zeros = pa.array(np.zeros(20_000))
     table = pa.table({f"c{i}": zeros for i in range(3000)})
     pq.write_table(table, path := tmp_path / "t.parquet", use_dictionary=False, compression="zstd")
-    script = table_file.PARQUET_PROBE.replace(str(table_file.READER_BYTES), "800_000_000")
-    assert table_file._probe(path, script, str(10**12)).returncode == 0
+    monkeypatch.setattr(table_file, "READER_BYTES", 800_000_000)
+    assert table_file._try_to_read(path, "parquet", 10**12).returncode == 0
 
 
 def test_damaged_parquet_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +290,7 @@ def test_damaged_parquet_files_are_refused(tmp_path: Path, monkeypatch: pytest.M
             refused += 1
     assert refused > 5
     path.write_bytes(content)  # some damage ends the process that reads it
-    monkeypatch.setattr("labelsieve.data.table_file.PARQUET_PROBE", "import os; os.abort()")
+    (tmp_path / "aborts.py").write_text("import os; os.abort()")
+    monkeypatch.setattr("labelsieve.data.table_file.READER", tmp_path / "aborts.py")
     with pytest.raises(InputError, match=r"t\.parquet is not a readable"):
         TableFile.read(path)
