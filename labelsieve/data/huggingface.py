@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import lzma
 import os
-import re
-import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,7 +31,8 @@ ANSWER_SECONDS = 10.0  # for the description of a data set: a hub that can be re
 # Files that can name other files: those of a saved data set are in its folder and in those of its splits.
 CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.json")
 FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
-EMPTY_STREAM = 18  # bytes; as many zeros are an empty stream in the old format of LZMA, and other streams can follow
+# Archives and compressed files, which pandas unpacks by their names.
+PACKED = (".zip", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".7z", ".rar", ".tar", ".tgz")
 
 
 def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
@@ -83,8 +81,8 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
         if saved:
             loaded = datasets.load_from_disk(where)
         else:
-            local = folder.is_dir() or datasets.config.HF_HUB_OFFLINE
-            with nullcontext() if local else _offline_if_unreachable(where):
+            remote = nullcontext() if datasets.config.HF_HUB_OFFLINE else _offline_if_unreachable(where)
+            with _without_unpacking() if folder.is_dir() else remote:
                 loaded = datasets.load_dataset(where, options.get("config"))
     except ConnectionError:
         raise hub_unreachable(f"hf:{where}", "data set", "hf:FOLDER") from None
@@ -124,7 +122,7 @@ def _offline_if_unreachable(name: str) -> Iterator[None]:
 def check_folder(folder: Path, where: str) -> None:
     """Raise InputError if the folder of a data set has special files, archives, or references to other folders.
 
-    References are links and the file names in README.md and state.json. `datasets` unpacks archives without a limit.
+    References are links and the file names in README.md and state.json.
     """
     paths = sorted(folder.rglob("*")) if folder.is_dir() else []
     homes = _homes(folder)
@@ -133,48 +131,25 @@ def check_folder(folder: Path, where: str) -> None:
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
-        if path.is_file() and is_packed(path):
-            advice = "unpack it, or move it out of the folder"
-            raise InputError(f"{where}: {path.name} looks like an archive or a compressed file: {advice}")
+        if path.suffix.lower() in PACKED:
+            raise InputError(f"{where}: {path.name} is packed: unpack it, or move it out of the folder")
     cards = [folder / name for name in CARDS if (folder / name).is_file()]
     for path in (*cards, *(path for path in paths if path.name in SAVED)):
         if (named := _outside(_description(path, where))) is not None:
             raise InputError(f"{where}: {path.name} names {named[:200]!r}, which is not below the folder")
 
 
-def is_packed(path: Path) -> bool:
-    """Return whether `datasets` would unpack a file because of its name or its content."""
-    from datasets.utils.extract import Extractor
-    from datasets.utils.file_utils import COMPRESSION_EXTENSION_TO_PROTOCOL
+@contextmanager
+def _without_unpacking() -> Iterator[None]:
+    """Read files as they are: `datasets` would unpack archives, whatever their names are, without a limit."""
+    from datasets import DownloadManager
 
-    extension = re.split("[?_-]", str(path.absolute()).rpartition(".")[2])[0]  # as in `datasets`: zip of t.zip_1
-    if extension.lower() in COMPRESSION_EXTENSION_TO_PROTOCOL:
-        return True
-    # The check of `datasets` for tar archives reads a whole entry, of any size, so it is not used.
-    formats = [form for name, form in Extractor.extractors.items() if name != "tar"]
-    with open_file(path) as file:
-        start = file.read(tarfile.BLOCKSIZE)
-        if any(form.is_extractable(path, start) for form in formats):
-            return True
-        file.seek(0)
-        while (piece := file.read(EMPTY_STREAM * 4096)) and not piece.strip(b"\0"):
-            pass  # faster than the decoder
-        file.seek(-len(piece), os.SEEK_CUR)
-        try:
-            with lzma.LZMAFile(file) as stream:
-                unpacked = stream.read(tarfile.BLOCKSIZE)
-        except (lzma.LZMAError, EOFError):
-            unpacked = b""
-        except MemoryError:  # the file decides how much memory the decoder needs
-            return True
-    return _is_tar(start) or _is_tar(unpacked)
-
-
-def _is_tar(start: bytes) -> bool:
-    with suppress(tarfile.HeaderError):
-        tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
-        return True
-    return False
+    extract = DownloadManager.extract
+    DownloadManager.extract = lambda self, path_or_paths: path_or_paths
+    try:
+        yield
+    finally:
+        DownloadManager.extract = extract
 
 
 def _homes(folder: Path) -> tuple[Path, ...]:

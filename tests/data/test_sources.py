@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
 import io
 import lzma
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -394,6 +396,7 @@ def test_hugging_face_descriptions_that_lead_outside_are_refused(tmp_path: Path,
 def test_hugging_face_descriptions_that_stay_inside_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text('---\nconfigs:\n- config_name: default\n  data_dir: ""\n---\n')
     (tmp_path / "sub").mkdir()
+    (tmp_path / "images.tar.gz.md5").write_text("d41d8cd98f00b204e9800998ecf8427e  images.tar.gz\n")
     (tmp_path / "sub" / "README.md").write_bytes("---\nauthor: Jos\xe9\n---\n".encode("latin-1"))  # is not read
     check_folder(tmp_path, "hf:set")
 
@@ -431,81 +434,45 @@ def packed(name: str, content: bytes, *, holes: int = 0, before: bytes = b"") ->
     return buffer.getvalue()
 
 
-def without_mark(tar: bytes) -> bytes:
-    """A tar archive of the format before POSIX: its headers, of the holes and of the file, have no `ustar`."""
-    content = bytearray(tar)
-    for at in range(0, len(content), 512):
-        header = content[at : at + 512]
-        if header[257:262] == b"ustar":
-            header[257:265] = bytes(8)
-            header[148:156] = b" " * 8
-            header[148:156] = b"%06o\0 " % sum(header)
-            content[at : at + 512] = header
-    return bytes(content)
-
-
 HOLE = packed("t.tar", b"", holes=10**12)
 ZIP = packed("t.zip", b"text,label\ngood,a\n")
-OLD_LZMA = lzma.compress(HOLE, lzma.FORMAT_ALONE)
-EMPTY_LZMA = bytes(18)  # settings, a size of 0 and the first bytes of a stream
+
+
+@pytest.mark.parametrize("name", ["t.zip", "t.ZIP", "t.csv.gz", "t.csv.bz2", "t.csv.xz", "t.tar", "t.tar.gz", "t.zst"])
+def test_packed_files_in_a_hugging_face_folder_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"any")
+    with pytest.raises(InputError, match=f"{name} is packed"):
+        load_source(f"hf:{tmp_path}")
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *((name, packed(name, b"text,label\ngood,a\n")) for name in ("t.zip", "t.csv.gz", "t.csv.bz2", "t.csv.xz")),
-        *((name, packed(name, b"text,label\ngood,a\n")) for name in ("t.tar", "t.tar.gz")),
-        ("train", b"7z\xbc\xaf\x27\x1c rest"),
-        ("train", b"\x28\xb5\x2f\xfd rest"),
-        ("train", b"PK\x03\x04 damaged"),
+        ("train.csv", packed("t.csv.gz", b"text,label\ngood,a\n")),
         ("train.csv", packed("t.zip", b"text,label\ngood,a\n", before=b"# hello\n")),
-        ("t.ZIP", b"# hello\n" + ZIP),
         ("t.zip_1", b"# hello\n" + ZIP),
-        ("t.csv.xz", lzma.compress(b"text,label\ngood,a\n", lzma.FORMAT_ALONE)),
-        ("train.csv", b"PK\x07\x08" + ZIP),
         ("train.csv", HOLE),
-        ("train.csv", without_mark(HOLE)),
         ("train.csv", gzip.compress(HOLE)),
-        ("train.csv", lzma.compress(HOLE)),
-        ("train.csv", OLD_LZMA),
-        ("train.csv", OLD_LZMA[:5] + bytes(8) + bytes(5) + OLD_LZMA),
-        ("train.csv", EMPTY_LZMA * 30 + OLD_LZMA),
-        ("train.csv", EMPTY_LZMA * 100_000 + OLD_LZMA),
-        ("train.csv", packed("t.tar", b"", holes=-(10**12))),
-        ("t.zst", b"\x50\x2a\x4d\x18 skipped"),
+        ("train.csv", lzma.compress(HOLE, lzma.FORMAT_ALONE)),
+        ("train.jsonl", packed("t.csv.gz", b'{"text": "good", "label": "a"}\n')),
     ],
 )
-def test_archives_in_a_hugging_face_folder_are_refused(tmp_path: Path, name: str, content: bytes) -> None:
-    """`datasets` recognises them by their name or content too, and unpacks them without a limit."""
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # `datasets` does not close the file
+def test_archives_with_other_names_are_not_unpacked(
+    tmp_path: Path, name: str, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`datasets` recognises them by their content too, and would unpack them without a limit."""
+    from datasets.utils.extract import Extractor
+
+    unpacked: list[Any] = []
+    monkeypatch.setattr(Extractor, "infer_extractor_format", unpacked.append)
+    monkeypatch.setattr(Extractor, "extract", lambda *arguments: unpacked.append(arguments))
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=f"{name} looks like an archive") as problem:
+    with pytest.raises(InputError) as problem:
         load_source(f"hf:{tmp_path}")
-    assert "\n" not in str(problem.value)
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE])
-def test_tar_archives_of_anything_are_refused(tmp_path: Path, kind: bytes) -> None:
-    entry = tarfile.TarInfo("t.csv")
-    entry.type = kind
-    (tmp_path / "train.csv").write_bytes(entry.tobuf())
-    with pytest.raises(InputError, match=r"train\.csv looks like an archive"):
-        check_folder(tmp_path, "hf:set")
-
-
-def test_other_files_in_a_hugging_face_folder_are_accepted(tmp_path: Path) -> None:
-    for name in ("images.tar.gz.md5", "a.tar.sha256", "b.tar"):
-        (tmp_path / name).write_text("d41d8cd98f00b204e9800998ecf8427e  images.tar.gz\n")
-    (tmp_path / "train.csv").write_text("text,label\ngood,a\n")
-    (tmp_path / "empty").touch()
-    (tmp_path / "short").write_text("a")
-    (tmp_path / "zeros").write_bytes(bytes(64))
-    (tmp_path / "more_zeros").write_bytes(bytes(5000))
-    (tmp_path / "mark").write_bytes(b"PK\x05\x06".rjust(500, b"x") + bytes(range(100)))  # bytes of a picture
-    (tmp_path / "scan.dcm").write_bytes(bytes(128) + b"DICM\x02\0\0\0UL\x04\0" + bytes(100))
-    (tmp_path / "raw").write_bytes(bytes(5000) + bytes(range(256)))
-    (tmp_path / "mask").write_bytes(bytes(5) + b"\1" + bytes(3000))  # as LZMA, one byte
-    (tmp_path / "page.html").write_bytes(b"<p>\n" + ZIP + b"\n</p>")  # an archive that `datasets` does not find
-    check_folder(tmp_path, "hf:set")
+    assert not unpacked and "\n" not in str(problem.value)
+    del problem
+    gc.collect()
 
 
 def test_what_is_odd_about_the_data_stays_with_it(tmp_path, capsys):
