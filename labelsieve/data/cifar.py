@@ -1,8 +1,8 @@
 """CIFAR-10, CIFAR-100 and CIFAR-10N from a folder, in the official binary or Python format.
 
 The files in Python format are pickles. A pickle is a program: it may name any callable and call it. `read_dict` runs
-none: names of numpy lead to `_Recorded`, and arrays are built from their bytes. It refuses everything else, and small
-files that would fill the memory.
+none: names of numpy lead to functions of this module, which build arrays from bytes. It refuses everything else, and
+small files that would fill the memory.
 
 cifar10:DIR    cifar100:DIR    cifar10n:DIR?labels=worse|aggregate|random1|random2|random3|clean
 each with ?split=test for the test pictures
@@ -207,29 +207,42 @@ def _parse(spec: str) -> tuple[str, Path, str, str]:
 # ---------------------------------------------------------------- pickles
 
 
-class _Recorded:
-    """Replaces a class or function of numpy: records its arguments and its state, and does nothing."""
+class _DType:
+    """Replaces numpy.dtype, which would accept any type."""
 
-    __slots__ = ("args", "state")
-
-    def __init__(self, *args: Any) -> None:
-        self.args = args
-        self.state: Any = None
+    def __init__(self, code: Any, *_: Any) -> None:
+        self.code, self.order = _text(code).lstrip("<>|="), "<"
 
     def __setstate__(self, state: Any) -> None:
-        self.state = state
+        self.order = _text(state[1])
+
+    def numbers(self, content: Any) -> NDArray[Any]:
+        if self.code not in NUMBER_TYPES:
+            raise ValueError(f"an array of the type {self.code!r}")
+        numbers = np.frombuffer(_bytes(content), np.dtype(self.code).newbyteorder(">" if self.order == ">" else "<"))
+        return numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
 
 
-class _DType(_Recorded): ...
+class _Array:
+    """Replaces the function that makes an empty array, whose state then is its content."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, dtype, fortran, content = state
+        self.values = dtype.numbers(content).reshape(shape, order="F" if fortran else "C")
 
 
-class _Array(_Recorded): ...
+def _scalar(dtype: _DType, content: Any) -> Any:
+    return dtype.numbers(content).item()
 
 
-class _Scalar(_Recorded): ...
+def _bytes(value: Any = b"", *_: Any) -> bytes:
+    return value.encode("latin1") if isinstance(value, str) else bytes(memoryview(value))
 
 
-class _Bytes(_Recorded): ...
+def _text(value: Any) -> str:
+    return _bytes(value).decode("latin1")
 
 
 _NAMES: dict[tuple[str, str], Any] = {
@@ -237,10 +250,10 @@ _NAMES: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _DType,
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy.core.multiarray", "scalar"): _Scalar,
-    ("numpy._core.multiarray", "scalar"): _Scalar,
-    ("_codecs", "encode"): _Bytes,
-    ("__builtin__", "bytes"): _Bytes,
+    ("numpy.core.multiarray", "scalar"): _scalar,
+    ("numpy._core.multiarray", "scalar"): _scalar,
+    ("_codecs", "encode"): _bytes,
+    ("__builtin__", "bytes"): _bytes,
 }
 
 
@@ -264,7 +277,7 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
         while stream.tell() < len(content):
             _check_places(stream)
             found = _Unpickler(stream, fix_imports=False, encoding="bytes").load()
-            named = {_raw(key).decode("latin1"): key for key in found} if isinstance(found, dict) else {}
+            named = {_text(key): key for key in found} if isinstance(found, dict) else {}
             if needs in named:
                 return {name: _plain(found[key]) for name, key in named.items()}
     except OSError as error:
@@ -292,28 +305,10 @@ def _check_places(stream: io.BytesIO) -> None:
     stream.seek(start)
 
 
-def _plain(value: Any, *, inside: bool = False) -> Any:
-    if isinstance(value, list | tuple) and not inside:
-        return [_plain(entry, inside=True) for entry in value]
+def _plain(value: Any) -> Any:
     if isinstance(value, _Array):
-        _, shape, dtype, fortran, content = value.state
-        return _numbers(dtype, content).reshape(shape, order="F" if fortran else "C")
-    if isinstance(value, _Scalar):
-        return _numbers(*value.args).item()
-    if not isinstance(value, str | bytes | int | float | _Bytes | None):
-        raise ValueError(f"a nested {type(value).__name__}")
-    return _raw(value) if isinstance(value, _Bytes) else value
-
-
-def _numbers(dtype: _DType, content: Any) -> NDArray[Any]:
-    code, order = (_raw(text).decode("ascii") for text in (dtype.args[0], (dtype.state or "|<")[1]))
-    if code.lstrip("<>|=") not in NUMBER_TYPES:
-        raise ValueError(f"an array of the type {code!r}")
-    numbers = np.frombuffer(_raw(content), np.dtype(code.lstrip("<>|=")).newbyteorder(">" if order == ">" else "<"))
-    return numbers.astype(numbers.dtype.newbyteorder("="))
-
-
-def _raw(value: Any) -> bytes:
-    if isinstance(value, _Bytes):
-        value = value.args[0] if value.args else b""
-    return value.encode("latin1") if isinstance(value, str) else bytes(memoryview(value))
+        return value.values
+    for entry in value if isinstance(value, list | tuple) else [value]:
+        if not isinstance(entry, str | bytes | int | float | None):
+            raise ValueError(f"a nested {type(entry).__name__}")
+    return value
