@@ -184,7 +184,7 @@ def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, I
     working = np.float32 if probs.itemsize < 4 else probs.dtype
     ones = np.ones(c, dtype=working)
     rounding, renormalised = ROUNDING.get(probs.itemsize, 1e-3), 0
-    release = _Releaser(probs)
+    released = 0
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         codes = _label_codes(given[rows], c, start)
@@ -198,7 +198,9 @@ def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, I
             renormalised += int(np.sum(off > rounding))
             block = block / sums[:, None]
         yield rows, codes, block
-        release(rows.stop)
+        if (rows.stop - released) * c * probs.itemsize >= RELEASE_BYTES:
+            _release_pages(probs)
+            released = rows.stop
     if renormalised:
         warnings.warn(f"pred_probs: {renormalised} rows do not sum to 1 and were renormalised", stacklevel=4)
 
@@ -227,33 +229,13 @@ def _explain(block: NDArray[Any], start: int) -> None:
     raise InputError(f"pred_probs: row {start + row} sums to {sums[row]:.6g}, not 1; give probabilities, not scores")
 
 
-class _Releaser:
-    """Releases the pages of a mapped file that were read, which would otherwise count as memory of this process.
+def _release_pages(probs: NDArray[Any]) -> None:
+    """Release the pages of a mapped file that were read, which would otherwise count as memory of this process.
 
-    It does so only for shared mappings of a file: changes of a private mapping (mode "c") would be lost.
+    Changes of a private mapping (mode "c") would be lost, so that its pages stay.
     """
-
-    def __init__(self, probs: NDArray[Any]) -> None:
-        self.map, self.done, self.stride, self.first = None, 0, 0, 0
-        owner: Any = probs
-        modes = set()
-        while isinstance(owner, np.ndarray):
-            if isinstance(owner, np.memmap):
-                modes.add(owner.mode)
-            owner = owner.base
-        shared = bool(modes) and "c" not in modes
-        if isinstance(owner, mmap.mmap) and shared and probs.flags.c_contiguous and sys.platform != "win32":
-            self.map = owner
-            self.first = probs.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
-            self.stride = probs.strides[0]
-
-    def __call__(self, rows_read: int) -> None:
-        if self.map is None:
-            return
-        end = (self.first + rows_read * self.stride) // mmap.PAGESIZE * mmap.PAGESIZE
-        if end - self.done >= RELEASE_BYTES:
-            self.map.madvise(mmap.MADV_DONTNEED, self.done, end - self.done)
-            self.done = end
+    if isinstance(probs, np.memmap) and probs._mmap is not None and probs.mode != "c" and sys.platform != "win32":
+        probs._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 # ---------------------------------------------------------------- checks

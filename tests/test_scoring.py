@@ -100,7 +100,7 @@ def test_private_mappings_keep_their_changes(tmp_path: Path, monkeypatch: pytest
     mapped = np.load(tmp_path / "probs.npy", mmap_mode="c")
     mapped[:] = np.roll(probs, 1, axis=1)
     monkeypatch.setattr(scoring, "RELEASE_BYTES", 4096)
-    scoring.select_clean(labels, np.asarray(mapped))
+    scoring.select_clean(labels, mapped)
     np.testing.assert_array_equal(mapped, np.roll(probs, 1, axis=1))
     anonymous = mmap.mmap(-1, probs.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     held = np.frombuffer(anonymous, dtype="float32").reshape(probs.shape)
