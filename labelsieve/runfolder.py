@@ -334,7 +334,7 @@ class RunFolder:
     # files that grow
 
     def append_history(self, entry: Mapping[str, Any]) -> None:
-        append_line(self / "history.jsonl", json.dumps(_finite(entry)))
+        append_line(self / "history.jsonl", json.dumps(plain(entry)))
 
     def read_history(self) -> list[dict[str, Any]]:
         path = self / "history.jsonl"
@@ -357,7 +357,7 @@ class RunFolder:
         return len(decided_ids(self / DECISIONS))
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        write_json(self / name, _finite(content))
+        write_json(self / name, plain(content))
 
 
 def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
@@ -397,7 +397,7 @@ def describe(data: LabelledData, source: str | None) -> dict[str, Any]:
         "name": data.name,
         "kind": data.kind,
         "samples": len(data),
-        "classes": [_plain(name) for name in data.classes],
+        "classes": [_class_name(name) for name in data.classes],
         "skipped": len(data.skipped),
         "fingerprint": fingerprint(data),
     }
@@ -416,7 +416,7 @@ def summarise(
     summary: dict[str, Any] = {
         "samples": len(data),
         "skipped": len(data.skipped),
-        "classes": [_plain(name) for name in data.classes],
+        "classes": [_class_name(name) for name in data.classes],
         "noise_ratio": float(selection.noise_ratio),
         "noise_known": selection.noise_known,
         **_matrix(selection.transition_matrix),
@@ -511,22 +511,22 @@ def _shown(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 
-def _plain(value: Any) -> Any:
+def _class_name(value: Any) -> Any:
     """A class name as a JSON value."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | int | bool) else str(value)
 
 
-def _finite(value: Any) -> Any:
-    """A value for JSON: null instead of nan, plain numbers and lists instead of numpy's."""
+def plain(value: Any, *, digits: int = 17) -> Any:
+    """A value for JSON: null instead of nan, plain numbers with so many significant digits instead of numpy's."""
     if isinstance(value, np.ndarray | np.generic):
-        return _finite(value.tolist())
+        return plain(value.tolist(), digits=digits)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _finite(entry) for key, entry in value.items()}
+        return {str(key): plain(entry, digits=digits) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
+        return [plain(entry, digits=digits) for entry in value]
     return value
 
 

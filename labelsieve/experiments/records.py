@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from labelsieve.errors import InputError
 from labelsieve.files import atomic_file, open_file, read_bytes, read_text, write_text
+from labelsieve.runfolder import plain
 
 SCHEMA = 1  # increased if the fields of a record change
 Record = dict[str, Any]
@@ -128,25 +129,10 @@ def read_all(results: Path, kind: str, *, scale: str = "paper") -> list[Record]:
 
 def to_json(record: Record) -> str:
     """Format as indented JSON with lists of numbers on one line; NaN and infinity become null."""
-    text = json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
+    # Significant digits, not decimals: a learning rate of 5e-7 must not become 0.
+    text = json.dumps(plain(record, digits=10), indent=1, ensure_ascii=False, allow_nan=False)
     numbers = re.compile(r"\[\s*(?:-?[\d.e+-]+|null)(?:,\s*(?:-?[\d.e+-]+|null))*\s*\]")
     return numbers.sub(lambda m: re.sub(r"\s+", "", m.group()).replace(",", ", "), text) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return float(f"{value:.10g}")  # significant digits, not decimals: a learning rate of 5e-7 must not become 0
-    return value
 
 
 # ---------------------------------------------------------------- the origin of a record
