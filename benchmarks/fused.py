@@ -8,7 +8,7 @@ About ten minutes for all parts, most of it compiling: one for check, one for op
 
 check    errors of features, gradients and running statistics against float64, fused and by layers
 ops      microseconds of each op by stage, fused and by layers
-sweep    block sizes; the best as JSON for LABELSIEVE_BLOCKS, which the parts after it use
+sweep    block sizes; the best as JSON for LABELSIEVE_BLOCKS, which the parts after it (and only this script) use
 step     images a second of the whole training step (augmentation, network, Adam) by mode; ResNet-110 with 4 networks
          (--preactivation: ResNet-110 of the pre-activation form alone)
 profile  where the time of a step goes, 8 and 2 networks
@@ -48,6 +48,22 @@ def found(**row: Any) -> None:
 
 
 # ---------------------------------------------------------------- what a child process measures
+
+
+def override_blocks(entries: dict[str, dict[str, Any]]) -> None:
+    """Replace entries of the tables of blocks: {"conv" (weight, fused_conv): {"channels,height": [...]}}."""
+    from labelsieve.models.kernels import blocks
+
+    tables: dict[str, tuple[dict[Any, Any], Any]] = {
+        "conv": (blocks.CONV, blocks.ConvBlock),
+        "weight": (blocks.WEIGHT, blocks.WeightBlock),
+        "fused_conv": (blocks.FUSED_CONV, blocks.FusedConvBlock),
+    }
+    for kind, sizes in entries.items():
+        table, block = tables[kind]
+        for key, values in sizes.items():
+            channels, height = map(int, key.split(","))
+            table[channels, height] = block(*values)
 
 
 def check(n: int, limits: list[int] | None, preactivation: bool) -> None:
@@ -194,7 +210,7 @@ def sweep(kind: str, c: int, n: int, some: list[int], compile_only: bool) -> Non
     import torch
     from kernels import random, timed
 
-    from labelsieve.models.kernels import blocks, conv
+    from labelsieve.models.kernels import conv
 
     _module, plan, run = layer_of(n)
     i = next(i for i, stage in STAGES.items() if stage[0] == c)
@@ -221,7 +237,7 @@ def sweep(kind: str, c: int, n: int, some: list[int], compile_only: bool) -> Non
         choice = choices(kind, c)[k]
         print(f"TRY {k}", flush=True)
         try:
-            blocks.read_overrides(json.dumps({kind: {f"{c},{size}": choice}}))
+            override_blocks({kind: {f"{c},{size}": choice}})
             plan._tables.clear()
             plan.table(tuple(plan.parameters), BATCH)  # a copy to the device, which a graph may not hold
             if compile_only:
@@ -359,6 +375,7 @@ def main() -> None:
     parser.add_argument("--job", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job:
+        override_blocks(json.loads(os.environ.get("LABELSIEVE_BLOCKS", "{}")))
         job = json.loads(args.job)
         part = job.pop("part")
         {"check": check, "ops": ops, "sweep": sweep, "step": step, "profile": profile}[part](**job)

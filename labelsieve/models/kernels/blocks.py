@@ -1,13 +1,10 @@
 """Block sizes of the GPU kernels by channels and height: a table, so that training does not search.
 
-`LABELSIEVE_BLOCKS` may contain JSON that overrides it, e.g. '{"conv": {"16,32": [128, 8, 16, 4, 1]}}'.
 `python3 benchmarks/fused.py --parts sweep` measures the entries.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from typing import NamedTuple
 
 
@@ -102,20 +99,3 @@ def fused_conv_block(cin: int, cout: int, height: int, width: int, n: int, batch
     while rows > 4 and n * (outs // columns) * -(-batch // (pixels // width)) * -(-height // rows) < found.programs:
         rows = -(-rows // 2)
     return found._replace(pixels=pixels, columns=columns, rows=rows)
-
-
-def read_overrides(text: str) -> None:
-    """Override the tables with JSON {"conv" (weight, fused_conv): {"channels,height": [...]}}."""
-    for kind, entries in json.loads(text).items():
-        for key, values in entries.items():
-            channels, height = (int(part) for part in key.split(","))
-            if kind == "conv":
-                CONV[channels, height] = ConvBlock(*values)
-            elif kind == "weight":
-                WEIGHT[channels, height] = WeightBlock(*values)
-            else:
-                FUSED_CONV[channels, height] = FusedConvBlock(*values)
-
-
-if os.environ.get("LABELSIEVE_BLOCKS"):
-    read_overrides(os.environ["LABELSIEVE_BLOCKS"])
