@@ -234,8 +234,9 @@ def _release_pages(probs: NDArray[Any]) -> None:
 
     Changes of a private mapping (mode "c") would be lost, so that its pages stay.
     """
-    if isinstance(probs, np.memmap) and probs._mmap is not None and probs.mode != "c" and sys.platform != "win32":
-        probs._mmap.madvise(mmap.MADV_DONTNEED)
+    mapped = probs._mmap if isinstance(probs, np.memmap) and probs.mode != "c" else None  # type: ignore[attr-defined]
+    if mapped is not None and sys.platform != "win32":
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 # ---------------------------------------------------------------- checks
