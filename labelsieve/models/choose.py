@@ -81,21 +81,6 @@ class ModelKind(Enum):
     STORED = "stored predictions"
 
 
-class Reason(Enum):
-    """Why a model was chosen."""
-
-    NAMED = "you named it"
-    TEXT = "the samples are texts"
-    TABLE = "the samples are rows of a table"
-    WIDE_TABLE = "the table has many columns"
-    MIXED_TABLE = "the table has texts and other columns"
-    SPARSE = "the rows are sparse"
-    FEW_PICTURES = "there are few pictures and no GPU"
-    SMALL_PICTURES_ON_GPU = "the pictures are small and there is a GPU"
-    PICTURE_SIZE = "it fits the size of the pictures"
-    EMBEDDED = "the samples are embeddings of a pretrained model"
-
-
 @dataclass(frozen=True)
 class SampleInfo:
     """The properties of the samples that decide which model reads them."""
@@ -144,11 +129,10 @@ class SampleInfo:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model that was chosen, and why. It builds an unfitted classifier or a network when that is needed."""
+    """A model that was chosen. It builds an unfitted classifier or a network when that is needed."""
 
     name: str
     kind: ModelKind
-    reason: Reason = Reason.NAMED
     build_classifier: Callable[[], Any] | None = None  # imports scikit-learn, which a finished run does not need
     factory: Factory | None = None
 
@@ -210,25 +194,25 @@ def check_name(name: str, *, option: str, known: tuple[str, ...] = SELECTORS) ->
 
 def choose_selector(samples: SampleInfo, classes: int, request: SelectorRequest) -> ModelChoice:
     """Choose the model that selects labels."""
-    model, option, reason = request.model, request.option, Reason.NAMED
+    model, option = request.model, request.option
     if model is None or (isinstance(model, str) and model == "auto"):
-        model, reason = _automatic_selector(samples, request)
+        model = _automatic_selector(samples, request)
     if _is_own(model):
         choice = _own_model(model, samples, classes, option)
     else:
         check_name(model, option=option)
         _check_reads(model, samples, option)
         if model == FAST:
-            choice = ModelChoice(FAST, ModelKind.FAST, reason)
+            choice = ModelChoice(FAST, ModelKind.FAST)
         elif model in CLASSIFIERS:
             build = partial(
                 named_classifier, model, samples.count, sparse=samples.sparse, numbers=samples.numbers,
                 embedded=samples.embedded,
             )  # fmt: skip
-            choice = ModelChoice(model, ModelKind.CLASSIFIER, reason, build)
+            choice = ModelChoice(model, ModelKind.CLASSIFIER, build)
         else:
             factory = create_network(model, samples.shape, classes, option=option)
-            choice = ModelChoice(model, ModelKind.NETWORK, reason, factory=factory)
+            choice = ModelChoice(model, ModelKind.NETWORK, factory=factory)
     if request.loss != "ce" and not choice.is_network:
         raise InputError(f"loss {request.loss} is for networks, but {choice.name} is a classifier; omit it")
     return choice
@@ -242,12 +226,10 @@ def choose_network(
         return _own_model(model, samples, classes, option, networks_only=True)
     if samples.kind == "arrays":
         raise InputError(own_network_needed(samples, option))
-    reason = Reason.NAMED
     if model is None or model == "auto":
         model = best_network(samples.shape, device_type)
-        reason = Reason.PICTURE_SIZE if samples.kind == "pictures" else Reason.TABLE
     check_name(model, option=option, known=NETWORKS)
-    return ModelChoice(model, ModelKind.NETWORK, reason, None, create_network(model, samples.shape, classes))
+    return ModelChoice(model, ModelKind.NETWORK, factory=create_network(model, samples.shape, classes))
 
 
 def best_network(shape: tuple[int, ...], device_type: str = "cuda") -> str:
@@ -379,30 +361,26 @@ def own_network_needed(samples: SampleInfo, option: str) -> str:
     )
 
 
-def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> tuple[str, Reason]:
+def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> str:
     if samples.kind == "text":
-        return TEXT, Reason.TEXT
-    if samples.embedded:
-        return "logistic", Reason.EMBEDDED
-    if samples.sparse:
-        return "logistic", Reason.SPARSE
-    if samples.numbers is not None:  # benchmarks/table-reading.md
-        return "logistic", Reason.MIXED_TABLE
+        return TEXT
+    if samples.embedded or samples.sparse or samples.numbers is not None:  # benchmarks/table-reading.md
+        return "logistic"
     if samples.kind == "table":
         if (samples.columns or samples.shape[0]) <= WIDE_TABLE_COLUMNS:
-            return "forest", Reason.TABLE
-        return "svm" if samples.count <= KERNEL_SAMPLES else "trees", Reason.WIDE_TABLE
+            return "forest"
+        return "svm" if samples.count <= KERNEL_SAMPLES else "trees"
     if samples.kind == "arrays":
         raise InputError(own_network_needed(samples, request.option))
     auto = request.protocol == "auto"
     if auto and samples.in_memory and samples.many_small_pictures and request.device_type == "cuda":
-        return FAST, Reason.SMALL_PICTURES_ON_GPU
+        return FAST
     # Epochs or a loss only have a meaning for a network.
     any_model = auto and request.loss == "ce" and request.epochs is None
     few = samples.count <= KERNEL_SAMPLES and min(samples.shape[1:]) >= EDGES_MIN_SIDE
     if any_model and few and request.device_type == "cpu":
-        return EDGES, Reason.FEW_PICTURES
-    return best_network(samples.shape, request.device_type), Reason.PICTURE_SIZE
+        return EDGES
+    return best_network(samples.shape, request.device_type)
 
 
 def _check_reads(name: str, samples: SampleInfo, option: str) -> None:

@@ -13,7 +13,6 @@ from labelsieve.models.choose import (
     NETWORKS,
     PICTURE_NETWORKS,
     ModelKind,
-    Reason,
     SampleInfo,
     SelectorRequest,
     best_network,
@@ -58,9 +57,9 @@ def test_networks_that_do_not_fit_are_refused(name: str, shape: tuple[int, ...],
         create_network(name, shape, 2)
 
 
-def selector(samples: SampleInfo, **request: object) -> tuple[str, Reason]:
+def selector(samples: SampleInfo, **request: object) -> str:
     choice = choose_selector(samples, 10, SelectorRequest(**request))  # type: ignore[arg-type]
-    return choice.name, choice.reason
+    return choice.name
 
 
 def pictures(count: int, side: int) -> SampleInfo:
@@ -68,9 +67,9 @@ def pictures(count: int, side: int) -> SampleInfo:
 
 
 def test_automatic_selector_of_pictures() -> None:
-    assert selector(pictures(5000, 32), device_type="cuda") == ("fast", Reason.SMALL_PICTURES_ON_GPU)
-    assert selector(pictures(5000, 32), device_type="cpu") == ("edges", Reason.FEW_PICTURES)
-    assert selector(pictures(40, 16), device_type="cpu")[0] == "edges"
+    assert selector(pictures(5000, 32), device_type="cuda") == "fast"
+    assert selector(pictures(5000, 32), device_type="cpu") == "edges"
+    assert selector(pictures(40, 16), device_type="cpu") == "edges"
     for samples, request, name in (
         (pictures(5000, 32), {"device_type": "cuda", "protocol": "paper"}, "resnet32"),
         (pictures(4999, 32), {"device_type": "cuda"}, "resnet32"),
@@ -81,16 +80,16 @@ def test_automatic_selector_of_pictures() -> None:
         (pictures(40, 32), {"loss": "gce"}, "small-cnn"),
         (pictures(40, 8), {}, "small-cnn"),
     ):
-        assert selector(samples, **request) == (name, Reason.PICTURE_SIZE)  # type: ignore[arg-type]
+        assert selector(samples, **request) == name  # type: ignore[arg-type]
 
 
 def test_automatic_selector_of_rows_and_texts() -> None:
-    assert selector(SampleInfo("text", 10)) == ("tfidf", Reason.TEXT)
-    assert selector(SampleInfo("table", 10, (4,), 4)) == ("forest", Reason.TABLE)
-    assert selector(SampleInfo("table", 10, (300,), 4)) == ("forest", Reason.TABLE)  # 4 columns before encoding
-    assert selector(SampleInfo("table", 10, (101,), 101)) == ("svm", Reason.WIDE_TABLE)
-    assert selector(SampleInfo("table", 6000, (101,), 101)) == ("trees", Reason.WIDE_TABLE)
-    assert selector(SampleInfo("table", 10, (4,), 4, sparse=True)) == ("logistic", Reason.SPARSE)
+    assert selector(SampleInfo("text", 10)) == "tfidf"
+    assert selector(SampleInfo("table", 10, (4,), 4)) == "forest"
+    assert selector(SampleInfo("table", 10, (300,), 4)) == "forest"  # 4 columns before encoding
+    assert selector(SampleInfo("table", 10, (101,), 101)) == "svm"
+    assert selector(SampleInfo("table", 6000, (101,), 101)) == "trees"
+    assert selector(SampleInfo("table", 10, (4,), 4, sparse=True)) == "logistic"
 
 
 def test_classifiers_grow_with_the_samples() -> None:
