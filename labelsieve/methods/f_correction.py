@@ -28,6 +28,7 @@ from torch import Tensor
 from labelsieve.checks import between, whole
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over
 from labelsieve.errors import InputError
+from labelsieve.theory import check_transition_matrix
 
 
 def estimate_transition(probabilities: Tensor, percentile: float | None = 97.0) -> Tensor:
@@ -52,17 +53,9 @@ def forward_losses(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor
 def checked_transition(given: Any) -> NDArray[np.float64]:
     """Return T as an array, or raise InputError if it is not a square matrix with rows of probabilities."""
     try:
-        known = np.asarray(given)
-    except (TypeError, ValueError):  # rows of different lengths
-        known = np.empty(0, dtype=object)
-    if known.dtype.kind not in "biuf":  # numpy would convert strings to numbers
-        raise InputError("f-correction: the transition matrix must be a table of numbers with one row per class")
-    if known.ndim != 2 or known.shape[0] != known.shape[1]:
-        raise InputError(f"f-correction: the transition matrix has shape {known.shape}, not classes x classes")
-    known = known.astype(np.float64)
-    if (known < 0).any() or not np.allclose(known.sum(1), 1, atol=1e-6):
-        raise InputError("f-correction: the rows of the transition matrix must be probabilities that sum to 1")
-    return known
+        return check_transition_matrix(given)
+    except InputError as problem:
+        raise InputError(f"f-correction: {problem}") from None
 
 
 @dataclass(frozen=True)

@@ -122,9 +122,9 @@ def test_a_known_matrix_needs_no_first_stage(where, make_plan, fake_view):
         ({"estimate_epochs": 0}, None, "no transition matrix"),
         ({}, np.eye(4), "estimate_epochs=0"),
         ({"estimate_epochs": 0}, np.eye(3), "classes x classes"),
-        ({"estimate_epochs": 0}, np.ones(4), "classes x classes"),
-        ({"estimate_epochs": 0}, np.full((4, 4), 0.5), "sum to 1"),
-        ({"estimate_epochs": 0}, np.eye(4) * 2 - np.eye(4)[::-1], "sum to 1"),
+        ({"estimate_epochs": 0}, np.ones(4), "square matrix"),
+        ({"estimate_epochs": 0}, np.full((4, 4), 0.5), "sums to 2"),
+        ({"estimate_epochs": 0}, np.eye(4) * 2 - np.eye(4)[::-1], "negative"),
     ],
 )
 def test_bad_matrices(settings, transition, message, make_plan):
