@@ -36,7 +36,7 @@ from labelsieve.selection import noise_model
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.posterior import flag_labels
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import IntArray, Job, Scores, Trainer
+from labelsieve.types import BoolArray, IntArray, Job, Scores, Trainer
 
 HERE = Path(__file__).parent
 SYNTHETIC = (("symmetric", 0.2), ("symmetric", 0.5), ("symmetric", 0.8), ("pair", 0.2), ("pair", 0.4))
@@ -85,8 +85,13 @@ With `--model edges --limit 6000` (random2, random3, clean, symmetric 0.2 and 0.
 2.35, 2.38, 2.40 and 2.53 times as often as they disagreed; `MOST_ERROR` is the median. A ratio that is read with such
 a weak classifier is far too high: the point estimate of random2 below is wrong by 0.3, and only the interval is right.
 """
-# Values of COMPARABLE_AGREEMENT.
-ABLATIONS = {"if comparable": noise_model.COMPARABLE_AGREEMENT, "always": 0.0, "never": np.inf}
+# Constants of the noise model, and their values.
+ABLATIONS: dict[str, dict[str, float]] = {
+    "if comparable": {"COMPARABLE_AGREEMENT": noise_model.COMPARABLE_AGREEMENT},
+    "always": {"COMPARABLE_AGREEMENT": 0.0},
+    "never": {"COMPARABLE_AGREEMENT": np.inf},
+    "ratio in bins": {"RATIO_BINS": noise_model.INTERVAL_BINS},
+}
 
 
 class Setting(NamedTuple):
@@ -239,8 +244,8 @@ def cifar_settings(args: argparse.Namespace) -> Iterator[Setting]:
 def measured(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
     """One selection, and how its estimate compares with the truth; also for each ablation."""
     found = {}
-    for name, least in ABLATIONS.items():
-        with patch.object(noise_model, "COMPARABLE_AGREEMENT", least):
+    for name, constants in ABLATIONS.items():
+        with patch.multiple(noise_model, **constants):
             found[name] = selected(setting, folder, seed)
     shown = ("ratio", "low", "high", "f1", "ece")
     return {
@@ -262,7 +267,7 @@ def selected(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
         "setting": setting.key,
         "wrong": float(wrong.mean()),
         **{key: estimate[key] for key in ("ratio", "low", "high", "trust", "classifier_error")},
-        **disagreement_and_error(trainer, setting.true),
+        **disagreement_and_error(trainer, setting),
         "f1": metrics.detection(wrong, flag_labels(suspicion)).f1 if wrong.any() else None,
         "f1_plain_rule": metrics.detection(wrong, selection.predicted != setting.given).f1 if wrong.any() else None,
         "flagged": float(flag_labels(suspicion).mean()),
@@ -274,14 +279,32 @@ def selected(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
     }
 
 
-def disagreement_and_error(trainer: StoredAnswers, true: IntArray) -> dict[str, float | None]:
-    """Of two classifiers of disjoint parts of the selected samples."""
-    differ, errors, size = 0.0, 0.0, 0
-    for (samples, one), (_, other) in trainer.parts.values():
-        differ += float(np.sum(one.predicted != other.predicted))
-        errors += sum(float(np.sum(part.predicted != true[samples])) for part in (one, other)) / 2
-        size += len(samples)
-    return {"disagreement": differ / size if size else None, "error": errors / size if size else None}
+def disagreement_and_error(trainer: StoredAnswers, setting: Setting) -> dict[str, Any]:
+    """Of two classifiers of disjoint parts of the selected samples, and how their mistakes meet those of the labels."""
+    pairs = [*trainer.parts.values()]
+    if not pairs:
+        return {"disagreement": None, "error": None}
+    samples = np.concatenate([one[0] for one, _ in pairs])
+    first, second = (Scores.joined([pair[part][1] for pair in pairs]) for part in (0, 1))
+    true, given = setting.true[samples], setting.given[samples]
+    differ, confidence = first.predicted != second.predicted, first.confidence + second.confidence
+    wrong = np.stack([first.predicted != true, second.predicted != true])
+    surer, mislabelled = confidence >= np.median(confidence), np.stack([given != true] * 2)
+    same = np.stack([first.predicted == given, second.predicted == given]) & mislabelled
+    meet = noise_model.TwoOpinions(first, second, given).chance_to_meet(setting.classes)
+    return {
+        "disagreement": float(differ.mean()),
+        "error": float(wrong.mean()),
+        "less_sure_and_surer": [
+            float(wrong[:, h].mean() / max(differ[h].mean(), 1 / len(true))) for h in (~surer, surer)
+        ],
+        "mislabelled_if_right_and_wrong": [share_of(mislabelled, ~wrong), share_of(mislabelled, wrong)],
+        "same_mistake": {"estimated": meet, "measured": share_of(same, wrong & mislabelled)},
+    }
+
+
+def share_of(which: BoolArray, among: BoolArray) -> float | None:
+    return float(which[among].mean()) if among.any() else None
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
@@ -302,7 +325,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
 
 def ablation_table(rows: Sequence[dict[str, Any]]) -> str:
     groups: dict[str, list[dict[str, Any]]] = {}
-    rows = [row for row in rows if "ablation" in row]  # rows of earlier versions have none
+    rows = [row for row in rows if ABLATIONS.keys() <= row.get("ablation", {}).keys()]  # earlier versions have fewer
     for row in rows:
         parts = row["setting"].split(", ")
         two = parts[0].startswith(("CIFAR", "synthetic"))  # "CIFAR-10, fast, ...", "synthetic, 5 equal classes, ..."
@@ -330,6 +353,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     if factors := [factor for row in rows if (factor := factor_of(row)) is not None]:
         low, middle, high = np.quantile(factors, [0.025, 0.5, 0.975])
         text += f" Error / disagreement: median {middle:.2f}, 95 % of the runs from {low:.2f} to {high:.2f}."
+    if halves := [row["less_sure_and_surer"] for row in rows if row.get("less_sure_and_surer")]:
+        less_sure, surer = np.median(halves, axis=0)
+        text += f" Medians of the less sure and the surer half of the predictions: {less_sure:.2f} and {surer:.2f}."
     return text
 
 

@@ -146,6 +146,21 @@ def test_classifiers_that_share_mistakes_give_a_wide_interval_at_heavy_noise() -
     assert estimate.trust is not Trust.TRUSTWORTHY
 
 
+def test_disagreement_is_the_error_in_the_mean_not_at_each_confidence() -> None:
+    """Clean labels. Two classifiers share the mistakes of sure predictions and disagree too often on the others."""
+    rng, n = np.random.default_rng(6), 6000
+    truth = rng.integers(0, CLASSES, n)
+    sure, draw, wrong = np.arange(n) < n // 2, rng.random(n), (truth + 1) % CLASSES
+    errors = (draw < 0.3, np.where(sure, draw < 0.3, draw > 0.7))  # 0.3 of both; disagreement 0 and 0.6
+    level = np.where(sure, 0.95, 0.55)
+    first, second = (Scores(np.where(e, wrong, truth), level, level, -np.log(level)) for e in errors)
+    confidence = rng.uniform(0.5, 1.0, n)
+    predicted = np.where(rng.random(n) < confidence, truth, wrong)
+    scores = Scores(predicted, confidence, confidence, -np.log(confidence))
+    estimate = fit_noise_model(scores, truth, CLASSES, opinions=TwoOpinions(first, second, truth)).estimate
+    assert estimate.ratio < 0.05
+
+
 def test_wrong_predictions_meet_wrong_labels_more_often_if_noise_goes_to_one_class() -> None:
     rng, n = np.random.default_rng(4), 6000
     truth = rng.integers(0, CLASSES, n)
