@@ -172,13 +172,8 @@ def mean_scores(
         bundles = [Bundle(factory, [state], Schedule.incv_50(1), store.device) for state in states]
         for start in range(0, max(1, len(samples)), SCORED_AT_ONCE):
             piece, given = (values[start : start + SCORED_AT_ONCE] for values in (samples, labels))
-            p = (
-                torch.stack([probabilities(bundle, store, piece, 0) for bundle in bundles])
-                .double()
-                .mean(0)
-                .cpu()
-                .numpy()
-            )
+            each = [probabilities(bundle, store, piece, 0).cpu().numpy() for bundle in bundles]
+            p = np.stack(each).mean(axis=0, dtype=np.float64)  # not on the device: MPS has no float64
             of_label = p[np.arange(len(piece)), given]
             parts.append(Scores(p.argmax(1), of_label, p.max(1), -np.log(np.maximum(of_label, LEAST_PROBABILITY))))
     return Scores.joined(parts)

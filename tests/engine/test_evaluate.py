@@ -46,6 +46,16 @@ def test_scores_are_the_softmax_of_each_network_on_its_own_samples(store, digits
         np.testing.assert_allclose(mine.top_probs, p.sort(1, descending=True).values[:, :4], rtol=1e-4)
 
 
+class NoFloat64(torch.Tensor):
+    """A tensor of a device without float64, such as MPS."""
+
+    def double(self):
+        raise TypeError
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
 def test_mean_scores_are_those_of_the_mean_prediction(monkeypatch):
     monkeypatch.setattr(evaluate, "SCORED_AT_ONCE", 4)  # several pieces, the last one short
     rows, labels = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32), np.arange(9) % 3
@@ -54,6 +64,8 @@ def test_mean_scores_are_those_of_the_mean_prediction(monkeypatch):
         [initial_state(mlp, seed) for seed in (1, 2)],
         np.arange(9)[::-1].copy(),
     )
+    each = evaluate.probabilities
+    monkeypatch.setattr(evaluate, "probabilities", lambda *arguments: each(*arguments).as_subclass(NoFloat64))
     found = evaluate.mean_scores(store, mlp, states, labels[samples], samples)
     p = torch.zeros(9, 3)
     for state in states:
