@@ -154,13 +154,14 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
             run.append_history({"stage": "train", **entry})
         model = Model(choice.name, data.classes, reader, result.states, settings.method)
         model_file.save(run / "model.safetensors", model)
-        if selection is not None and method.judges_labels(plan):
-            scores = mean_scores(store, factory, result.states, data.y, np.arange(len(data)))
-            judge_labels(run, data, selection, scores, plan.transition)
-        if pictures:
-            share = agreement(store, factory, model.states, data.y, trusted)
+        judged = selection if method.judges_labels(plan) else None
+        if pictures or judged is not None:
+            share = agreement(store, factory, result.states, data.y, trusted)
             if not has_learnt(share, data.y[trusted], precision=precision):
                 progress.note(weak_network_note(share, precision, augment))
+            elif judged is not None:
+                scores = mean_scores(store, factory, result.states, data.y, np.arange(len(data)))
+                judge_labels(run, data, judged, scores, plan.transition)
     return begun
 
 

@@ -81,6 +81,14 @@ def test_a_run_judges_its_labels_again(folder):
     path.write_text(json.dumps(before))
 
 
+def test_networks_that_have_learnt_nothing_do_not_judge(folder):
+    out = folder / "weak"
+    options = OPTIONS | {"batch_size": 300, "train_epochs": 1, "set": ("hidden=0.999",)}  # one step without values
+    labelsieve.run(str(folder / "data.csv"), out=out, **options)
+    assert (out / "model.safetensors").is_file()
+    assert "before_finish" not in json.loads((out / "summary.json").read_text()) and not (out / "before").exists()
+
+
 @pytest.mark.parametrize("networks", [1, 2])
 def test_the_networks_have_learnt_the_labels_and_change_only_their_order(folder, networks):
     out = folder / f"networks{networks}"
