@@ -50,12 +50,12 @@ def forward_losses(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor
     return -torch.logsumexp(torch.log_softmax(logits.float(), -1) + of_given[:, None], -1)
 
 
-def checked_transition(given: Any) -> NDArray[np.float64]:
+def checked_transition(given: Any, method: str = "f-correction") -> NDArray[np.float64]:
     """Return T as an array, or raise InputError if it is not a square matrix with rows of probabilities."""
     try:
         return check_transition_matrix(given)
     except InputError as problem:
-        raise InputError(f"f-correction: {problem}") from None
+        raise InputError(f"{method}: {problem}") from None
 
 
 @dataclass(frozen=True)

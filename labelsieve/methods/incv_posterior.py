@@ -22,7 +22,7 @@ Rows of numbers have no strong views: a network does not see a random part of th
 memorise a label by a few of them (benchmarks/finish.md).
 
 Needs a selection and its transition matrix. Fails if the warm-up leaves a class without predictions: if the share of a
-class falls below a tenth of its prior, the network continues with the forward-corrected loss alone, and a note says so.
+class falls below a tenth of its prior, the training continues with the forward-corrected loss alone, with a note.
 
 The recipe (teacher, memory, sharpening, strong views, mixup) combines published ones: Tarvainen and Valpola 2017 (mean
 teacher), Patrini et al. 2017 (forward correction), Li et al. 2020 (DivideMix), Sohn et al. 2020 (FixMatch).
@@ -47,7 +47,7 @@ from labelsieve.types import FloatArray, IntArray
 
 RATE_AT_256 = 0.06  # of SGD with 256 samples per batch, in proportion for other sizes
 SHARES_DECAY = 0.99  # of the running shares of the predicted classes, per step
-LEAST_TRANSITION = 1e-3  # few counted labels cannot show that a confusion never happens
+LEAST_NOISE = 0.01  # of a row of T, over all classes: few counted labels cannot show that a confusion never happens
 LEAST_SUSPICION = 0.02  # no label counts as certain: one selected label in 40 is wrong on people's CIFAR-10 labels
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
@@ -166,7 +166,7 @@ class INCVPosterior(Method):
             )
         if len(plan.train) == 0:
             raise InputError("method 'incv-posterior': the selected set is empty")
-        classes = len(checked_transition(plan.transition))
+        classes = len(checked_transition(plan.transition, self.name))
         if (size := 4 * len(plan.labels) * classes * self.networks) > MOST_MEMORY:
             raise InputError(
                 f"method 'incv-posterior' keeps {size / 2**30:.0f} GiB of predictions for {len(plan.labels):,} samples "
@@ -189,7 +189,7 @@ class INCVPosterior(Method):
         return np.concatenate(rounds)[: len(every)]
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
-        T = np.maximum(checked_transition(plan.transition), LEAST_TRANSITION)
+        T = np.maximum(checked_transition(plan.transition, self.name), LEAST_NOISE / classes)
         if len(T) != classes:
             raise InputError(f"incv-posterior: the transition matrix has {len(T)} classes, the data {classes}")
         T /= T.sum(axis=1, keepdims=True)
@@ -221,11 +221,10 @@ class INCVPosterior(Method):
             return
         if view.plan.suspicion is not None:
             self._rank_again(view)
-        prior, weight = view.state["prior"].cpu(), view.state["target_weight"]
-        common = prior > COMMON / len(prior)
-        lost = (view.state["shares"].cpu() < COLLAPSED * prior)[:, common].any(1) & (weight.cpu() > 0)
-        if lost.any():
-            weight[lost.to(weight.device)] = 0
+        prior, weight = view.state["prior"], view.state["target_weight"]
+        lost = (view.state["shares"] < COLLAPSED * prior) & (prior > COMMON / len(prior))
+        if lost.any() and weight.any():
+            weight.zero_()  # of both networks: the other one learns from the predictions of this one
             tell(
                 f"incv-posterior: a class has nearly vanished from the predictions before epoch {view.epoch + 1}; the "
                 "training continues with the forward-corrected loss alone, which is less accurate"
@@ -234,7 +233,7 @@ class INCVPosterior(Method):
     def _rank_again(self, view: TrainingView) -> None:
         memory, T = view.state["memory"], view.state["transition"]
         first = torch.tensor(self._suspicion(view.plan, T.cpu().numpy())[:-1], dtype=torch.float32, device=T.device)
-        labels = torch.as_tensor(view.plan.labels, device=T.device)
+        labels = torch.as_tensor(view.plan.labels, dtype=torch.int64, device=T.device)
         view.state["suspicion"][:-1] = ranked_again(first, memory[:-1].mean(1), labels, T)
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
