@@ -37,12 +37,17 @@ the records in `results/`; no number in its tables was typed by hand. To run any
     labelsieve data fetch cifar10 --to data/cifar10
     labelsieve reproduce ITEM --data data/cifar10 --seeds 0-4
 
-A cell is one combination of noise setting, method and seed. A finished cell is one JSON record with all settings, the
-noise convention, versions, GPU, commit, seconds, and hashes of the training labels and of the predictions. The
-predictions are in an .npz file of the same name. `reproduce` skips finished cells. `--budget SECONDS` stops it, and the
-same command continues from the middle of a cell. Accuracies are those of the last epoch, never of the best one. Test
-labels are read only by the evaluation, after the training. Of the predictions behind figure 6's curves only the last
-epoch's are stored.
+A *cell* is one combination of noise setting, method and seed. The result of a cell is a JSON file in `results/`, a
+*record*, with all settings, the noise convention, versions, GPU, commit, seconds, and hashes of the training labels and
+of the predictions. The predictions are in an .npz file with the same name. For the curves of figure 6, only the
+predictions of the last epoch are stored. `reproduce` skips finished cells. `--budget SECONDS` stops it after this time,
+and the same command continues in the middle of a cell. All accuracies are those of the last epoch, never of the best
+one. Test labels are used only for the evaluation after the training.
+
+T is the noise transition matrix: T_ij is the probability of the given label j for a sample of class i. A sample is
+*selected* if a model that was not trained on it predicts its given label. LP is the label precision: the proportion of
+right labels among the selected samples. LR is the label recall: the proportion of the right labels that is selected.
+The [theory](theory.md) page has the formulas and the equations, which have the same numbers as in the paper.
 """
 
 
@@ -76,9 +81,10 @@ def _summary(found: list[Record], scale: Scale) -> str:
         theory = [record for record in found if record["kind"] == kind]
         if theory:
             lines.append(
-                f"- Theory: over {len(theory)} trainings{how} the largest gap between a measured point and its curve "
-                f"is {_largest_gap(theory)}, and {_largest_gap(with_random_labels(theory))} for random labels. In the "
-                f"paper it is about {1 - paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise and up to "
+                f"- Theory: over {len(theory)} trainings{how} the largest difference between a measured value and the "
+                f"theory is {_largest_gap(theory)}, and {_largest_gap(with_random_labels(theory))} without the "
+                "settings symmetric 0 and pair 1, where the class determines the given label. In the paper it is "
+                f"about {1 - paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise and up to "
                 f"{paper.FIGURE_2_LARGEST_GAP} with noise."
             )
     groups = by_cell([record for record in found if record["kind"] == "accuracy"])
@@ -157,7 +163,7 @@ def _best_methods(groups: dict[tuple[str, str], list[Record]], scale: Scale) -> 
 
 
 def _cost(found: list[Record]) -> str:
-    """Show minutes per cell and in total. The share of a cell in a lockstep is by the pictures its networks saw."""
+    """Show minutes per cell and in total. The share of a cell in a lockstep is by the pictures that it processed."""
     if not found:
         return ""
     kinds: dict[tuple[str, str, str, int], list[Record]] = {}
@@ -185,7 +191,8 @@ def _cost(found: list[Record]) -> str:
     header = ["kind: method", "network", "epochs", "cells", "minutes per cell", "range", "minutes in total"]
     return (
         f"## Cost\n\n{markdown(header, rows)}\n\n"
-        f"Device: {devices}. Commits: {commits}. The minutes of a cell are its share of the lockstep it trained in."
+        f"Device: {devices}. Commits: {commits}. Several cells are trained together on a GPU; the "
+        "minutes of a cell are its share of this time."
     )
 
 
@@ -197,7 +204,7 @@ def _differences(found: list[Record], remark: str) -> str:
         for (method, noise), group in sorted(groups.items()):
             if words := "; ".join(deviations(group)):
                 lines.append(f"- {kind}, {method}, {noise}: {words}")
-    text = "\n".join(lines) or "- All cells have the lengths and settings of the protocol."
+    text = "\n".join(lines) or "- All cells have the numbers of epochs and the settings of the paper."
     return f"## Differences from the paper's protocol\n\n{text}\n\n{remark}"
 
 

@@ -54,7 +54,7 @@ def selection_table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         f"Largest difference from the paper after the last iteration: {differences}. "
-        f"The paper's values are read off its plot. {render.seeds_text([g for _, g in groups])} per setting. "
+        f"The values of the paper are read from its plot. {render.seeds_text([g for _, g in groups])} per setting. "
         f"Noise ratio estimated by Eq. 4 after iteration 1: {estimates}."
     )
 
@@ -186,7 +186,7 @@ def accuracy_table(found: list[Record], scale: Scale) -> str:
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         "Accuracy of the last epoch on the clean test set, in %: mean ± standard deviation over seeds (the paper: "
-        "over five). Methods with two networks count the mean of both. The paper does not report `standard`"
+        "over five). For methods with two networks, the mean of both. The paper does not report `standard`"
         f"{not_in_paper}."
     )
 
@@ -212,8 +212,8 @@ def curves_table(found: list[Record], scale: Scale) -> str:
         header += [f"{noise.title}: highest", "last epoch"]
     return (
         f"{markdown(header, rows)}\n\n"
-        "Highest point of the mean curve, in %, and the difference between the last epoch and it. In the figure a "
-        "cross marks the paper's last epoch."
+        "Highest accuracy of the mean curve, in %, and the difference between the last epoch and this value. In the "
+        "figure, a cross marks the accuracy of the last epoch in the paper."
     )
 
 
@@ -275,7 +275,7 @@ def webvision_table(found: list[Record], scale: Scale) -> str:
     counts = found[0]["results"]["pictures"]
     return (
         f"{table}Last epoch, in %. {counts['training']:,} training pictures, {counts['webvision']:,} and "
-        f"{counts['imagenet']:,} validation pictures. Methods with two networks count the mean of both. The paper does "
+        f"{counts['imagenet']:,} validation pictures. For methods with two networks, the mean of both. The paper does "
         "not report `standard`. `coteaching` uses the noise ratio that INCV estimates. `f-correction` uses the most "
         "probable sample of a class as its anchor, because the published percentile suits ten classes, not fifty."
     )

@@ -99,14 +99,15 @@ def theory_table(found: list[Record], scale: Scale) -> str:
     header = ["noise", "seeds"]
     for name, _ in MEASURES.values():
         header += [f"{name}: theory", "measured", "gap"]
-    header.append("LR: theory with own errors")
+    header.append("LR: theory with errors of the network")
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
-        f"Largest gap between a measured point and its curve: {gaps_text(found)}. For random labels only: "
-        f"{gaps_text(with_random_labels(found))}. In the paper's plot, points are up to {paper.FIGURE_2_LARGEST_GAP} "
-        f"below the curves, and at about {paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise. "
-        "*With own errors*: the recall expected if the network also makes the errors that it makes on the test set "
-        f"after training without noise. {render.seeds_text([g for _, g in groups])} per setting."
+        f"*Gap*: measured value minus theory. Largest gaps: {gaps_text(found)}. Largest gaps without symmetric 0 and "
+        f"pair 1, where the class determines the given label: {gaps_text(with_random_labels(found))}. In the paper's "
+        f"plot, points are up to {paper.FIGURE_2_LARGEST_GAP} below the curves, and at about "
+        f"{paper.FIGURE_2_WITHOUT_NOISE:.2f} without noise. *With errors of the network*: the recall that is expected "
+        "if the network also makes the errors that it makes on the test set after training without noise. "
+        f"{render.seeds_text([g for _, g in groups])} per setting."
     )
 
 
