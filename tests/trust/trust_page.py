@@ -52,7 +52,7 @@ ROWS = {
     ),
     "hostile/files that grow": (
         "decompression bombs (`.npz`, `.xlsx`, Parquet, PNG), false sizes, huge or broken safetensors headers, nested lists",
-        "refused before labelsieve allocates memory (a separate process of at most 4 GB reads `.xlsx` and Parquet first), "
+        "refused before labelsieve allocates memory (a separate process, of at most 4 GB on Linux, reads `.xlsx` and Parquet first), "
         "within 20 seconds of processor time; a one-line message",
         NONE,
     ),
@@ -67,8 +67,8 @@ ROWS = {
         ADVISORIES["fiftyone"],
     ),
     "hostile/cells of spreadsheets": (
-        "exported formulas in names, labels and cells",
-        "neutralised in CSV unless `--raw`",
+        "formulas in exported names, labels and cells",
+        "prefixed with an apostrophe in CSV files, except with `--raw`",
         NONE,
     ),
     "tests/findings": (
@@ -79,7 +79,7 @@ ROWS = {
         NONE,
     ),
     "tests/open_calls": (
-        "calls that open or write a file in any other module than the one that checks links and special files",
+        "calls that open or write a file outside the module that checks for links and special files",
         "none in the package",
         NONE,
     ),
@@ -91,7 +91,7 @@ ROWS = {
     ),
     "trees": (
         "random folders of pictures (hostile names, links, loops, pipes, sockets, damaged and unreadable files) through "
-        "`select`, `export`, `train` and `predict`, as a user without rights",
+        "`select`, `export`, `train` and `predict`, as an unprivileged user",
         "every picture is a sample or listed as skipped; nothing outside the target changes; no traceback, no command over "
         "5 seconds",
         NONE,
@@ -105,20 +105,20 @@ ROWS = {
     ),
     "runs": (
         "damaged run folders (bytes, JSON values, headers of arrays and weights; files that are missing, links, pipes or "
-        "folders) through `select`, `report`, `export`, `predict` and the review, as a user without rights",
+        "folders) through `select`, `report`, `export`, `predict` and the review, as an unprivileged user",
         "a result or a one-line message; nothing outside the run changes; no traceback, no command over 5 seconds",
         NONE,
     ),
     "datasets": (
         "Hugging Face datasets in a folder (links and file names that lead outside, in `README.md`, `state.json` and "
-        "`dataset_dict.json`; scripts, pickles, pipes, damaged files) through `select`, as a user without rights",
-        "a result or a one-line message; no file outside is read or changed, no code runs; no traceback, no command over 5 "
+        "`dataset_dict.json`; scripts, pickles, pipes, damaged files) through `select`, as an unprivileged user",
+        "a result or a one-line message; no file outside the folder is read or changed, no code runs; no traceback, no command over 5 "
         "seconds",
         NONE,
     ),
     "models": (
-        "pretrained models in a folder for `--embed` (pickles, own code, links, pipes, truncated weights, extreme numbers "
-        "of layers and sizes, slow regular expressions in `tokenizer.json`, damaged files), as a user without rights",
+        "pretrained models in a folder for `--embed` (pickles, Python code, links, pipes, truncated weights, extreme numbers "
+        "of layers and sizes, slow regular expressions in `tokenizer.json`, damaged files), as an unprivileged user",
         "a result or a one-line message; no code runs; less than 1.5 GB of additional memory, no command over 5 seconds",
         NONE,
     ),
@@ -130,7 +130,7 @@ ROWS = {
     ),
     "labels": (
         "files for `--labels` (CSV, Parquet, JSON Lines, `.npz`; missing, repeated and unknown ids, labels of odd types, "
-        "damaged bytes), as a user without rights",
+        "damaged bytes), as an unprivileged user",
         "a result or a one-line message; no traceback, no command over 5 seconds",
         NONE,
     ),
@@ -159,14 +159,14 @@ ROWS = {
     ),
     "tests/numbers": (
         "2 to 5 samples, one class per sample, 10,000 classes, one class with 99.9 %, all labels wrong, constant features, "
-        "constant predictions, NaN loss, random labels, arbitrary scores of a trainer",
-        'results are consistent; random labels are reported as "not distinguishable from random"; NaN stops with a '
-        "one-line message and keeps the last checkpoint",
+        "constant predictions, NaN loss, random labels, arbitrary predictions of a model",
+        'results are consistent; random labels have the trust level `unknown`; a NaN loss stops the training with a '
+        "one-line message, and the last checkpoint is kept",
         NONE,
     ),
     "tests/supply": (
-        "`run`, `select`, `train`, `predict`, `report`, `export`, `corrupt` and `theory` without network (sockets that kill "
-        "the process; a namespace without network)",
+        "`run`, `select`, `train`, `predict`, `report`, `export`, `corrupt` and `theory` without a network (opening a "
+        "socket ends the process; a namespace without a network)",
         "all work; only `data fetch` and `hf:NAME` use the network; no telemetry",
         NONE,
     ),
@@ -286,33 +286,35 @@ def _fuzz_table(units: dict[str, dict[str, Any]]) -> str:
 
 FOUND = """\
 - A link called `run.lock` or `decisions.csv` in a run folder redirected writes to its target.
-- `predict` imported the module that a model file named.
+- `predict` imported any module whose name was in the model file.
 - A file list or a row of a dataset could name pictures outside its folder. WebVision pictures could be EPS, which Pillow
   passes to Ghostscript, and had no size limit.
-- A run that was killed while it wrote its lock could not be restarted for a moment.
-- A decision that was only partly written to a full disk was confirmed as saved.
-- A pickle of a few bytes could fill the memory or change the defaults of the reader.
-- Random labels were called trustworthy if the network memorises.
-- A resumed run checked only a part of the samples for changes.
-- A carriage return in a cell split a row of an export, and a formula after a line break or separator stayed a formula.
-- `export --force` could replace originals whose samples were all dropped. Class folders were renamed silently.
-- A pipe in a class folder stopped a run for ever, and a loop of links made an export impossible.
-- `train` wrote through a linked folder in a run. Restarted reviews added blank lines to `decisions.csv`.
-- A library that did not return delayed Ctrl-C and SIGTERM.
+- After a run was killed while it wrote its lock file, it could not be restarted for a short time.
+- A decision that was only partly written because the disk was full was reported as saved.
+- A pickle of a few bytes could use all memory, or change settings of the code that reads it.
+- With random labels, the noise estimate had the level `trustworthy` if the network memorised the labels.
+- A resumed run compared only some of the samples with the source.
+- A carriage return in a cell split a row of an export in two, and formulas after a line break or separator got no
+  apostrophe.
+- `export --force` could replace original pictures if all of their samples were dropped. Class folders were renamed without a
+  message.
+- With a pipe in a class folder, a run waited for ever. With a loop of links, an export failed.
+- `train` followed a link in a run folder and wrote outside the folder. Restarted reviews added blank lines to `decisions.csv`.
+- Ctrl-C and SIGTERM had no effect while a function of a library did not return.
 - A NUL at the end of an id or label was lost. A row longer than a megabyte could not be read.
-- Links inside a source were followed. A table of 3,000 columns took quadratic time, and JSON Lines with other names in every
-  line quadratic memory.
-- A decision on an id or class with a line break could count for another one that differs only in it.
+- Links inside a source were followed. Time grew with the square of the number of columns of a table, and memory with the
+  square of the number of lines of JSON Lines if every line had other names.
+- A decision on an id or class with a line break could be applied to another one that differs only in the line break.
 - Damaged embeddings, arrays, `summary.json` and descriptions of models caused tracebacks; `data fetch model --to` replaced
-  files of other people.
-- A cell of a spreadsheet far from the others ended the process. Half of a surrogate pair in JSON caused a
-  traceback in a file and a 500 in the review.
-- A spreadsheet of a few megabytes took minutes and gigabytes before it was refused, and a Parquet file of a kilobyte
-  could need any amount of memory.
-- Links, `README.md` and `state.json` in the folder of a Hugging Face dataset could name any file of the machine.
+  existing files.
+- A single cell far from the others in a spreadsheet ended the process. An invalid character (half of a surrogate pair) in
+  JSON caused a traceback for a file, and an internal server error (500) on the review page.
+- A spreadsheet of a few megabytes needed minutes and gigabytes of memory before it was refused, and a Parquet file of a
+  kilobyte could need any amount of memory.
+- Links, `README.md` and `state.json` in the folder of a Hugging Face dataset could refer to any file on the machine.
 - A `config.json` with many layers, or a slow regular expression in `tokenizer.json`, stopped `--embed` for ever or ended it
   with a traceback.
-- 1,500 classes took cubic time. Invalid file names, numbers above 2^53, damaged records and a NaN loss caused
+- Time grew with the cube of the number of classes. Invalid file names, numbers above 2^53, damaged records and a NaN loss caused
   tracebacks."""
 
 TEXT = """# Tests of the guarantees
