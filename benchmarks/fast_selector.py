@@ -100,14 +100,15 @@ PAGE = """\
 `python3 benchmarks/fast_selector.py --data DIR --protocol auto`, with `--repeats` and `--iterations` as below.
 
 **Measured with an earlier noise model.** The sections of the commits 84c73ae, c58bb78 and bb5566b are older than the
-present `selection/noise_model.py`. The estimate and the removed samples depend on it, and so do the label precision and
-recall of later iterations. Measuring them again requires a GPU and CIFAR-10 (the selections below took 5 minutes in
-all); `--draw` writes only the page. own-training.md has the estimates of the present model on CIFAR-10.
+current `selection/noise_model.py`. The estimate and the removed samples depend on the noise model, and so do the label
+precision and recall of later iterations. To measure them again, a GPU and CIFAR-10 are needed (the selections below
+took 5 minutes in total). `--draw` only writes the page. own-training.md contains the estimates of the current model on
+CIFAR-10.
 
 INCV with `--model fast`; label precision / label recall by iteration. *Seconds*: the whole selection, including two
 trainings for the noise estimate, with the pictures on the GPU. *ResNet-32*: our run of the paper's protocol with the
-known pattern (`results/selection`, seed 0) after its fourth iteration, with its part of the time of a lockstep.
-*Paper*: values read from figure 4.
+known pattern (`results/selection`, seed 0) after its fourth iteration; several selections were trained together, and
+the seconds are the share of one of them. *Paper*: values read from figure 4.
 
 """
 

@@ -143,8 +143,9 @@ def page(found: dict[str, Any]) -> str:
   {summary["precision"]:.3f} (all labels: {summary["clean"]:.3f}) and a label recall of {summary["recall"]:.3f}.""",
         f"""- The noise ratio is estimated as {summary["ratio"]:.3f} ({summary["low"]:.3f} to {summary["high"]:.3f},
   {summary["trust"]}); {1 - summary["clean"]:.3f} are wrong.
-  Variants of one photo are on both sides of a split, so both models that measure the error of the classifier repeat the
-  same errors. This also makes precision and recall higher than for {count:,} different photos.""",
+  The folder contains variants of the same photos. They are on both sides of a split, so the two models that measure the
+  error of the classifier make the same errors, and the estimate is too high. This also makes precision and recall
+  higher than for {count:,} different photos.""",
     ]
     equal = "the same labels.csv, byte for byte," if found["same"] else "DIFFERENT files labels.csv"
     facts.append(f"- The {PART:,} photos give {equal} from memory and from disk.")

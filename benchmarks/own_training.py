@@ -45,21 +45,22 @@ MOST_NOISE = {2: 0.2, 3: 0.4, 4: 0.5, 5: 0.5}  # by classes: with more, labels d
 TEXT_CLASSES = 20  # of the text file, the most frequent
 
 PAGE = """\
-# Noise estimate of own trainings
+# Noise estimate of a selection that trains its own classifiers
 
 `.venv/bin/python benchmarks/own_training.py --tables --texts FILE.csv` and `--cifar DIR --people FILE.npz`; the rows
 name the model and the device. One iteration of INCV without any hint about the noise (two for the rows of the fast
-network, which were measured before a table of the ablation existed). *Read as*: the estimated noise ratio with its 95 %
-interval. *Plain rule*: F1 if every label is flagged that is not predicted. *Error / disagreement*: how often the two
-classifiers that measure the error are really wrong, as a multiple of how often they disagree. The constant `MOST_ERROR`
-of the noise model follows from it. *LP / LR*: label precision and recall of the selection.
+network, which were measured before the second table existed). *Wrong*: true noise ratio. *Estimate*: estimated noise
+ratio with its 95 % interval. *Plain rule*: F1 if every label is flagged that is not predicted. *Error / disagreement*:
+how often the two classifiers that measure the error are really wrong, as a multiple of how often they disagree. The
+constant `MOST_ERROR` of the noise model follows from it. *LP / LR*: label precision and recall of the selection.
 
 {summary}
 
-## What the classifiers of the selected samples are worth
+## Effect of the classifiers that are trained on selected samples
 
-Means over the runs of each group. *If comparable* is the model: classifiers of the selected samples are used if they
-agree with held-out labels at least `COMPARABLE_AGREEMENT` times as often, above chance, as classifiers of all samples.
+Means over the runs of each group. *Used* says when classifiers that were trained on the selected samples contribute to
+the estimate. labelsieve uses *if comparable*: they contribute if they agree with held-out labels at least
+`COMPARABLE_AGREEMENT` times as often, above chance, as classifiers of all samples.
 
 {ablation}
 
@@ -82,8 +83,9 @@ classifiers was worse on the digits; a lower end of the interval that also allow
 covered more, but left few runs `fair`.
 
 With `--model edges --limit 6000` (random2, random3, clean, symmetric 0.2 and 0.5) the two classifiers were wrong 2.24,
-2.35, 2.38, 2.40 and 2.53 times as often as they disagreed; `MOST_ERROR` is the median. A ratio that is read with such
-a weak classifier is far too high: the point estimate of random2 below is wrong by 0.3, and only the interval is right.
+2.35, 2.38, 2.40 and 2.53 times as often as they disagreed; `MOST_ERROR` is the median. With such a weak classifier, the
+estimated ratio is far too high: the estimate for random2 below is wrong by 0.3, and only its interval contains the true
+ratio.
 """
 # Constants of the noise model, and their values.
 ABLATIONS: dict[str, dict[str, float]] = {
@@ -318,7 +320,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]  # fmt: skip
-    head = ["setting", "wrong", "read as", "trust", "classifier error", "error / disagreement", "F1", "F1 plain rule"]
+    head = ["setting", "wrong", "estimate", "trust", "classifier error", "error / disagreement", "F1", "F1 plain rule"]
     table = markdown([*head, "flagged", "AUROC", "ECE", "LP / LR"], lines)
     return PAGE.format(table=table, summary=summary(rows), ablation=ablation_table(rows), findings=FINDINGS.strip())
 
@@ -346,7 +348,9 @@ def ablation_table(rows: Sequence[dict[str, Any]]) -> str:
 def summary(rows: Sequence[dict[str, Any]]) -> str:
     off = np.array([abs(row["ratio"] - row["wrong"]) for row in rows])
     covered = np.mean([row["low"] <= row["wrong"] <= row["high"] for row in rows])
-    text = f"{len(rows)} runs: the interval holds the true ratio in {covered:.1%}, mean error {off.mean():.3f}."
+    text = (
+        f"{len(rows)} runs: the interval contains the true ratio in {covered:.1%} of them, mean error {off.mean():.3f}."
+    )
     for trust in sorted({row["trust"] for row in rows}):
         which = np.array([row["trust"] == trust for row in rows])
         text += f" {trust.capitalize()}: {which.sum()} runs, {np.mean(off[which] < 0.03):.0%} off by less than 0.03."

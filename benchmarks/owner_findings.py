@@ -210,7 +210,7 @@ FINDINGS: tuple[tuple[str, Callable[[Path, Path], str]], ...] = (
 
 def repeat_finding(repeat: Callable[[Path, Path], str], data: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
-        return {"now": repeat(data, Path(scratch)).replace("|", "/").replace("\n", " ")}
+        return {"now": repeat(data, Path(scratch)).replace("|", "/").replace("\n", " ").replace(scratch, "FOLDER")}
 
 
 def main() -> None:
@@ -223,9 +223,10 @@ def main() -> None:
     for number, (found, repeat) in enumerate(FINDINGS, start=1):
         stored.measure(str(number), partial(repeat_finding, repeat, options.data))
         rows.append(f"| {number} | {found} | {stored.results[str(number)]['now']} |")
-    head = "Findings of the first trial on real data, repeated by `python benchmarks/owner_findings.py --data DIR`."
+    head = "Problems in the first trial on real data, and the results of the current code, measured again by "
+    head += "`python benchmarks/owner_findings.py --data DIR`."
     head += f" {stored.commits({str(number): str(number) for number in range(1, len(FINDINGS) + 1)})}"
-    lines = ["# Findings of a data owner", "", head, "", "| | found | now |", "|---|---|---|", *rows]
+    lines = ["# Problems that a first user found", "", head, "", "| | problem | now |", "|---|---|---|", *rows]
     (HERE / "owner-findings.md").write_text("\n".join(lines) + "\n")
 
 

@@ -88,7 +88,7 @@ def bundled() -> Iterator[Case]:
         yield Case(name, *load(return_X_y=True))
     yield Case("iris", *load_iris(return_X_y=True))
     yield Case(
-        "made: clusters",
+        "synthetic: clusters",
         *make_classification(
             900, 20, n_informative=8, n_redundant=4, n_classes=4, class_sep=1.2, flip_y=0, weights=[0.4, 0.35, 0.2],
             random_state=0,
@@ -96,15 +96,15 @@ def bundled() -> Iterator[Case]:
     )  # fmt: skip
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (1500, 6))
-    yield Case("made: rules", x, ((x[:, 0] > 0) * 2 + (x[:, 1] * x[:, 2] > 0)).astype(int))
+    yield Case("synthetic: rules", x, ((x[:, 0] > 0) * 2 + (x[:, 1] * x[:, 2] > 0)).astype(int))
     category, number = np.eye(8)[rng.integers(0, 8, 1200)], rng.normal(size=(1200, 3))
     label = (category[:, :3].sum(1) > 0) + 2 * (number[:, 0] + category[:, 4] * 2 > 0.3)
-    yield Case("made: categories and numbers", np.hstack([category, number]), label.astype(int))
+    yield Case("synthetic: categories and numbers", np.hstack([category, number]), label.astype(int))
     # Wide: what a network makes of a sample, a little of the class in each of many columns.
     centres = rng.normal(size=(6, 384))
     label = rng.integers(0, 6, 1500)
     x = 4 * (centres / np.linalg.norm(centres, axis=1, keepdims=True))[label] + rng.normal(size=(1500, 384))
-    yield Case("made: 384 weak columns", x, label)
+    yield Case("synthetic: 384 weak columns", x, label)
     x, label = load_digits(return_X_y=True)
     x = np.maximum(x / 16 @ (rng.normal(size=(64, 256)) / 8) + rng.normal(size=256) / 10, 0)
     yield Case("digits through a random layer", x, label)

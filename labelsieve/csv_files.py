@@ -141,7 +141,9 @@ def read_csv(path: Path, header: Sequence[str]) -> Iterator[Row]:
         raise InputError(f"{path}: the first line must be {','.join(header)}")
     for row in rows:
         if len(row.cells) != len(header):
-            raise InputError(f"{path}, line {row.line}: {len(row.cells)} cells instead of {len(header)}")
+            raise InputError(
+                f"{path}, line {row.line}: {len(row.cells)} cells instead of {len(header)}; correct this line"
+            )
         yield row
 
 

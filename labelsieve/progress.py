@@ -28,7 +28,7 @@ class NoteKind(Enum):
     SELECTION_DONE = "{run}: the selection is already done"
     MEASURED_AGAIN = "{run}: the selection is already done; measured again with the current true labels"
     TRAININGS = "{stage}: training {count} models"
-    DAMAGED_ANSWER = "{file} is damaged or from another version; training again"
+    DAMAGED_ANSWER = "{file} is damaged or from another version; this model is trained again"
     ALL_PREDICTED = (
         "every label was predicted; if the model was trained on these samples, its predictions are not out-of-sample"
     )
@@ -48,13 +48,13 @@ class NoteKind(Enum):
     CLASSIFIER_STARTED = "training the classifier {model} on {samples:,} samples"
     WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (
-        "one training takes about {each}, the selection up to {count} of them. Faster but less exact: fewer --epochs, "
-        "fewer --iterations, smaller pictures (--size) or another --model, with another --out. Ctrl-C stops the run "
-        "without losing anything"
+        "one training takes about {each}, and the selection needs up to {count} of them. Faster but less accurate: "
+        "fewer --epochs, fewer --iterations, smaller pictures (--size) or another --model, with another --out. Ctrl-C "
+        "stops the run without losing anything"
     )
     SLOW_TRAINING = (
-        "this training takes about {total}. Faster but less exact: fewer --train-epochs, smaller pictures (--size) or "
-        "another --network, with another --out. Ctrl-C stops the run without losing anything"
+        "this training takes about {total}. Faster but less accurate: fewer --train-epochs, smaller pictures (--size) "
+        "or another --network, with another --out. Ctrl-C stops the run without losing anything"
     )
     DECISIONS_NOT_USED = (
         "{count} in {file} are not used: training uses the selection of the run. To train on corrected labels: "
@@ -77,7 +77,7 @@ class NoteKind(Enum):
     OUTLIERS = "{count:,} samples are outliers: far from all others, perhaps of none of the classes"
     LEAK = (
         "column {column} alone predicts {percent:.1f} % of the labels. If it was derived from the labels, the noise "
-        "estimate means nothing: leave it out with --ignore-columns {column}"
+        "estimate has no meaning: exclude it with --ignore-columns {column}"
     )
     NUMERIC_LABELS = (
         "the labels are {count} numbers from {low} to {high}: each of them is a class, and a label next to the right "
@@ -87,7 +87,7 @@ class NoteKind(Enum):
         "the labels may be outcomes, such as survival, instead of annotations: outcomes of equal cases can differ, so "
         "that a suspect can be an unusual case instead of a wrong label. Check suspects before you change them"
     )
-    SPLITS = "splits read: {used}; not read: {unused}; --split NAME,... or --split all chooses"
+    SPLITS = "splits read: {used}; not read: {unused}; use --split NAME,... or --split all to change this"
     IDS_CHANGED = "{source} has no column {column!r}, which has the ids in the run; its first id is {first!r}"
 
 

@@ -53,6 +53,7 @@ from labelsieve.types import VERDICTS, LabelledData, Samples, Selection, Skipped
 
 FORMAT = 1  # increased if earlier versions cannot read the files
 LOCK, STAGED, DECISIONS = "run.lock", "staged", "decisions.csv"
+RESTORE = "restore it from a backup, or start a new run with another --out"
 StageStart = Literal["new", "resumed", "done"]
 MAX_DENSE_CLASSES = 1000  # up to here summary.json holds the whole transition matrix
 MAX_FINGERPRINT_BYTES = 2**28  # of samples that are hashed completely; takes a quarter of a second
@@ -184,7 +185,10 @@ class RunFolder:
             return {}
         record = _read_json(self / "run.json")
         if record.get("format") != FORMAT:
-            raise InputError(f"{self.path}/run.json has format {record.get('format')!r}, this version reads {FORMAT}")
+            raise InputError(
+                f"{self.path}/run.json has format {record.get('format')!r}, this version of labelsieve reads {FORMAT}; "
+                "start a new run with another --out"
+            )
         _check_record(record, self / "run.json")
         return record
 
@@ -233,11 +237,11 @@ class RunFolder:
             raise self._started_differently(changed)
 
     def _started_differently(self, settings: list[str], data: Sequence[str] = ()) -> InputError:
-        hint = "Give the same settings, or another --out" if settings else self._another_out()
+        hint = "Use the same settings, or another --out" if settings else self._another_out()
         return InputError(f"{self.path} was started with other settings: {'; '.join([*settings, *data])}. {hint}")
 
     def _another_out(self) -> str:
-        hint = "Give another --out"
+        hint = "Use another --out"
         if self.decided():
             hint += f"; to keep the decisions, copy {self / DECISIONS} into the new run folder when it is done"
         return hint
@@ -295,7 +299,10 @@ class RunFolder:
         """The columns, which must be those of these samples."""
         columns = self.columns()
         if columns.ids.to_pylist() != data.ids.tolist():
-            raise InputError(f"{self.path}/labels.csv has other samples than the source has now; select again")
+            raise InputError(
+                f"{self.path}/labels.csv has other samples than the source has now; restore the source, or select "
+                "again with another --out"
+            )
         return columns
 
     def read_labels(self) -> Iterator[LabelRow]:
@@ -328,7 +335,7 @@ class RunFolder:
             _check_types(summary["counts"], dict.fromkeys(VERDICTS, int), path, "summary.counts")
             for name, kind in (("notes", str), ("iterations", dict)):
                 if not all(isinstance(entry, kind) for entry in summary[name] or ()):
-                    raise InputError(f"{path} is damaged: summary.{name} has a wrong type")
+                    raise InputError(f"{path} is damaged: summary.{name} has a wrong type; {RESTORE}")
         return summary
 
     # files that grow
@@ -341,7 +348,7 @@ class RunFolder:
         try:
             entries = [json.loads(line) for line in read_lines(path)[0]]
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} has a line that is not JSON ({error})") from None
+            raise InputError(f"{path} is damaged: a line is not JSON ({error}); {RESTORE}") from None
         return [entry for entry in entries if isinstance(entry, dict)]
 
     def rewind_history(self, keep: Callable[[dict[str, Any]], bool]) -> None:
@@ -545,19 +552,19 @@ def _check_record(record: Mapping[str, Any], path: Path) -> None:
 
 def _check_types(entries: Any, types: Mapping[str, Any], path: Path, where: str) -> None:
     if not isinstance(entries, dict):
-        raise InputError(f"{path} is damaged: {where} must be an object")
+        raise InputError(f"{path} is damaged: {where} must be an object; {RESTORE}")
     for name, expected in types.items():
         if not isinstance(entries.get(name), expected):
-            raise InputError(f"{path} is damaged: {where}.{name} has a wrong type")
+            raise InputError(f"{path} is damaged: {where}.{name} has a wrong type; {RESTORE}")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(read_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON ({error})") from None
+        raise InputError(f"{path} is damaged: not valid JSON ({error}); {RESTORE}") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path} is not a JSON object")
+        raise InputError(f"{path} is damaged: not a JSON object; {RESTORE}")
     return content
 
 

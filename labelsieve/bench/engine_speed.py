@@ -279,7 +279,7 @@ def run(
     else:
         counts = (0, *(networks or (1, 2)))
         progress = Progress(silent=as_json)
-        progress.note(f"measuring {len(counts)} loops in {ROUNDS} rounds; all numbers come at the end")
+        progress.note(f"measuring {len(counts)} loops in {ROUNDS} rounds; the results are printed at the end")
         with progress.stage("bench engine", len(counts) * (1 + ROUNDS), unit="turns") as stage:
             rates = in_turns(chosen, counts, seconds=TURN, rounds=ROUNDS, stage=stage)
         for n, own in zip(counts, rates, strict=True):

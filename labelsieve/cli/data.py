@@ -192,7 +192,10 @@ def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, com
             raise InputError("data fetch model requires the name of a model, or auto")
         names = list(DEFAULT_MODELS.values()) if model == AUTO else [model]
         if to is not None and len(names) > 1:
-            raise InputError("--to: the default models are in the Hugging Face cache; omit it, or name one model")
+            raise InputError(
+                "--to: the default models are stored in the Hugging Face cache; omit --to, or use the name of a model "
+                "instead of auto"
+            )
         folders = {each: fetch_model(each, to) for each in names}
         for each, folder in folders.items():
             common.say(f"{each} is in {folder}; use it as --embed {shlex.quote(each if to is None else str(folder))}")
@@ -201,7 +204,7 @@ def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, com
     if name not in ("cifar10", "cifar100"):
         raise InputError(f"data fetch: unknown data set {name!r}; choose one of cifar10, cifar100, model")
     if model is not None or to is None:
-        raise InputError(f"data fetch {name} requires --to FOLDER, and no name of a model")
+        raise InputError(f"data fetch {name} requires --to FOLDER and does not accept the name of a model")
 
     folder = download(to, name, say=common.progress().note)
     common.say(f"{name} is in {folder}; use it as {shlex.quote(f'{name}:{folder}')}")

@@ -87,7 +87,9 @@ def from_python(path: Path, *, label_key: str = "labels", classes: int = 10) -> 
     content = read_dict(path, label_key)
     rows = content.get("data")
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
-        raise InputError(f"{path} has no 'data' with 3,072 bytes per picture: is it a CIFAR batch?")
+        raise InputError(
+            f"{path} has no 'data' with 3,072 bytes per picture, so it is not a CIFAR batch: download it again"
+        )
     labels = _labels(np.asarray(content[label_key]), path, classes)
     if len(labels) != len(rows):
         raise InputError(f"{path} has {len(rows)} pictures but {len(labels)} labels: fetch it again")
@@ -104,7 +106,7 @@ def _labels(values: NDArray[Any], path: Path, classes: int) -> IntArray:
         or values.dtype.kind not in "iu"
         or (len(values) and not 0 <= values.min() <= values.max() < classes)
     ):
-        raise InputError(f"{path} has labels outside 0..{classes - 1}: is it the right data set?")
+        raise InputError(f"{path} has labels outside 0..{classes - 1}: check that it belongs to this data set")
     return values.astype(np.int64)
 
 
@@ -186,7 +188,7 @@ def load(spec: str) -> LabelledData:
             raise InputError("cifar10n labels only the training pictures: use cifar10:DIR?split=test for the test part")
         human = human_labels(folder, chosen)
         if len(human) != len(y):
-            raise InputError(f"{HUMAN} has {len(human)} labels for {len(y)} pictures: is it the right file?")
+            raise InputError(f"{HUMAN} has {len(human)} labels for {len(y)} pictures: copy the file of CIFAR-10N again")
         y = human
     ids = np.array([f"{part}-{i:05d}" for i in range(len(y))])
     return LabelledData(x=x, y=y, classes=class_names(folder, base), ids=ids, kind="pictures", name=name)
@@ -285,7 +287,7 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle raises errors of many types, some with its content
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is damaged or has more than plain arrays ({reason}): download it again") from error
-    raise InputError(f"{path} has no entry {needs!r}: is it the right file?")
+    raise InputError(f"{path} has no entry {needs!r}: check that it is the right file, or download it again")
 
 
 def _unzipped(content: bytes) -> bytes:

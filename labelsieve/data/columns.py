@@ -299,7 +299,9 @@ def encode_table(
     present = set(table.column_names)
     missing = [quote_name(column.name) for column in encoding.columns if column.name not in present]
     if missing:
-        raise InputError(f"{origin.where} lacks columns that the model was trained with: {', '.join(missing)}")
+        raise InputError(
+            f"{origin.where} lacks columns that the model was trained with: {', '.join(missing)}; add these columns"
+        )
     matrix = np.zeros((table.num_rows, encoding.number_width), dtype=np.float32)
     at = 0
     for column in encoding.columns:

@@ -178,7 +178,10 @@ def _append_rows(path: Path, data: LabelledData, encoder: Encoder, progress: Pro
                 columns = rows.shape[1]
                 _write_header(file, (len(data), columns))
             elif rows.shape[1] != columns:
-                raise InputError(f"--embed {encoder.model.name}: rows of {columns} and of {rows.shape[1]} numbers")
+                raise InputError(
+                    f"--embed {encoder.model.name}: the model returned rows of {columns} and of {rows.shape[1]} "
+                    "numbers; all rows must have the same length"
+                )
             file.write(rows.tobytes())
             file.flush()
             os.fsync(file.fileno())
@@ -194,9 +197,12 @@ def encode_batches(encoder: Encoder, data: LabelledData, *, start: int = 0) -> I
         rows = np.ascontiguousarray(encoder.encode(batch), dtype=np.float32)
         if rows.ndim != 2 or len(rows) != len(batch):
             shape = list(rows.shape)
-            raise InputError(f"--embed {encoder.model.name}: {len(batch)} samples gave an array of shape {shape}")
+            raise InputError(
+                f"--embed {encoder.model.name}: {len(batch)} samples gave an array of shape {shape}; the model must "
+                "return one row of numbers per sample"
+            )
         if not np.isfinite(rows).all():
-            raise InputError(f"--embed {encoder.model.name}: the embeddings are NaN or infinite")
+            raise InputError(f"--embed {encoder.model.name}: the embeddings are NaN or infinite; use another model")
         yield rows
     if isinstance(data.x, PictureSequence):
         data.x.warn_unreadable(data.x.unreadable)

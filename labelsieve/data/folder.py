@@ -71,7 +71,7 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
     skipped.sort(key=lambda skip: skip.reason == NOT_PICTURE)  # notes name the first: a licence says least
     classes = sorted(set(names.values()))
     for name in sorted(class_folders.difference(classes)):
-        progress.note(f"class folder {name!r} holds no pictures and is left out")
+        progress.note(f"class folder {name!r} contains no pictures and is left out")
     links = [skip for skip in skipped if skip.reason == LINK]
     for reason, some in ((NO_CLASS, [skip for skip in apart if skip.reason == NO_CLASS]), (LINK, links)):
         if some:

@@ -41,7 +41,7 @@ def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
     where, options = parse_source(spec, "hf", OPTIONS)
     rows = _open(where, options, reading, progress)
     if len(rows) == 0:
-        raise InputError(f"{spec} holds no samples")
+        raise InputError(f"{spec} contains no samples")
     origin = Origin(spec, progress.note)
     y, classes, label = _labels(rows, options.get("label"), origin, labelled)
     if id_column != "id" and id_column not in rows.column_names:
@@ -60,7 +60,7 @@ def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
     else:
         plain = [feature for feature, kind in kinds.items() if kind == "Value"]
         if not plain:
-            raise InputError(f"{spec} has no picture, no column text and no columns of features beside {label!r}")
+            raise InputError(f"{spec} has no pictures, no column text and no feature columns besides {label!r}")
         x, kind = read_features(rows.with_format("arrow").select_columns(plain)[:], reading, origin)
         data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
     return leave_out_unusable(data, origin, labels=labelled, texts=reading.labelled)

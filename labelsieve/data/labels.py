@@ -56,7 +56,7 @@ def leave_out(data: LabelledData, reasons: Mapping[int, str]) -> LabelledData:
     if not len(kept):
         first = min(reasons)
         raise InputError(
-            f"{data.name}: none of its {len(data):,} samples is left ({data.ids[first]}: {reasons[first]})"
+            f"{data.name}: all {len(data):,} samples are skipped, for example {data.ids[first]} ({reasons[first]})"
         )
     skipped = tuple(Skipped(str(data.ids[row]), reasons[row]) for row in sorted(reasons))
     return replace(data.take(kept), skipped=(*data.skipped, *skipped))
@@ -106,7 +106,7 @@ def decoded(values: NDArray[Any], *, where: str) -> NDArray[np.str_]:
     try:
         return np.asarray(np.char.decode(values, "utf-8"), dtype=np.str_)
     except UnicodeDecodeError:
-        raise InputError(f"{where} has bytes that are not UTF-8") from None
+        raise InputError(f"{where} has bytes that are not UTF-8; convert them to UTF-8") from None
 
 
 def unlabelled(n: int) -> tuple[IntArray, tuple[Any, ...]]:
@@ -295,7 +295,10 @@ def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:
     named = {*ids, *(skipped.id for skipped in data.skipped)}
     unknown = [id for id in (*file.labels, *file.dropped) if id not in named and restore(id) not in named]
     if unknown:
-        raise InputError(f"{file.path}: {data.name} has no sample {min(unknown)!r} ({len(unknown):,} unknown in total)")
+        raise InputError(
+            f"{file.path}: {data.name} has no sample {min(unknown)!r} ({len(unknown):,} unknown in total); remove "
+            "unknown ids from the file"
+        )
     classes_by_name = {str(name): name for name in data.classes}
     labels = {id: _class(labels[id], classes_by_name) for id in ids}
     if not classes_by_name and (whole := whole_numbers(list(labels.values()))) is not None:

@@ -147,7 +147,7 @@ def _decode(
     pictures: EncodedPictures = data.x
     staged = cache.read() if cache is not None else None
     if staged is not None and cache is not None:
-        progress.note(f"using the pictures staged in {cache.folder}", passing=True)
+        progress.note(f"using the decoded pictures in {cache.folder}", passing=True)
         return _load(*staged)
     rows = np.arange(len(pictures))
     failures: dict[int, str] = {}

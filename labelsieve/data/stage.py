@@ -123,7 +123,7 @@ def write_shard(job: ShardJob) -> int:
         free = shutil.disk_usage(folder).free / 1e6
         needed = f"{pictures.nbytes / 1e6:.0f} MB per shard"
         raise InputError(
-            f"{data}: {problem.strerror}; staging needs about {needed}, {free:.0f} MB are free"
+            f"{data}: {problem.strerror}; decoded pictures need about {needed}, {free:.0f} MB are free; make room there"
         ) from problem
     write_text(about, json.dumps({"shapes": shapes, "unreadable": unreadable, "bytes": data.stat().st_size}))
     return len(pictures)
@@ -161,7 +161,9 @@ class StagedPictures(PictureSequence):
         try:
             settings = dict(json.loads(read_text(folder / "stage.json")))
         except (OSError, ValueError) as problem:
-            raise InputError(f"{folder}: not a folder of staged pictures ({problem}); stage them again") from problem
+            raise InputError(
+                f"{folder}: not a folder of decoded pictures ({problem}); delete it and run the command again"
+            ) from problem
         samples, size = int(settings["samples"]), int(settings["shard_size"])
         resize: Resize = ExactSize(*settings["size"]) if "size" in settings else ShorterSide(int(settings["side"]))
         shapes: list[NDArray[np.int32]] = [np.zeros((0, 2), dtype=np.int32)]
@@ -169,7 +171,9 @@ class StagedPictures(PictureSequence):
         for number, first in enumerate(range(0, samples, size)):
             note = _read_shard(folder, number, min(size, samples - first))
             if note is None:
-                raise InputError(f"{folder}: shard {number} is missing or damaged; stage again, others are kept")
+                raise InputError(
+                    f"{folder}: shard {number} is missing or damaged; run the command again to decode it again"
+                )
             shapes.append(np.array(note["shapes"], dtype=np.int32))
             unreadable |= {first + int(i): text for i, text in note["unreadable"].items()}
         sizes = np.concatenate(shapes)

@@ -84,7 +84,9 @@ class RayPool:
             raise
         except self.ray.exceptions.RayError as problem:
             first = str(problem).strip().splitlines()[0]
-            raise FailedError(f"the Ray cluster lost a training and could not restart it: {first}") from None
+            raise FailedError(
+                f"the Ray cluster lost a training and could not restart it: {first}; run the same command again"
+            ) from None
 
     def check_shared(self, folder: Path) -> None:
         """Raise InputError if a node cannot read and write the folder."""

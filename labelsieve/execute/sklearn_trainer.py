@@ -162,7 +162,7 @@ def reduce(given: IntArray, probability: FloatArray, known: IntArray, classes: i
 def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Scores:
     """Train on `job.train`, score `job.score`."""
     if len(job.train) == 0:
-        raise InputError(f"{job.name}: no samples to train on")
+        raise InputError(f"{job.name}: no samples to train on; use more samples")
     # Products of small float32 matrices sometimes raise "invalid value" although inputs and outputs are finite: the
     # library computes with uninitialised parts of its buffer. `reduce` checks that the probabilities are finite.
     with np.errstate(invalid="ignore"):

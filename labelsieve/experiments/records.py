@@ -107,7 +107,7 @@ def load(results: Path, id: str) -> Record | None:
         raise InputError(f"{path} is not JSON ({error}): remove it to run the cell again") from error
     check(record)
     if record["id"] != id:
-        raise InputError(f"{path} is the record of {record['id']}, not of {id}: it was moved or copied")
+        raise InputError(f"{path} is the record of {record['id']}, not of {id}: it was moved or copied; remove it")
     return record
 
 

@@ -57,7 +57,10 @@ def corrected_table(facts: Facts, rows: IntArray, label: Any, *, typed: bool, ex
     at = original.rows_of(columns)[rows]
     if (at < 0).any():
         lost = columns.id(int(rows[int(np.argmin(at))]))
-        raise InputError(f"{facts.source.path} has changed since the run: {lost!r} is missing")
+        raise InputError(
+            f"{facts.source.path} has changed since the run: {lost!r} is missing; restore it, or select again with "
+            "another --out"
+        )
     order, at = _with_skipped(original, at, extra.skipped_ids)
     own: list[Any] = [None] * original.table.num_rows
     if original.label in original.names:

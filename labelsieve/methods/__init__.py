@@ -47,7 +47,7 @@ def create(method: str | Method | type[Method], /, **settings: Any) -> Method:
         instance = instantiate(found, name, settings)
     elif settings:
         raise InputError(
-            f"method {name} is an instance, so it takes no settings ({', '.join(settings)}): give its class"
+            f"method {name} is an instance, so it takes no settings ({', '.join(settings)}): pass its class instead"
         )
     else:
         instance = found

@@ -146,7 +146,10 @@ def check_method(method: Method, name: str) -> None:
     except (TypeError, ValueError):
         is_json = False
     if not is_json:
-        raise InputError(f"method {name}: settings() must return a dict of numbers, strings and lists, for the record")
+        raise InputError(
+            f"method {name}: settings() must return a dict of numbers, strings and lists, because it is stored in "
+            "run.json"
+        )
     with silenced():  # warnings about the trial run do not apply to the training
         failures = _try_hooks(method, name)
     if failures:

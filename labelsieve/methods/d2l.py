@@ -14,7 +14,7 @@ where `predicted` is the one-hot class predicted in the same forward pass. Befor
 Needs at least 11 epochs, and more than k samples. The released CIFAR-10 run waits 10 epochs, not 5. The paper
 resets the network by one epoch at the turning point; the released code reloads its newest checkpoint, which changes
 nothing, and this implementation does not reset either. Fails if the turning point is missed or late: memorised labels
-are then confirmed by their own predictions. Under 80 % noise it collapses (table 1: 10 %).
+are then predicted by the network itself. Under 80 % noise it collapses (table 1: 10 %).
 """
 
 from __future__ import annotations
@@ -96,12 +96,14 @@ class D2L(Method):
 
     def check(self, plan: Plan, epochs: int) -> None:
         if len(plan.train) < 3:
-            raise InputError(f"d2l: {len(plan.train)} training samples are too few to measure the dimensionality")
+            raise InputError(
+                f"d2l: {len(plan.train)} training samples are too few to measure the dimensionality; use another method"
+            )
         first = self.init_epochs + self.window  # first possible turning point, counted from 0
         if epochs <= first:
             tell(
-                f"d2l cannot turn before epoch {first + 1}, so with {epochs} epochs it is the same as standard: train "
-                f"for at least {first + 1} epochs, or set a smaller init_epochs or window"
+                f"d2l has no effect before epoch {first + 1}, so with {epochs} epochs it is the same as standard: "
+                f"train for at least {first + 1} epochs, or set a smaller init_epochs or window"
             )
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:

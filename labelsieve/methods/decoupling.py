@@ -54,7 +54,8 @@ class Decoupling(Method):
     def check(self, plan: Plan, epochs: int) -> None:
         if self.warmup_epochs > epochs:
             raise InputError(
-                f"decoupling: warmup_epochs {self.warmup_epochs} is larger than the number of epochs, {epochs}"
+                f"decoupling: warmup_epochs {self.warmup_epochs} is larger than the number of epochs, {epochs}; "
+                "decrease it"
             )
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:

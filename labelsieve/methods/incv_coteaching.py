@@ -103,7 +103,7 @@ class INCVCoTeaching(Method):
         if self.noise_ratio is not None:
             check_ratio(self.noise_ratio, self.name)
         if not (isinstance(self.warmup, str) and self.warmup == "auto"):
-            whole("incv-coteaching: E_0 (warmup)", self.warmup, otherwise=", or 'auto'")
+            whole("incv-coteaching: warmup", self.warmup, otherwise=", or 'auto'")
         whole("incv-coteaching: gradual_epochs", self.gradual_epochs, least=1)
 
     def needs(self) -> Needs:
@@ -119,14 +119,14 @@ class INCVCoTeaching(Method):
     def check(self, plan: Plan, epochs: int) -> None:
         self._epochs = epochs
         if plan.candidates is None:
-            raise InputError(
-                "method 'incv-coteaching' needs a selected and a candidate set: run `labelsieve select` first"
-            )
+            raise InputError("method 'incv-coteaching' needs a selection: run `labelsieve select` first")
         if len(plan.train) == 0:
-            raise InputError("method 'incv-coteaching': the selected set is empty")
+            raise InputError(
+                "method 'incv-coteaching': no sample is selected; select with another --model, or use another method"
+            )
         self.ratio(plan)
         if self.warmup != "auto" and self.warmup > epochs:
-            raise InputError(f"E_0 (warmup) {self.warmup} is larger than the number of epochs, {epochs}")
+            raise InputError(f"warmup {self.warmup} is larger than the number of epochs, {epochs}; decrease it")
 
     def warmup_epochs(self, plan: Plan) -> int:
         """Return E_0 of this plan."""

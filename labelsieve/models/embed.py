@@ -256,9 +256,13 @@ def check_model(folder: Path, where: str) -> list[str]:
     for file in (file for file in files if file.suffix == ".json"):
         content = _description(file, where)
         if _names_code(content):
-            raise InputError(f"{where} needs its own code ({file.name}), which labelsieve does not run")
+            raise InputError(
+                f"{where} needs its own code ({file.name}), which labelsieve does not run; use another model"
+            )
         if (other := _unsupported(content)) is not None:
-            raise InputError(f"{where}: {file.name} has {other[:100]!r}, which labelsieve does not support")
+            raise InputError(
+                f"{where}: {file.name} has {other[:100]!r}, which labelsieve does not support; use another model"
+            )
     safe = [file for file in files if file.suffix == ".safetensors"]
     for file in files:
         if (
@@ -271,7 +275,7 @@ def check_model(folder: Path, where: str) -> list[str]:
                 "save_pretrained of transformers does"
             )
     if not safe:
-        raise InputError(f"{where} has no weights (*.safetensors)")
+        raise InputError(f"{where} has no weights (*.safetensors); download the model again")
     names: list[str] = []
     for file in safe:
         try:

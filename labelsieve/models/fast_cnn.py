@@ -99,7 +99,7 @@ class FastCNN(SequentialStack):
     ) -> None:
         super().__init__(n)
         if len(widths) == 0 or any(after < before for before, after in zip((len(filters), *widths), widths)):  # noqa: B905
-            raise InputError(f"widths {tuple(widths)}: they must not fall, from {len(filters)}, the whitening's, on")
+            raise InputError(f"widths {tuple(widths)}: they must be at least {len(filters)} and must not decrease")
         self.mirror = mirror
         self.register_buffer("filters", filters.clone())
         self.filter_bias = nn.Parameter(torch.zeros(len(filters)))
@@ -117,7 +117,9 @@ class FastCNN(SequentialStack):
 
     def features_of_one(self, x: Tensor) -> Tensor:
         if min(x.shape[2:]) < 2 ** (len(self.weights) // 2):
-            raise InputError(f"pictures of {x.shape[2]} x {x.shape[3]} pixels are too small for this network")
+            raise InputError(
+                f"pictures of {x.shape[2]} x {x.shape[3]} pixels are too small for this network; use a larger --size"
+            )
         seen = self._seen(x)
         return (seen + self._seen(x.flip(3))) / 2 if self.mirror and not self.training else seen
 

@@ -106,7 +106,7 @@ class Queues:
     def _find(self, wanted: Filter) -> IntArray:
         if wanted.check is not None:
             if self.spot_check is None:
-                raise InputError("this run has no probabilities to check")
+                raise InputError("this run has no probabilities (--protocol paper); decide on each sample")
             return self.spot_check.rows(wanted.check, wanted.confidence)[:SAMPLE_SIZE]
         mask = wanted.mask(self.columns, self.log.state == Choice.CONFLICT, self.no_class)
         rows = self.columns.ranked(np.flatnonzero(mask))

@@ -211,7 +211,7 @@ def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Pr
     trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
     if trained not in (None, settings.method) and settings.method != "auto":
         other = shlex.quote(f"{path}-{settings.method.rpartition(':')[2]}")
-        raise InputError(f"{path} holds a network of {trained}; give --out {other} to train another one")
+        raise InputError(f"{path} contains a model trained with {trained}; use --out {other} to train another one")
     note = decisions_note(RunFolder(run))
     if note is not None:
         progress.note(note)

@@ -139,7 +139,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_shard(pictures: PictureFiles, tm
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
     try:
-        with pytest.raises(InputError, match="staging needs"):
+        with pytest.raises(InputError, match="decoded pictures need"):
             stage(pictures, tmp_path, workers=1, shard_size=27)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -148,7 +148,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_shard(pictures: PictureFiles, tm
 
 
 def test_not_a_stage(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a folder of staged pictures"):
+    with pytest.raises(InputError, match="not a folder of decoded pictures"):
         StagedPictures.open(tmp_path)
 
 

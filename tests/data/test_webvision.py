@@ -160,7 +160,7 @@ def test_it_says_how_far_it_is(made: Path, tmp_path: Path, monkeypatch: pytest.M
     for query, output in (
         ("", ["checking pictures: 40/40 pictures, done in"]),
         (f"?stage={tmp_path / 'stage'}", ["decoding pictures: 40/40 pictures, done in"]),
-        (f"?stage={tmp_path / 'stage'}", ["using the pictures staged in"]),
+        (f"?stage={tmp_path / 'stage'}", ["using the decoded pictures in"]),
     ):
         lines = io.StringIO()
         load_source(f"webvision:{made}{query}", ReadOptions(size=20), progress=Progress(stream=lines, every=0.0))

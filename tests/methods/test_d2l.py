@@ -121,7 +121,7 @@ def test_bad_settings(make_plan):
         D2L().check(make_plan(train=np.arange(2)), 10)
 
 
-TOO_SHORT = "d2l cannot turn before epoch 11, so with {} epochs"
+TOO_SHORT = "d2l has no effect before epoch 11, so with {} epochs"
 
 
 def clouds(n=60):
@@ -178,4 +178,4 @@ def test_the_command_line_warns_once(tmp_path, monkeypatch, capsys):
     assert run("train run --method d2l --train-epochs 8".split()) == 0
     assert capsys.readouterr().err.count("note: " + TOO_SHORT.format(8)) == 1
     assert run("train run --method d2l --train-epochs 11 --out longer".split()) == 0
-    assert "cannot turn" not in capsys.readouterr().err
+    assert "has no effect" not in capsys.readouterr().err

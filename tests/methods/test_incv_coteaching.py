@@ -120,7 +120,7 @@ def test_bad_settings(make_plan):
     plan = split(30, 9, make_plan)
     with pytest.raises(InputError, match="labelsieve select"):
         INCVCoTeaching().check(make_plan(candidates=None), 10)
-    with pytest.raises(InputError, match="selected set is empty"):
+    with pytest.raises(InputError, match="no sample is selected"):
         INCVCoTeaching().check(make_plan(train=np.empty(0, dtype=np.int64), candidates=np.arange(4)), 10)
     with pytest.raises(InputError, match="number of epochs"):
         INCVCoTeaching(warmup=11).check(plan, 10)

@@ -146,7 +146,7 @@ def test_mirror_makes_no_difference_between_left_and_right(filters: Tensor) -> N
 
 
 def test_nonsense_is_named(filters: Tensor) -> None:
-    with pytest.raises(InputError, match="must not fall"):
+    with pytest.raises(InputError, match="must not decrease"):
         FastCNN(4, filters=filters, widths=(16, 32))
     with pytest.raises(InputError, match="too small"):
         FastCNN(4, filters=filters, widths=WIDTHS)(torch.zeros(1, 3, 4, 4))

@@ -160,7 +160,7 @@ ROWS = {
     "tests/numbers": (
         "2 to 5 samples, one class per sample, 10,000 classes, one class with 99.9 %, all labels wrong, constant features, "
         "constant predictions, NaN loss, random labels, arbitrary predictions of a model",
-        'results are consistent; random labels have the trust level `unknown`; a NaN loss stops the training with a '
+        "results are consistent; random labels have the trust level `unknown`; a NaN loss stops the training with a "
         "one-line message, and the last checkpoint is kept",
         NONE,
     ),
