@@ -32,7 +32,9 @@ HEAD = """# Copies of samples
 
 INCV with default settings; means over seeds {seeds}. *Apart*: copies are split at random (`groups=range(n)`).
 *Together*: copies are always on the same side of a split, as `select` and `INCV` do for detected copies
-(data/duplicates.py). Recall and precision refer to the flagged labels.
+(data/duplicates.py). Recall and precision refer to the flagged labels. *Error of the ratio*: estimated minus true noise
+ratio. *In the interval*: proportion of runs whose 95 % interval contains the true ratio. *Detected as copies*: number
+of runs in which labelsieve treats the identical samples as copies.
 """
 
 Made = tuple[Any, Any, int]

@@ -114,8 +114,8 @@ def measure(pictures: PictureFiles, workers: int, folder: Path, rounds: int) -> 
             "plain DataLoader": (loader.__iter__, n),
             "decode alone, one process": (decoding, len(some)),
             "stream from files": (lambda: streamed(files), n),
-            "stage to shards, once": (staging, n),
-            "stream from shards": (lambda: streamed(shards), n),
+            "stage: decode and write to files (shards), once": (staging, n),
+            "stream from these files": (lambda: streamed(shards), n),
             "held on the device (here: the CPU)": (from_device, n),
         }
         consume(loader.__iter__)  # workers start
@@ -137,7 +137,7 @@ def table(found: dict[str, float], settings: dict[str, Any]) -> str:
             f"`{settings['command']}`, {settings['date']}: {settings['machine']}, {settings['cores']} cores,",
             f"{settings['workers']} workers, best of {settings['rounds']} rounds, load {settings['load']:.1f},",
             f"torch {torch.__version__},",
-            f"{settings['pictures']} drawn JPEGs with a shorter side of {settings['pixels']} pixels.",
+            f"{settings['pictures']} generated JPEGs with a shorter side of {settings['pixels']} pixels.",
             "",
             "| loop | pictures/s | relative to the plain loop |",
             "|---|---|---|",

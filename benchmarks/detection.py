@@ -150,8 +150,9 @@ Written by `{command}` ({minutes:.0f} minutes on one core).
 All tools use the same 5-fold out-of-sample probabilities and default settings; means of {seeds} seeds. *labelsieve*:
 `find_wrong_labels` with its flags `wrong` and its ranking `suspicion`. *select_clean*: flags every label that is not
 predicted, as Algorithm 1 of the paper, and ranks by `label_suspicion`. *cleanlab*: `find_label_issues` and its label
-quality. *Accuracy*: proportion of samples whose predicted class is the true class. *Flags*: number of flagged samples
-per wrong label.
+quality. *Accuracy*: proportion of samples whose predicted class is the true class. *P*, *R*: precision and recall of
+the flags. *Flags*: number of flagged samples per wrong label. *F1 better*, *AUROC better*: number of settings in which
+labelsieve is better than cleanlab.
 
 † The true class is not the most frequent label of its samples (pair noise or two classes, from 0.5). The labels alone
 do not identify the true class then. These rows are not included in the overview.

@@ -419,7 +419,7 @@ INTRODUCTION = """# Selectors on embeddings
 `benchmarks/embeddings.py` writes this page; its docstring has the command. Wrong labels are planted at random. Seconds
 are processor seconds.
 
-- **photos**: clothing photos, 10 classes, the parts train and validation; EfficientNet-Lite0, 1,280 columns.
+- **photos**: clothing photos, 10 classes, the splits train and validation; EfficientNet-Lite0, 1,280 columns.
 - **texts**: banking77, 10,003 training questions, 77 classes; GloVe word vectors as a model2vec model, 100 columns.
 
 Near duplicates are always in the same half or fold. `logistic` chooses its regularisation on held-out labels
@@ -441,9 +441,10 @@ cleanlab did not flag, or on all labels |
 DECOMPOSITION = """
 ## How much of the error comes from the classifier
 
-The parts `strengths` (seed 10) and `steps` (photos, seeds 10 to 12) of `embeddings.py`. No other table uses these
-seeds. Each step ranks the labels: by the out-of-sample probability of the given label (p_y) from a classifier of the
-other half, by later results of iteration 1, and by the suspicion after all iterations.
+This section is about the tables *Strength of logistic regression* (`embeddings.py strengths`, seed 10) and *Steps of
+the ranking* (`embeddings.py steps`, photos, seeds 10 to 12). No other table uses these seeds. C is the inverse strength
+of the regularisation. Each step ranks the labels: by the out-of-sample probability of the given label (p_y) from a
+classifier of the other half, by later results of iteration 1, and by the suspicion after all iterations.
 
 - The best C depends on the share of wrong labels. In all four cases with wrong labels, the C with the smallest loss on
   held-out labels also ranks best. So C is chosen by this loss.
@@ -477,10 +478,11 @@ confident predictions as right.
 
 ## Speed and cache
 
-The two rows of the speed table are measured in turn in one process; each is the best of three passes. The bare network
-reads pixels from memory. If other processes use the machine, only the ratio of the two rows is meaningful. The second
-run imports neither torch nor scikit-learn. It reads the embeddings, the near duplicates and the outliers from the run
-folder, and checks that the photos have not changed.
+The two rows of the table *Photos per second* are measured in turn in one process; each is the best of three passes. The
+bare network reads pixels from memory. In the table *A second run*, *clock* is the time in seconds that passes, and
+*seconds* is processor time. If other processes use the machine, only the ratio of the two rows is meaningful. The
+second run imports neither torch nor scikit-learn. It reads the embeddings, the near duplicates and the outliers from
+the run folder, and checks that the photos have not changed.
 
 ## Killed while embedding
 

@@ -88,8 +88,8 @@ label column shows this, so labelsieve applies no suggestion there.{missing}
 
 *Apply P*: `--apply suggested --min-confidence P`. *Drop P*: `--drop-suspects P`; the share of right labels among the
 remaining labels, and the share of labels that remain. Parentheses mark exports that labelsieve refuses until the user
-has judged a random sample of suggestions; the number is the share that the export would give. The limit of the refusal
-was chosen on this table without banking77, diamonds, cars, crabs and the photos with 30% planted.
+has reviewed a random sample of suggestions; the number is the share that the export would give. The limit of the
+refusal was chosen on this table without banking77, diamonds, cars, crabs and the photos with 30% planted.
 
 The default export lowers the share in {harmed_default} of {settings} settings. *Apply 0.9* and *apply 0.5* would lower
 it in {harmed_09} and {harmed_05} settings without the refusal, and lower it in {allowed_09} and {allowed_05} with it.

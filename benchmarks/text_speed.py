@@ -126,7 +126,7 @@ def main() -> None:
     heads = [f"{ratio:.0%} wrong, {part}" for ratio in RATIOS for part in ("held-out fifth", "test file")]
     lines += [
         "",
-        "The rule is chosen on a fifth of the training file that is not trained on; the test file only reports.",
+        "The rule for the training samples was chosen on a held-out fifth of the training file, not on the test file.",
         "",
         f"| the classifier is trained on | {' | '.join(heads)} |",
         "|---|---|---|---|---|",
