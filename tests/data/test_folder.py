@@ -233,7 +233,7 @@ def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
     lines = io.StringIO()
     data = load_source(str(tmp_path), progress=Progress(stream=lines))
     assert data.classes == ("black", "white")
-    assert "class folder 'nothing' holds no pictures" in lines.getvalue()
+    assert "class folder 'nothing' contains no pictures" in lines.getvalue()
 
 
 def test_no_samples(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_second_start_uses_the_staged_copy(tmp_path: Path) -> None:
     first = load_source(str(root), ReadOptions(cache_dir=tmp_path / "staged"))
     lines = io.StringIO()
     second = load_source(str(root), ReadOptions(cache_dir=tmp_path / "staged"), progress=Progress(stream=lines))
-    assert "using the pictures staged" in lines.getvalue() and "decoding" not in lines.getvalue()
+    assert "using the decoded pictures" in lines.getvalue() and "decoding" not in lines.getvalue()
     assert np.array_equal(first.x, second.x) and first.skipped == second.skipped
     assert first.ids.tolist() == second.ids.tolist() == ["black/a.png", "white/b.png"]
     picture(root / "black" / "a.png", colour=(9, 9, 9))
