@@ -7,7 +7,6 @@ when they are complete; existing ones are replaced only with `force`.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +16,7 @@ import numpy as np
 
 from labelsieve.csv_files import CsvFormat
 from labelsieve.data.folder import has_splits
-from labelsieve.data.labels import DROPPED, NO_CLASS, NO_LABEL, STATUS_COLUMN
-from labelsieve.data.read_options import OTHER_SPLIT
+from labelsieve.data.labels import DROPPED, STATUS_COLUMN
 from labelsieve.data.source import is_path
 from labelsieve.data.table_file import CSV, PARQUET, TABLES
 from labelsieve.decisions import Choice
@@ -34,14 +32,6 @@ from labelsieve.runfolder import RunFolder
 from labelsieve.types import SELECTED, IntArray
 
 __all__ = ["ExportSettings", "Exported", "default_target", "export"]
-
-SKIP_REASONS = {
-    NO_LABEL: ("picture without a label", "pictures without a label"),
-    DROPPED: ("picture that was dropped before", "pictures that were dropped before"),
-    OTHER_SPLIT: ("picture of another split", "pictures of other splits"),
-    NO_CLASS: ("picture outside the class folders", "pictures outside the class folders"),
-}
-UNREADABLE = ("file that could not be read", "files that could not be read")
 
 
 @dataclass(frozen=True)
@@ -134,7 +124,8 @@ def export(
         files = FolderExport(samples, columns, rows, labels, depth, settings.link, settings.raw)
         files.status = outcome.status if what == "cleaned" else None
         files.write(target, force=settings.force)
-        notes += _about_skipped(folder) if what == "cleaned" else []
+        if what == "cleaned" and (skipped := len(folder.read_skipped())):
+            notes.append(f"without the files that the run skipped (skipped.csv): {skipped:,}")
         notes += _about_names(files, target)
     else:
         table = _table(what, facts, outcome, rows, typed=kind == "parquet")
@@ -185,27 +176,14 @@ def _table(what: What, facts: Facts, outcome: Outcome, rows: IntArray, *, typed:
     return corrected_table(facts, rows, outcome.label, typed=typed, extra=extra)
 
 
-def _about_skipped(run: RunFolder) -> list[str]:
-    """Samples that a folder lacks because the run skipped them, by reason."""
-    counts = Counter(SKIP_REASONS.get(skipped.reason, UNREADABLE) for skipped in run.read_skipped())
-    order = [words for words in (UNREADABLE, *SKIP_REASONS.values()) if counts[words]]
-    return [f"without {counts[words]:,} {words[counts[words] > 1]} (skipped.csv)" for words in order]
-
-
 def _about_names(files: FolderExport, target: Path) -> list[str]:
     notes = []
     if files.status is not None:
         notes.append(f"{status_file(target)} lists suspects without a decision")
     if files.renamed_files:
-        many = "1 file was" if files.renamed_files == 1 else f"{files.renamed_files:,} files were"
-        notes.append(f"{many} renamed, because the name was taken or not safe")
+        notes.append(f"renamed files, because their names were taken or not safe: {files.renamed_files:,}")
     if files.renamed_classes:
-        pairs = ", ".join(f"{name!r} is in {folder!r}" for name, folder in list(files.renamed_classes.items())[:3])
-        more = ", ..." if len(files.renamed_classes) > 3 else ""
-        many = "class folder" if len(files.renamed_classes) == 1 else "class folders"
-        notes.append(
-            f"{len(files.renamed_classes):,} {many} renamed ({pairs}{more}), listed in {class_names_file(target)}"
-        )
+        notes.append(f"renamed class folders: {len(files.renamed_classes):,}, listed in {class_names_file(target)}")
     return notes
 
 
