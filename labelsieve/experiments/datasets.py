@@ -153,7 +153,6 @@ def synthetic(
 # `labelsieve data make-webvision` also writes planted_truth.csv. The paper's protocol refuses such a folder, because
 # its pictures are generated. Real pictures have no known true labels, so nothing is measured that needs them.
 ILSVRC, TRUTH = "ilsvrc12", "planted_truth.csv"
-LAYOUT = ("info/synsets.txt", "info/train_filelist_google.txt", "info/val_filelist.txt", "val_images_256", ILSVRC)
 THUMBNAIL_SIDE = 96  # pixels, of the suspects in a record
 GENERATED: dict[str, Any] = {"classes": 8, "train": 50, "validation": 10, "wrong": 0.2}  # the folder of a smoke run
 
@@ -237,23 +236,12 @@ def read_webvision(folder: Path, scale: Scale, progress: Progress = SILENT) -> W
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give --data DIR with WebVision 1.0 in it")
-    missing = [name for name in LAYOUT if not (folder / name).exists() and not _has_other_name(folder, name)]
-    if missing:
-        raise InputError(
-            f"{folder} is not WebVision 1.0 with ILSVRC12's validation set in {ILSVRC}; missing: {', '.join(missing)}"
-        )
     # The small sets first, so that errors in them are reported before the long scan of the training pictures.
     ilsvrc = webvision.ilsvrc_validation(folder / ILSVRC, webvision=folder, side=scale.side, progress=progress)
     validation = {"webvision": webvision.validation(folder, side=scale.side, progress=progress), "imagenet": ilsvrc}
     training = webvision.training(folder, side=scale.side, progress=progress)
     true = read_truth(folder / TRUTH, training) if (folder / TRUTH).exists() else None
     return WebVisionFiles(training, validation, true, scale.crop, training.classes)
-
-
-def _has_other_name(folder: Path, name: str) -> bool:
-    from labelsieve.data.webvision import VALIDATION_FOLDERS
-
-    return name in VALIDATION_FOLDERS and any((folder / other).is_dir() for other in VALIDATION_FOLDERS)
 
 
 def read_truth(path: Path, data: LabelledData) -> IntArray:
