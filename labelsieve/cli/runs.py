@@ -376,7 +376,9 @@ def describe_unknown(scored: Accuracy, samples: int) -> list[str]:
     if scored.accuracy_known is not None:
         known = f"accuracy over the other {samples - count:,} is {percent(scored.accuracy_known)}"
     names = join_names(list(map(repr, unknown)))
-    lines = [f"{count:,} of {samples:,} labels count as wrong, their classes are not known ({names}); {known}"]
+    lines = [
+        f"{count:,} of {samples:,} labels count as wrong: the model does not know their classes ({names}); {known}"
+    ]
     if alike:
         pairs = join_names([f"{name!r} for {known_name!r}" for name, known_name in alike.items()])
         lines.append(f"only the spelling differs: {pairs}; use the spelling of the run and score again")

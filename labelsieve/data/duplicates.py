@@ -1,8 +1,8 @@
 """Samples that occur more than once.
 
-If two copies have different labels, one of the labels is wrong for sure. If they have the same label, a
-model that trained on one of them confirms the label of the other. This module finds equal samples; `similar.py` adds
-near duplicates. Both are stored in `LabelledData.duplicates`.
+If two copies have different labels, one of the labels is wrong for sure. If they have the same label, a model that was
+trained on one of them predicts the label of the other. This module finds equal samples; `similar.py` adds near
+duplicates. Both are stored in `LabelledData.duplicates`.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def about_copies(codes: IntArray | None) -> str | None:
     count = int((codes != np.arange(len(codes))).sum())
     samples = "1 sample is a copy of another" if count == 1 else f"{count:,} samples are copies of others"
     return (
-        f"{samples}: copies stay in the same half of the data, so that none confirms the label of another (not with "
-        "--protocol paper)"
+        f"{samples}: copies stay in the same half of the data, so that no model scores a copy of a training sample "
+        "(not with --protocol paper)"
     )
 
 

@@ -248,7 +248,9 @@ def create_network(name: str, shape: tuple[int, ...], classes: int, *, option: s
     """Return the factory of a named network. It is called without arguments, or with n=... for a stack of networks."""
     if name == "mlp":
         if len(shape) != 1:
-            raise InputError(f"{option}: mlp reads rows of numbers, not pictures of {shape[1]} x {shape[2]} pixels")
+            raise InputError(
+                f"{option}: mlp reads rows of numbers, not pictures of {shape[1]} x {shape[2]} pixels; choose another"
+            )
         from labelsieve.models.small import MLP
 
         return partial(MLP, classes, inputs=shape[0])

@@ -233,11 +233,11 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
     r = remove_ratio(estimate.ratio, h, problem.classes)
     source = "from the noise ratio and the spread of the wrong labels over the classes"
     if problem.classes < 3:
-        source = "because two classes do not show which samples are hard and which labels are wrong"
+        source = "because hard samples cannot be distinguished from wrong labels with two classes"
     if not estimate.known:
         r, source = 0.0, "because the noise ratio is unknown"
     if settings.remove_ratio != "auto":
-        r, source = float(settings.remove_ratio), "as given"
+        r, source = float(settings.remove_ratio), "as set"
     notes = [noise_note(estimate)]
     if not settings.stored:
         which = f"; {which_epoch(settings.best_until(estimate.ratio))}" if settings.networks else ""
@@ -283,12 +283,11 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
     r = authors_remove_ratio(eps, asymmetric=settings.asymmetric)
     if settings.remove_ratio != "auto":
         r = float(settings.remove_ratio)
-    assumed = "assumed: protocol paper needs the pattern, and none was given"
-    known = "as given" if settings.pattern != "auto" else assumed
+    known = "as set" if settings.pattern != "auto" else "assumed because no pattern was set"
     formula = "0 for pair noise" if pattern == "pair" else "min(2, eps/(1-eps))"
-    source = formula if settings.remove_ratio == "auto" else "as given"
+    source = formula if settings.remove_ratio == "auto" else "as set"
     notes = [
-        f"noise ratio {eps:.4f} by Eq. 4 from the first half's agreement {accuracy:.4f}; {pattern}, {known}",
+        f"noise ratio {eps:.4f} (Eq. 4 with the agreement of the first half, {accuracy:.4f}); {pattern} noise, {known}",
         f"remove ratio {r:.4f}, {source}; {which_epoch(settings.best_until(eps))}",
     ]
     if not found.in_reach:
@@ -298,10 +297,10 @@ def with_paper_noise(state: INCVState, accuracy: float, classes: int, settings: 
 
 
 def which_epoch(best_until: int) -> str:
-    """Which epoch of a network selects, in words."""
+    """Which epoch of a network makes the predictions, in words."""
     if best_until < 1:
-        return "a network's last epoch selects"
-    return f"a network's best epoch selects up to iteration {best_until}, then its last one"
+        return "networks predict with their last epoch"
+    return f"networks predict with their best epoch up to iteration {best_until}, then with their last epoch"
 
 
 # ---------------------------------------------------------------- scores, removal, history

@@ -59,7 +59,9 @@ def read_transition(run: RunFolder, classes: int) -> FloatArray:
         for row, column, share in summary.get("transition_entries") or ():
             matrix[row, column] = share
     except (TypeError, ValueError, IndexError):
-        raise InputError(f"{files / 'summary.json'} is damaged: the transition matrix cannot be read") from None
+        raise InputError(
+            f"{files / 'summary.json'} is damaged: the transition matrix cannot be read; start again with another --out"
+        ) from None
     left = 1 - np.nansum(matrix, axis=1, keepdims=True)
     missing = np.isnan(matrix)
     matrix = np.where(missing, left.clip(0) / np.maximum(missing.sum(axis=1, keepdims=True), 1), matrix)
@@ -96,12 +98,12 @@ def judge_labels(
 
 
 def comparison(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """The judgements before and after the training in one sentence."""
+    """The results before and after the training in one sentence."""
     parts = []
     for when, found in (("before", before), ("after", after)):
         ratio = f"{100 * found['noise_ratio']:.1f} %" if found["noise_known"] else "unknown"
         parts.append(f"{when} it: noise ratio {ratio}, {found['counts']['selected']:,} labels selected")
-    return f"the robust training judged the labels again; {'; '.join(parts)}"
+    return f"the labels were assessed again after the training; {'; '.join(parts)}"
 
 
 def copy_selection(run: RunFolder, out: RunFolder) -> None:
