@@ -71,7 +71,8 @@ suspicion were compared on the same runs and not used.
 ## Effect of each part of the model
 
 Each row changes one part. The numbers are means over the runs of each group. *People*: families with labels of human
-annotators. *Clean*: families without wrong labels.
+annotators. *Clean*: families without wrong labels. *Floor*: the noise of the most confident predictions ($e_0$ in
+docs/theory.md). *Noise share*: the proportion of the other disagreement that counts as wrong labels.
 
 {ablation}
 
