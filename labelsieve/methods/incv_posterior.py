@@ -222,7 +222,11 @@ class INCVPosterior(Method):
         if view.plan.suspicion is not None:
             self._rank_again(view)
         prior, weight = view.state["prior"], view.state["target_weight"]
-        lost = (view.state["shares"] < COLLAPSED * prior) & (prior > COMMON / len(prior))
+        # The running shares are those of the last hundreds of steps: small data have collapsed for many epochs before
+        # they show it, and no longer recover.
+        shares = view.state["memory"].sum(0)
+        shares = torch.minimum(view.state["shares"], shares / shares.sum(1, keepdim=True).clamp_min(1e-12))
+        lost = (shares < COLLAPSED * prior) & (prior > COMMON / len(prior))
         if lost.any() and weight.any():
             weight.zero_()  # of both networks: the other one learns from the predictions of this one
             tell(

@@ -142,10 +142,17 @@ def test_the_warm_up_uses_the_selected_samples(plan):
         assert len(np.unique(batch[batch >= 0])) == (batch >= 0).sum()
 
 
-def test_a_class_that_vanishes_ends_the_targets_with_a_warning(plan, fake_view, make_batch):
+@pytest.mark.parametrize("small_data", [False, True])
+def test_a_class_that_vanishes_ends_the_targets_with_a_warning(plan, fake_view, small_data):
     method = INCVPosterior(networks=2)
     state = {name: tensor[0] for name, tensor in started(method, plan).items()}
-    state["shares"][1] = torch.tensor([0.5, 0.3, 0.19, 0.01])
+    state["memory"][:-1] = 0.25
+    method.before_epoch(fake_view(plan, state, 20, epoch=10))
+    assert state["target_weight"].tolist() == [1, 1]
+    if small_data:  # the memory shows it first
+        state["memory"][:-1, 1] = torch.tensor([0.5, 0.3, 0.19, 0.01])
+    else:
+        state["shares"][1] = torch.tensor([0.5, 0.3, 0.19, 0.01])
     with pytest.warns(MethodWarning, match="forward-corrected"):
         method.before_epoch(fake_view(plan, state, 20, epoch=10))
     assert state["target_weight"].tolist() == [0, 0]  # the other network learns from the predictions of this one
