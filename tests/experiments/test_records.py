@@ -163,7 +163,7 @@ def test_tables_in_the_repository_have_the_numbers_of_its_records() -> None:
     for item in ITEMS.values():
         found = records.read_all(results, item.kind) if item.kind else []
         stored = (results / "tables" / f"{item.name}.md").read_text()
-        drawn = item.table(found, item.scales["paper"])
+        drawn = item.text(found, item.scales["paper"], results)
         rows = [[line for line in text.splitlines() if line.startswith("|")][2:] for text in (stored, drawn)]
         assert rows[0] == rows[1], item.name
         assert sorted(numbers(stored)) == sorted(numbers(drawn)), item.name
