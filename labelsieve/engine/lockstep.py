@@ -283,7 +283,9 @@ class Lockstep:
         order = training.method.batches(training.plan, training.epoch, self.options.batch_size, generator)
         order = checked_batches(order, len(self.store), called(training.method))
         if self.bundles[0].has_norm and len(order) > 1 and ((order >= 0).sum(axis=1) <= 1).all():
-            raise InputError(f"batch size 1: {ONE_SAMPLE}; choose at least 2")
+            if self.options.batch_size == 1:
+                raise InputError(f"batch size 1: {ONE_SAMPLE}; choose at least 2")
+            raise InputError(f"{training.plan.name}: every batch contains one sample: {ONE_SAMPLE}; use more samples")
         code = generator.integers(self.store.codes, size=order.shape, dtype=np.int16)
         steps, width = order.shape
         training.steps_per_epoch = steps

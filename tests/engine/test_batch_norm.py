@@ -47,6 +47,16 @@ def test_batches_of_one_are_refused(rows, plans, factory, method, together):
         train(rows, factory, method, plans, schedule=SCHEDULE, batch_size=1, together=together)
 
 
+def test_several_batches_of_one_sample_are_not_the_batch_size(rows, digits):
+    class OneByOne(Standard):
+        def batches(self, plan, epoch, batch_size, rng):
+            return plan.train[:, None]
+
+    plan = Plan("few", digits[1], np.arange(4), seed=1)
+    with pytest.raises(InputError, match="few: every batch"):
+        train(rows, torch_norm, OneByOne(), [plan], schedule=SCHEDULE, batch_size=16)
+
+
 def test_pictures_too(store, plans):
     with pytest.raises(InputError, match="batch size 1"):
         train(store, partial(SmallCNN, 10, widths=(4,)), Standard(), plans, schedule=SCHEDULE, batch_size=1)
