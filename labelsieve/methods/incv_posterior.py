@@ -54,6 +54,7 @@ COMMON = 0.25  # rarer classes, compared with an even share, are not checked: th
 PRIOR_STEPS = 100  # of expectation-maximisation; few classes converge in less
 NEW_WEIGHT = 0.7  # of the network's log-odds in the order of the labels, against those of the selection
 MOST_MEMORY = 2**33  # bytes
+RANKED_AT_ONCE = 2**16  # samples, so that ranking needs little memory besides the predictions
 
 
 def class_prior(labels: IntArray, transition: FloatArray) -> FloatArray:
@@ -91,9 +92,11 @@ def ranked_again(suspicion: Tensor, predictions: Tensor, labels: Tensor, transit
 
     The values stay those of the selection, because a network that has learnt wrong labels finds too few of them.
     """
-    posterior = predictions.clamp_min(1e-5) * transition.t()[labels]
-    right = posterior.gather(1, labels[:, None])[:, 0] / posterior.sum(1)
-    order = (1 - NEW_WEIGHT) * torch.logit(suspicion, 1e-4) - NEW_WEIGHT * torch.logit(right, 1e-4)
+    right = []
+    for p, given in zip(predictions.split(RANKED_AT_ONCE), labels.split(RANKED_AT_ONCE), strict=True):
+        posterior = p.clamp_min(1e-5) * transition.t()[given]
+        right.append(posterior.gather(1, given[:, None])[:, 0] / posterior.sum(1))
+    order = (1 - NEW_WEIGHT) * torch.logit(suspicion, 1e-4) - NEW_WEIGHT * torch.logit(torch.cat(right), 1e-4)
     return torch.empty_like(suspicion).index_put((order.argsort(stable=True),), suspicion.sort().values)
 
 

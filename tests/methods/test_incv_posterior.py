@@ -15,7 +15,7 @@ from labelsieve.engine.method import MethodWarning
 from labelsieve.engine.schedule import one_drop
 from labelsieve.engine.step import DRAWS, hidden_values, hiding_frequencies, hiding_numbers
 from labelsieve.errors import InputError
-from labelsieve.methods import create
+from labelsieve.methods import create, incv_posterior
 from labelsieve.methods.incv_posterior import (
     INCVPosterior,
     class_prior,
@@ -65,7 +65,8 @@ def test_the_targets_use_the_suspicion_of_the_selection(plan, networks):
     assert found[5] == pytest.approx(0.3) and found[-1] == 0
 
 
-def test_the_order_of_the_labels_by_hand():
+def test_the_order_of_the_labels_by_hand(monkeypatch):
+    monkeypatch.setattr(incv_posterior, "RANKED_AT_ONCE", 3)  # several pieces, the last one short
     first = torch.tensor([0.2, 0.3, 0.9, 0.6])
     labels, transition = torch.tensor([0, 0, 0, 1]), torch.tensor([[0.8, 0.2], [0.2, 0.8]])
     sure, unsure = [0.99, 0.01], [0.5, 0.5]
