@@ -93,7 +93,7 @@ def ranked_again(suspicion: Tensor, predictions: Tensor, labels: Tensor, transit
     The values stay those of the selection, because a network that has learnt wrong labels finds too few of them.
     """
     right = []
-    for p, given in zip(predictions.split(RANKED_AT_ONCE), labels.split(RANKED_AT_ONCE), strict=True):
+    for p, given in zip(*(torch.split(values, RANKED_AT_ONCE) for values in (predictions, labels)), strict=True):
         posterior = p.clamp_min(1e-5) * transition.t()[given]
         right.append(posterior.gather(1, given[:, None])[:, 0] / posterior.sum(1))
     order = (1 - NEW_WEIGHT) * torch.logit(suspicion, 1e-4) - NEW_WEIGHT * torch.logit(torch.cat(right), 1e-4)
