@@ -367,7 +367,7 @@ ITEMS = (
     ),
     Item(
         "finish",
-        "Not in the paper: accuracy and judgement of incv-posterior",
+        "Not in the paper: accuracy of incv-posterior, and its assessment of the labels",
         FINISH,
         finish_cells,
         finish_table,

@@ -168,7 +168,9 @@ class INCVPosterior(Method):
                 "method 'incv-posterior' needs a selection and its transition matrix: run `labelsieve select` first"
             )
         if len(plan.train) == 0:
-            raise InputError("method 'incv-posterior': the selected set is empty")
+            raise InputError(
+                "method 'incv-posterior': no sample is selected; select with another --model, or use another method"
+            )
         classes = len(checked_transition(plan.transition, self.name))
         if (size := 4 * len(plan.labels) * classes * self.networks) > MOST_MEMORY:
             raise InputError(
