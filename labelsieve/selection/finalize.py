@@ -30,9 +30,9 @@ from labelsieve.types import (
     Selection,
 )
 
-# The weight of the log-odds of networks that have learnt the labels, against those of the selection (chosen on CIFAR-10
-# with two noises, docs/reproduction.md), and the smallest suspicion in them: networks are not surer than that.
-LEARNT_WEIGHT, LEAST_SUSPICION = 0.7, 1e-4
+# The smallest suspicion in the log-odds of a selection, and of networks that have learnt the labels, which are too sure
+# (chosen on CIFAR-10 and photos: docs/reproduction.md, benchmarks/finish.md).
+LEAST_SUSPICION, LEAST_LEARNT_SUSPICION = 1e-4, 1e-2
 SUGGESTIONS = "suggestions.csv"
 # `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.
 SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
@@ -98,19 +98,28 @@ def _first_scores(first: Scores, second: Scores) -> Scores:
     return Scores(**found)
 
 
+def _log_odds(suspicion: FloatArray, least: float) -> FloatArray:
+    clipped = np.clip(suspicion, least, 1 - least)
+    return np.asarray(np.log(clipped / (1 - clipped)))
+
+
 def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
     """The weighted mean of the log-odds of both, shifted so that the expected number of wrong labels stays the first.
 
-    Samples without a first suspicion have the new one. A network that has learnt wrong labels ranks labels better than
-    the selection did, but it finds too few wrong ones.
+    Samples without a first suspicion have the new one. A network that has learnt wrong labels often ranks labels better
+    than the selection did, but it finds too few wrong ones. Its weight is 0.5 if the selection is sure of all labels,
+    and 1 if it knows nothing: (1 + u) / 2, where u is the share of the variance of "wrong" that its suspicion leaves
+    unexplained, E[s (1 - s)] / (E[s] (1 - E[s])).
     """
     known = np.isfinite(suspicion)
     if not known.any():
         return suspicion
-    first, second = (np.clip(values, LEAST_SUSPICION, 1 - LEAST_SUSPICION) for values in (suspicion, new))
-    of_first, of_second = np.log(first / (1 - first)), np.log(second / (1 - second))
-    log_odds = np.where(known, (1 - LEARNT_WEIGHT) * of_first + LEARNT_WEIGHT * of_second, of_second)
     expected, low, high = suspicion[known].mean(), -40.0, 40.0
+    variance = expected * (1 - expected)
+    unexplained = (suspicion[known] * (1 - suspicion[known])).mean() / variance if variance > 0 else 0.0
+    of_first, of_second = _log_odds(suspicion, LEAST_SUSPICION), _log_odds(new, LEAST_LEARNT_SUSPICION)
+    both = (1 - unexplained) / 2 * of_first + (1 + unexplained) / 2 * of_second
+    log_odds = np.where(known, both, of_second)
     while high - low > 1e-9:
         shift = (low + high) / 2
         shifted = 1 / (1 + np.exp(-log_odds - shift))

@@ -9,7 +9,7 @@ import pytest
 
 from labelsieve import metrics, theory
 from labelsieve.noise import corrupt
-from labelsieve.selection.finalize import FirstJudgement, judge_again
+from labelsieve.selection.finalize import FirstJudgement, judge_again, with_learnt_labels
 from labelsieve.selection.noise_model import fit_noise_model
 from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.types import CANDIDATE, SELECTED, NoiseEstimate, Scores, Trust
@@ -21,11 +21,12 @@ GIVEN = np.asarray(corrupt(TRUE, theory.symmetric(CLASSES, 0.3), np.random.defau
 WRONG = GIVEN != TRUE
 
 
-def predictions(strength: float, seed: int) -> Scores:
-    """Scores of a classifier whose log-probability of the true class is `strength` plus chance."""
+def predictions(strength: float, seed: int, sharpness: float = 1.0) -> Scores:
+    """Scores of a classifier whose log-probability of the true class is `strength` plus chance, times `sharpness`."""
     logits = np.random.default_rng(seed).normal(size=(SAMPLES, CLASSES))
     logits[np.arange(SAMPLES), TRUE] += strength
-    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    p = np.exp(sharpness * logits)
+    p /= p.sum(axis=1, keepdims=True)
     top = np.argsort(-p, axis=1)
     of_given, probs = p[np.arange(SAMPLES), GIVEN], np.take_along_axis(p, top, axis=1)
     return Scores(top[:, 0], of_given, probs[:, 0], -np.log(of_given), top.astype(np.int32), probs)
@@ -49,6 +50,21 @@ def test_networks_that_are_as_good_as_the_selection_rank_the_labels_better(first
     judged = judge_again(two, GIVEN, CLASSES, first_judgement(one))
     assert metrics.auroc(WRONG, judged.suspicion) > metrics.auroc(WRONG, suspicion_of(one)) + 0.02
     assert ((judged.predicted == GIVEN) == (judged.verdict == SELECTED)).all()
+
+
+def test_networks_that_are_too_sure_do_not_outweigh_a_better_selection():
+    one, two = predictions(3.0, 2), predictions(2.0, 3, sharpness=2.0)
+    judged, before = judge_again(two, GIVEN, CLASSES, first_judgement(one)), suspicion_of(one)
+    assert metrics.auroc(WRONG, 1 - two.probability) < metrics.auroc(WRONG, before) - 0.02
+    assert metrics.auroc(WRONG, judged.suspicion) >= metrics.auroc(WRONG, before)
+
+
+def test_the_less_a_selection_knows_the_more_the_networks_count():
+    rng, networks = np.random.default_rng(0), 1 - predictions(2.5, 3).probability
+    unsure = np.clip(0.3 + rng.normal(0, 0.05, SAMPLES), 0.1, 0.5)
+    sure = np.where(rng.random(SAMPLES) < 0.3, 0.99, 0.01)  # both are chance, and the networks know most labels
+    by_unsure, by_sure = (metrics.auroc(WRONG, with_learnt_labels(first, networks)) for first in (unsure, sure))
+    assert by_unsure > metrics.auroc(WRONG, networks) - 0.01 and by_sure < by_unsure - 0.1
 
 
 def test_networks_that_have_learnt_the_labels_do_not_change_how_many_are_wrong():
