@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -33,6 +34,7 @@ CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.
 FILE_KEYS = ("data_files", "data_dir", "_data_files", "splits")
 # Archives and compressed files, which pandas unpacks by their names.
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".7z", ".rar", ".tar", ".tgz")
+REPLACING = Lock()  # of functions of `datasets`
 
 
 def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
@@ -131,7 +133,7 @@ def check_folder(folder: Path, where: str) -> None:
             raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
         if not path.is_dir() and not path.is_file():
             raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
-        if path.suffix.lower() in PACKED:
+        if path.is_file() and path.name.lower().endswith(PACKED):
             raise InputError(f"{where}: {path.name} is packed: unpack it, or move it out of the folder")
     cards = [folder / name for name in CARDS if (folder / name).is_file()]
     for path in (*cards, *(path for path in paths if path.name in SAVED)):
@@ -143,13 +145,23 @@ def check_folder(folder: Path, where: str) -> None:
 def _without_unpacking() -> Iterator[None]:
     """Read files as they are: `datasets` would unpack archives, whatever their names are, without a limit."""
     from datasets import DownloadManager
+    from datasets.utils import file_utils
 
-    extract = DownloadManager.extract
-    DownloadManager.extract = lambda self, path_or_paths: path_or_paths
-    try:
-        yield
-    finally:
-        DownloadManager.extract = extract
+    def refuse(self: Any, path: str) -> Any:
+        raise InputError(f"{Path(path).name} is an archive: unpack it, or move it out of the folder")
+
+    with REPLACING:  # another thread would restore too early, or restore what this one replaced
+        extract, archive, find_format = (
+            DownloadManager.extract, DownloadManager.iter_archive, file_utils._get_extraction_protocol
+        )  # fmt: skip
+        DownloadManager.extract = lambda self, path_or_paths: path_or_paths
+        DownloadManager.iter_archive = refuse  # tar archives, also with a name such as t.tar.x
+        file_utils._get_extraction_protocol = lambda *_, **__: None  # CSV files are unpacked while they are read
+        try:
+            yield
+        finally:
+            DownloadManager.extract, DownloadManager.iter_archive = extract, archive
+            file_utils._get_extraction_protocol = find_format
 
 
 def _homes(folder: Path) -> tuple[Path, ...]:

@@ -8,7 +8,9 @@ import gzip
 import io
 import lzma
 import tarfile
+import threading
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelsieve.data.columns import Encoding, Origin, encode_table
-from labelsieve.data.huggingface import check_folder
+from labelsieve.data.huggingface import _without_unpacking, check_folder
 from labelsieve.data.labels import encode, read_label_file, true_codes, with_labels
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
@@ -435,10 +437,12 @@ def packed(name: str, content: bytes, *, holes: int = 0, before: bytes = b"") ->
 
 
 HOLE = packed("t.tar", b"", holes=10**12)
-ZIP = packed("t.zip", b"text,label\ngood,a\n")
 
 
-@pytest.mark.parametrize("name", ["t.zip", "t.ZIP", "t.csv.gz", "t.csv.bz2", "t.csv.xz", "t.tar", "t.tar.gz", "t.zst"])
+@pytest.mark.parametrize(
+    "name",
+    ["t.zip", "t.ZIP", "t.csv.gz", "t.csv.bz2", "t.csv.xz", "t.tar", "t.tar.gz", "t.zst", ".gz"],
+)
 def test_packed_files_in_a_hugging_face_folder_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"any")
     with pytest.raises(InputError, match=f"{name} is packed"):
@@ -450,7 +454,10 @@ def test_packed_files_in_a_hugging_face_folder_are_refused(tmp_path: Path, name:
     [
         ("train.csv", packed("t.csv.gz", b"text,label\ngood,a\n")),
         ("train.csv", packed("t.zip", b"text,label\ngood,a\n", before=b"# hello\n")),
-        ("t.zip_1", b"# hello\n" + ZIP),
+        ("t.zip_1", packed("t.zip", b"text,label\ngood,a\n", before=b"# hello\n")),
+        ("t.tar.x", HOLE),
+        ("t.csv.gz_1", packed("t.csv.gz", b"text,label\ngood,a\nbad,b\n")),
+        ("t.csv.dat", packed("t.csv.gz", b"text,label\ngood,a\nbad,b\n")),  # read by pandas
         ("train.csv", HOLE),
         ("train.csv", gzip.compress(HOLE)),
         ("train.csv", lzma.compress(HOLE, lzma.FORMAT_ALONE)),
@@ -473,6 +480,43 @@ def test_archives_with_other_names_are_not_unpacked(
     assert not unpacked and "\n" not in str(problem.value)
     del problem
     gc.collect()
+
+
+def test_datasets_does_not_read_tar_archives_with_other_names(tmp_path: Path) -> None:
+    """It reads them if any part of their names is tar, and unpacks the compressed files in them."""
+    (tmp_path / "t.tar.x").write_bytes(packed("t.tar", b"text,label\ngood,a\n"))
+    with pytest.raises(InputError, match=r"t\.tar\.x is an archive"):
+        load_source(f"hf:{tmp_path}")
+
+
+def test_threads_that_read_hugging_face_folders_restore_the_functions_of_datasets() -> None:
+    from datasets import DownloadManager
+    from datasets.utils import file_utils
+
+    def functions() -> list[Any]:
+        return [DownloadManager.extract, DownloadManager.iter_archive, file_utils._get_extraction_protocol]
+
+    before = functions()
+    inside = threading.Event()
+
+    def second() -> None:
+        with _without_unpacking():
+            inside.set()
+
+    with _without_unpacking():
+        other = threading.Thread(target=second)
+        other.start()
+        assert not inside.wait(0.1)
+    other.join()
+    with suppress(KeyError), _without_unpacking():
+        raise KeyError
+    assert inside.is_set() and functions() == before
+
+
+def test_a_folder_with_the_name_of_an_archive_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").mkdir()
+    write(tmp_path / "x.zip" / "t.csv", "text,label\ngood,a\nbad,b\n")
+    assert len(load_source(f"hf:{tmp_path}")) == 2
 
 
 def test_what_is_odd_about_the_data_stays_with_it(tmp_path, capsys):
