@@ -10,6 +10,7 @@ each with ?split=test for the test pictures
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import pickletools
@@ -90,7 +91,7 @@ def from_python(path: Path, *, label_key: str = "labels", classes: int = 10) -> 
         raise InputError(
             f"{path} has no 'data' with 3,072 bytes per picture, so it is not a CIFAR batch: download it again"
         )
-    labels = _labels(np.asarray(content[label_key]), path, classes)
+    labels = _labels(content[label_key], path, classes)
     if len(labels) != len(rows):
         raise InputError(f"{path} has {len(rows)} pictures but {len(labels)} labels: fetch it again")
     return _pictures(rows), labels
@@ -100,7 +101,10 @@ def _pictures(rows: Pictures) -> Pictures:
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
-def _labels(values: NDArray[Any], path: Path, classes: int) -> IntArray:
+def _labels(found: Any, path: Path, classes: int) -> IntArray:
+    # An array of texts would need as much memory for each of them as for the longest.
+    texts = isinstance(found, list | tuple) and any(isinstance(label, str | bytes) for label in found)
+    values = np.asarray(None if texts else found)
     if (
         values.ndim != 1
         or values.dtype.kind not in "iu"
@@ -157,7 +161,7 @@ def human_labels(folder: Path | str, labels: str = "worse") -> IntArray:
     if not path.is_file():
         raise InputError(f"{path} is missing: copy CIFAR-10_human.pt of CIFAR-10N to the folder of CIFAR-10")
     values = read_dict(path, CIFAR10N_LABELS[labels])[CIFAR10N_LABELS[labels]]
-    return _labels(np.asarray(values), path, 10)
+    return _labels(values, path, 10)
 
 
 def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
@@ -170,7 +174,8 @@ def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
             names = read_text((here / CIFAR100_NAMES).with_suffix(".txt")).split()
         elif (here / "meta").is_file():
             listed = read_dict(here / "meta", CIFAR100_NAMES)[CIFAR100_NAMES]
-            names = [n.decode() if isinstance(n, bytes) else str(n) for n in listed]
+            listed = listed if isinstance(listed, list | tuple) else []
+            names = [n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in listed]
         else:
             continue
         if len(names) == layout.classes:
@@ -207,22 +212,25 @@ def _parse(spec: str) -> tuple[str, Path, str, str]:
 
 
 # ---------------------------------------------------------------- pickles
+#
+# Arrays are views of the bytes that the pickle has: it can use the same bytes many times, so that copies would fill the
+# memory.
 
 
 class _DType:
     """Replaces numpy.dtype, which would accept any type."""
 
     def __init__(self, code: Any, *_: Any) -> None:
-        self.code, self.order = _text(code).lstrip("<>|="), "<"
+        code = _text(code).lstrip("<>|=")
+        if code not in NUMBER_TYPES:
+            raise ValueError(f"an array of the type {code!r}")
+        self.dtype = np.dtype(code).newbyteorder("<")
 
     def __setstate__(self, state: Any) -> None:
-        self.order = _text(state[1])
+        self.dtype = self.dtype.newbyteorder(">" if _text(state[1]) == ">" else "<")
 
     def numbers(self, content: Any) -> NDArray[Any]:
-        if self.code not in NUMBER_TYPES:
-            raise ValueError(f"an array of the type {self.code!r}")
-        numbers = np.frombuffer(_bytes(content), np.dtype(self.code).newbyteorder(">" if self.order == ">" else "<"))
-        return numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
+        return np.frombuffer(content, self.dtype)
 
 
 class _Array:
@@ -239,7 +247,7 @@ def _scalar(dtype: _DType, content: Any) -> Any:
     return dtype.numbers(content).item()
 
 
-def _bytes(value: Any = b"", *_: Any) -> bytes:
+def _bytes(value: Any = b"") -> bytes:
     return value.encode("latin1") if isinstance(value, str) else bytes(memoryview(value))
 
 
@@ -260,10 +268,18 @@ _NAMES: dict[tuple[str, str], Any] = {
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream, fix_imports=False, encoding="bytes")
+        self.encoded = functools.cache(_bytes)
+
     def find_class(self, module: str, name: str) -> Any:
+        """Return a new function: a pickle can set attributes of what it names."""
         if (module, name) not in _NAMES:
             raise ValueError(f"the name {module}.{name}")
-        return _NAMES[module, name]
+        made = _NAMES[module, name]
+        if made is _bytes:
+            return lambda value=b"", *_: self.encoded(value)
+        return lambda *arguments: made(*arguments)
 
 
 def read_dict(path: Path, needs: str) -> dict[str, Any]:
@@ -278,7 +294,7 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
         stream = io.BytesIO(content)
         while stream.tell() < len(content):
             _check_places(stream)
-            found = _Unpickler(stream, fix_imports=False, encoding="bytes").load()
+            found = _Unpickler(stream).load()
             named = {_text(key): key for key in found} if isinstance(found, dict) else {}
             if needs in named:
                 return {name: _plain(found[key]) for name, key in named.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelsieve.data.cifar import read_dict
+from labelsieve.data.cifar import class_names, from_python, read_dict
 from labelsieve.errors import InputError
 
 
@@ -24,7 +25,7 @@ def test_arrays_round_trip(tmp_path: Path, protocol: int, dtype: str) -> None:
     (tmp_path / "a").write_bytes(pickle.dumps(both, protocol=protocol))
     read = read_dict(tmp_path / "a", "labels")
     assert np.array_equal(read["labels"], value) and np.array_equal(read["fortran"], value)
-    assert read["labels"].dtype == value.dtype.newbyteorder("=")
+    assert read["labels"].dtype.newbyteorder("=") == value.dtype.newbyteorder("=")
     assert read["list"] == [1, 2] and read["one"] == 5
 
 
@@ -109,3 +110,35 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
             read_dict(tmp_path / name, "labels")
     with pytest.raises(InputError, match="cannot read"):
         read_dict(tmp_path / "missing", "labels")
+
+
+def calls(value: bytes, call: bytes) -> bytes:
+    """A pickle with a list of 20,000 calls, each with the same value."""
+    return b"\x80\x03}X\x06\x00\x00\x00labels](" + value + b"q\x010" + 20_000 * call + b"es."
+
+
+@pytest.mark.parametrize("opcode", [b"X", b"B"])
+def test_a_value_that_is_used_often_is_stored_once(tmp_path: Path, opcode: bytes) -> None:
+    value = opcode + struct.pack("<I", 500_000) + bytes(500_000)
+    (tmp_path / "a").write_bytes(calls(value, b"c_codecs\nencode\nh\x01\x85R"))
+    assert len({id(entry) for entry in read_dict(tmp_path / "a", "labels")["labels"]}) == 1
+
+
+def test_a_pickle_does_not_change_the_functions_that_it_names(tmp_path: Path) -> None:
+    # BUILD with the state (None, {"__defaults__": ()})
+    change = b"c_codecs\nencode\nN}X\x0c\x00\x00\x00__defaults__)s\x86b0"
+    (tmp_path / "a").write_bytes(b"\x80\x02" + change + b"}X\x06\x00\x00\x00labelsK\x01s.")
+    (tmp_path / "b").write_bytes(b"\x80\x02}X\x06\x00\x00\x00labelsc__builtin__\nbytes\n)Rs.")
+    read_dict(tmp_path / "a", "labels")
+    assert read_dict(tmp_path / "b", "labels") == {"labels": b""}
+
+
+def test_labels_and_class_names_that_are_no_lists_of_them(tmp_path: Path) -> None:
+    texts = ["a" * 10**6] + [""] * 10**6  # 4 TB as an array
+    batch = {"data": np.zeros((2, 3072), dtype=np.uint8), "labels": texts}
+    (tmp_path / "batch").write_bytes(pickle.dumps(batch, protocol=2))
+    with pytest.raises(InputError, match="labels outside"):
+        from_python(tmp_path / "batch")
+    for names in (5, [b"\xff"] * 99):
+        (tmp_path / "meta").write_bytes(pickle.dumps({"fine_label_names": names}, protocol=2))
+        assert class_names(tmp_path, "cifar100")[:2] == ("0", "1")
