@@ -16,7 +16,7 @@ import pickle
 import pickletools
 import shlex
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -256,7 +256,7 @@ def _text(value: Any) -> str:
 
 
 _NAMES: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): "ndarray",  # an argument of _reconstruct, which nothing calls
+    ("numpy", "ndarray"): None,  # an argument of _reconstruct, which nothing calls
     ("numpy", "dtype"): _DType,
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
@@ -267,19 +267,30 @@ _NAMES: dict[tuple[str, str], Any] = {
 }
 
 
+class _Function:
+    """What a pickle names. It can be called, but has no state that a pickle can set for every later file."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.call(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError("a state of a function")
+
+
 class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: io.BytesIO) -> None:
         super().__init__(stream, fix_imports=False, encoding="bytes")
         self.encoded = functools.cache(_bytes)
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a new function: a pickle can set attributes of what it names."""
         if (module, name) not in _NAMES:
             raise ValueError(f"the name {module}.{name}")
-        made = _NAMES[module, name]
-        if made is _bytes:
-            return lambda value=b"", *_: self.encoded(value)
-        return lambda *arguments: made(*arguments)
+        if _NAMES[module, name] is _bytes:
+            return _Function(lambda value=b"", *_: self.encoded(value))
+        return _Function(_NAMES[module, name])
 
 
 def read_dict(path: Path, needs: str) -> dict[str, Any]:

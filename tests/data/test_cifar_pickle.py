@@ -124,13 +124,13 @@ def test_a_value_that_is_used_often_is_stored_once(tmp_path: Path, opcode: bytes
     assert len({id(entry) for entry in read_dict(tmp_path / "a", "labels")["labels"]}) == 1
 
 
-def test_a_pickle_does_not_change_the_functions_that_it_names(tmp_path: Path) -> None:
-    # BUILD with the state (None, {"__defaults__": ()})
-    change = b"c_codecs\nencode\nN}X\x0c\x00\x00\x00__defaults__)s\x86b0"
-    (tmp_path / "a").write_bytes(b"\x80\x02" + change + b"}X\x06\x00\x00\x00labelsK\x01s.")
-    (tmp_path / "b").write_bytes(b"\x80\x02}X\x06\x00\x00\x00labelsc__builtin__\nbytes\n)Rs.")
-    read_dict(tmp_path / "a", "labels")
-    assert read_dict(tmp_path / "b", "labels") == {"labels": b""}
+@pytest.mark.parametrize("state", [b"N}X\x0c\x00\x00\x00__defaults__)s\x86", b"}X\x01\x00\x00\x00aK\x01s"])
+@pytest.mark.parametrize("name", [b"_codecs\nencode", b"numpy\ndtype", b"numpy\nndarray"])
+def test_a_pickle_does_not_change_the_functions_that_it_names(tmp_path: Path, state: bytes, name: bytes) -> None:
+    content = b"\x80\x02c" + name + b"\n" + state + b"b0}X\x06\x00\x00\x00labelsK\x01s."
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(InputError, match="a state of a function"):
+        read_dict(tmp_path / "a", "labels")
 
 
 def test_labels_and_class_names_that_are_no_lists_of_them(tmp_path: Path) -> None:
