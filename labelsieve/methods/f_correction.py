@@ -55,7 +55,7 @@ def checked_transition(given: Any, method: str = "f-correction") -> NDArray[np.f
     try:
         return check_transition_matrix(given)
     except InputError as problem:
-        raise InputError(f"{method}: {problem}") from None
+        raise InputError(f"{method}: transition matrix {problem}") from None
 
 
 @dataclass(frozen=True)

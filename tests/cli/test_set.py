@@ -135,7 +135,7 @@ def test_mistakes_are_told_at_once_with_all_others(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("--set warmup=5", "warmup) 5 is larger than the number of epochs, 4"),
+        ("--set warmup=5", "warmup 5 is larger than the number of epochs, 4"),
         ("--method decoupling --set warmup_epochs=5", "warmup_epochs 5 is larger than the number of epochs, 4"),
         ("--method f-correction --set estimate_epochs=0", "estimate_epochs is 0 but no transition matrix is given"),
         ("--method f-correction --set transition=[[1,0],[0,1]]", "the transition matrix has shape (2, 2)"),
