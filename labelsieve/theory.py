@@ -221,7 +221,7 @@ def check_transition_matrix(T: ArrayLike, c: int | None = None) -> Matrix:
     labelsieve.errors.InputError: T: row 0 sums to 1.1, not 1
     """
     try:
-        t = np.asarray(T).astype(np.float64, casting="same_kind")  # a text such as "1" is no number
+        t = np.asarray(T).astype(np.float64, casting="same_kind")  # the text "1" is not a number
     except (TypeError, ValueError):
         raise InputError("T: expected a square matrix of numbers, got ragged rows or text") from None
     if t.ndim != 2 or t.shape[0] != t.shape[1]:
