@@ -525,7 +525,7 @@ def _class_name(value: Any) -> Any:
 
 
 def plain(value: Any, *, digits: int = 17) -> Any:
-    """A value for JSON: null instead of nan, Python numbers with `digits` significant digits instead of numpy scalars."""
+    """A value for JSON: null instead of nan, Python numbers with `digits` significant digits instead of numpy ones."""
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist(), digits=digits)
     if isinstance(value, float):
