@@ -83,10 +83,10 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
+        why = allowed(scope, self.hosts, self.token)
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        why = allowed(scope, self.hosts, self.token)
         left = MAX_BODY_BYTES
 
         async def counted() -> Message:
@@ -162,11 +162,11 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
     # A request is read completely before anything is saved.
 
     def decide(sent: Answer, wanted: Filter) -> Answer:
-        label = None if sent.get("label") is None else _whole(sent, "label")
+        label = None if sent.get("label") is None else _int(sent, "label")
         listed = sent.get("samples")
         if not isinstance(listed, list) or not 0 < len(listed) <= MAX_ITEMS:
             raise BadRequestError(f"samples must be a list of 1 to {MAX_ITEMS} objects")
-        samples = [(_whole(_object(one), "row"), _whole(_object(one), "version")) for one in listed]
+        samples = [(_int(_object(one), "row"), _int(_object(one), "version")) for one in listed]
         return session.decide(samples, str(sent.get("decision")), label, window=_window(sent), reviewer=_reviewer(sent))
 
     def accept(sent: Answer, wanted: Filter) -> Answer:
@@ -266,10 +266,10 @@ def _filter(query: Any) -> Filter:
         raise BadRequestError(f"this filter cannot be used: {problem}") from None
 
 
-def _whole(query: Any, name: str, default: int | None = None) -> int:
+def _whole(query: Any, name: str, default: int) -> int:
     value = query.get(name, default)
     try:
-        if isinstance(value, bool | float):  # int() would cut 1.5, and 1e999 is infinite
+        if isinstance(value, float):  # int() would cut 1.5, and 1e999 is infinite
             raise TypeError
         number = int(value)
     except (ValueError, TypeError):
@@ -277,6 +277,13 @@ def _whole(query: Any, name: str, default: int | None = None) -> int:
     if abs(number) > 2**53:
         raise BadRequestError(f"{name} is too large")
     return number
+
+
+def _int(sent: dict[str, Any], name: str) -> int:
+    value = sent.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53:
+        raise BadRequestError(f"{name} must be a whole number")
+    return value
 
 
 def _share(query: Any, name: str) -> float:

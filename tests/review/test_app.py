@@ -307,7 +307,7 @@ def test_neighbours_are_selected_samples_of_both_classes(client, run):
 
 ROW = {"row": 0, "version": 0}
 GOOD = {"samples": [ROW], "decision": "keep", "window": "w"}
-BAD_ROWS = ({"row": -1}, {"row": 10**9}, {"row": 10**30}, {"row": "x"}, {"row": True}, {"row": 0.5}, {"version": None})
+BAD_ROWS = ({"row": -1}, {"row": 10**9}, {"row": 10**30}, {"row": "0"}, {"row": True}, {"row": 0.5}, {"version": None})
 
 
 @pytest.mark.parametrize(
