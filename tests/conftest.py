@@ -30,6 +30,9 @@ else:  # `make test` tries the same examples every time, `make test-slow` draws 
 # garbage collector would visit these objects again and again.
 gc.disable()
 
+# Files need not survive a power failure here, and waiting for the disk takes up to a third of a test's time.
+os.fsync = lambda descriptor: None
+
 
 def pytest_make_parametrize_id(val, argname):
     """Name bytes by their argument: compressed bytes can contain the time, and all workers must collect equal names."""
@@ -73,8 +76,8 @@ def pytest_runtest_setup():
     """Every test draws the same random numbers, whichever tests ran before it."""
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the generator of scikit-learn if no seed is given
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+    if torch := sys.modules.get("torch"):  # without a GPU, `manual_seed` would store a copy of the stack three times
+        (torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed)(0)
 
 
 def pytest_collection_modifyitems(items):

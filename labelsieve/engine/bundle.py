@@ -39,7 +39,8 @@ NOTHING_TRAINABLE = "has nothing to train: no parameter that its output depends 
 def initial_state(factory: Factory, seed: int) -> NetworkState:
     """The initial weights of a single network, the same on every device and in every stack."""
     with preserve_rng():
-        torch.manual_seed(seed)
+        # Without a GPU, `torch.manual_seed` would store a copy of the stack for every other kind of device.
+        (torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed)(seed)
         return {name: tensor.detach().clone() for name, tensor in factory().state_dict().items()}
 
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelsieve.models import kernels
-from labelsieve.models.layers import BatchNorm, Linear, SequentialStack
+from labelsieve.models.layers import BatchNorm, Linear, SequentialStack, init_convolution
 
 Size = int | tuple[int, int]
 Steps = Sequence[tuple[int, Size]]  # consecutive layers, as (outputs, window)
@@ -44,7 +44,7 @@ class Conv(nn.Module):
         self.padding = (height // 2, width // 2) if same else (0, 0)
         self.weight = nn.Parameter(torch.empty(outputs, inputs, height, width))
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
-        nn.init.kaiming_normal_(self.weight, mode="fan_in", nonlinearity="relu")
+        init_convolution(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         bias = None if self.bias is None else self.bias.to(x.dtype)

@@ -24,6 +24,12 @@ from torch.nn import functional as F
 from labelsieve.models import kernels
 
 
+def init_convolution(weight: Tensor) -> None:
+    """Draw the initial weights of a convolution. Those of the meta device have no values; torch would import sympy."""
+    if not weight.is_meta:
+        nn.init.kaiming_normal_(weight, mode="fan_in", nonlinearity="relu")
+
+
 class Conv2d(nn.Module):
     """n convolutions as a grouped convolution, with a kernel of kernels/conv.py if possible."""
 
@@ -31,7 +37,7 @@ class Conv2d(nn.Module):
         super().__init__()
         self.n, self.stride, self.size = n, stride, size
         self.weight = nn.Parameter(torch.empty(n * outputs, inputs, size, size))
-        nn.init.kaiming_normal_(self.weight, mode="fan_in", nonlinearity="relu")
+        init_convolution(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.size == 3:
