@@ -48,7 +48,8 @@ def test_losses_by_name() -> None:
 def test_incv_takes_it_by_name() -> None:
     bench = synthetic(samples=160, mistakes=0)
     given = np.asarray(noise.corrupt(bench.true, theory.symmetric(4, 0.2), rng=0))
-    found = NCV("fast", epochs=14, device="cpu", random_state=0, protocol="paper").fit(bench.pictures, given)
+    found = NCV("fast", epochs=14, device="cpu", random_state=0, protocol="paper", checkpoint="last")
+    found.fit(bench.pictures, given)
     assert np.mean(found.predicted_ == bench.true) > 0.9
     assert found.selected_.sum() > 80 and (bench.true == given)[found.selected_].mean() > 0.95
     with pytest.raises(InputError, match="uint8"):

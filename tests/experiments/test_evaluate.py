@@ -12,7 +12,7 @@ import labelsieve
 from labelsieve.experiments import evaluate
 from labelsieve.experiments.cells import SweepRequest, accuracy_cells, theory_cells
 from labelsieve.experiments.datasets import PictureArrays, synthetic
-from labelsieve.experiments.paper import SMOKE, Noise
+from labelsieve.experiments.paper import PAPER, SMOKE, Noise
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED
 
 
@@ -42,7 +42,7 @@ def test_accuracy_is_the_last_epochs_mean_over_networks() -> None:
 
 
 def test_figure_2_by_hand() -> None:
-    cell = theory_cells(SMOKE, SweepRequest(noises=(Noise("symmetric", 0.5),)))[0]
+    cell = theory_cells(PAPER, SweepRequest(noises=(Noise("symmetric", 0.5),)))[0]
     data = small_data([0, 0, 1, 1, 2, 2], [0])
     given = np.array([0, 1, 1, 2, 2, 2])
     held_out = np.array([0, 1, 3, 4, 5])  # clean: 0, 4, 5

@@ -59,7 +59,7 @@ def test_every_item_has_a_table_and_a_figure(smoke: Path) -> None:
 
 def test_records_are_complete_and_agree_on_the_labels(smoke: Path) -> None:
     found = list(records.walk(smoke))
-    assert len(found) == 7 + 7 + 2 + 1 + 14
+    assert len(found) == 5 + 5 + 2 + 1 + 14
     labels: dict[tuple[str, str], set[str]] = {}
     for record in found:
         records.load_arrays(smoke, record)
@@ -239,7 +239,7 @@ def test_the_page_is_written_from_the_records(smoke: Path, tmp_path: Path, page_
         assert item.title in text
     assert "On accuracy." in text and text.rstrip().endswith("On differences.")
     total = sum(record["seconds"] for record in records.walk(smoke)) / 60
-    assert f"| 31 | {total / 31:.2f} |  | **{total:.1f}** |" in text
+    assert f"| 27 | {total / 27:.2f} |  | **{total:.1f}** |" in text
     for kind in THEORY_KINDS:
         gaps = [record["results"]["gap"] for record in records.walk(smoke) if record["kind"] == kind]
         assert f"**{max(abs(value) for gap in gaps for value in gap.values()):.3f}** (" in text
