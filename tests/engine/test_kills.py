@@ -3,70 +3,56 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import textwrap
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
 
-# One process loads torch once and forks the trainings that are killed: the kills hit training, not importing.
-SCRIPT = textwrap.dedent(
-    """
-    import os, random, signal, sys, time
-    from pathlib import Path
-    import numpy as np, torch
-    from labelsieve.engine import Plan, Schedule, VectorStore, train
-    from labelsieve.methods.coteaching import CoTeaching
+import numpy as np
+import torch
+from torch import nn
+
+from labelsieve.engine import Plan, Schedule, VectorStore, train
+from labelsieve.methods.coteaching import CoTeaching
+
+KILLS = 6
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(20, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 4))
+
+
+def training(folder: Path) -> int:
+    """Train in a process of its own, with a checkpoint after every epoch, and write all weights."""
     torch.set_num_threads(1)
-    folder, kills = Path(sys.argv[1]), int(sys.argv[2])
     rng = np.random.default_rng(0)
     x, labels = rng.normal(size=(600, 20)), rng.integers(0, 4, 600)
+    plans = [Plan(f"p{i}", labels, np.arange(i * 50, 450 + i * 50), seed=i, noise_ratio=0.3) for i in range(2)]
+    results = train(
+        VectorStore(x, torch.device("cpu")), network, CoTeaching(), plans, batch_size=64,
+        schedule=Schedule(20, ((0, 1e-3), (10, 1e-4)), fresh_state=True), checkpoint=folder,
+    )  # fmt: skip
+    weights = [tensor.numpy().tobytes() for r in results for state in r.states for tensor in state.values()]
+    folder.with_suffix(".bytes").write_bytes(b"".join(weights))
+    return 0
 
-    def network():
-        return torch.nn.Sequential(
-            torch.nn.Linear(20, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
 
-    def training(name):
-        plans = [Plan(f"p{i}", labels, np.arange(i * 50, 450 + i * 50), seed=i, noise_ratio=0.3) for i in range(2)]
-        results = train(VectorStore(x, torch.device("cpu")), network, CoTeaching(), plans, batch_size=64,
-                        schedule=Schedule(30, ((0, 1e-3), (15, 1e-4)), fresh_state=True), checkpoint=folder / name)
-        digest = [float(t.double().sum()) for r in results for s in r.states for t in s.values()]
-        (folder / f"{name}.txt").write_text(repr(digest))
+def test_kills_at_random_moments_change_nothing(tmp_path: Path, forked: Any) -> None:
+    def started(name: str) -> int:
+        return forked(lambda: training(tmp_path / name), tmp_path / f"{name}.txt")
 
-    def forked(name, seconds=None):
-        child = os.fork()
-        if child == 0:
-            training(name)
-            os._exit(0)
-        if seconds is not None:
-            time.sleep(seconds)
-            os.kill(child, signal.SIGKILL)
-        return os.waitpid(child, 0)[1]
+    def status(child: int) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     began = time.monotonic()
-    assert forked("undisturbed") == 0
+    assert status(started("undisturbed")) == 0, (tmp_path / "undisturbed.txt").read_text()
     whole = time.monotonic() - began
     moments = random.Random(7)
-    killed = 0
-    while killed < kills:
-        if forked("disturbed", moments.uniform(0, 1.2 * whole / kills)) == 0:
-            print("ended after", killed, "kills")
-            break
-        killed += 1
-    else:
-        assert forked("disturbed") == 0
-    print("killed", killed)
-    assert (folder / "undisturbed.txt").read_text() == (folder / "disturbed.txt").read_text()
-    """
-)
-
-
-def test_kills_at_random_moments_change_nothing(tmp_path):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), "6"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) == 6, done.stdout  # it did not end before the last kill
+    for _ in range(KILLS):
+        child = started("disturbed")
+        time.sleep(moments.uniform(0, 1.2 * whole / KILLS))
+        os.kill(child, signal.SIGKILL)
+        assert status(child) == -signal.SIGKILL  # it did not end before the last kill
+    assert status(started("disturbed")) == 0, (tmp_path / "disturbed.txt").read_text()
+    assert (tmp_path / "undisturbed.bytes").read_bytes() == (tmp_path / "disturbed.bytes").read_bytes()

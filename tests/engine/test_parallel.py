@@ -5,192 +5,201 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from labelsieve.engine import parallel
+from labelsieve.engine import OutOfTime, Plan, Schedule, VectorStore, parallel, stage_pictures, train
+from labelsieve.engine.method import Views
 from labelsieve.engine.parallel import World
 from labelsieve.errors import InputError
+from labelsieve.methods.coteaching import CoTeaching
+from labelsieve.methods.d2l import D2L
+from labelsieve.methods.standard import Standard
+from labelsieve.models.resnet_cifar import ResNetCifar
+from labelsieve.models.small import MLP
 
-# One process loads torch once and forks the others: what takes time is the training, not the importing.
-WORK = textwrap.dedent(
-    """
-    import os, socket, sys, traceback
-    from functools import partial
-    from pathlib import Path
-    import numpy as np, torch
-    from labelsieve.engine import OutOfTime, Plan, Schedule, VectorStore, parallel, stage_pictures, train
-    from labelsieve.engine.method import Views
-    from labelsieve.methods.coteaching import CoTeaching
-    from labelsieve.methods.d2l import D2L
-    from labelsieve.methods.standard import Standard
-    from labelsieve.models.resnet_cifar import ResNetCifar
-    from labelsieve.models.small import MLP
-    torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    rows, labels = rng.normal(size=(300, 12)), rng.integers(0, 4, 300)
-    labels[:4] = range(4)
-    pictures = rng.integers(0, 256, size=(300, 8, 8, 3), dtype=np.uint8)
+rng = np.random.default_rng(0)
+rows, labels = rng.normal(size=(300, 12)), rng.integers(0, 4, 300)
+labels[:4] = range(4)
+pictures = rng.integers(0, 256, size=(300, 8, 8, 3), dtype=np.uint8)
 
-    def plain():
-        return torch.nn.Sequential(
-            torch.nn.Linear(12, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
 
-    SGD = Schedule(2, ((0, 0.05), (1, 0.02)), optimizer="sgd")
-    # batches of 50, the last one of 2 or 3 samples: four processes do not get one each
-    PLANS = [Plan("a", labels, np.arange(0, 152), seed=1, noise_ratio=0.3, score=np.arange(200, 300), keep_best=True),
-             Plan("b", labels, np.arange(20, 223), seed=2, noise_ratio=0.3, score=np.arange(223, 300))]
+def plain():
+    return torch.nn.Sequential(
+        torch.nn.Linear(12, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
+    )
 
-    def cases():
-        vectors, images = VectorStore(rows, torch.device("cpu")), stage_pictures(pictures, "cpu")
-        resnet, mlp = partial(ResNetCifar, 4, depth=8), partial(MLP, 4, inputs=12, widths=(16,))
-        yield "resnet standard", images, resnet, Standard(), False, PLANS[:1]
-        yield "resnet coteaching stacked", images, resnet, CoTeaching(), True, PLANS[:1]
-        yield "mlp coteaching", vectors, mlp, CoTeaching(), False, PLANS
-        yield "mlp coteaching stacked", vectors, mlp, CoTeaching(), True, PLANS
-        yield "torch's batch norm", vectors, plain, Standard(), False, PLANS
-        yield "features between epochs", vectors, mlp, D2L(lid_samples=30, lid_batch=10, neighbours=5), False, PLANS[:1]
 
-    def everything(folder, name):
-        world = parallel.start("cpu")
-        found = {}
-        for case, store, factory, method, together, plans in cases():
-            results = train(store, factory, method, plans, schedule=SGD, batch_size=50, together=together, watch=store)
-            for r in results:
-                key = f"{case}/{r.plan.name}/"
-                found |= {f"{key}{k}.{n}": t.numpy() for k, s in enumerate(r.states) for n, t in s.items()}
-                found |= {key + "probability": r.scores.probability, key + "predicted": r.scores.predicted,
-                          key + "loss": np.array([line["loss"] for line in r.history]), key + "watched": r.watched}
-        np.savez(folder / f"{name}-{world.rank}.npz", **found)
+SGD = Schedule(2, ((0, 0.05), (1, 0.02)), optimizer="sgd")
+# batches of 50, the last one of 2 or 3 samples: four processes do not get one each
+PLANS = [
+    Plan("a", labels, np.arange(0, 152), seed=1, noise_ratio=0.3, score=np.arange(200, 300), keep_best=True),
+    Plan("b", labels, np.arange(20, 223), seed=2, noise_ratio=0.3, score=np.arange(223, 300)),
+]
 
-    class Dropping(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.head = torch.nn.Linear(12, 16), torch.nn.Linear(16, 4)
 
-        def forward(self, x):
-            x = torch.nn.functional.dropout(self.first(x).relu() + 1, 0.5, self.training)
-            if self.training:
-                masks.append(x[0].detach() != 0)
-            return self.head(x)
+def cases():
+    vectors, images = VectorStore(rows, torch.device("cpu")), stage_pictures(pictures, "cpu")
+    resnet, mlp = partial(ResNetCifar, 4, depth=8), partial(MLP, 4, inputs=12, widths=(16,))
+    yield "resnet standard", images, resnet, Standard(), False, PLANS[:1]
+    yield "resnet coteaching stacked", images, resnet, CoTeaching(), True, PLANS[:1]
+    yield "mlp coteaching", vectors, mlp, CoTeaching(), False, PLANS
+    yield "mlp coteaching stacked", vectors, mlp, CoTeaching(), True, PLANS
+    yield "torch's batch norm", vectors, plain, Standard(), False, PLANS
+    yield "features between epochs", vectors, mlp, D2L(lid_samples=30, lid_batch=10, neighbours=5), False, PLANS[:1]
 
-    class Noisy(Standard):
-        def loss(self, logits, batch):
-            return super().loss(logits + torch.randn_like(logits), batch)
 
-    masks = []
+def everything(folder, name):
+    world = parallel.start("cpu")
+    found = {}
+    for case, store, factory, method, together, plans in cases():
+        results = train(store, factory, method, plans, schedule=SGD, batch_size=50, together=together, watch=store)
+        for r in results:
+            key = f"{case}/{r.plan.name}/"
+            found |= {f"{key}{k}.{n}": t.numpy() for k, s in enumerate(r.states) for n, t in s.items()}
+            found |= {
+                key + "probability": r.scores.probability,
+                key + "predicted": r.scores.predicted,
+                key + "loss": np.array([line["loss"] for line in r.history]),
+                key + "watched": r.watched,
+            }
+    np.savez(folder / f"{name}-{world.rank}.npz", **found)
 
-    def drawing(folder, name):
-        world = parallel.start("cpu")
-        torch.manual_seed(world.rank)
-        store = VectorStore(rows, torch.device("cpu"))
-        (result,) = train(store, Dropping, Noisy(), PLANS[:1], schedule=SGD, batch_size=50)
-        found = {name: tensor.numpy() for name, tensor in result.states[0].items()}
-        np.savez(folder / f"drawing-{world.rank}.npz", **found, masks=torch.stack(masks).numpy())
 
-    class Mixing(Standard):
-        def views(self):
-            return Views(mixup=0.5)
+class Dropping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = torch.nn.Linear(12, 16), torch.nn.Linear(16, 4)
 
-    def disagree(folder, name):
-        world = parallel.start("cpu")
-        odd = world.rank == world.size - 1
-        said = []
-        for data, seed, label in ((rows[: 300 - odd], 0, labels[: 300 - odd]), (rows, int(odd), labels),
-                                  (rows, 0, np.roll(labels, int(odd))), (rows + odd, 0, labels)):
-            try:
-                plans = [Plan("p", label, np.arange(50), seed)]
-                train(VectorStore(data, torch.device("cpu")), plain, Standard(), plans, schedule=SGD, batch_size=50)
-            except ValueError as problem:
-                said.append(type(problem).__name__ + ": " + str(problem))
-        try:  # a mixture needs samples of other processes
-            store = VectorStore(rows, torch.device("cpu"))
-            train(store, plain, Mixing(), [Plan("p", labels, np.arange(50), 0)], schedule=SGD, batch_size=50)
+    def forward(self, x):
+        x = torch.nn.functional.dropout(self.first(x).relu() + 1, 0.5, self.training)
+        if self.training:
+            masks.append(x[0].detach() != 0)
+        return self.head(x)
+
+
+class Noisy(Standard):
+    def loss(self, logits, batch):
+        return super().loss(logits + torch.randn_like(logits), batch)
+
+
+masks = []
+
+
+def drawing(folder, name):
+    world = parallel.start("cpu")
+    torch.manual_seed(world.rank)
+    store = VectorStore(rows, torch.device("cpu"))
+    (result,) = train(store, Dropping, Noisy(), PLANS[:1], schedule=SGD, batch_size=50)
+    found = {name: tensor.numpy() for name, tensor in result.states[0].items()}
+    np.savez(folder / f"drawing-{world.rank}.npz", **found, masks=torch.stack(masks).numpy())
+
+
+class Mixing(Standard):
+    def views(self):
+        return Views(mixup=0.5)
+
+
+def disagree(folder, name):
+    world = parallel.start("cpu")
+    odd = world.rank == world.size - 1
+    said = []
+    for data, seed, label in (
+        (rows[: 300 - odd], 0, labels[: 300 - odd]),
+        (rows, int(odd), labels),
+        (rows, 0, np.roll(labels, int(odd))),
+        (rows + odd, 0, labels),
+    ):
+        try:
+            plans = [Plan("p", label, np.arange(50), seed)]
+            train(VectorStore(data, torch.device("cpu")), plain, Standard(), plans, schedule=SGD, batch_size=50)
         except ValueError as problem:
             said.append(type(problem).__name__ + ": " + str(problem))
-        (folder / f"said-{world.rank}.txt").write_text("\\n".join(said))
-
-    def files(folder, name):
-        world = parallel.start("cpu")
-        run = folder / "run"
-        own = world.folder(run)
-        with world.one_first():
-            staged = own / "staged" / "shard"
-            seen = staged.exists()
-            if not seen:
-                staged.parent.mkdir(exist_ok=True)
-                staged.write_text("x")
-        # stopped by one process alone: all stop, and go on from the first one's checkpoint
+    try:  # a mixture needs samples of other processes
         store = VectorStore(rows, torch.device("cpu"))
-        options = {"schedule": SGD, "batch_size": 50, "checkpoint": own / "checkpoints" / "train"}
-        try:
-            train(store, plain, Standard(), PLANS[:1], stop=lambda: world.rank == world.size - 1, **options)
-            stopped = False
-        except OutOfTime:
-            stopped = True
-        (result,) = train(store, plain, Standard(), PLANS[:1], **options)
-        lines = [own == run, (own / "run.json").read_text(), (own / "checkpoints/select/1.npz").exists(), seen, stopped,
-                 (own / "checkpoints" / "train").exists(), [line["epoch"] for line in result.history]]
-        (folder / f"files-{world.rank}.txt").write_text("|".join(str(line) for line in lines))
+        train(store, plain, Mixing(), [Plan("p", labels, np.arange(50), 0)], schedule=SGD, batch_size=50)
+    except ValueError as problem:
+        said.append(type(problem).__name__ + ": " + str(problem))
+    (folder / f"said-{world.rank}.txt").write_text("\n".join(said))
 
-    def forked(size, function, folder, name):
+
+def files(folder, name):
+    world = parallel.start("cpu")
+    run = folder / "run"
+    own = world.folder(run)
+    with world.one_first():
+        staged = own / "staged" / "shard"
+        seen = staged.exists()
+        if not seen:
+            staged.parent.mkdir(exist_ok=True)
+            staged.write_text("x")
+    # stopped by one process alone: all stop, and go on from the first one's checkpoint
+    store = VectorStore(rows, torch.device("cpu"))
+    options = {"schedule": SGD, "batch_size": 50, "checkpoint": own / "checkpoints" / "train"}
+    try:
+        train(store, plain, Standard(), PLANS[:1], stop=lambda: world.rank == world.size - 1, **options)
+        stopped = False
+    except OutOfTime:
+        stopped = True
+    (result,) = train(store, plain, Standard(), PLANS[:1], **options)
+    lines = [
+        own == run,
+        (own / "run.json").read_text(),
+        (own / "checkpoints/select/1.npz").exists(),
+        seen,
+        stopped,
+        (own / "checkpoints" / "train").exists(),
+        [line["epoch"] for line in result.history],
+    ]
+    (folder / f"files-{world.rank}.txt").write_text("|".join(str(line) for line in lines))
+
+
+def run_work(folder: Path, forked: Any, *tasks: tuple[int, Callable[[Path, str], None]]) -> None:
+    """Run each function in a number of processes with the environment that torchrun sets."""
+    for size, function in tasks:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        children = []
-        for rank in range(size):
-            child = os.fork()
-            if child == 0:
-                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
-                               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-                try:
-                    function(folder, name)
-                    parallel.leave()
-                    os._exit(0)
-                except BaseException:
-                    traceback.print_exc()
-                    os._exit(1)
-            children.append(child)
-        assert [os.waitpid(child, 0)[1] for child in children] == [0] * size
+            shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
 
-    folder = Path(sys.argv[1])
-    for task in sys.argv[2:]:
-        size, function = task.split(":")
-        forked(int(size), globals()[function], folder, size)
-    """
-)
+        def one(function: Callable[[Path, str], None] = function, name: str = str(size)) -> int:
+            torch.set_num_threads(1)
+            function(folder, name)
+            parallel.leave()
+            return 0
 
-
-def run_work(folder: Path, *tasks: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WORK, str(folder), *tasks],
-        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=400,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+        ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
+        said = [folder / f"{function.__name__}-{size}-{rank}.txt" for rank in range(size)]
+        children = [forked(one, path, **shared, **rank) for path, rank in zip(said, ranks, strict=True)]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        assert codes == [0] * size, "".join(path.read_text() for path in said)
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory) -> Path:
+def work(tmp_path_factory, forked) -> Path:
     folder: Path = tmp_path_factory.mktemp("work")
     run = folder / "run"
     (run / "checkpoints/select").mkdir(parents=True)
     (run / "run.json").write_text('{"format": 1}')
     (run / "checkpoints/select/1.npz").write_bytes(b"scores")
-    run_work(folder, "1:everything", "2:everything", "3:disagree", "2:files", "2:drawing")
+    run_work(folder, forked, (1, everything), (2, everything), (3, disagree), (2, files), (2, drawing))
     return folder
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)])
-def size(request, work) -> int:
+def size(request, work, forked) -> int:
     """The number of processes; the trainings of two processes are part of `work`."""
     if request.param != 2:
-        run_work(work, f"{request.param}:everything")
+        run_work(work, forked, (request.param, everything))
     return request.param
 
 
