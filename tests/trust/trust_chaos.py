@@ -52,7 +52,7 @@ def pictures(root: Path, *, n: int = 24) -> None:
     (root / "dark" / "none.png").write_bytes(b"no picture")
 
 
-NETWORK = "--model mlp --epochs 12 --iterations 2 --train-epochs 14 --network mlp --batch-size 16 --device cpu"
+NETWORK = "--model mlp --epochs 6 --iterations 2 --train-epochs 7 --network mlp --batch-size 16 --device cpu"
 SCENARIOS = {
     "network": f"run t.csv {NETWORK}",
     "scikit-learn": "run t.csv --model logistic --train-epochs 8 --network mlp --batch-size 16 --device cpu",
