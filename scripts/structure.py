@@ -14,6 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "labelsieve"
@@ -35,6 +36,7 @@ LAYERS = (
 MAX_PARAMETERS = 8
 
 
+@cache
 def modules() -> dict[str, ast.Module]:
     """Parse every module of the package, keyed by its dotted name without the package."""
     found = {}
