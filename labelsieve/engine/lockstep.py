@@ -300,7 +300,8 @@ class Lockstep:
         clock.code[row, :steps, :width].copy_(torch.as_tensor(code), non_blocking=True)
         if drawn:
             stream = np.random.default_rng([training.plan.seed, training.epoch, rng.VIEWS])
-            numbers, partner, weight = (torch.as_tensor(a) for a in draw_views(order, self.views.mixup, stream))
+            mixup = self.views.mixup_at(training.epoch, training.epochs)
+            numbers, partner, weight = (torch.as_tensor(a) for a in draw_views(order, mixup, stream))
             clock.numbers[row, :steps, :width].copy_(numbers, non_blocking=True)
             clock.partner[row, :steps, :width].copy_(partner, non_blocking=True)
             clock.weight[row, :steps].copy_(weight, non_blocking=True)

@@ -117,6 +117,9 @@ class INCVPosterior(Method):
         Decay of the teacher's weights per step.
     mixup
         Parameter of the beta distribution of mixup; 0 mixes nothing.
+    unmixed
+        Share of the epochs, at the end, that train without mixup. The recipe for pictures on a GPU uses 0.3: mixtures
+        keep wrong labels from being learnt, but a small network does not learn whole pictures well from them.
     strong
         Train on strong views of pictures; part of the recipe for pictures on a GPU.
     hidden
@@ -131,13 +134,14 @@ class INCVPosterior(Method):
         200,
         256,
         lambda epochs, batch_size: Schedule.cosine(epochs, RATE_AT_256 * batch_size / 256),
-        {"strong": True, "networks": 1},
+        {"strong": True, "networks": 1, "unmixed": 0.3},
     )
     networks: int = 2
     temperature: float = 0.5
     momentum: float = 0.5
     teacher_decay: float = 0.996
     mixup: float = 0.5
+    unmixed: float = 0.0
     strong: bool = False
     hidden: float = 0.3
     warmup: float = 0.15
@@ -153,13 +157,14 @@ class INCVPosterior(Method):
             raise InputError("incv-posterior: strong: choose true or false")
         between("incv-posterior: warmup", self.warmup, 0, 1)
         between("incv-posterior: mixup", self.mixup, 0, 100)
+        between("incv-posterior: unmixed", self.unmixed, 0, 1)
         between("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
 
     def needs(self) -> Needs:
         return "transition"
 
     def views(self) -> Views:
-        return Views(self.teacher_decay, self.strong, self.mixup, self.hidden)
+        return Views(self.teacher_decay, self.strong, self.mixup, self.unmixed, self.hidden)
 
     def check(self, plan: Plan, epochs: int) -> None:
         self._epochs = epochs  # batches() needs it for the length of the warm-up

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ class Remembering(Method):
     name = "remembering"
 
     def views(self):
-        return Views(teacher_decay=0.9, strong=True, mixup=0.5)
+        return Views(teacher_decay=0.9, strong=True, mixup=0.5, unmixed=0.4)  # the last of three epochs
 
     def state(self, plan, *, samples, classes, epochs):
         return {"memory": torch.zeros(samples + 1, classes)}
@@ -77,6 +79,29 @@ def test_the_draws_of_an_epoch():
     assert sorted(partner[0]) == list(range(40_000))
     _, partner, weight = draw_views(order, 0.0, np.random.default_rng(3))
     assert (partner == np.arange(4)).all() and (weight == 1).all()
+
+
+def test_the_last_epochs_of_a_training_may_be_unmixed():
+    views = Views(mixup=0.5, unmixed=0.3)
+    assert [views.mixup_at(epoch, 10) for epoch in range(10)] == [0.5] * 7 + [0.0] * 3
+    assert Views(mixup=0.5).mixup_at(9, 10) == 0.5 and Views(mixup=0.5, unmixed=1.0).mixup_at(0, 10) == 0.0
+
+
+@pytest.mark.parametrize("unmixed", [0.4, 1.0])
+def test_unmixed_epochs_see_whole_samples(store, plans, unmixed):
+    class Looking(Remembering):
+        weights: ClassVar[dict[int, list[float]]] = {}
+
+        def views(self):
+            return replace(super().views(), unmixed=unmixed)
+
+        def loss(self, logits, batch):
+            self.weights.setdefault(int(batch.epoch[0]), []).extend(batch.weight.tolist())
+            return super().loss(logits, batch)
+
+    train(store, small, (method := Looking()), plans, schedule=SGD, batch_size=64)
+    whole = {epoch: all(w == 1 for w in weights) for epoch, weights in method.weights.items()}
+    assert whole == {0: unmixed == 1, 1: unmixed == 1, 2: True}
 
 
 def test_mixtures_follow_the_plain_formula():
