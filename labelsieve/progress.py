@@ -33,8 +33,7 @@ class NoteKind(Enum):
         "every label was predicted; if the model was trained on these samples, its predictions are not out-of-sample"
     )
     NO_EMBEDDING_MODEL = (
-        "a pretrained model may find more wrong labels; to use one: pip install 'labelsieve[embed]', then "
-        "labelsieve data fetch model {name}"
+        "a pretrained model may find more wrong labels; to use one: {install}labelsieve data fetch model {name}"
     )
     EPOCHS_NOT_USED = "--epochs {epochs} has no effect: {model} is a classifier, which is not trained in epochs"
     FEATURES = "{name}: features: {columns}"

@@ -527,7 +527,7 @@ def _class_name(value: Any) -> Any:
 def plain(value: Any, *, digits: int = 17) -> Any:
     """A value for JSON: null instead of nan, Python numbers with `digits` significant digits instead of numpy ones."""
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist(), digits=digits)
+        return plain(float(value) if isinstance(value, np.longdouble) else value.tolist(), digits=digits)
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):

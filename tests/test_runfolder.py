@@ -23,7 +23,7 @@ from labelsieve.decisions import append_decision, read_decisions
 from labelsieve.errors import InputError
 from labelsieve.files import SpecialFileError, append_line, atomic_writer, locked, open_file, read_lines, write_text
 from labelsieve.labels_csv import LabelRow
-from labelsieve.runfolder import NoteTopic, RunFolder, fingerprint, notes_besides, summarise
+from labelsieve.runfolder import NoteTopic, RunFolder, fingerprint, notes_besides, plain, summarise
 from labelsieve.types import LabelledData, Selection, Skipped
 
 
@@ -464,3 +464,12 @@ def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "decisions.csv")
     with pytest.raises(SpecialFileError):
         read_decisions(RunFolder(tmp_path) / "decisions.csv")
+
+
+def test_numbers_of_any_precision_are_stored() -> None:
+    wide = np.array([1.5, math.nan], dtype=np.longdouble)
+    assert plain({"wide": wide, "one": wide[0], "narrow": np.float16(0.25)}) == {
+        "wide": [1.5, None],
+        "one": 1.5,
+        "narrow": 0.25,
+    }

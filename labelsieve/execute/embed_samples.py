@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,8 @@ def automatic_model(data: LabelledData, progress: Progress) -> str | None:
     name = DEFAULT_MODELS[data.kind]
     if is_local(name):
         return name
-    progress.note(Note.of(NoteKind.NO_EMBEDDING_MODEL, name=name), passing=True)
+    install = "" if find_spec("sentence_transformers") else "pip install 'labelsieve[embed]', then "
+    progress.note(Note.of(NoteKind.NO_EMBEDDING_MODEL, install=install, name=name), passing=True)
     return None
 
 

@@ -57,6 +57,10 @@ MOST_MEMORY = 2**33  # bytes
 RANKED_AT_ONCE = 2**16  # samples, so that ranking needs little memory besides the predictions
 
 
+def memory_bytes(samples: int, classes: int, networks: int) -> int:
+    return 4 * samples * classes * networks
+
+
 def class_prior(labels: IntArray, transition: FloatArray) -> FloatArray:
     """The shares of the true classes that explain the shares of the given labels (expectation-maximisation)."""
     shares = np.bincount(labels, minlength=len(transition)) / len(labels)
@@ -177,7 +181,7 @@ class INCVPosterior(Method):
                 "method 'incv-posterior': no sample is selected; select with another --model, or use another method"
             )
         classes = len(checked_transition(plan.transition, self.name))
-        if (size := 4 * len(plan.labels) * classes * self.networks) > MOST_MEMORY:
+        if (size := memory_bytes(len(plan.labels), classes, self.networks)) > MOST_MEMORY:
             raise InputError(
                 f"method 'incv-posterior' keeps {size / 2**30:.0f} GiB of predictions for {len(plan.labels):,} samples "
                 f"and {classes:,} classes, more than {MOST_MEMORY / 2**30:.0f} GiB: use 'incv-coteaching'"

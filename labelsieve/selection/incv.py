@@ -123,7 +123,8 @@ def iteration(state: INCVState, problem: Problem) -> Generator[list[Job], list[S
     elif k == 1:
         state, history["estimate"] = yield from measured(state, problem, splits, scores)
     else:
-        state = with_scores(state, scored, scores, given, state.model)
+        best = denoise(Scores.joined(scores), given[np.concatenate(scored)], problem.classes)
+        state = with_scores(state, scored, per_half(best, scored), given, state.model)
 
     verdict, fell = state.verdict.copy(), state.iteration.copy()
     unseen: set[int] = set()
@@ -195,8 +196,13 @@ def measured(
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)
     state = with_noise(state, model, problem)
-    parts = [best.take(slice(0, len(scored[0]))), best.take(slice(len(scored[0]), None))]
-    return with_scores(state, scored, parts, given, model), model.estimate.record()
+    return with_scores(state, scored, per_half(best, scored), given, model), model.estimate.record()
+
+
+def per_half(scores: Scores, split: Split) -> list[Scores]:
+    """Scores of the samples of each half of a split, from the scores of both."""
+    middle = len(split[0])
+    return [scores.take(slice(0, middle)), scores.take(slice(middle, None))]
 
 
 def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], scores: Scores) -> list[Job]:

@@ -346,8 +346,10 @@ class TrainSettings:
         if paper or self.set or not SampleInfo.of(data).many_small_pictures:  # --set alone is for DEFAULT_METHOD
             return DEFAULT_METHOD
         from labelsieve.engine.device import choose_device
+        from labelsieve.methods.incv_posterior import MOST_MEMORY, memory_bytes
 
-        return SMALL_PICTURES_METHOD if choose_device(self.device).type == "cuda" else DEFAULT_METHOD
+        fits = memory_bytes(len(data), len(data.classes), networks=1) <= MOST_MEMORY
+        return SMALL_PICTURES_METHOD if fits and choose_device(self.device).type == "cuda" else DEFAULT_METHOD
 
     def method_settings(self) -> dict[str, Any]:
         """Return the settings of the method that --set names."""

@@ -134,3 +134,10 @@ def test_the_automatic_method_of_pictures(
         "pictures",
     )
     assert TrainSettings(**options).for_samples(data, {}, paper=paper).method == method
+
+
+def test_the_automatic_method_keeps_no_predictions_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelsieve.engine.device.choose_device", lambda name: torch.device("cuda"))
+    pictures, labels = np.zeros((5_000, 32, 32, 3), np.uint8), np.arange(5_000)
+    data = LabelledData(pictures, labels, tuple(range(500_000)), labels.astype(str), "pictures")
+    assert TrainSettings().for_samples(data, {}, paper=False).method == "incv-coteaching"
