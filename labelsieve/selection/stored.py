@@ -19,8 +19,9 @@ from labelsieve.scoring import checked, class_names, named_columns, probability_
 from labelsieve.selection.noise_model import (
     BIN_SAMPLES,
     MOST_CLASSES_TO_DENOISE,
-    denoise_blocks,
+    LearntNoise,
     fit_noise_model,
+    rows_to_learn_from,
     with_mean_posterior,
 )
 from labelsieve.selection.posterior import calibrate, flag_labels, posterior_of
@@ -169,7 +170,9 @@ def denoised_scores(given: IntArray, probs: NDArray[Any]) -> Scores:
     """Scores of denoised predictions."""
     if probs.shape[1] > MOST_CLASSES_TO_DENOISE:
         return score_probabilities(given, probs)
-    return denoise_blocks(lambda: probability_blocks(given, probs), probs.shape[1])
+    some = rows_to_learn_from(len(given))
+    noise = LearntNoise.of(probs[some], given[some])
+    return Scores.joined([noise.undo(q, labels) for labels, q in probability_blocks(given, probs)])
 
 
 def on_one_scale(probs: NDArray[Any], folds: ArrayLike) -> NDArray[Any]:
