@@ -96,7 +96,7 @@ is measured well. But people and networks make the same mistakes on the same pic
 are wrong where the classifiers are wrong and 16 % where they are right. If both are wrong, they are the same class in
 32 % of the cases; the confusions of the classes explain only 20 % (`mislabelled_if_right_and_wrong` and `same_mistake`
 in own-training.json). Such labels are counted as right, and labels and predictions alone do not show this. With the
-fast network, the opposite error, mistakes that its two classifiers share, probably compensates for this one.
+fast network it is the same, but the opposite error, mistakes that its two classifiers share, compensates for it.
 
 Four changes were compared on the tables and tested on the texts. None is used. Their code is not kept, so no numbers
 are given.
