@@ -158,9 +158,9 @@ def is_exponent(cell: str) -> bool:
 
 @pytest.mark.parametrize("end", ["x", "-", "e", "%%"])
 def test_long_cells_take_linear_time(end: str) -> None:
-    cell = "+49 " + "1 " * 200_000 + end
+    cell = "+49 " + "1 " * 100_000 + end
     assert make_harmless(cell) == "'" + cell
-    cell = "x" + ",-1;=2" * 50_000
+    cell = "x" + ",-1;=2" * 25_000
     assert restore(make_harmless(cell)) == cell
 
 
