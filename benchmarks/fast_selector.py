@@ -99,9 +99,9 @@ PAGE = """\
 
 `python3 benchmarks/fast_selector.py --data DIR --protocol auto`, with `--repeats` and `--iterations` as below.
 
-The first section was measured with the current noise model. The sections of the commits 84c73ae, c58bb78 and bb5566b are
-older, and the label precision and recall of later iterations depend on the noise model. To measure them again, a GPU
-and CIFAR-10 are needed. `--draw` only writes the page.
+The first section was measured with the current noise model. The sections of the commits 84c73ae, c58bb78 and bb5566b
+are older, and the label precision and recall of later iterations depend on the noise model. To measure them again, a
+GPU and CIFAR-10 are needed. `--draw` only writes the page.
 
 **Lower than in earlier versions:** after four iterations with pair noise of 40 %, the label precision is 0.938. It was
 0.967 (commit 84c73ae) when the predictions of all iterations were corrected for pair noise. Now only those of the first
