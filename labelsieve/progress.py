@@ -106,6 +106,7 @@ class Note:
         return self.kind.value.format(**self.values)
 
 
+SECONDS_TO_ESTIMATE = 1.0  # before, the slow first unit decides: 43 s were estimated for a stage of 0.1 s
 MAX_SECONDS_BETWEEN_LINES = 300.0  # a long run without any line looks stopped
 SPEED_SECONDS = 3600.0  # the speed of a bar is the mean over this time: an epoch can take minutes
 
@@ -193,8 +194,9 @@ class PlainStage(Stage):
         if self.pace.done == self.pace.total:
             return
         if self.last_line is None:
-            left = self.pace.left()
-            due = now - self.pace.began >= self.every or (left is not None and left >= 2 * self.every)
+            left, seconds = self.pace.left(), self.pace.last - self.pace.began
+            long = left is not None and left >= 2 * self.every and seconds >= min(SECONDS_TO_ESTIMATE, self.every)
+            due = now - self.pace.began >= self.every or long
         else:
             due = now - self.last_line >= max(self.every, min(MAX_SECONDS_BETWEEN_LINES, (now - self.pace.began) / 10))
         if due:

@@ -78,6 +78,11 @@ def test_a_line_when_the_time_left_is_first_known_and_fewer_later(monkeypatch: p
         clock.now += 0.5
         stage.advance()
     assert quick.getvalue() == ""
+    stage = PlainStage("checking", 600, "pictures", stream=quick, every=10.0)  # the first one takes 0.1 s
+    stage.pace = Pace(600, clock)
+    clock.now += 0.1
+    stage.advance()
+    assert quick.getvalue() == ""
 
 
 def test_epochs_count_from_where_they_were_stopped_and_hint_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from labelsieve.labels_csv import LabelColumns, pair_counts
 from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
-from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, NoiseEstimate, WhyUnknown, fits_no_class
+from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, NoiseEstimate, Trust, WhyUnknown, fits_no_class
 
 SAMPLE_SIZE = 20  # decisions take a minute, and 20 of 20 right means at least 86 % right with a probability of 95 %
 MIN_CHECKED = 10  # a smaller sample of a group says too little: the noise model is used instead
@@ -201,6 +201,14 @@ class Facts:
         first = found[0] if isinstance(found, list) and found else None
         record = first.get("estimate") if isinstance(first, Mapping) else None
         return NoiseEstimate.from_record(record) if isinstance(record, Mapping) else None
+
+    @property
+    def rough_noise(self) -> tuple[float, float] | None:
+        """The interval, if the estimated ratio may be far off."""
+        found = self.noise
+        if found is None or found.trust is not Trust.ROUGH or not math.isfinite(found.low + found.high):
+            return None
+        return found.low, found.high
 
     @property
     def why_unknown(self) -> WhyUnknown | None:

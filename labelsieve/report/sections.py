@@ -89,6 +89,9 @@ def headline(facts: Facts) -> str:
         return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown]}."
     if ratio is None:
         return f"{plural(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
+    if facts.rough_noise is not None:
+        low, high = (percent(end, 0) for end in facts.rough_noise)
+        return f"Between {low} and {high} of the labels look wrong."
     if ratio < CLEAN_RATIO:
         return "Almost all labels look correct." if found else "These labels look clean."
     return f"About {percent(ratio)} of the labels look wrong."
@@ -232,6 +235,8 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     command = f"labelsieve export {run} --apply suggested --min-confidence {min(DEFAULT_CONFIDENCE, most)}"
     text = "First review a random sample of 20 of them on the review page (key a). The page then compares these numbers"
     text += " with your decisions."
+    if facts.rough_noise is not None:
+        text += " The noise estimate is rough, so fewer suggestions may be right than the table says."
     inner = table(heads, cells, caption="Undecided suspects")
     return el("li", el("strong", "Or apply all probable suggestions. "), el("code", command), f" {text}", inner)
 

@@ -427,10 +427,10 @@ def describe(
     elif most <= FAIR_ERROR:
         trust, text = Trust.FAIR, f"the classifier seems to be wrong on {share} of the samples"
     else:
-        trust, text = Trust.ROUGH, (
-            f"errors of the classifier, perhaps on more than {100 * error:.0f} % of the samples, look like wrong"
-            " labels: use the interval, or a better classifier"
-        )  # fmt: skip
+        trust, text = (
+            Trust.ROUGH,
+            "errors of the classifier look like wrong labels: use the interval, or a better classifier",
+        )
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 
 

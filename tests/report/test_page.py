@@ -46,6 +46,22 @@ def test_the_page_has_no_requests_and_no_scripts(page):
     assert "unsafe" not in policy and "style=" not in re.sub(r"<style>.*?</style>", "", html, flags=re.S)
 
 
+def test_a_rough_estimate_is_shown_as_an_interval(runs, tmp_path):
+    def html(**estimate):
+        summary = run.read_summary()
+        summary["iterations"][0]["estimate"] |= estimate
+        run.write_summary(summary)
+        return write_report(run).read_text(encoding="utf-8")
+
+    run = runs.pictures(tmp_path, n=48)
+    runs.write_suggestions(run, lambda place: 0.95)
+    warning = "fewer suggestions may be right"
+    assert warning not in html()
+    rough = html(trust="rough", low=0.05, high=0.4)
+    assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough and warning in rough
+    assert "<h1>About" in html(low=None, high=None)  # an earlier version had no interval
+
+
 def test_the_numbers_are_those_of_the_run(page):
     run, html = page
     facts = Facts.read(run)
