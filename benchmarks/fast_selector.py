@@ -105,8 +105,8 @@ GPU and CIFAR-10 are needed. `--draw` only writes the page.
 
 **Lower than in earlier versions:** after four iterations with pair noise of 40 %, the label precision is 0.938. It was
 0.967 (commit 84c73ae) when the predictions of all iterations were corrected for pair noise. Now only those of the first
-iteration are denoised: in later iterations, it would make the probabilities of suggested labels far too high
-(calibration.md: an error of 0.14 instead of 0.06).
+iteration are denoised. In a trial, whose code is not kept, denoising all of them made the probabilities of suggested
+labels far too high: calibration.py gave an error of 0.14 instead of 0.06.
 
 INCV with `--model fast`; label precision / label recall by iteration. *Seconds*: the whole selection, including two
 trainings for the noise estimate, with the pictures on the GPU. *ResNet-32*: our run of the paper's protocol with the

@@ -332,6 +332,8 @@ def above_half(suspicion: Any) -> Any:
 ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "the model": (),
     "no denoising": ((stored, "MOST_CLASSES_TO_DENOISE", 0),),
+    "denoising in one round": ((noise_model, "DENOISE_ROUNDS", 1),),
+    "denoising also with a nearly singular T": ((noise_model, "NEAR_SINGULAR", 0.0),),
     "flags: suspicion above 1/2": ((stored, "flag_labels", above_half),),
     "noise share 0: the rest is the classifier's error": (
         (noise_model, "EVEN_SHARE", 0.0),

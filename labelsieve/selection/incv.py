@@ -123,7 +123,7 @@ def iteration(state: INCVState, problem: Problem) -> Generator[list[Job], list[S
     elif k == 1:
         state, history["estimate"] = yield from measured(state, problem, splits, scores)
     else:
-        # Not denoised: the probabilities of suggested labels would be far too high (error 0.14 instead of 0.06).
+        # Not denoised: the probabilities of suggested labels would be far too high (benchmarks/fast-selector.md).
         state = with_scores(state, scored, scores, given, state.model)
 
     verdict, fell = state.verdict.copy(), state.iteration.copy()

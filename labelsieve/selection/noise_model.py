@@ -67,7 +67,7 @@ RATIO_BINS, INTERVAL_BINS = 1, 10
 # runs (benchmarks/own-training.md), and few selected samples of CIFAR-10 with 80 % noise gave narrow, wrong intervals.
 COMPARABLE_AGREEMENT = 0.75
 # Smallest singular value of T below which predictions are not denoised, because that would amplify chance. Without
-# it, F1 is 0.778 instead of 0.781 with 70 % class-dependent noise, and the interval covers fewer runs.
+# it, F1 is 0.778 instead of 0.781 with 70 % class-dependent noise.
 NEAR_SINGULAR = 0.02
 RULE_OF_THREE = 2.3  # a count of none among n samples leaves room for a share of 3 / n
 LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
@@ -136,6 +136,7 @@ class LearntNoise:
 
     @classmethod
     def of(cls, q: NDArray[Any], given: IntArray) -> LearntNoise:
+        """Estimate the noise in held-out predictions q [n, c] of samples with these labels."""
         classes, predicted = q.shape[1], q.argmax(axis=1)
         best, most = cls(np.eye(classes, dtype=np.float32), np.full(classes, 1 / classes, dtype=np.float32)), -1.0
         for _ in range(DENOISE_ROUNDS):
@@ -149,6 +150,7 @@ class LearntNoise:
 
     @classmethod
     def in_classes(cls, q: NDArray[Any], codes: IntArray) -> LearntNoise:
+        """The noise if these are the true classes."""
         classes, before = q.shape[1], PSEUDO_COUNTS * q.shape[1]
         number = np.bincount(codes, minlength=classes)
         sums = np.eye(classes, dtype=q.dtype)[codes].T @ q
@@ -165,6 +167,7 @@ class LearntNoise:
         return np.asarray(p)
 
     def undo(self, q: NDArray[Any], given: IntArray) -> Scores:
+        """Scores of the predictions without the noise."""
         p = self.without(q)
         p = np.maximum(p / p.sum(axis=1, keepdims=True), SMALLEST)
         best = p.argmax(axis=1)
@@ -429,7 +432,7 @@ def describe(
     else:
         trust, text = (
             Trust.ROUGH,
-            "errors of the classifier look like wrong labels: use the interval, or a better classifier",
+            "errors of the classifier look like wrong labels: use the interval, or a better model",
         )
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 

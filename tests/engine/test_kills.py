@@ -31,7 +31,7 @@ def training(folder: Path) -> int:
     plans = [Plan(f"p{i}", labels, np.arange(i * 50, 450 + i * 50), seed=i, noise_ratio=0.3) for i in range(2)]
     results = train(
         VectorStore(x, torch.device("cpu")), network, CoTeaching(), plans, batch_size=64,
-        schedule=Schedule(20, ((0, 1e-3), (10, 1e-4)), fresh_state=True), checkpoint=folder,
+        schedule=Schedule(30, ((0, 1e-3), (15, 1e-4)), fresh_state=True), checkpoint=folder,
     )  # fmt: skip
     weights = [tensor.numpy().tobytes() for r in results for state in r.states for tensor in state.values()]
     folder.with_suffix(".bytes").write_bytes(b"".join(weights))
@@ -63,9 +63,9 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, forked: Any) -> 
     for _ in range(KILLS):
         resumed += any((tmp_path / "disturbed").glob("*.safetensors"))
         child = started("disturbed")
-        time.sleep(moments.uniform(0, 0.3 * whole))
+        time.sleep(moments.uniform(0, 1.2 * whole / KILLS))
         os.kill(child, signal.SIGKILL)
-        assert status(child) in (-signal.SIGKILL, 0)  # 0: it ended before the kill
+        assert status(child) == -signal.SIGKILL  # it did not end before the kill
     assert resumed >= 2  # and not from the beginning each time
     assert status(started("disturbed")) == 0, (tmp_path / "disturbed.txt").read_text()
     assert (tmp_path / "undisturbed.bytes").read_bytes() == (tmp_path / "disturbed.bytes").read_bytes()
