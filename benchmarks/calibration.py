@@ -29,7 +29,6 @@ from labelsieve.execute.sklearn_trainer import SklearnTrainer
 from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.experiments.render import COLOURS
 from labelsieve.selection.incv import drive, incv_steps
-from labelsieve.selection.state import INCVState
 from labelsieve.types import FloatArray
 
 HERE = Path(__file__).parent
@@ -78,13 +77,11 @@ def one(
     dataset: str, model: str, pattern: str, ratio: float,
     x: Any, true: Any, given: Any, c: int, estimator: Any, seed: int,
 ) -> Row:  # fmt: skip
-    states: list[INCVState] = []
-    steps = incv_steps(given, c, seed=seed, on_iteration=states.append)
-    selection = drive(steps, SklearnTrainer(x, estimator, classes=c))
+    selection = drive(incv_steps(given, c, seed=seed), SklearnTrainer(x, estimator, classes=c))
     doubted = selection.doubted(given)
     return Row(
-        dataset, model, pattern, ratio, selection.noise_ratio, given != true, states[-1].order, selection.suspicion,
-        selection.suggested_probability[doubted], (selection.predicted == true)[doubted],
+        dataset, model, pattern, ratio, selection.noise_ratio, given != true, 1 - selection.probability,
+        selection.suspicion, selection.suggested_probability[doubted], (selection.predicted == true)[doubted],
     )  # fmt: skip
 
 
@@ -93,9 +90,9 @@ PAGE = """\
 
 `.venv/bin/python benchmarks/calibration.py` writes this page in {minutes:.0f} minutes on one core.
 
-INCV with default settings on {number} combinations of data set, noise, classifier and seed. *Plain*: the score by which
-the labels are ranked (`order` in `selection/posterior.py`), averaged over the predictions of a sample. *Suspicion*: the
-probability in `labels.csv`, which is computed from this score without true labels. *ECE*: expected calibration error
+INCV with default settings on {number} combinations of data set, noise, classifier and seed. *Plain*: 1 minus
+the mean predicted probability of the given label. *Suspicion*: the probability in `labels.csv`, which the noise model
+computes from the same predictions without true labels. *ECE*: expected calibration error
 with 15 bins. *Clean flagged*: proportion of labels with a value above 0.5 in data without wrong labels. F1 also refers
 to values above 0.5. The noise model was chosen on the same data sets with other ratios and classifiers (real-noise.md),
 so this page is not an independent test.

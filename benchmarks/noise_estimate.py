@@ -289,7 +289,7 @@ def _measured(
             name: {"ratio": e.ratio, "error": abs(e.ratio - ratio), "row_error": row_error(e.transition, truth)}
             for name, e in estimates.items()
         },
-        "detection": _detected(data, given, state, selection, by_f, by_g),
+        "detection": _detected(data, given, selection, by_f, by_g),
     }
 
 
@@ -299,9 +299,9 @@ def row_error(estimate: FloatArray, truth: FloatArray) -> float:
 
 
 def _detected(
-    data: PictureArrays, given: IntArray, state: INCVState, selection: Selection, by_f: FloatArray, by_g: FloatArray
+    data: PictureArrays, given: IntArray, selection: Selection, by_f: FloatArray, by_g: FloatArray
 ) -> dict[str, dict[str, float]]:
-    raw, calibrated = state.order, selection.suspicion
+    raw, calibrated = 1 - selection.probability, selection.suspicion
     both = np.sqrt(by_f * by_g)
     both /= both.sum(axis=1, keepdims=True)
     flags: dict[str, tuple[NDArray[np.bool_], FloatArray]] = {

@@ -121,7 +121,7 @@ def build_method(cell: Cell) -> Method:
     if cell.kind == "webvision" and cell.method == "incv-coteaching":
         settings["warmup"] = max(1, round(WEBVISION_WARMUP * cell.epochs))
     if cell.kind == FINISH and (recipe := METHODS[cell.method].recipe) is not None:
-        settings |= recipe.settings
+        settings |= recipe.settings_for(cell.network)
     if cell.scale == "smoke":
         settings |= SMOKE_SETTINGS.get(cell.method, {})
     name = "incv-coteaching" if cell.method == AUTOMATIC else cell.method

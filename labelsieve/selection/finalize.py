@@ -16,7 +16,7 @@ from labelsieve import theory
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.errors import InputError
 from labelsieve.selection.noise_model import fit_noise_model
-from labelsieve.selection.posterior import calibrate, posterior_of
+from labelsieve.selection.posterior import posterior_of
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.state import INCVState
 from labelsieve.types import (
@@ -57,20 +57,16 @@ def expected_recall(precision: float, noise_ratio: float, verdict: NDArray[np.in
 def finish(state: INCVState, classes: int, settings: INCVSettings) -> Selection:
     """The Selection of a state."""
     precision = expected_precision(state, classes, settings)
-    known = not np.isnan(state.wrong).all()
-    suspicion = calibrate(state.order, state.wrong) if known else state.order
-    # A sample is selected exactly if predicted and given label are the same.
-    suggested = np.where(state.verdict == SELECTED, 1 - suspicion, suspicion * state.predicted_right)
     return Selection(
         **{field.name: getattr(state, field.name) for field in fields(ScoredVerdicts)},
-        suspicion=suspicion,
+        suspicion=state.suspicion,
         noise_ratio=state.noise_ratio,
         transition_matrix=state.transition,
         expected_precision=precision,
         expected_recall=expected_recall(precision, state.noise_ratio, state.verdict),
         history=state.history,
         notes=state.notes,
-        suggested_probability=suggested if known else np.full(len(suspicion), np.nan),
+        suggested_probability=state.suggested_probability,
     )
 
 
@@ -157,7 +153,7 @@ def judge_again(
         expected_recall=expected_recall(precision, estimate.ratio, before.verdict),
         history=({**first, "estimate": estimate.record()}, *others),
         notes=before.notes,
-        suggested_probability=np.where(selected, 1 - suspicion, suspicion * predicted_right),
+        suggested_probability=np.where(scores.predicted == given, 1 - suspicion, suspicion * predicted_right),
     )
 
 

@@ -451,10 +451,3 @@ def with_mean_posterior(estimate: NoiseEstimate, wrong: FloatArray) -> NoiseEsti
     found = describe(ratio, (estimate.low, estimate.high), estimate.classifier_error, estimate.why_unknown)
     transition = scale_transition(estimate.transition, estimate.prior, ratio)
     return replace(found, transition=transition, prior=estimate.prior)
-
-
-def concentration(transition: FloatArray, prior: FloatArray) -> float:
-    """h = sum_i pi_i max_{j != i} T_ij / eps: how much of the noise goes to one class."""
-    off = off_diagonal(transition)
-    noise = float(prior @ off.sum(axis=1))
-    return float(prior @ off.max(axis=1)) / noise if noise > 0 else 1 / (len(transition) - 1)

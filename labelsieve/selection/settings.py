@@ -24,10 +24,11 @@ class INCVSettings:
     """Rounds of noisy cross-validation. Protocol "auto" stops earlier if another round would add nothing."""
 
     remove_ratio: float | Literal["auto"] = "auto"
-    """Number of samples removed per selected sample; 0 removes none. "auto" derives it from the noise estimate."""
+    """At most this number of samples is removed per selected sample; 0 removes none. "auto" does not limit it in
+    protocol "auto" and follows the authors' rule in protocol "paper"."""
 
     pattern: str = "auto"
-    """The noise pattern if known: symmetric or pair. "auto" estimates it (protocol "paper" assumes symmetric)."""
+    """The noise pattern that protocol "paper" is told; "auto" is symmetric. Protocol "auto" estimates it."""
 
     checkpoint: str = "auto"
     """Which epoch selects: "last", "best-until-2" (the best on the held-out labels up to iteration 2), or "auto"."""
@@ -111,10 +112,18 @@ def authors_remove_ratio(noise_ratio: float, *, asymmetric: bool = False) -> flo
     return 2.0 if noise_ratio >= 2 / 3 else noise_ratio / (1 - noise_ratio)
 
 
+def which_epoch(best_until: int) -> str:
+    """Which epoch of a network makes the predictions, in words."""
+    if best_until < 1:
+        return "networks predict with their last epoch"
+    return f"networks predict with their best epoch up to iteration {best_until}, then with their last epoch"
+
+
 def selection_passes(settings: INCVSettings) -> int:
     """Return the maximum number of times that a selection trains on all samples, per epoch.
 
     The halves of iteration 1 are one pass. A later iteration trains twice, on the selected samples and one half of the
-    candidates: less than two passes. The noise estimate trains on both halves, and on two parts of each: two passes.
+    candidates, or three times, on two thirds of the samples: at most two passes. The noise estimate trains on both
+    halves, and on two parts of each: two passes.
     """
     return settings.repeats * (1 + 2 * (settings.n_iterations - 1) + 2 * (settings.protocol == "auto"))

@@ -157,7 +157,7 @@ def draw(run: RunFolder, train: LabelledData, result: dict[str, Any]) -> Path:
                 ha="right",
                 color=colour,
             )
-        second.set(title="INCV by iteration", xticks=steps, ylim=(0.5, 1.05))
+        second.set(title="Selected since iteration", xticks=steps, ylim=(0.5, 1.05))
         accuracy = result["accuracy"]
         place = np.arange(len(accuracy))
         bars = [("everything", grey, -0.2), ("selected", blue, 0.2)]

@@ -201,7 +201,7 @@ def _plan_network(
     sizes = TrainingSizes.choose(
         settings, n, pictures=data.kind == "pictures", device_type=device.type, paper=settings.protocol == "paper"
     )
-    method = settings.create_method(sizes.method_settings())
+    method = settings.create_method(sizes.method_settings(network.name))
     workload = Workload(
         n, passes if choice.kind is ModelKind.NETWORK else 0, choice.epochs(settings.epochs),
         method.epochs(sizes.epochs), method.networks, request.gpus, 2 * settings.repeats,

@@ -66,9 +66,9 @@ class TrainingSizes:
         automatic = paper_epochs if device_type == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
         return cls(batch_size, settings.train_epochs or automatic, full_length, recipe)
 
-    def method_settings(self) -> dict[str, Any]:
-        """Return the settings of the recipe, which --set overrides."""
-        return dict(self.recipe.settings) if self.recipe is not None else {}
+    def method_settings(self, network: str) -> dict[str, Any]:
+        """Return the settings of the recipe for a network, which --set overrides."""
+        return self.recipe.settings_for(network) if self.recipe is not None else {}
 
     def schedule(self) -> Schedule:
         """Return the learning rates: the method's or the paper's, or a larger one that drops once."""
@@ -106,7 +106,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     schedule = sizes.schedule()
     selection = read_selection(run, data)
     defaults = paper_warmup(selection, settings, sizes.epochs, selected_with) if paper else {}
-    method = settings.create_method(sizes.method_settings() | defaults)
+    method = settings.create_method(sizes.method_settings(choice.name) | defaults)
     plan = Plan(settings.method, data.y, np.arange(len(data)), settings.seed)
     if selection is not None:
         if method.needs() == "transition":
@@ -196,7 +196,7 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
         return None
     pictures, everything = data.kind == "pictures", np.arange(len(data))
     sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
-    method = settings.create_method(sizes.method_settings())
+    method = settings.create_method(sizes.method_settings(settings.network))
     method.views().check(pictures=pictures)
     if ":" not in settings.method:
         plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)

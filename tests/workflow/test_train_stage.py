@@ -40,10 +40,11 @@ def test_batches_are_table_1s() -> None:
 def test_a_recipe_changes_settings_of_its_method_on_a_gpu(device: str, strong: bool) -> None:
     settings = TrainSettings(method="incv-posterior", set=("momentum=0.3",))
     sizes = TrainingSizes.choose(settings, 5_000, pictures=True, device_type=device, paper=False)
-    found = settings.create_method(sizes.method_settings()).settings()
+    found = settings.create_method(sizes.method_settings("preact-resnet18")).settings()
     assert found["strong"] is strong and found["momentum"] == 0.3
     off = TrainSettings(method="incv-posterior", set=("strong=false",))
-    assert off.create_method(sizes.method_settings()).settings()["strong"] is False
+    assert "unmixed" not in sizes.method_settings("preact-resnet18")
+    assert off.create_method(sizes.method_settings("preact-resnet18")).settings()["strong"] is False
 
 
 def test_the_authors_choices_are_made_where_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,241 @@
+"""Protocol "auto": repeated noisy cross-validation, in which one posterior decides everything.
+
+    iteration 1   cross-validation on two halves of all labels; the noise model is fitted to its predictions
+    iteration k   cross-validation on three parts; only labels that are not removed are trained on
+    each          the predictions of all iterations are averaged, the posterior of every label follows from them, and
+                  from that its verdict
+
+A label is selected if it is the predicted one, or more likely right than wrong. It is removed if another class is more
+likely than the given one. The others are candidates: no other class is more likely, but all together are.
+
+Algorithm 2 of the paper (algorithm2.py) never checks a selected label again and never uses a removed one. Here every
+label is predicted in every iteration by classifiers that have not seen it, so a wrong label that was selected by chance
+is found later. benchmarks/fast-selector.md and benchmarks/repeats.md compare both.
+
+The noise ratio is measured in iteration 1 by further trainings on the labels that agree with the predictions: one per
+half that also judges, and two per half on disjoint parts whose disagreement measures their error (noise_model.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from labelsieve.selection.noise_model import (
+    NoiseModel,
+    TwoOpinions,
+    denoise,
+    fit_noise_model,
+    is_comparable,
+    with_mean_posterior,
+    without_meaning,
+)
+from labelsieve.selection.posterior import calibrate, posterior_of
+from labelsieve.selection.settings import which_epoch
+from labelsieve.selection.splits import Split, averaged, halves, over_first_split, shared_out
+from labelsieve.selection.state import INCVState, Problem
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, IntArray, Job, NoiseEstimate, Scores
+
+PARTS = 3  # of the cross-validation after iteration 1: as expensive as algorithm 2
+PART_SAMPLES = 50  # of each part on which the error of a classifier is measured: fewer samples train another one
+Iteration = Generator[list[Job], list[Scores], tuple[INCVState, dict[str, Any]]]
+
+
+def first_iteration(state: INCVState, problem: Problem) -> Iteration:
+    """Judge all labels by two halves, and fit the noise model; return the new state and a line of history."""
+    given, keep_best = problem.given, state.best_until >= 1
+    splits: list[Split] = []
+    jobs: list[Job] = []
+    seeds = problem.job_seeds(1, (1, 2))
+    for s in range(problem.settings.repeats):
+        first, second = halves(np.arange(len(given)), given, split_rng(problem, 1, s), even=True, groups=problem.groups)
+        splits.append((second, first))
+        for j, (train, score) in enumerate(((first, second), (second, first))):
+            jobs.append(Job(job_name(problem, 1, j, s), given, train, score, seeds[2 * s + j], keep_best))
+    answers = yield jobs
+    scores = over_first_split(splits, answers, given, problem.classes)
+    model, looks = yield from measured(state, problem, splits, scores)
+    in_order = np.argsort(np.concatenate(splits[0]))
+    state = with_noise(replace(state, predictions=tuple(look.take(in_order) for look in looks)), model, problem)
+    history: dict[str, Any] = {
+        "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(scores, splits[0], strict=True)],
+        "keep_best": keep_best,
+        "splits": len(splits),
+        "unseen_classes": unseen_classes(splits[0], given, problem.classes),
+        "estimate": model.estimate.record(),
+    }
+    return judged(state, problem, model, history["unseen_classes"]), history
+
+
+def later_iteration(state: INCVState, problem: Problem) -> Iteration:
+    """Judge all labels again, by classifiers of the labels that are not removed."""
+    k, given, classes = state.done + 1, problem.given, problem.classes
+    keep_best, repeats, usable = k <= state.best_until, problem.settings.repeats, state.verdict != REMOVED
+    seeds = problem.job_seeds(k, range(1, PARTS + 1))
+    splits, jobs = [], []
+    for s in range(repeats):
+        parts = shared_out(np.arange(len(given)), given, PARTS, split_rng(problem, k, s), problem.groups)
+        splits.append(parts)
+        for j, part in enumerate(parts):
+            train = usable.copy()
+            train[part] = False
+            name, seed = job_name(problem, k, j, s), seeds[PARTS * s + j]
+            jobs.append(Job(name, given, np.flatnonzero(train), part, seed, keep_best))
+    if any(len(np.unique(given[job.train])) < 2 or len(job.score) == 0 for job in jobs):
+        return state.stop("too few labels are left to train on"), {}
+    answers = yield jobs
+    looks = [
+        Scores.joined(answers[PARTS * s : PARTS * (s + 1)]).take(np.argsort(np.concatenate(parts)))
+        for s, parts in enumerate(splits)
+    ]
+    new = looks[0] if repeats == 1 else averaged(looks, given, classes)
+    if is_comparable(new, state.predictions[0], given, classes):
+        state = replace(state, predictions=(*state.predictions, new))
+    else:  # a weak classifier has removed too many right labels
+        note = f"no samples are removed after iteration {k - 1}, because classifiers of the others predict much worse"
+        state = replace(state, remove_ratio=0.0, notes=(*state.notes, note))
+    history: dict[str, Any] = {
+        "agreement": [float(np.mean(new.predicted[part] == given[part])) for part in splits[0]],
+        "keep_best": keep_best,
+        "splits": repeats,
+        "unseen_classes": unseen_classes(splits[0], given, classes),
+    }
+    assert state.model is not None
+    return judged(state, problem, state.model, history["unseen_classes"]), history
+
+
+def judged(state: INCVState, problem: Problem, model: NoiseModel, unseen: Sequence[int]) -> INCVState:
+    """The posterior by the mean of all predictions, and the verdicts that follow from it."""
+    given, classes, known = problem.given, problem.classes, model.estimate.known
+    mean = state.predictions[0]
+    if len(state.predictions) > 1:
+        mean = averaged(state.predictions, given, classes)
+    if state.done and known:
+        # Accuracy and noise at each confidence change with the predictions. The ratio does not: later classifiers
+        # learnt from labels that the earlier ones chose, and cannot measure it.
+        ratio = model.estimate.ratio
+        model = fit_noise_model(mean, given, classes, earlier=replace(model.estimate, low=ratio, high=ratio))
+    posterior = posterior_of(mean, given, model)
+    suspicion, agrees = calibrate(posterior.order, posterior.wrong), mean.predicted == given
+    verdict = np.full(len(given), CANDIDATE, dtype=np.int8)
+    # A label that no training saw could not be predicted.
+    checked = ~np.isin(given, unseen)
+    verdict[checked & (agrees | (known & (suspicion < 0.5)))] = SELECTED
+    if known:
+        other_class = suspicion * posterior.predicted_right > 1 - suspicion
+        # If no label of a class is selected, the classifier does not know the class: it says nothing about its labels.
+        known_class = np.isin(given, given[verdict == SELECTED])
+        doubtful = (verdict == CANDIDATE) & other_class & checked & known_class
+        rows = np.flatnonzero(doubtful)
+        if state.remove_ratio is not None:
+            count = int(state.remove_ratio * int(np.sum(verdict == SELECTED)))
+            rows = rows[np.argsort(-suspicion[rows], kind="stable")[:count]]
+        verdict[rows] = REMOVED
+    suggested = np.where(agrees, 1 - suspicion, suspicion * posterior.predicted_right)
+    state = replace(state, suspicion=suspicion, suggested_probability=suggested, **mean.numbers())
+    return state.with_verdicts(verdict)
+
+
+# ---------------------------------------------------------------- the noise, in iteration 1
+
+
+def measured(
+    state: INCVState, problem: Problem, splits: Sequence[Split], scores: tuple[Scores, Scores]
+) -> Generator[list[Job], list[Scores], tuple[NoiseModel, list[Scores]]]:
+    """Fit the noise model; return it and the predictions that judge. Unless the predictions are stored, further
+    trainings measure the classifier's error."""
+    given, classes = problem.given, problem.classes
+    samples, held_out = np.concatenate(splits[0]), Scores.joined(scores)
+    labels = given[samples]
+    best, opinions = denoise(held_out, labels, classes), None
+    looks = [best]
+    jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
+    if jobs:
+        answers = yield jobs
+        selected_on = 2 * len(splits)
+        again = Scores.joined(over_first_split(splits, answers[:selected_on], given, classes))
+        # Few selected samples can make a much worse classifier than all samples. Held-out labels tell.
+        if is_comparable(again, held_out, labels, classes):
+            looks.append(again)
+            best = averaged(looks, labels, classes)
+        if len(answers) > selected_on:
+            first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
+            pair = TwoOpinions(first, second, labels)
+            opinions = pair if pair.is_comparable(held_out, classes) else None
+    distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
+    model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, distinct=distinct)
+    if (why := problem.settings.why_unknown) is not None and model.estimate.known:
+        model = replace(model, estimate=without_meaning(model.estimate, why))
+    elif opinions is None:
+        estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
+        model = replace(model, estimate=estimate)
+    return model, looks
+
+
+def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], scores: Scores) -> list[Job]:
+    """Trainings on the selected samples of one half that score the other half: on all of them, for every split, and on
+    two disjoint parts of them, for the first split, if they are large enough. None if one would see one class only."""
+    given, keep_best = problem.given, state.best_until >= 1
+    agrees = np.zeros(len(given), dtype=bool)
+    samples = np.concatenate(splits[0])
+    agrees[samples] = scores.predicted == given[samples]
+    seeds = problem.job_seeds(1, (3, 4))
+    jobs, parts = [], []
+    for s, split in enumerate(splits):
+        for k, half in enumerate(split):
+            other = split[1 - k]
+            picked, seed = np.sort(other[agrees[other]]), seeds[2 * s + k]
+            name = f"{problem.name}-estimate-{1 + k}" + (f"-split{1 + s}" if s else "")
+            jobs.append(Job(name, given, picked, half, seed, keep_best))
+            if s == 0:
+                rng = np.random.default_rng([seed, 2])
+                for j, part in enumerate(shared_out(picked, given, 2, rng, problem.groups)):
+                    parts.append(Job(f"{name}-part{1 + j}", given, part, half, (seed + 1 + j) % 2**31, keep_best))
+    if any(len(np.unique(given[job.train])) < 2 for job in jobs):
+        return []
+    enough = all(len(np.unique(given[job.train])) > 1 and len(job.train) >= PART_SAMPLES for job in parts)
+    return [*jobs, *(parts if enough else [])]
+
+
+def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVState:
+    """Keep the fitted model and the limit of removals."""
+    estimate, settings = model.estimate, problem.settings
+    limit = None if settings.remove_ratio == "auto" else float(settings.remove_ratio)
+    notes = [noise_note(estimate)]
+    if not settings.stored:
+        if limit is not None:
+            notes.append(f"at most {limit:.3g} samples are removed per selected sample, as set")
+        elif not estimate.known:
+            notes.append("no samples are removed, because the noise ratio is unknown")
+        if settings.networks:
+            notes.append(which_epoch(settings.best_until(estimate.ratio)))
+    return replace(state, model=model).with_noise(settings, estimate.ratio, estimate.transition, limit, notes)
+
+
+def noise_note(estimate: NoiseEstimate) -> str:
+    """The estimate in one sentence."""
+    if not estimate.known:
+        return f"noise ratio {estimate.explanation}"
+    ratio, low, high = (f"{100 * share:.1f}" for share in (estimate.ratio, estimate.low, estimate.high))
+    return f"noise ratio {ratio} % (95 % interval {low} to {high} %); {estimate.explanation}"
+
+
+# ---------------------------------------------------------------- splits and classes
+
+
+def split_rng(problem: Problem, k: int, s: int) -> np.random.Generator:
+    """The generator of split `s` of iteration `k`."""
+    return np.random.default_rng([problem.seed, k, 0, s] if s else [problem.seed, k])
+
+
+def job_name(problem: Problem, k: int, j: int, s: int) -> str:
+    return f"{problem.name}-{k}-{1 + j}" + (f"-split{1 + s}" if s else "")
+
+
+def unseen_classes(parts: Sequence[IntArray], given: IntArray, classes: int) -> list[int]:
+    """Classes of which a part has labels and the other parts have none."""
+    counts = np.array([np.bincount(given[part], minlength=classes) for part in parts])
+    return np.flatnonzero(((counts > 0) & (counts.sum(axis=0) == counts)).any(axis=0)).tolist()
