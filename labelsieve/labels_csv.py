@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelsieve.csv_files import read_arrow
 from labelsieve.errors import InputError
 from labelsieve.files import open_file
-from labelsieve.types import SELECTED, VERDICTS, BoolArray, FloatArray, IntArray
+from labelsieve.types import VERDICTS, BoolArray, FloatArray, IntArray
 
 
 class LabelRow(NamedTuple):
@@ -76,8 +76,8 @@ class LabelColumns:
         return np.asarray((self.suggested[rows] >= 0) & (self.suggested[rows] != self.label[rows]))
 
     def suspect(self) -> BoolArray:
-        """Samples to review: not selected, and another label is suggested."""
-        return np.asarray(self.with_suggestion(np.arange(len(self))) & (self.verdict != SELECTED))
+        """Samples to review: another label is suggested."""
+        return self.with_suggestion(np.arange(len(self)))
 
     def ranked(self, rows: IntArray) -> IntArray:
         """`rows` by descending suspicion. Ties keep the input order; unknown suspicion comes last."""

@@ -290,9 +290,10 @@ EARLIER_TRUST: dict[str, tuple[Trust, WhyUnknown | None]] = {
 
 @dataclass(frozen=True)
 class ScoredVerdicts:
-    """The verdicts on the samples in input order, and their last held-out scores.
+    """The verdicts on the samples in input order, and their held-out scores.
 
-    The scores are -1 and NaN if a sample was never scored. `iteration` is that of the verdict, 0 for a candidate.
+    The scores are the mean over all iterations, or the last ones with protocol "paper". They are -1 and NaN if a sample
+    was never scored. `iteration` is the one since which the verdict holds, 0 for a candidate.
     """
 
     verdict: NDArray[np.int8]
@@ -355,8 +356,8 @@ class Selection(ScoredVerdicts):
         return self.noise is None or self.noise.known
 
     def doubted(self, given: IntArray) -> BoolArray:
-        """Samples with another label to consider, the predicted one: the suspects."""
-        return np.asarray((self.predicted >= 0) & (self.predicted != given) & (self.verdict != SELECTED))
+        """Samples with another label to consider, the predicted one: the suspects, selected or not."""
+        return np.asarray((self.predicted >= 0) & (self.predicted != given))
 
     def no_class(self, given: IntArray) -> BoolArray:
         """Suspects that may belong to none of the classes; none without a posterior (protocol "paper")."""

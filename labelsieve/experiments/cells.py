@@ -174,10 +174,15 @@ def _with_selections(trainings: Sequence[Cell], scale: Scale, request: SweepRequ
 
 
 def selections_for(cell: Cell) -> list[Cell]:
-    """Return the selections a training can start from: the full one, or one that ended at the same iteration."""
+    """Return the selections a training can start from: one that ended at the same iteration, or the full one.
+
+    Protocol "auto" may change its verdicts until its last iteration, so that the full one cannot be used for less.
+    """
+    automatic = _selection_kind(cell.kind, cell.method) in FAST_KINDS
+    lengths = (cell.iterations,) if automatic else (cell.protocol.iterations, cell.iterations)
     return [
         _source(cell, cell.protocol, SweepRequest(selection_epochs=cell.selection_epochs, iterations=iterations))
-        for iterations in dict.fromkeys((cell.protocol.iterations, cell.iterations))
+        for iterations in dict.fromkeys(lengths)
     ]
 
 

@@ -45,9 +45,9 @@ CONFIDENCES = (0.5, 0.7, 0.9, 0.95)  # probabilities for which the report counts
 MAX_WIDE_MATRIX = 12  # classes up to which a table fits beside the matrix
 CLEAN_RATIO = 0.005  # noise ratios below it are reported as clean
 VERDICT_MEANINGS = {
-    "selected": "a model that was not trained on the sample agrees with its label",
-    "candidate": "it does not agree: the label may be wrong",
-    "removed": "the most suspicious samples, excluded from training",
+    "selected": "models that were not trained on the sample predict its label, or it is more likely right than wrong",
+    "candidate": "its label may be wrong",
+    "removed": "its label is probably wrong, so no further model is trained on it",
 }
 VERDICT_CODES = {"selected": 1, "candidate": 0, "removed": 2}
 CONTENTS = {

@@ -28,6 +28,7 @@ from labelsieve.selection.noise_model import (
     NoiseModel,
     TwoOpinions,
     denoise,
+    excess_agreement,
     fit_noise_model,
     is_comparable,
     with_mean_posterior,
@@ -57,9 +58,13 @@ def first_iteration(state: INCVState, problem: Problem) -> Iteration:
             jobs.append(Job(job_name(problem, 1, j, s), given, train, score, seeds[2 * s + j], keep_best))
     answers = yield jobs
     scores = over_first_split(splits, answers, given, problem.classes)
-    model, looks = yield from measured(state, problem, splits, scores)
-    in_order = np.argsort(np.concatenate(splits[0]))
-    state = with_noise(replace(state, predictions=tuple(look.take(in_order) for look in looks)), model, problem)
+    model, best, number = yield from measured(state, problem, splits, scores)
+    mean = best.take(np.argsort(np.concatenate(splits[0])))
+    usual = excess_agreement(
+        np.concatenate([s.predicted for s in scores]), given[np.concatenate(splits[0])], problem.classes
+    )
+    state = replace(state, mean=mean, averaged_over=number, usual_agreement=usual)
+    state = with_noise(state, model, problem)
     history: dict[str, Any] = {
         "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(scores, splits[0], strict=True)],
         "keep_best": keep_best,
@@ -67,52 +72,78 @@ def first_iteration(state: INCVState, problem: Problem) -> Iteration:
         "unseen_classes": unseen_classes(splits[0], given, problem.classes),
         "estimate": model.estimate.record(),
     }
-    return judged(state, problem, model, history["unseen_classes"]), history
+    return judged(state, problem, history["unseen_classes"]), history
 
 
 def later_iteration(state: INCVState, problem: Problem) -> Iteration:
     """Judge all labels again, by classifiers of the labels that are not removed."""
     k, given, classes = state.done + 1, problem.given, problem.classes
-    keep_best, repeats, usable = k <= state.best_until, problem.settings.repeats, state.verdict != REMOVED
-    seeds = problem.job_seeds(k, range(1, PARTS + 1))
-    splits, jobs = [], []
-    for s in range(repeats):
-        parts = shared_out(np.arange(len(given)), given, PARTS, split_rng(problem, k, s), problem.groups)
-        splits.append(parts)
-        for j, part in enumerate(parts):
-            train = usable.copy()
-            train[part] = False
-            name, seed = job_name(problem, k, j, s), seeds[PARTS * s + j]
-            jobs.append(Job(name, given, np.flatnonzero(train), part, seed, keep_best))
-    if any(len(np.unique(given[job.train])) < 2 or len(job.score) == 0 for job in jobs):
-        return state.stop("too few labels are left to train on"), {}
+    splits = [
+        shared_out(np.arange(len(given)), given, PARTS, split_rng(problem, k, s), problem.groups)
+        for s in range(problem.settings.repeats)
+    ]
+    jobs = part_jobs(state, problem, splits)
+    if not can_train(jobs) and len(state.removed):
+        state = without_removals(state)
+        jobs = part_jobs(state, problem, splits)
+    if not can_train(jobs):
+        return state.stop("there are too few labels to train on"), {}
     answers = yield jobs
     looks = [
         Scores.joined(answers[PARTS * s : PARTS * (s + 1)]).take(np.argsort(np.concatenate(parts)))
         for s, parts in enumerate(splits)
     ]
-    new = looks[0] if repeats == 1 else averaged(looks, given, classes)
-    if is_comparable(new, state.predictions[0], given, classes):
-        state = replace(state, predictions=(*state.predictions, new))
-    else:  # a weak classifier has removed too many right labels
-        note = f"no samples are removed after iteration {k - 1}, because classifiers of the others predict much worse"
-        state = replace(state, remove_ratio=0.0, notes=(*state.notes, note))
+    new = looks[0] if len(looks) == 1 else averaged(looks, given, classes)
+    assert state.mean is not None
+    if is_comparable(new, state.usual_agreement, given, classes):
+        number = state.averaged_over
+        mean = averaged((state.mean, new), given, classes, weights=(number, 1))
+        state = replace(state, mean=mean, averaged_over=number + 1)
+    else:
+        state = without_removals(state)
     history: dict[str, Any] = {
         "agreement": [float(np.mean(new.predicted[part] == given[part])) for part in splits[0]],
-        "keep_best": keep_best,
-        "splits": repeats,
+        "keep_best": jobs[0].keep_best,
+        "splits": len(splits),
         "unseen_classes": unseen_classes(splits[0], given, classes),
     }
-    assert state.model is not None
-    return judged(state, problem, state.model, history["unseen_classes"]), history
+    return judged(state, problem, history["unseen_classes"]), history
 
 
-def judged(state: INCVState, problem: Problem, model: NoiseModel, unseen: Sequence[int]) -> INCVState:
+def part_jobs(state: INCVState, problem: Problem, splits: Sequence[Sequence[IntArray]]) -> list[Job]:
+    """For each part a training on the labels of the other parts that are not removed."""
+    k, jobs = state.done + 1, []
+    seeds = iter(problem.job_seeds(k, range(1, PARTS + 1)))
+    for s, parts in enumerate(splits):
+        for j, part in enumerate(parts):
+            train = state.verdict != REMOVED
+            train[part] = False
+            name, keep_best = job_name(problem, k, j, s), k <= state.best_until
+            jobs.append(Job(name, problem.given, np.flatnonzero(train), part, next(seeds), keep_best))
+    return jobs
+
+
+def can_train(jobs: Sequence[Job]) -> bool:
+    """Whether every training sees two classes or more, and has samples to score."""
+    return all(len(np.unique(job.labels[job.train])) > 1 and len(job.score) for job in jobs)
+
+
+def without_removals(state: INCVState) -> INCVState:
+    """A weak classifier has removed so many right labels that those left make a much worse one: remove none."""
+    if state.remove_ratio == 0.0:
+        return state
+    note = f"no samples are removed from iteration {state.done + 1} on: too few right labels would be left"
+    removed = state.verdict == REMOVED
+    verdict = np.where(removed, CANDIDATE, state.verdict).astype(np.int8)
+    fell = np.where(removed, 0, state.iteration).astype(np.int16)
+    return replace(state, verdict=verdict, iteration=fell, remove_ratio=0.0, notes=(*state.notes, note))
+
+
+def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVState:
     """The posterior by the mean of all predictions, and the verdicts that follow from it."""
-    given, classes, known = problem.given, problem.classes, model.estimate.known
-    mean = state.predictions[0]
-    if len(state.predictions) > 1:
-        mean = averaged(state.predictions, given, classes)
+    given, classes, model, mean = problem.given, problem.classes, state.model, state.mean
+    assert model is not None and mean is not None
+    known = model.estimate.known
     if state.done and known:
         # Accuracy and noise at each confidence change with the predictions. The ratio does not: later classifiers
         # learnt from labels that the earlier ones chose, and cannot measure it.
@@ -144,23 +175,23 @@ def judged(state: INCVState, problem: Problem, model: NoiseModel, unseen: Sequen
 
 def measured(
     state: INCVState, problem: Problem, splits: Sequence[Split], scores: tuple[Scores, Scores]
-) -> Generator[list[Job], list[Scores], tuple[NoiseModel, list[Scores]]]:
-    """Fit the noise model; return it and the predictions that judge. Unless the predictions are stored, further
-    trainings measure the classifier's error."""
+) -> Generator[list[Job], list[Scores], tuple[NoiseModel, Scores, int]]:
+    """Fit the noise model; return it, the mean of the predictions that judge, and their number.
+
+    Unless the predictions are stored, further trainings measure the classifier's error.
+    """
     given, classes = problem.given, problem.classes
     samples, held_out = np.concatenate(splits[0]), Scores.joined(scores)
     labels = given[samples]
-    best, opinions = denoise(held_out, labels, classes), None
-    looks = [best]
+    best, number, opinions = denoise(held_out, labels, classes), 1, None
     jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
     if jobs:
         answers = yield jobs
         selected_on = 2 * len(splits)
         again = Scores.joined(over_first_split(splits, answers[:selected_on], given, classes))
         # Few selected samples can make a much worse classifier than all samples. Held-out labels tell.
-        if is_comparable(again, held_out, labels, classes):
-            looks.append(again)
-            best = averaged(looks, labels, classes)
+        if is_comparable(again, excess_agreement(held_out.predicted, labels, classes), labels, classes):
+            best, number = averaged((best, again), labels, classes), 2
         if len(answers) > selected_on:
             first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
             pair = TwoOpinions(first, second, labels)
@@ -172,7 +203,7 @@ def measured(
     elif opinions is None:
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)
-    return model, looks
+    return model, best, number
 
 
 def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], scores: Scores) -> list[Job]:
@@ -206,10 +237,10 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
     limit = None if settings.remove_ratio == "auto" else float(settings.remove_ratio)
     notes = [noise_note(estimate)]
     if not settings.stored:
-        if limit is not None:
-            notes.append(f"at most {limit:.3g} samples are removed per selected sample, as set")
-        elif not estimate.known:
+        if not estimate.known:
             notes.append("no samples are removed, because the noise ratio is unknown")
+        elif limit is not None:
+            notes.append(f"at most {limit:.3g} samples are removed per selected sample, as set")
         if settings.networks:
             notes.append(which_epoch(settings.best_until(estimate.ratio)))
     return replace(state, model=model).with_noise(settings, estimate.ratio, estimate.transition, limit, notes)

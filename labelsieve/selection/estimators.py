@@ -185,9 +185,10 @@ class INCV(Selector):
         model name of the command line, such as "forest", "svm", "tfidf", "edges", "mlp" or "resnet32". None: a model
         that suits the type and number of the samples.
     n_iterations : int, default=4
-        Maximum number of iterations. INCV stops earlier if an iteration selects few new samples.
+        Maximum number of iterations. With protocol "auto", INCV stops earlier if an iteration changes few verdicts.
     remove_ratio : float or "auto", default="auto"
-        Number of samples removed per selected sample; "auto" derives it from the estimated noise.
+        Maximum number of removed samples per selected sample. "auto": no limit, or the rule of the paper's authors with
+        protocol "paper".
     random_state : int, RandomState or None, default=None
         Seed. The same int gives the same result, on any number of workers.
     executor : None, "threads", "processes", int or object with `map`, default=None
@@ -196,7 +197,8 @@ class INCV(Selector):
     protocol : {"auto", "paper"}, default="auto"
         "auto" estimates the noise from the data; "paper" follows the code of the paper's authors.
     pattern : {"auto", "symmetric", "pair"}, default="auto"
-        Noise pattern, if it is known.
+        Noise pattern for protocol "paper"; "auto" is symmetric. It has no effect with protocol "auto", which estimates
+        the noise.
     checkpoint : str, default="auto"
         Epoch of a network whose predictions are used. "last": the last epoch. "best-until-2": up to iteration 2 (or
         another number) the epoch with the best accuracy on the held-out labels, then the last epoch. "auto": as
@@ -220,12 +222,12 @@ class INCV(Selector):
     labels_ : ndarray of shape (n_samples,)
         The given labels.
     selected_ : ndarray of bool, shape (n_samples,)
-        Samples whose given label was predicted by a model that was not trained on them.
+        Samples whose given label is predicted by models that were not trained on them, or more likely right than wrong.
     candidate_ : ndarray of bool, shape (n_samples,)
-        Samples for which another label was predicted.
+        Samples that are neither selected nor removed.
     removed_ : ndarray of bool, shape (n_samples,)
-        Samples for which another label was predicted and that were not used in later iterations because of their large
-        loss. Every sample is either selected, a candidate or removed.
+        Samples for which another class is more likely than the given label; with protocol "paper", samples with another
+        prediction and a large loss. They are not used to train the models of later iterations.
     noise_ratio_ : float
         Estimated proportion of wrong labels.
     noise_interval_ : tuple of float or None
@@ -235,10 +237,9 @@ class INCV(Selector):
     transition_matrix_ : ndarray of shape (n_classes, n_classes)
         T[i, j] is the probability of the given label j for the true class i.
     noise_known_ : bool
-        False if the noise could not be estimated; `notes_` says why, and nothing is removed unless you set
-        `remove_ratio`.
+        False if the noise could not be estimated. `notes_` says why, and nothing is removed.
     predicted_ : ndarray of shape (n_samples,)
-        Out-of-sample prediction.
+        Out-of-sample prediction; with protocol "auto", the mean of the predictions of all iterations.
     probability_ : ndarray of shape (n_samples,)
         Out-of-sample probability of the given label.
     confidence_ : ndarray of shape (n_samples,)
@@ -248,12 +249,11 @@ class INCV(Selector):
     suspicion_ : ndarray of shape (n_samples,)
         Probability that the label is wrong. With protocol "paper" it only ranks the samples.
     suggested_ : ndarray of shape (n_samples,)
-        The predicted label if the sample is a suspect (not selected, and the predicted label differs from the given
-        one), else the given label.
+        The predicted label of samples that are not selected, and the given label of the others.
     suggested_probability_ : ndarray of shape (n_samples,)
         Probability that the predicted label is right.
     iteration_ : ndarray of int, shape (n_samples,)
-        Iteration in which the sample was selected or removed; 0 for candidates.
+        Iteration since which the verdict on the sample holds; 0 for candidates.
     expected_precision_ : float
         Expected label precision of the selected samples.
     expected_recall_ : float
@@ -383,7 +383,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     ranked = np.flatnonzero(selection.doubted(codes))
     ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]
     selector._suspects = [
-        Suspect(i, sample_html(sample), selector.labels_[i], selector.suggested_[i], float(selection.suspicion[i]))
+        Suspect(i, sample_html(sample), selector.labels_[i], selector.predicted_[i], float(selection.suspicion[i]))
         for i, sample in zip(ranked.tolist(), _samples_of(shown, ranked), strict=True)
     ]
 
@@ -410,7 +410,7 @@ def store_selection(estimator: Any, selection: Selection, classes: NDArray[Any],
         setattr(estimator, f"{name}_", getattr(selection, name))
     for name in ("noise_ratio", "noise_known", "transition_matrix", "expected_precision", "expected_recall"):
         setattr(estimator, f"{name}_", getattr(selection, name))
-    estimator.suggested_ = classes[np.where(selection.doubted(given), selection.predicted, given)]
+    estimator.suggested_ = classes[np.where(selection.doubted(given) & ~selection.selected, selection.predicted, given)]
     estimator.noise_interval_, estimator.trust_ = None, None
     if selection.noise is not None:
         estimator.noise_interval_, estimator.trust_ = (selection.noise.low, selection.noise.high), selection.noise.trust

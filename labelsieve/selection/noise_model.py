@@ -256,10 +256,9 @@ def agrees_by_chance(predicted: IntArray, given: IntArray, classes: int) -> bool
     return bool(excess_agreement(predicted, given, classes) < noise)
 
 
-def is_comparable(scores: Scores, usual: Scores, given: IntArray, classes: int) -> bool:
-    """Whether scores agree with held-out labels about as often as the usual ones, above chance."""
-    excess, known = (excess_agreement(each.predicted, given, classes) for each in (scores, usual))
-    return excess >= COMPARABLE_AGREEMENT * known
+def is_comparable(scores: Scores, usual: float, given: IntArray, classes: int) -> bool:
+    """Whether scores agree with held-out labels about as often as the usual ones, above chance (`usual`)."""
+    return excess_agreement(scores.predicted, given, classes) >= COMPARABLE_AGREEMENT * usual
 
 
 def _chance_agreement(predicted: IntArray, given: IntArray, classes: int) -> float:
@@ -284,7 +283,8 @@ class TwoOpinions:
 
         Classifiers of few samples may predict one class for all, agree with each other and know nothing.
         """
-        return all(is_comparable(part, held_out, self.given, classes) for part in (self.first, self.second))
+        usual = excess_agreement(held_out.predicted, self.given, classes)
+        return all(is_comparable(part, usual, self.given, classes) for part in (self.first, self.second))
 
     def ratio(self, classes: int, error: float, bins: int) -> float:
         """The share of wrong labels if the error of the classifiers is this multiple of their disagreement."""

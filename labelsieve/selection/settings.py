@@ -60,6 +60,10 @@ class INCVSettings:
             raise InputError(f"unknown pattern {self.pattern!r}; choose one of {', '.join(PATTERNS)}")
         if self.protocol not in ("auto", "paper"):
             raise InputError(f"unknown protocol {self.protocol!r}; choose auto or paper")
+        if self.protocol == "auto" and self.pattern != "auto":
+            raise InputError(
+                f"pattern {self.pattern!r} is for protocol paper; protocol auto estimates the noise itself"
+            )
         if self.checkpoint not in ("auto", "last") and not re.fullmatch(r"best-until-[1-9]\d*", self.checkpoint):
             raise InputError(
                 f'checkpoint: expected "auto", "last" or "best-until-2" (any number), got {self.checkpoint!r}'
@@ -93,7 +97,7 @@ def ncv_settings(settings: INCVSettings | None = None) -> INCVSettings:
     """Noisy cross-validation, algorithm 1 of the paper: INCV with one iteration that removes nothing.
 
     The samples are split into two halves, and a sample is selected if a model trained on the other half predicts its
-    label.
+    label. Protocol "auto" also selects samples whose label is more likely right than wrong.
     """
     return replace(settings or INCVSettings(), n_iterations=1, remove_ratio=0.0)
 
@@ -117,6 +121,14 @@ def which_epoch(best_until: int) -> str:
     if best_until < 1:
         return "networks predict with their last epoch"
     return f"networks predict with their best epoch up to iteration {best_until}, then with their last epoch"
+
+
+def networks_at_once(settings: INCVSettings) -> int:
+    """Return the maximum number of trainings that a selection asks for at once.
+
+    Protocol "auto" trains on three parts per split, and for the noise estimate on two halves per split and four parts.
+    """
+    return 2 if settings.protocol == "paper" else max(3 * settings.repeats, 2 * settings.repeats + 4)
 
 
 def selection_passes(settings: INCVSettings) -> int:

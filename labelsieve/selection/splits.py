@@ -64,22 +64,25 @@ BLOCK = 1 << 17  # samples at a time
 Split = tuple[IntArray, IntArray]
 
 
-def averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
+def averaged(looks: Sequence[Scores], given: IntArray, classes: int, weights: Sequence[float] | None = None) -> Scores:
     """Return the mean of several scores of the same samples; `given` are their labels."""
+    shares = np.array(weights or [1.0] * len(looks)) / sum(weights or [len(looks)])
     blocks = [slice(start, start + BLOCK) for start in range(0, max(1, len(given)), BLOCK)]
-    return Scores.joined([_averaged([look.take(rows) for look in looks], given[rows], classes) for rows in blocks])
+    parts = (([look.take(rows) for look in looks], given[rows]) for rows in blocks)
+    return Scores.joined([_averaged(some, labels, classes, shares) for some, labels in parts])
 
 
-def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
+def _averaged(looks: Sequence[Scores], given: IntArray, classes: int, shares: FloatArray) -> Scores:
     known = [top_classes_of(look, classes) for look in looks]
     candidates = np.concatenate([top_classes for top_classes, _, _ in known], axis=1)
     levels = np.zeros(candidates.shape)
-    for top_classes, top_probs, rest in known:
+    for share, (top_classes, top_probs, rest) in zip(shares, known, strict=True):
         own = np.broadcast_to(rest[:, None], candidates.shape).copy()
         for column in range(top_classes.shape[1]):
             np.copyto(own, top_probs[:, column, None], where=candidates == top_classes[:, column, None])
-        levels += np.log(own) / len(looks)
-    others = np.mean([np.log(rest) for _, _, rest in known], axis=0)  # of a class that no prediction kept
+        levels += share * np.log(own)
+    # Of a class that no prediction kept.
+    others = np.average([np.log(rest) for _, _, rest in known], axis=0, weights=shares)
     first = _first_of_its_kind(candidates)
     total = np.where(first, np.exp(levels), 0.0).sum(axis=1)
     total += np.maximum(classes - first.sum(axis=1), 0) * np.exp(others)
@@ -87,7 +90,8 @@ def _averaged(looks: Sequence[Scores], given: IntArray, classes: int) -> Scores:
     predicted, confidence = candidates[rows, best], np.exp(levels[rows, best]) / total
 
     # The stored probability of the given label is finer than the even share.
-    of_given = np.exp(np.mean([np.log(np.maximum(look.probability, SMALLEST)) for look in looks], axis=0)) / total
+    logs = [np.log(np.maximum(look.probability, SMALLEST)) for look in looks]
+    of_given = np.exp(np.average(logs, axis=0, weights=shares)) / total
     probability = np.where(predicted == given, confidence, np.minimum(of_given, np.minimum(confidence, 1 - confidence)))
     probability = np.maximum(probability, SMALLEST)
     order = np.argsort(np.where(first, -levels, np.inf), axis=1, kind="stable")[:, : min(TOP_CLASSES, classes)]

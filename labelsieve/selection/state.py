@@ -46,7 +46,9 @@ class INCVState(ScoredVerdicts):
     looks: NDArray[np.int16]  # number of held-out scores (protocol "paper")
     transition: FloatArray  # c x c, with the estimated noise ratio
     model: NoiseModel | None = None  # of iteration 1; None for protocol "paper"
-    predictions: tuple[Scores, ...] = ()  # held-out scores of all samples, one or more per iteration (protocol "auto")
+    mean: Scores | None = None  # of `averaged_over` held-out predictions of every sample (protocol "auto")
+    averaged_over: int = 0
+    usual_agreement: float = 0.0  # of the predictions of iteration 1 with the labels, above chance (protocol "auto")
     done: int = 0
     noise_ratio: float = float("nan")
     remove_ratio: float | None = None  # None: no limit

@@ -34,7 +34,7 @@ from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, named_classifier
 from labelsieve.models.embed import load_encoder
-from labelsieve.selection.settings import INCVSettings, selection_passes
+from labelsieve.selection.settings import INCVSettings, networks_at_once, selection_passes
 from labelsieve.types import Job, LabelledData
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
@@ -204,7 +204,7 @@ def _plan_network(
     method = settings.create_method(sizes.method_settings(network.name))
     workload = Workload(
         n, passes if choice.kind is ModelKind.NETWORK else 0, choice.epochs(settings.epochs),
-        method.epochs(sizes.epochs), method.networks, request.gpus, 2 * settings.repeats,
+        method.epochs(sizes.epochs), method.networks, request.gpus, networks_at_once(settings.incv_settings()),
     )  # fmt: skip
     most = max(sizes.batch_size, SELECTION_BATCH_SIZE)
     some = take_evenly(rows, 4 * most if device.type == "cpu" else 16 * most)

@@ -141,8 +141,8 @@ class SelectSettings(SourceSettings):
         File with out-of-sample predicted probabilities. No model is trained for the selection. Formats: .npy, .npz
         (array pred_probs), or .csv or .parquet with one column per class and optionally an id column.
     remove_ratio
-        Number of samples to remove per selected sample: a number, or auto (computed from the estimated noise). Removed
-        samples are not used in later iterations.
+        Maximum number of removed samples per selected sample: a number, or auto (no limit; with --protocol paper: the
+        rule of the paper's authors). Removed samples are not used to train the models of later iterations.
     labels
         CSV file with the columns id, label and optionally true. Its labels replace those of the source; true
         labels are only used to measure the result.
@@ -153,8 +153,9 @@ class SelectSettings(SourceSettings):
     protocol
         How settings are chosen: auto (based on the estimated noise) or paper (as in the code of the paper's authors).
     pattern
-        Noise pattern, if you know it: symmetric (wrong labels are spread evenly over all other classes), pair (all
-        wrong labels of a class are the same other class) or auto (estimated; symmetric with --protocol paper).
+        Noise pattern for --protocol paper: symmetric (wrong labels are spread evenly over all other classes), pair (all
+        wrong labels of a class are the same other class) or auto (symmetric). It has no effect with --protocol auto,
+        which estimates the noise.
     size
         Resize pictures to squares with this side length in pixels. Default: depends on the source. With --size,
         --embed auto computes no embeddings. With --embed NAME, --size is the length of the shorter side of the pictures

@@ -240,7 +240,7 @@ def test_ncv_texts_and_named_classifiers(here: Path, capsys: pytest.CaptureFixtu
     found = answer(capsys, "select t.csv --selection ncv")
     assert found["run"] == "runs/t"  # after the source, where no --out is given
     assert found["model"] == "tfidf" and found["counts"]["removed"] == 0 and len(found["iterations"]) == 1
-    suspects = [row["id"] for row in rows_of(here / "runs" / "t" / "labels.csv") if row["verdict"] != "selected"]
+    suspects = [row["id"] for row in rows_of(here / "runs" / "t" / "labels.csv") if row["suggested"]]
     assert suspects == ["6", "13"]
     blobs(here / "b.csv")
     found = answer(capsys, "select b.csv --out named --model sklearn.naive_bayes:GaussianNB --iterations 1")
@@ -260,7 +260,7 @@ def test_a_network_on_pictures_and_what_was_skipped(here: Path, capsys: pytest.C
     found = answer(capsys, "select data --out run --epochs 6 --iterations 2 --device cpu")
     assert found["model"] == "small-cnn" and found["samples"] == 40 and found["skipped"] == 1
     assert "dark/broken.png," in (here / "run" / "skipped.csv").read_text()
-    suspects = {row["id"] for row in rows_of(here / "run" / "labels.csv") if row["verdict"] != "selected"}
+    suspects = {row["id"] for row in rows_of(here / "run" / "labels.csv") if row["suggested"]}
     assert {"light/04.png", "dark/09.png"} <= suspects
     assert RunFolder("run").record()["data"]["kind"] == "pictures"
 

@@ -47,7 +47,7 @@ def test_wrong_labels_of_pictures_are_found() -> None:
     x, true = stripes(240, 32)
     given = noise.corrupt(true, theory.symmetric(3, 0.2), 0)
     found = INCV("edges", random_state=0, n_iterations=2).fit(x, given)
-    wrong, flagged = given != true, found.suggested_ != given
+    wrong, flagged = given != true, found.predicted_ != given
     assert (found.predicted_ == true).mean() > 0.95
     assert roc_auc_score(wrong, found.suspicion_) > 0.98
     assert flagged[wrong].mean() > 0.85 and wrong[flagged].mean() > 0.98

@@ -72,3 +72,13 @@ def test_flags_have_the_largest_expected_f1():
 def test_confusions_are_even_for_a_class_without_counted_ones():
     spread = confusions(np.array([[0.8, 0.15, 0.05], [0.0, 1.0, 0.0], [0.1, 0.1, 0.8]]))
     assert spread == pytest.approx(np.array([[0, 0.75, 0.25], [0.5, 0, 0.5], [0.5, 0.5, 0]]))
+
+
+def test_few_wrong_labels_of_many_keep_a_high_suspicion():
+    rng = np.random.default_rng(0)
+    order = rng.uniform(0, 0.5, 20_000)
+    wrong = order / 100
+    order[:20], wrong[:20] = rng.uniform(0.9, 1, 20), 0.95
+    suspicion = calibrate(order, wrong)
+    assert (suspicion[:20] > 0.5).all() and np.median(suspicion[:20]) > 0.9 and suspicion[20:].max() < 0.5
+    assert suspicion.mean() == pytest.approx(wrong.mean(), abs=0.002)
