@@ -42,7 +42,7 @@ class Exported:
     rows: int
     changed: int  # labels that differ from the given ones
     dropped: int  # samples that were left out because of a decision or of `drop_suspects`
-    undecided: int  # suspects without a decision that keep their label
+    undecided: int  # suspects without a decision that keep their label, or are left out of the selected samples
     suggested: int  # suspects without a decision that got the suggested label
     expected_right: float | None  # of these; None if not known
     least_right: float | None  # of these, by the low end of the noise estimate
@@ -101,11 +101,15 @@ def export(
     # Only samples that the run selected can be missing from the selected ones.
     among = columns.verdict == SELECTED if what == "selected" else np.ones(len(columns), dtype=bool)
     dropped = int(np.sum(~outcome.stays & among)) if changes_labels else 0
-    summary = outcome.describe(changed, with_suspects=what == "cleaned") if changes_labels else ""
+    undecided = outcome.undecided.copy()
+    if what == "selected":  # suspects whose label is more likely right than wrong are selected, and written
+        undecided[rows] = False
+    left = int(undecided.sum())
+    summary = outcome.describe(changed, left, with_suspects=what == "cleaned") if changes_labels else ""
     if summary:
         announce(summary)
     done = Exported(
-        target, len(rows), changed, dropped, int(outcome.undecided.sum()), int(outcome.applied.sum()),
+        target, len(rows), changed, dropped, left, int(outcome.applied.sum()),
         outcome.right and outcome.right.number, outcome.right and outcome.right.least,
         outcome.wrong and outcome.wrong.number, summary, "",
     )  # fmt: skip

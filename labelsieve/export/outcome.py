@@ -124,9 +124,12 @@ class Outcome:
         marks[self.conflict] = CONFLICT
         return marks if (marks != "").any() else None
 
-    def describe(self, changed: int, *, with_suspects: bool) -> str:
-        """What the export changes, and how much of it is expected to be right."""
-        applied, dropped, undecided = (int(mask.sum()) for mask in (self.applied, self.dropped, self.undecided))
+    def describe(self, changed: int, undecided: int, *, with_suspects: bool) -> str:
+        """What the export changes, and how much of it is expected to be right.
+
+        `undecided` suspects keep their label in the export, or are not in it (`with_suspects` is false).
+        """
+        applied, dropped = int(self.applied.sum()), int(self.dropped.sum())
         parts = [f"{changed:,} label{'s' * (changed != 1)} changed"]
         if applied:
             parts.append(f"{applied:,} of them by suggestions, {self._expected(self.right)} expected right")

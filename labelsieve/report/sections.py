@@ -47,7 +47,7 @@ CLEAN_RATIO = 0.005  # noise ratios below it are reported as clean
 VERDICT_MEANINGS = {
     "selected": "models that were not trained on the sample predict its label, or it is more likely right than wrong",
     "candidate": "its label may be wrong",
-    "removed": "its label is probably wrong, so no further model is trained on it",
+    "removed": "its label is probably wrong, so models are trained without it",
 }
 VERDICT_CODES = {"selected": 1, "candidate": 0, "removed": 2}
 CONTENTS = {
