@@ -21,7 +21,7 @@ def halves(n: int, *, side: bool) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(("protocol", "learnt"), [("auto", True), ("paper", False)])
 def test_left_and_right_are_learnt_but_by_the_papers_protocol(protocol: str, learnt: bool) -> None:
-    found = INCV("small-cnn", random_state=0, epochs=8, n_iterations=1, protocol=protocol, pattern="symmetric")
+    found = INCV("small-cnn", random_state=0, epochs=8, n_iterations=1, protocol=protocol)
     assert (found.fit(*halves(160, side=True)).selected_.mean() > 0.95) == learnt
 
 
