@@ -14,10 +14,9 @@ NONE = "\u2013"
 QUANTITIES = ("loss", "accuracy_given", "agreement")  # entries of history.jsonl that are drawn
 MAX_NETWORKS = 2  # of a training, which have a line each
 ITERATION_COLUMNS = {
-    "candidates": "candidates",
-    "selected": "selected",
-    "removed": "removed",
-    "candidates_left": "left",
+    "selected_total": "selected",
+    "candidates_left": "candidates",
+    "removed_total": "removed",
     "expected_precision": "expected precision",
 }
 
@@ -81,7 +80,7 @@ def iterations(facts: Facts) -> Markup:
         [str(entry.get("iteration", i + 1)), *(cell(entry, key) for key in keys)] for i, entry in enumerate(entries)
     ]
     heads = [("iteration", False), *((ITERATION_COLUMNS[key], True) for key in keys)]
-    return el("div", el("h3", "Iterations"), table(heads, rows, caption="Samples per iteration of the selection"))
+    return el("div", el("h3", "Iterations"), table(heads, rows, caption="Samples after each iteration"))
 
 
 def theory(facts: Facts) -> Markup:
