@@ -10,7 +10,7 @@ likely than the given one. The others are candidates: no other class is more lik
 
 Algorithm 2 of the paper (algorithm2.py) never checks a selected label again and never uses a removed one. Here every
 label is predicted in every iteration by classifiers that have not seen it, so a wrong label that was selected by chance
-is found later. benchmarks/fast-selector.md and benchmarks/repeats.md compare both.
+is found later. benchmarks/fast-selector.md compares both.
 
 The noise ratio is measured in iteration 1 by further trainings on the labels that agree with the predictions: one per
 half that also judges, and two per half on disjoint parts whose disagreement measures their error (noise_model.py).
@@ -58,19 +58,13 @@ def first_iteration(state: INCVState, problem: Problem) -> Iteration:
             jobs.append(Job(job_name(problem, 1, j, s), given, train, score, seeds[2 * s + j], keep_best))
     answers = yield jobs
     scores = over_first_split(splits, answers, given, problem.classes)
-    model, best, number = yield from measured(state, problem, splits, scores)
-    mean = best.take(np.argsort(np.concatenate(splits[0])))
-    usual = excess_agreement(
-        np.concatenate([s.predicted for s in scores]), given[np.concatenate(splits[0])], problem.classes
-    )
-    state = replace(state, mean=mean, averaged_over=number, usual_agreement=usual)
-    state = with_noise(state, model, problem)
+    state, estimate = yield from measured(state, problem, splits, scores)
     history: dict[str, Any] = {
         "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(scores, splits[0], strict=True)],
         "keep_best": keep_best,
         "splits": len(splits),
         "unseen_classes": unseen_classes(splits[0], given, problem.classes),
-        "estimate": model.estimate.record(),
+        "estimate": estimate.record(),
     }
     return judged(state, problem, history["unseen_classes"]), history
 
@@ -129,7 +123,7 @@ def can_train(jobs: Sequence[Job]) -> bool:
 
 
 def without_removals(state: INCVState) -> INCVState:
-    """A weak classifier has removed so many right labels that those left make a much worse one: remove none."""
+    """Remove nothing: a weak classifier has removed right labels, and the others make a much worse classifier."""
     if state.remove_ratio == 0.0:
         return state
     note = f"no samples are removed from iteration {state.done + 1} on: too few right labels would be left"
@@ -176,8 +170,8 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
 
 def measured(
     state: INCVState, problem: Problem, splits: Sequence[Split], scores: tuple[Scores, Scores]
-) -> Generator[list[Job], list[Scores], tuple[NoiseModel, Scores, int]]:
-    """Fit the noise model; return it, the mean of the predictions that judge, and their number.
+) -> Generator[list[Job], list[Scores], tuple[INCVState, NoiseEstimate]]:
+    """Fit the noise model; return the state with it and with the mean of the predictions that judge, and the estimate.
 
     Unless the predictions are stored, further trainings measure the classifier's error.
     """
@@ -185,13 +179,14 @@ def measured(
     samples, held_out = np.concatenate(splits[0]), Scores.joined(scores)
     labels = given[samples]
     best, number, opinions = denoise(held_out, labels, classes), 1, None
+    usual = excess_agreement(held_out.predicted, labels, classes)
     jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
     if jobs:
         answers = yield jobs
         selected_on = 2 * len(splits)
         again = Scores.joined(over_first_split(splits, answers[:selected_on], given, classes))
         # Few selected samples can make a much worse classifier than all samples. Held-out labels tell.
-        if is_comparable(again, excess_agreement(held_out.predicted, labels, classes), labels, classes):
+        if is_comparable(again, usual, labels, classes):
             best, number = averaged((best, again), labels, classes), 2
         if len(answers) > selected_on:
             first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
@@ -204,7 +199,9 @@ def measured(
     elif opinions is None:
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)
-    return model, best, number
+    mean = best.take(np.argsort(samples))
+    state = replace(state, mean=mean, averaged_over=number, usual_agreement=usual)
+    return with_noise(state, model, problem), model.estimate
 
 
 def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], scores: Scores) -> list[Job]:

@@ -28,7 +28,7 @@ class INCVSettings:
     protocol "auto" and follows the authors' rule in protocol "paper"."""
 
     pattern: str = "auto"
-    """The noise pattern that protocol "paper" is told; "auto" is symmetric. Protocol "auto" estimates it."""
+    """The noise pattern, for protocol "paper" only; "auto" means symmetric. Protocol "auto" needs none."""
 
     checkpoint: str = "auto"
     """Which epoch selects: "last", "best-until-2" (the best on the held-out labels up to iteration 2), or "auto"."""
