@@ -42,10 +42,12 @@ class Conv2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.size == 3:
             return kernels.grouped_conv3x3(x, self.weight, self.n, stride=self.stride)
-        weight = self.weight.to(x.dtype)
+        weight, stride = self.weight.to(x.dtype), self.stride
         if x.is_cuda:
             weight = weight.contiguous(memory_format=torch.channels_last)
-        return F.conv2d(x, weight, None, self.stride, self.size // 2, groups=self.n)
+            if self.size == 1 and stride > 1:  # cuDNN would compute it without tensor cores, on a reordered copy of x
+                x, stride = x[:, :, ::stride, ::stride].contiguous(memory_format=torch.channels_last), 1
+        return F.conv2d(x, weight, None, stride, self.size // 2, groups=self.n)
 
     def then(self, norm: BatchNorm, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """norm(self(x)); the convolution kernel sums the statistics while it writes its output."""
