@@ -91,8 +91,9 @@ class Job:
     """One training for the selection: train on some samples, score others.
 
     `labels` are the codes of the given labels of all samples; `train` and `score` are indices. With `keep_best` the
-    epoch that agrees best with the given labels of the scored samples is used, otherwise the last one. A trainer
-    without epochs ignores it.
+    epoch that agrees best with the given labels of the scored samples is used, otherwise the last one. An epoch reads
+    at least `epoch_samples` samples: fewer are repeated, so that a small `train` is not a shorter training. A trainer
+    without epochs ignores both.
     """
 
     name: str
@@ -101,10 +102,11 @@ class Job:
     score: IntArray
     seed: int
     keep_best: bool = False
+    epoch_samples: int = 0
 
     def digest(self) -> str:
         """Return a short hash of everything that the scores depend on, apart from the samples and the model."""
-        found = hashlib.sha256(json.dumps([self.name, self.seed, self.keep_best]).encode())
+        found = hashlib.sha256(json.dumps([self.name, self.seed, self.keep_best, self.epoch_samples]).encode())
         for indices in (self.labels, self.train, self.score):
             found.update(np.ascontiguousarray(indices, dtype="<i8").tobytes())
         return found.hexdigest()[:16]

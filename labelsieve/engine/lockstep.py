@@ -30,6 +30,7 @@ from labelsieve.engine.method import (
     called,
     checked_batches,
     checked_state,
+    repeated,
     silenced,
 )
 from labelsieve.engine.schedule import Schedule
@@ -280,8 +281,13 @@ class Lockstep:
         training = self.trainings[self.running[row]]
         clock = self.stepper.clock
         generator = np.random.default_rng([training.plan.seed, training.epoch, rng.ORDER])
-        order = training.method.batches(training.plan, training.epoch, self.options.batch_size, generator)
-        order = checked_batches(order, len(self.store), called(training.method))
+        plan, size = training.plan, self.options.batch_size
+        order = repeated(
+            lambda: checked_batches(
+                training.method.batches(plan, training.epoch, size, generator), len(self.store), called(training.method)
+            ),
+            -(-plan.epoch_samples // size),
+        )
         if self.bundles[0].has_norm and len(order) > 1 and ((order >= 0).sum(axis=1) <= 1).all():
             if self.options.batch_size == 1:
                 raise InputError(f"batch size 1: {ONE_SAMPLE}; choose at least 2")

@@ -50,6 +50,7 @@ class Plan:
     score: IntArray | None = None  # samples to score at the end (selection's held-out half)
     keep_best: bool = False  # score with the epoch that agrees best with the given labels of `score`
     suspicion: FloatArray | None = None  # the selection's probability that each label is wrong, nan if not known
+    epoch_samples: int = 0  # an epoch repeats fewer samples than this (`repeated`)
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,14 @@ def in_batches(order: IntArray, batch_size: int) -> IntArray:
     filled = np.full(steps * batch_size, -1, dtype=np.int64)
     filled[: len(order)] = order
     return filled.reshape(steps, batch_size)
+
+
+def repeated(batches: Callable[[], IntArray], steps: int) -> IntArray:
+    """Batches of one round over the samples, and of further rounds until there are `steps`."""
+    found = batches()
+    while len(found) < steps:
+        found = np.concatenate([found, batches()[: steps - len(found)]])
+    return found
 
 
 def sample_losses(logits: Tensor, batch: Batch) -> Tensor:

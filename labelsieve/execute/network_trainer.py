@@ -84,7 +84,16 @@ class EngineTrainer(Trainer):
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         plans = [
-            Plan(job.name, job.labels, job.train, job.seed, score=job.score, keep_best=job.keep_best) for job in jobs
+            Plan(
+                job.name,
+                job.labels,
+                job.train,
+                job.seed,
+                score=job.score,
+                keep_best=job.keep_best,
+                epoch_samples=job.epoch_samples,
+            )
+            for job in jobs
         ]
         options = {"progress": self.on_epoch, **self.options}
         if options.get("checkpoint") is not None:

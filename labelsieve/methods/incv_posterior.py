@@ -38,7 +38,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.checks import between, whole
-from labelsieve.engine.method import Batch, Method, Needs, Plan, Recipe, State, TrainingView, Views, in_batches, tell
+from labelsieve.engine.method import (
+    Batch,
+    Method,
+    Needs,
+    Plan,
+    Recipe,
+    State,
+    TrainingView,
+    Views,
+    in_batches,
+    repeated,
+    tell,
+)
 from labelsieve.engine.method import mixed as mix_targets
 from labelsieve.engine.schedule import Schedule
 from labelsieve.errors import InputError
@@ -198,10 +210,7 @@ class INCVPosterior(Method):
         every = in_batches(rng.permutation(len(plan.labels)), batch_size)
         if epoch >= self.warmup_epochs():
             return every
-        rounds = [in_batches(rng.permutation(plan.train), batch_size)]
-        while sum(map(len, rounds)) < len(every):
-            rounds.append(in_batches(rng.permutation(plan.train), batch_size))
-        return np.concatenate(rounds)[: len(every)]
+        return repeated(lambda: in_batches(rng.permutation(plan.train), batch_size), len(every))[: len(every)]
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         T = np.maximum(checked_transition(plan.transition, self.name), LEAST_NOISE / classes)
