@@ -42,6 +42,7 @@ SEEDS = {"digits": range(20, 30), "photos": range(20, 25)}  # the method was cho
 NOISE = {
     "symmetric 20 %": theory.symmetric(CLASSES, 0.2),
     "symmetric 40 %": theory.symmetric(CLASSES, 0.4),
+    "symmetric 60 %": theory.symmetric(CLASSES, 0.6),
     "pair 40 %": theory.pair(CLASSES, 0.4),
 }
 METHODS = ("standard", "incv-coteaching", "incv-posterior")

@@ -38,6 +38,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.checks import between, whole
+from labelsieve.class_balance import balanced, class_prior
 from labelsieve.engine.method import (
     Batch,
     Method,
@@ -63,7 +64,6 @@ LEAST_NOISE = 0.01  # of a row of T, over all classes: few counted labels cannot
 LEAST_SUSPICION = 0.02  # no label counts as certain: one selected label in 40 is wrong on people's CIFAR-10 labels
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
-PRIOR_STEPS = 100  # of expectation-maximisation; few classes converge in less
 NEW_WEIGHT = 0.7  # of the network's log-odds in the order of the labels, against those of the selection
 MOST_MEMORY = 2**33  # bytes
 RANKED_AT_ONCE = 2**16  # samples, so that ranking needs little memory besides the predictions
@@ -71,16 +71,6 @@ RANKED_AT_ONCE = 2**16  # samples, so that ranking needs little memory besides t
 
 def memory_bytes(samples: int, classes: int, networks: int) -> int:
     return 4 * samples * classes * networks
-
-
-def class_prior(labels: IntArray, transition: FloatArray) -> FloatArray:
-    """The shares of the true classes that explain the shares of the given labels (expectation-maximisation)."""
-    shares = np.bincount(labels, minlength=len(transition)) / len(labels)
-    prior = np.full(len(transition), 1 / len(transition))
-    for _ in range(PRIOR_STEPS):
-        prior = prior * (transition @ (shares / np.maximum(prior @ transition, 1e-12)))
-    prior = np.maximum(prior, 1e-6)
-    return np.asarray(prior / prior.sum())
 
 
 def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor) -> Tensor:
@@ -210,7 +200,16 @@ class INCVPosterior(Method):
         every = in_batches(rng.permutation(len(plan.labels)), batch_size)
         if epoch >= self.warmup_epochs():
             return every
-        return repeated(lambda: in_batches(rng.permutation(plan.train), batch_size), len(every))[: len(every)]
+        train = self._trusted(plan)
+        return repeated(lambda: in_batches(rng.permutation(train), batch_size), len(every))[: len(every)]
+
+    def _trusted(self, plan: Plan) -> IntArray:
+        """The selected samples, with balanced classes if the suspicion is known."""
+        if plan.suspicion is None:
+            return plan.train
+        chosen = np.zeros(len(plan.labels), dtype=bool)
+        chosen[plan.train] = True
+        return np.flatnonzero(balanced(chosen, plan.labels, plan.suspicion, np.asarray(plan.transition)))
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         T = np.maximum(checked_transition(plan.transition, self.name), LEAST_NOISE / classes)

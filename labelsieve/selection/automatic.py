@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.class_balance import balanced
 from labelsieve.selection.noise_model import (
     NoiseModel,
     TwoOpinions,
@@ -38,7 +39,7 @@ from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.selection.settings import which_epoch
 from labelsieve.selection.splits import Split, averaged, halves, over_first_split, shared_out
 from labelsieve.selection.state import INCVState, Problem
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, IntArray, Job, NoiseEstimate, Scores
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, BoolArray, IntArray, Job, NoiseEstimate, Scores
 
 PARTS = 3  # of the cross-validation after iteration 1: as expensive as algorithm 2
 PART_SAMPLES = 50  # of each part on which the error of a classifier is measured: fewer samples train another one
@@ -111,14 +112,24 @@ def part_jobs(state: INCVState, problem: Problem, splits: Sequence[Sequence[IntA
     on, and a network would take a quarter of the steps.
     """
     k, half, jobs = state.done + 1, len(problem.given) // 2, []
+    kept = kept_labels(state, problem)
     seeds = iter(problem.job_seeds(k, range(1, PARTS + 1)))
     for s, parts in enumerate(splits):
         for j, part in enumerate(parts):
-            train = state.verdict != REMOVED
+            train = kept.copy()
             train[part] = False
             name, keep_best = job_name(problem, k, j, s), k <= state.best_until
             jobs.append(Job(name, problem.given, np.flatnonzero(train), part, next(seeds), keep_best, half))
     return jobs
+
+
+def kept_labels(state: INCVState, problem: Problem) -> BoolArray:
+    """The labels to train on: those that are not removed, with balanced classes unless a limit of removals is set."""
+    assert state.model is not None
+    kept = np.asarray(state.verdict != REMOVED)
+    if state.remove_ratio is not None or not state.model.estimate.known:
+        return kept
+    return balanced(kept, problem.given, state.suspicion, state.model.estimate.transition)
 
 
 def can_train(jobs: Sequence[Job]) -> bool:

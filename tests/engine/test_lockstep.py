@@ -51,6 +51,26 @@ def test_stacked_networks_learn_weight_for_weight_what_single_ones_learn(store, 
     assert furthest(stacked, untrained) > 0.01  # the comparison above can fail
 
 
+def test_an_epoch_repeats_few_samples_as_often_as_asked(digits):
+    x = digits[0].reshape(400, -1)[:, ::3].astype(np.float32) / 255
+    store, factory = VectorStore(x, torch.device("cpu")), partial(_mlp, x.shape[1])
+    shown = []
+
+    class Counting(Standard):
+        def loss(self, logits, batch):
+            shown.append(batch.index[batch.valid].tolist())
+            return super().loss(logits, batch)
+
+    plan = Plan("p", digits[1], np.arange(40), seed=3, epoch_samples=100)
+    train(store, factory, Counting(), [plan], schedule=Schedule(1, ((0, 1e-2),)), batch_size=16)
+    assert len(shown) == 7  # 3 batches, 3 of another round and 1 of a third one
+    assert sorted(itertools.chain(*shown[:3])) == sorted(itertools.chain(*shown[3:6])) == list(range(40))
+    assert shown[:3] != shown[3:6]
+    shown.clear()
+    train(store, factory, Counting(), [replace(plan, epoch_samples=20)], schedule=SGD, batch_size=16)
+    assert len(shown) == 6  # never fewer than all samples
+
+
 def test_a_plain_torch_loop_gives_the_same_weights(digits):
     """The engine's flat Adam, order and weight decay against torch.optim.Adam written out."""
     x = digits[0].reshape(400, -1)[:, ::3].astype(np.float32) / 255

@@ -18,7 +18,6 @@ from labelsieve.errors import InputError
 from labelsieve.methods import create, incv_posterior
 from labelsieve.methods.incv_posterior import (
     INCVPosterior,
-    class_prior,
     label_likelihood,
     posterior_targets,
     ranked_again,
@@ -97,10 +96,17 @@ def test_labels_are_judged_again_if_their_suspicion_is_known(plan):
     assert INCVPosterior().judges_labels(replace(plan, suspicion=np.full(40, 0.3)))
 
 
-def test_the_prior_explains_the_given_labels():
-    prior, transition = np.array([0.5, 0.3, 0.2]), theory.symmetric(3, 0.3)
-    labels = np.repeat(np.arange(3), np.round(10_000 * prior @ transition).astype(int))
-    np.testing.assert_allclose(class_prior(labels, transition), prior, atol=2e-3)
+def test_the_warm_up_shows_classes_as_often_as_they_are_right(plan):
+    labels = np.repeat(np.arange(4), 10)
+    few = replace(plan, labels=labels, train=np.arange(1, 30), suspicion=np.linspace(0, 0.9, 40))
+    method = INCVPosterior(warmup=1.0)
+    method.check(few, 20)
+    rng = np.random.default_rng(0)
+    shown = [np.unique(method.batches(few, epoch, 8, rng)) for epoch in range(20)]
+    # 7 labels of each class are right. None of class 3 is selected, and 10 of classes 1 and 2 are.
+    seen = np.unique(np.concatenate(shown))
+    assert np.bincount(labels[seen[seen >= 0]]).tolist() == [9, 9, 9, 6]
+    assert 30 in seen and 39 not in seen and 0 not in seen
 
 
 def test_memory_and_loss_of_two_networks(plan, make_batch):

@@ -57,6 +57,26 @@ def test_later_iterations_score_every_sample_and_train_on_what_is_not_removed() 
         expected = usable.copy()
         expected[job.score] = False
         assert np.array_equal(job.train, np.flatnonzero(expected))
+        assert job.epoch_samples == 400  # epochs as long as in iteration 1, which trains on halves
+
+
+def test_later_iterations_train_on_a_class_that_is_hardly_predicted() -> None:
+    truth, labels = case()
+
+    class Blind(Scripted):
+        def score(self, job: Job) -> Scores:
+            found = super().score(job)
+            given, unsure = job.labels[job.score], (self.truth[job.score] == 3) & (job.score % 20 != 3)
+            predicted = np.where(unsure, 2, found.predicted)
+            confidence = np.where(unsure, 0.5, found.confidence)
+            probability = np.where(predicted == given, confidence, (1 - confidence) / (CLASSES - 1))
+            return Scores(predicted, probability, confidence, -np.log(probability))
+
+    trainer, states = Blind(truth), list[Any]()
+    drive(incv_steps(labels, CLASSES, seed=0, on_iteration=states.append), trainer)
+    kept = np.bincount(labels[states[0].verdict != REMOVED], minlength=CLASSES)
+    trained = np.unique(np.concatenate([job.train for job in trainer.calls[2]]))
+    assert kept[3] < 100 < np.bincount(labels[trained], minlength=CLASSES)[3]
 
 
 def test_a_wrong_label_that_was_selected_is_found_later() -> None:
