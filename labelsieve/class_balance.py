@@ -1,8 +1,8 @@
 """Keep the classes balanced when only a part of the labels is trained on.
 
 With strong noise, classes that a classifier has hardly learnt are seldom predicted. Their labels then look wrong, few
-of them are trained on, and the next classifier predicts the classes even less: on CIFAR-10 with 80 % wrong labels, 47
-to 264 of 975 right labels of birds were selected, and networks that started from these never predicted a bird
+of them are trained on, and the next classifier predicts the classes even less. On CIFAR-10 with 80 % wrong labels, 47
+labels of birds were selected where 980 are right, and a network that started from these never predicted a bird
 (docs/reproduction.md). The noise model knows better: it says how many labels of each class are right.
 """
 

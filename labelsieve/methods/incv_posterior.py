@@ -6,7 +6,8 @@
     target   ~ (p_i(k) L_i(k)) ^ (1 / temperature)
     loss     cross-entropy of the target, on a mixed strong view
 
-The first epochs (`warmup`) train on the selected samples with their given labels. The teacher (a moving average of the
+The first epochs (`warmup`) train on the selected samples with their given labels, and with about as many of each class
+as are right (class_balance.py): otherwise classes vanish at strong noise. The teacher (a moving average of the
 network) reads weak views, its predictions are kept in a memory per sample, 4 bytes per sample, class and network: 4 MB
 for 50,000 samples and 10 classes. The class shares are pulled by (prior / shares) ^ 0.5, which keeps classes from
 growing at the cost of others.

@@ -1,7 +1,7 @@
 """Protocol "auto": repeated noisy cross-validation, in which one posterior decides everything.
 
     iteration 1   cross-validation on two halves of all labels; the noise model is fitted to its predictions
-    iteration k   cross-validation on three parts; only labels that are not removed are trained on
+    iteration k   cross-validation on three parts; trained on labels that are not removed, with balanced classes
     each          the predictions of all iterations are averaged, the posterior of every label follows from them, and
                   from that its verdict
 
