@@ -39,9 +39,8 @@ def balanced(chosen: BoolArray, labels: IntArray, suspicion: FloatArray, transit
     right = len(labels) * class_prior(labels, transition) * np.diagonal(transition)
     number = np.bincount(labels[chosen], minlength=len(transition))
     wanted = np.clip(number, right / TOLERANCE, right * TOLERANCE).round().astype(np.int64)
-    found = chosen.copy()
-    for label in np.flatnonzero(wanted != number):
-        rows = np.flatnonzero(labels == label)
-        order = rows[np.lexsort((suspicion[rows], ~chosen[rows]))]
-        found[order] = np.arange(len(order)) < wanted[label]
+    order = np.lexsort((suspicion, ~chosen, labels))  # by class; the chosen labels first, the least suspicious first
+    first = np.searchsorted(labels[order], np.arange(len(transition)))
+    found = np.zeros(len(labels), dtype=np.bool_)
+    found[order] = np.arange(len(labels)) - first[labels[order]] < wanted[labels[order]]
     return found

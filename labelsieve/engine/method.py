@@ -50,7 +50,7 @@ class Plan:
     score: IntArray | None = None  # samples to score at the end (selection's held-out half)
     keep_best: bool = False  # score with the epoch that agrees best with the given labels of `score`
     suspicion: FloatArray | None = None  # the selection's probability that each label is wrong, nan if not known
-    epoch_samples: int = 0  # an epoch repeats fewer samples than this (`repeated`)
+    epoch_samples: int = 0  # an epoch reads at least this many, in several rounds over `train` if necessary
 
 
 @dataclass(frozen=True)
