@@ -112,7 +112,8 @@ PAGE = """\
 
 `python3 benchmarks/fast_selector.py --data DIR --protocol auto`, with `--repeats` and `--iterations` as below.
 
-Measured before suspicion got finer levels (5,000 instead of 60), on which the verdicts of labels near 0.5 depend.
+Measured before suspicion got finer levels (5,000 instead of 60), on which the verdicts of labels near 0.5 depend, and
+before later iterations trained on balanced classes and for as many steps as the first one.
 
 INCV with `--model fast`; label precision / label recall by iteration. *AUROC*: of
 suspicion after the last iteration. *Seconds*: the whole selection, including the trainings for the noise estimate, with

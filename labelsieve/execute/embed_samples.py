@@ -30,6 +30,14 @@ from labelsieve.types import Kind, LabelledData
 SAMPLED_SIZES = 100  # pictures whose size decides whether they are photos
 
 
+def with_embedding(
+    data: LabelledData, name: str, folder: Path, device: str, progress: Progress, *, share: bool = True
+) -> LabelledData:
+    """Return the data with its embeddings, which are kept in `folder`."""
+    encoder = load_encoder(name, data.kind, partial(_device, device))
+    return replace(data, embedding=embed_to_disk(folder, data, encoder, progress, share=share))
+
+
 def embed_data(
     data: LabelledData, name: str, folder: Path, device: str, progress: Progress, *, share: bool = True,
     own_groups: bool = False,
@@ -38,9 +46,8 @@ def embed_data(
 
     With `own_groups` the groups of the data are the user's and stay; else near duplicates become groups.
     """
-    encoder = load_encoder(name, data.kind, partial(_device, device))
-    embedding = embed_to_disk(folder, data, encoder, progress, share=share)
-    data = with_similar(replace(data, embedding=embedding), cache_path(folder, data, encoder.model))
+    data = with_embedding(data, name, folder, device, progress, share=share)
+    data = with_similar(data, cache_path(folder, data, data.embedding.model))
     for note in about_similar(data):
         progress.note(note)
     return data if own_groups else replace(data, groups=kept_together(data))

@@ -106,6 +106,9 @@ def export(
         undecided[rows] = False
     left = int(undecided.sum())
     summary = outcome.describe(changed, left, with_suspects=what == "cleaned") if changes_labels else ""
+    refusal = outcome.refusal(folder.path)
+    if refusal and not dry_run:
+        raise InputError(refusal)
     if summary:
         announce(summary)
     done = Exported(
@@ -113,11 +116,8 @@ def export(
         outcome.right and outcome.right.number, outcome.right and outcome.right.least,
         outcome.wrong and outcome.wrong.number, summary, "",
     )  # fmt: skip
-    refusal = outcome.refusal(folder.path)
     if dry_run:
         return replace(done, note=refusal and f"refused: {refusal}")
-    if refusal:
-        raise InputError(refusal)
     notes, apostrophes = [], 0
     if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
         notes.append(f"{by_hand:,} of them because of a decision or a suggestion")

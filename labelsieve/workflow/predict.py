@@ -13,7 +13,7 @@ from labelsieve.csv_files import read_arrow
 from labelsieve.data.columns import Encoding
 from labelsieve.data.embedding_cache import embedded_size
 from labelsieve.errors import InputError, MissingColumnError
-from labelsieve.execute.embed_samples import embed_data
+from labelsieve.execute.embed_samples import with_embedding
 from labelsieve.frames import installed_frame
 from labelsieve.progress import Note, NoteKind, Progress
 from labelsieve.runfolder import RunFolder
@@ -80,7 +80,7 @@ def predict_source(
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         features = data
         if embedded is not None:
-            found = embed_data(data, embed or embedded.name, Path(scratch), device, progress, share=False)
+            found = with_embedding(data, embed or embedded.name, Path(scratch), device, progress, share=False)
             if found.embedding.model.revision != embedded.revision:
                 raise InputError(
                     f"--embed {embed or embedded.name} changed since the network of {run} was trained; train again"

@@ -130,8 +130,10 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
     planned = export(run, **options, dry_run=True)
     assert planned.least_right == 0 and planned.expected_right == sure.expected_right
     assert "key a" in planned.note and not sure.note  # a dry run says that the export is refused
+    said: list[str] = []
     with pytest.raises(InputError, match="key a"):
-        export(run, **options)
+        export(run, **options, announce=said.append)
+    assert not said  # nothing was changed
     facts = Facts.read(run)
     rows = SpotCheck(facts.columns, facts.suggested_probability).rows(Group.SUGGESTED, 0.5)[:MIN_CHECKED].tolist()
     labels = {row.id: row for row in suspects_of(run)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -145,6 +146,14 @@ def test_predict_imports_the_function_only_if_it_is_named(run, texts, tmp_path):
         predict_source(run.path, str(new), SourceSettings(), progress=SILENT)
     found = predict_source(run.path, str(new), SourceSettings(), progress=SILENT, embed="own_embedding:vowels")
     assert found.predicted == ["1", "0"]
+
+
+def test_predict_says_nothing_about_near_duplicates(run, tmp_path):
+    new, stream = tmp_path / "new.csv", io.StringIO()
+    new.write_text("text\naaeecdf\naaeecdf\noouubcd\n")
+    progress = Progress(stream=stream)
+    predict_source(run.path, str(new), SourceSettings(), progress=progress, embed="own_embedding:vowels")
+    assert "identical" not in stream.getvalue()
 
 
 def test_train_reads_the_embeddings_of_the_run_without_the_model(run, texts, vowels, tmp_path):
