@@ -13,10 +13,11 @@ import numpy as np
 from labelsieve.types import BoolArray, FloatArray, IntArray
 
 # Steps of expectation-maximisation, from the shares of the given labels. With 100, a matrix that is not exact can leave
-# a class nearly without samples: 2 right labels of a rare class were expected where 248 were right.
+# a class nearly without samples: in a trial 2 right labels of a rare class were expected where 248 were right.
 PRIOR_STEPS = 5
 # The number of labels of a class is at least the number of right ones divided by this, and at most times this: the
-# noise model is not exact. With 1, digits with 50 % wrong labels are predicted less well (94.7 instead of 96.2 %).
+# noise model is not exact. In a trial with 1, digits with 50 % wrong labels were predicted less well (94.7 instead of
+# 96.2 % right).
 TOLERANCE = 1.25
 
 
