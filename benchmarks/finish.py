@@ -182,10 +182,10 @@ def page(lines: list[dict[str, Any]]) -> str:
 
 REMARKS = """
 **Accuracy**: incv-posterior is much more accurate than standard in all settings. Its mean is higher than that of
-incv-coteaching in all settings. The differences are significant (more than 2.26 standard errors with ten seeds) except
-at 20 %: 1.95 standard errors on digits and 2.20 on photos. Before the classes were balanced (class_balance.py), photos were a tie: +0.6 ± 0.7 at 20 % and -0.5 ± 0.5 at
-40 %, with the seeds 20 to 24. With these five seeds the differences are now +0.8 ± 0.7 and +0.6 ± 0.7; the other five
-were added to see whether that is chance.
+incv-coteaching in all settings. The differences are significant (more than 2.26 standard errors with ten seeds)
+except at 20 %: 1.95 standard errors on digits and 2.20 on photos. Before the classes were balanced
+(class_balance.py), photos were a tie: +0.6 ± 0.7 at 20 % and -0.5 ± 0.5 at 40 %, with the seeds 20 to 24. With these
+five seeds the differences are now +0.8 ± 0.7 and +0.6 ± 0.7; the other five were added to see whether that is chance.
 
 **Wrong labels**: F1 is higher after the training in every setting, and the AUROC in every setting but one. **On photos
 with 20 % wrong labels the AUROC does not rise** (-0.0002 ± 0.0002). The ECE is at most 0.05, **except on photos with
