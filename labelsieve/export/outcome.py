@@ -95,10 +95,10 @@ class Expected(NamedTuple):
     decisions: int = 0  # on a random sample, from which the number follows; 0 if it follows from the noise model
 
     def __str__(self) -> str:
-        by = (
-            f" by {self.decisions} decisions on a random sample" if self.decisions else f" (at least {self.least:,.0f})"
-        )
-        return f"about {self.number:,.0f} of them{by}"
+        if self.decisions:
+            return f"about {self.number:,.0f} of them by {self.decisions} decisions on a random sample"
+        least = f"at least {self.least:,.0f}" if round(self.least) else "perhaps none"
+        return f"about {self.number:,.0f} of them ({least})"
 
 
 @dataclass(frozen=True)
