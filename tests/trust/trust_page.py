@@ -326,7 +326,8 @@ Machine: {machine}. {commits}
 
 {table}
 
-{problems} The last column lists advisories for cleanlab, FiftyOne and ydata-profiling in a copy of
+{problems}
+The last column lists advisories for cleanlab, FiftyOne and ydata-profiling in a copy of
 GitHub's advisory database. These tools were not tested.
 
 ## Parsers
