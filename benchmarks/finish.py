@@ -2,11 +2,13 @@
 
     python benchmarks/finish.py --cache DIR                                digits; writes finish.md, about 10 minutes
     PYTHONPATH=benchmarks python benchmarks/finish.py --photos FOLDER --test FOLDER --cache DIR     photos as well
+    python benchmarks/finish.py --cache DIR --settings trusted=0 --settings momentum=0.2     compares settings
 
 The folders hold class folders; photos are embedded as in embeddings.py, into DIR. Wrong labels are planted. Every
 method starts from the same selection (`INCV`), which is stored in DIR, and trains with the MLP, batch size, epochs and
 learning rates of `labelsieve train`. Every row is kept in finish.json beside the page, so a stopped measurement
-continues.
+continues. With `--settings`, incv-posterior with these settings is compared with its defaults on other seeds, and
+nothing is written.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -28,6 +30,7 @@ from labelsieve import INCV, metrics, noise, theory
 from labelsieve.engine import Plan, VectorStore, train
 from labelsieve.engine.bundle import Bundle
 from labelsieve.engine.evaluate import mean_scores, probabilities
+from labelsieve.engine.method import Method
 from labelsieve.engine.schedule import auto_batch_size, auto_epochs, one_drop
 from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.methods import create
@@ -39,12 +42,14 @@ from labelsieve.types import CANDIDATE, REMOVED, SELECTED, Scores
 
 CLASSES, TRAINING = 10, 1257
 SEEDS = {"digits": range(20, 30), "photos": range(20, 30)}  # not those of the choice: 0 to 2, 10, 11, 50 to 54
+CHOICE_SEEDS = range(50, 56)  # of --settings
 NOISE = {
     "symmetric 20 %": theory.symmetric(CLASSES, 0.2),
     "symmetric 40 %": theory.symmetric(CLASSES, 0.4),
     "symmetric 60 %": theory.symmetric(CLASSES, 0.6),
     "pair 40 %": theory.pair(CLASSES, 0.4),
 }
+CHOICE_NOISE = {**NOISE, "symmetric 80 %": theory.symmetric(CLASSES, 0.8)}
 METHODS = ("standard", "incv-coteaching", "incv-posterior")
 FITTED = (
     "candidate_", "selected_", "iteration_", "suspicion_", "predicted_", "probability_", "confidence_", "loss_",
@@ -83,7 +88,9 @@ def selection(x: Any, given: Any, seed: int, estimator: Any, stored: Path) -> An
     return SimpleNamespace(**pickle.loads(stored.read_bytes()))
 
 
-def measure(arrays: Arrays, given: Any, seed: int, found: Any) -> Iterator[dict[str, Any]]:
+def measure(
+    arrays: Arrays, given: Any, seed: int, found: Any, methods: Mapping[str, Method]
+) -> Iterator[dict[str, Any]]:
     """Accuracy on the clean test rows by method, and AUROC of the wrong labels before and after."""
     x, true, x_test, y_test = arrays
     sets = {"candidates": np.flatnonzero(found.candidate_), "noise_ratio": 1 - found.expected_precision_}
@@ -91,8 +98,8 @@ def measure(arrays: Arrays, given: Any, seed: int, found: Any) -> Iterator[dict[
     device, batch_size = torch.device("cpu"), auto_batch_size(len(x))
     store, test = VectorStore(x, device), VectorStore(x_test, device)
     schedule, factory = one_drop(auto_epochs(len(x), batch_size)), partial(MLP, CLASSES, inputs=x.shape[1])
-    for name in METHODS:
-        method, plan = create(name), Plan(name, given, np.arange(len(x)), seed)
+    for name, method in methods.items():
+        plan = Plan(name, given, np.arange(len(x)), seed)
         if method.needs() != "nothing":
             plan = Plan(name, given, np.flatnonzero(found.selected_), seed, transition=found.transition_matrix_, **sets)
         (result,) = train(store, factory, method, [plan], schedule=schedule, batch_size=batch_size, classes=CLASSES)
@@ -302,12 +309,39 @@ rose by 0.0017 / 0.0015 / 0.0140 on digits and changed by -0.0008 / +0.0006 on p
 """
 
 
+def compare(sources: Mapping[str, tuple[Arrays, Any]], settings: list[str], cache: Path) -> None:
+    """Print the differences of settings from the defaults of incv-posterior: accuracy in points, and AUROC."""
+    name = METHODS[-1]
+    values = {text: dict(parse_setting(part) for part in text.split(",")) for text in settings}
+    methods = {"": create(name)} | {text: create(name, **chosen) for text, chosen in values.items()}
+    for data, (arrays, estimator) in sources.items():
+        for kind in [kind for kind in CHOICE_NOISE if data == "digits" or not kind.startswith("pair")]:
+            rows: dict[str, list[dict[str, Any]]] = {text: [] for text in methods}
+            for seed in CHOICE_SEEDS:
+                given = planted(arrays[1], CHOICE_NOISE[kind], seed)
+                found = selection(arrays[0], given, seed, estimator, cache / f"{data}-{kind}-{seed}.pickle")
+                for row in measure(arrays, given, seed, found, methods):
+                    rows[row["method"]].append(row)
+            accuracy = {text: np.array([100 * row["accuracy"] for row in lines]) for text, lines in rows.items()}
+            auroc = {text: np.array([row["after"]["AUROC"] for row in lines]) for text, lines in rows.items()}
+            print(f"{data}, {kind}: defaults {accuracy[''].mean():.2f} %, AUROC {auroc[''].mean():.4f}", flush=True)
+            for text in settings:
+                better = difference(list(accuracy[text] - accuracy[""]), 2)
+                print(f"    {text}: {better}, AUROC {difference(list(auroc[text] - auroc['']), 4)}", flush=True)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    key, _, value = text.partition("=")
+    return key, json.loads(value)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--test", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--settings", action="append", default=[], help="of incv-posterior, e.g. momentum=0.2,pull=1")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
@@ -315,6 +349,9 @@ def main() -> None:
     if options.photos:
         arrays = photos(options.photos, options.test, options.cache)
         sources["photos"] = arrays, named_classifier("logistic", embedded=True)
+    if options.settings:
+        compare(sources, options.settings, options.cache)
+        return
     stored = options.out / "finish.json"
     lines = json.loads(stored.read_text()) if stored.is_file() else []
     for data, (arrays, estimator) in sources.items():
@@ -324,7 +361,8 @@ def main() -> None:
                 continue
             given = planted(arrays[1], NOISE[kind], seed)
             file = options.cache / f"{data}-{kind}-{seed}.pickle"
-            for row in measure(arrays, given, seed, selection(arrays[0], given, seed, estimator, file)):
+            methods = {name: create(name) for name in METHODS}
+            for row in measure(arrays, given, seed, selection(arrays[0], given, seed, estimator, file), methods):
                 lines.append({"data": data, "noise": kind, "seed": seed, **row})
                 print(lines[-1], flush=True)
             stored.write_text(json.dumps(lines, indent=0) + "\n", encoding="utf-8")

@@ -74,16 +74,19 @@ def memory_bytes(samples: int, classes: int, networks: int) -> int:
     return 4 * samples * classes * networks
 
 
-def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor) -> Tensor:
-    """The likelihood [t, B, classes] of labels [t, B] for each true class, by the probability that each is wrong.
+def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor, weight: float) -> Tensor:
+    """The likelihood [t, B, classes] of labels [t, B] for each true class: T^(1 - weight) S^weight.
 
-    The likelihood of the given class is 1 - suspicion; the suspicion is spread over the others as in T [t, c, c].
+    T is the transition matrix [t, c, c]. S is 1 - suspicion for the given class; the suspicion is spread over the others
+    as in T.
     """
     given = F.one_hot(labels, transition.shape[-1]).bool()
     row = torch.arange(len(labels), device=labels.device)[:, None]
-    others = transition.transpose(1, 2)[row, labels].masked_fill(given, 0.0)
+    by_class = transition.transpose(1, 2)[row, labels]
+    others = by_class.masked_fill(given, 0.0)
     spread = suspicion[..., None] * others / others.sum(-1, keepdim=True).clamp_min(1e-30)
-    return torch.where(given, 1 - suspicion[..., None], spread)
+    by_suspicion = torch.where(given, 1 - suspicion[..., None], spread)
+    return by_class ** (1 - weight) * by_suspicion**weight
 
 
 def posterior_targets(predictions: Tensor, likelihood: Tensor, temperature: float) -> Tensor:
@@ -153,6 +156,10 @@ class INCVPosterior(Method):
     strong: bool = False
     hidden: float = 0.3
     warmup: float = 0.15
+    suspicion_weight: float = 1.0
+    pull: float = 0.5
+    forward: float = 0.0
+    trusted: float = 0.0
     _epochs: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -275,16 +282,17 @@ class INCVPosterior(Method):
             state["memory"].index_put_((row, batch.index), memory)
             state["shares"].lerp_(p.sum(2) / real.sum(2).clamp_min(1), 1 - SHARES_DECAY)
             suspicion = state["suspicion"][row, batch.index]
-            likelihood = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
-            pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6)).sqrt()[:, :, None]
+            likelihood = label_likelihood(batch.labels, suspicion, state["transition"], self.suspicion_weight)[:, None]  # [t,1,B,c]
+            pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6))[:, :, None] ** self.pull
             predictions = memory.transpose(1, 2) * pull
             targets = posterior_targets(predictions.flip(1), likelihood, self.temperature) * real
             given = F.one_hot(batch.labels, classes)[:, None] * real.float()
             warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
+            targets = targets * torch.where(warm[..., None], 1.0, 1 + self.trusted * (1 - suspicion)[:, None])[..., None]
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]
-            forward = torch.where(warm | (weight > 0), 0.0, 1.0)
+            forward = torch.where(warm, 0.0, torch.where(weight > 0, self.forward, 1.0))
         log_p = logits.float().log_softmax(-1)
         log_noisy = torch.matmul(log_p.exp(), state["transition"][:, None]).clamp_min(1e-8).log()
         losses = weight[..., None] * (by_target * log_p).sum(-1) + forward[..., None] * (by_given * log_noisy).sum(-1)

@@ -1,0 +1,117 @@
+"""Compare settings of incv-posterior on CIFAR-10, without the test pictures.
+
+    python benchmarks/finish_trials.py DATA RESULTS --noise symmetric-0.8 --seeds 10,11 --epochs 80 \\
+        --settings "" --settings suspicion_weight=0.5,pull=1
+
+Trains on 40,000 of the 50,000 training pictures (fast selection first) and tests on the other 10,000. DATA has CIFAR-10;
+`--noise random2` and `worst` need CIFAR-10_human.pt in it: one person's label, and random_label3 where random_label2 is
+right, so that the labels of two people are wrong if one of them is. Needs a GPU: 80 epochs of eight ResNet-32 take about
+three minutes on an H200. The records in RESULTS are kept, so the same command continues or only prints the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from labelsieve.data.cifar import human_labels
+from labelsieve.experiments import records
+from labelsieve.experiments.cells import (
+    FINISH,
+    FINISH_SELECTION,
+    SweepRequest,
+    finish_cells,
+    parse_method_setting,
+    parse_seeds,
+)
+from labelsieve.experiments.datasets import PictureArrays, open_cifar10
+from labelsieve.experiments.paper import PAPER, PEOPLE, POSTERIOR, Noise
+from labelsieve.experiments.run_cells import run_cells
+from labelsieve.experiments.runner import is_finished
+from labelsieve.experiments.train_cells import ExperimentContext
+from labelsieve.methods import incv_posterior
+
+HELD_OUT, SPLIT_SEED = 10_000, 2024
+
+
+def held_out(folder: Path, people: str = PEOPLE.pattern) -> PictureArrays:
+    """CIFAR-10 whose test part is a part of the training pictures."""
+    whole = open_cifar10(folder)
+    labels = whole.people
+    if people == "worst" and labels is not None:
+        labels = np.where(labels == whole.true, human_labels(folder, "random3"), labels)
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(whole.true))
+    test, train = np.sort(order[:HELD_OUT]), np.sort(order[HELD_OUT:])
+    return PictureArrays(
+        whole.pictures[train], whole.true[train], whole.pictures[test], whole.true[test], whole.class_names, "held-out",
+        None if labels is None else labels[train],
+    )  # fmt: skip
+
+
+def parse_settings(text: str) -> tuple[tuple[str, str, object], ...]:
+    """Read `momentum=0.2,pull=1`."""
+    return tuple(parse_method_setting(f"{POSTERIOR}.{part}") for part in text.split(",") if part)
+
+
+def table(results: Path, network: str) -> str:
+    """Accuracy, AUROC and the learnt labels of each record."""
+    lines = []
+    for record in records.read_all(results, FINISH, scale=PAPER.name):
+        cell, found = record["cell"], record["results"]
+        if cell["network"] != network:
+            continue
+        stored = records.load_arrays(results, record)
+        learnt, wrong = np.exp(-stored["label_loss"].astype(np.float64)) > 0.5, stored["label_wrong"]
+        settings = ",".join(f"{key}={value}" for key, value in cell["settings"].items()) or "default"
+        judged = f"AUROC {found['before']['auroc']:.4f} -> {found['after']['auroc']:.4f}"
+        learnt_of = f"learnt {learnt[~wrong].mean():.3f} of the right and {learnt[wrong].mean():.3f} of the wrong labels"
+        lines.append(
+            f"{cell['network']} {cell['noise']['pattern']}-{cell['noise']['ratio']:g} seed {cell['seed']} "
+            f"{cell['epochs']} epochs {settings}: {100 * found['test_accuracy']:.2f} %, {judged}, "
+            f"ECE {found['after']['calibration_error']:.3f}, {learnt_of}, {record['seconds']:.0f} s"
+        )
+    return "\n".join(sorted(lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--network", default="resnet32")
+    parser.add_argument("--noise", default="symmetric-0.8", help="symmetric-0.8, pair-0.4, random2, worst, ...")
+    parser.add_argument("--seeds", default="10,11")
+    parser.add_argument("--epochs", type=int, default=80)
+    parser.add_argument("--settings", action="append", default=[], help="e.g. momentum=0.2,pull=1; empty: the defaults")
+    parser.add_argument("--batch-size", type=int, default=PAPER.finish_batch_size)
+    parser.add_argument("--rate", type=float, default=incv_posterior.RATE_AT_256, help="learning rate at 256 samples")
+    parser.add_argument("--lockstep", type=int, default=40, help="twice the number of networks that train at once")
+    arguments = parser.parse_args()
+    people = arguments.noise if arguments.noise in ("random2", "worst") else PEOPLE.pattern
+    noise = PEOPLE if people == arguments.noise else Noise.parse(arguments.noise)
+    scale = replace(PAPER, finish_networks=(arguments.network,), finish_batch_size=arguments.batch_size)
+    shared = results = arguments.results / arguments.noise
+    if (arguments.batch_size, arguments.rate) != (PAPER.finish_batch_size, incv_posterior.RATE_AT_256):
+        results = arguments.results / f"{arguments.noise}-batch{arguments.batch_size}-rate{arguments.rate}"
+        if (shared / FINISH_SELECTION).is_dir():  # the same selections
+            shutil.copytree(shared / FINISH_SELECTION, results / FINISH_SELECTION, dirs_exist_ok=True)
+        incv_posterior.RATE_AT_256 = arguments.rate
+    cells = {}
+    for settings in arguments.settings or [""]:
+        request = SweepRequest(
+            seeds=parse_seeds(arguments.seeds), noises=(noise,), epochs=arguments.epochs,
+            settings=parse_settings(settings),
+        )  # fmt: skip
+        cells |= {cell.id: cell for cell in finish_cells(scale, request)}
+    missing = [cell for cell in cells.values() if not is_finished(cell, results)]
+    if missing:
+        context = ExperimentContext(held_out(arguments.data, people), results, records.commit(None))
+        run_cells(missing, context, arguments.lockstep)
+    print(table(results, arguments.network))
+
+
+if __name__ == "__main__":
+    main()
