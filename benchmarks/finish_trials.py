@@ -1,12 +1,13 @@
 """Compare settings of incv-posterior on CIFAR-10, without the test pictures.
 
     python benchmarks/finish_trials.py DATA RESULTS --noise symmetric-0.8 --seeds 10,11 --epochs 80 \\
-        --settings "" --settings suspicion_weight=0.5,pull=1
+        --settings "" --settings trusted=4.0 --settings trusted=4.0,momentum=0.2
 
-Trains on 40,000 of the 50,000 training pictures (fast selection first) and tests on the other 10,000. DATA has CIFAR-10;
-`--noise random2` and `worst` need CIFAR-10_human.pt in it: one person's label, and random_label3 where random_label2 is
-right, so that the labels of two people are wrong if one of them is. Needs a GPU: 80 epochs of eight ResNet-32 take about
-three minutes on an H200. The records in RESULTS are kept, so the same command continues or only prints the table.
+Trains on 40,000 of the 50,000 training pictures (fast selection first) and tests on the other 10,000. DATA has
+CIFAR-10; `--noise random2` and `worst` need CIFAR-10_human.pt in it: the label of one person, and that of two people,
+which is wrong if one of them is wrong. Needs a GPU: 80 epochs of eight ResNet-32 take about three minutes on an H200.
+The records in RESULTS are kept, so the same command continues or only prints the table. Settings of the views (mixup,
+strong, ...) cannot train together with others: give them in a command of their own.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def held_out(folder: Path, people: str = PEOPLE.pattern) -> PictureArrays:
 
 
 def parse_settings(text: str) -> tuple[tuple[str, str, object], ...]:
-    """Read `momentum=0.2,pull=1`."""
+    """Read `momentum=0.2,trusted=4.0`."""
     return tuple(parse_method_setting(f"{POSTERIOR}.{part}") for part in text.split(",") if part)
 
 
@@ -68,7 +69,9 @@ def table(results: Path, network: str) -> str:
         learnt, wrong = np.exp(-stored["label_loss"].astype(np.float64)) > 0.5, stored["label_wrong"]
         settings = ",".join(f"{key}={value}" for key, value in cell["settings"].items()) or "default"
         judged = f"AUROC {found['before']['auroc']:.4f} -> {found['after']['auroc']:.4f}"
-        learnt_of = f"learnt {learnt[~wrong].mean():.3f} of the right and {learnt[wrong].mean():.3f} of the wrong labels"
+        learnt_of = (
+            f"learnt {learnt[~wrong].mean():.3f} of the right and {learnt[wrong].mean():.3f} of the wrong labels"
+        )
         lines.append(
             f"{cell['network']} {cell['noise']['pattern']}-{cell['noise']['ratio']:g} seed {cell['seed']} "
             f"{cell['epochs']} epochs {settings}: {100 * found['test_accuracy']:.2f} %, {judged}, "
@@ -85,7 +88,9 @@ def main() -> None:
     parser.add_argument("--noise", default="symmetric-0.8", help="symmetric-0.8, pair-0.4, random2, worst, ...")
     parser.add_argument("--seeds", default="10,11")
     parser.add_argument("--epochs", type=int, default=80)
-    parser.add_argument("--settings", action="append", default=[], help="e.g. momentum=0.2,pull=1; empty: the defaults")
+    parser.add_argument(
+        "--settings", action="append", default=[], help="e.g. momentum=0.2,trusted=4.0; empty: the defaults"
+    )
     parser.add_argument("--batch-size", type=int, default=PAPER.finish_batch_size)
     parser.add_argument("--rate", type=float, default=incv_posterior.RATE_AT_256, help="learning rate at 256 samples")
     parser.add_argument("--lockstep", type=int, default=40, help="twice the number of networks that train at once")

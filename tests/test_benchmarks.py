@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import pickle
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,3 +179,37 @@ def test_page_of_real_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     module.main()
     page = (tmp_path / "real-noise.md").read_text()
     assert page.startswith("# ") and "| wine, symmetric" in page and "no denoising" in page
+
+
+def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: Path, monkeypatch: Any) -> None:
+    trials = script("benchmarks/finish_trials.py")
+    monkeypatch.setattr(trials, "HELD_OUT", 10)
+    rng, labels = np.random.default_rng(0), []
+    for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        rows = rng.integers(0, 256, (10, 3073), dtype=np.uint8)
+        rows[:, 0] = np.arange(10)
+        (tmp_path / f"{name}.bin").write_bytes(rows.tobytes())
+        labels += rows[:, 0].tolist() if name != "test_batch" else []
+    second, third = np.array(labels), np.array(labels)
+    second[::2], third[::3] = (second[::2] + 1) % 10, (third[::3] + 2) % 10
+    people = {"random_label2": second, "random_label3": third}
+    (tmp_path / "CIFAR-10_human.pt").write_bytes(pickle.dumps(people))
+    one, worst = (trials.held_out(tmp_path, which) for which in ("random2", "worst"))
+    assert len(one.true) == 40 and len(one.test_labels()) == 10
+    pictures = np.concatenate([one.pictures, one.test_pictures]).reshape(50, -1)
+    assert len(np.unique(pictures, axis=0)) == 50  # disjoint, and none of the test batch
+    wrong = one.people != one.true
+    assert (worst.people[wrong] == one.people[wrong]).all() and (worst.people != worst.true).sum() > wrong.sum()
+    assert trials.parse_settings("momentum=0.2,trusted=4.0") == (
+        ("incv-posterior", "momentum", 0.2),
+        ("incv-posterior", "trusted", 4.0),
+    )
+    assert trials.parse_settings("") == ()
+
+
+def test_settings_of_finish_are_read() -> None:
+    finish = script("benchmarks/finish.py")
+    assert finish.parse_setting("trusted=4") == ("trusted", 4) and finish.parse_setting("strong=true") == (
+        "strong",
+        True,
+    )

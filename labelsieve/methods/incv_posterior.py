@@ -1,22 +1,26 @@
 """Learn from every sample: the target of a sample is the posterior of its true class.
 
     p_i      running mean of a teacher's prediction for sample i, with the class shares pulled towards the prior
-    L_i      likelihood of the given label y_i for each true class: 1 - s_i for the class y_i, s_i spread over the other
+    S_i      likelihood of the given label y_i for each true class: 1 - s_i for the class y_i, s_i spread over the other
              classes as in T (from the noise model); s_i is the probability that the label is wrong
+    L_i      (S_i(k) T[k, y_i]) ^ 0.5
     target   ~ (p_i(k) L_i(k)) ^ (1 / temperature)
-    loss     cross-entropy of the target, on a mixed strong view
+    loss     cross-entropy of the target, on a mixed strong view, with the weight 1 + trusted (1 - s_i)
 
 The first epochs (`warmup`) train on the selected samples with their given labels, and with about as many of each class
 as are right (class_balance.py): otherwise classes vanish at strong noise. The teacher (a moving average of the
 network) reads weak views, its predictions are kept in a memory per sample, 4 bytes per sample, class and network: 4 MB
-for 50,000 samples and 10 classes. The class shares are pulled by (prior / shares) ^ 0.5, which keeps classes from
-growing at the cost of others.
+for 50,000 samples and 10 classes. The class shares are pulled by prior / shares, which keeps classes from growing at
+the cost of others.
 
 s_i is the suspicion of the selection, whose networks had not seen the label: the p_i of a network that has learnt a
 wrong label would confirm it. On CIFAR-10 with people's labels a network with the same s_i for all labels of a class
-memorises half of the wrong ones, with the selection's 9 to 13 % (docs/reproduction.md). The networks soon rank the
-labels better than the selection did. So before each epoch the same values of s_i are assigned to the labels in a new
-order, by p_i and the first s_i together (`ranked_again`).
+memorises half of the wrong ones, with the selection's 9 to 13 % (docs/reproduction.md). But s_i is a posterior, so S_i
+also contains an opinion about the sample, which p_i repeats: alone, S_i would count it twice, and a right label of a
+sample that looks like another class would be ignored. Hence the mean of S_i and T (benchmarks/finish.md).
+
+The networks soon rank the labels better than the selection did. So before each epoch the same values of s_i are
+assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
 
 With two networks p_i of a target is the prediction of the other network, and the labels are ranked by the mean of both.
 Rows of numbers have no strong views: a network does not see a random part of the values (`hidden`), so that it cannot
@@ -74,11 +78,11 @@ def memory_bytes(samples: int, classes: int, networks: int) -> int:
     return 4 * samples * classes * networks
 
 
-def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor, weight: float) -> Tensor:
-    """The likelihood [t, B, classes] of labels [t, B] for each true class: T^(1 - weight) S^weight.
+def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor) -> Tensor:
+    """The likelihood [t, B, classes] of labels [t, B] for each true class: the geometric mean of T and S.
 
-    T is the transition matrix [t, c, c]. S is 1 - suspicion for the given class; the suspicion is spread over the others
-    as in T.
+    T is the transition matrix [t, c, c]. S is 1 - suspicion for the given class; the suspicion is spread over the other
+    classes as in T.
     """
     given = F.one_hot(labels, transition.shape[-1]).bool()
     row = torch.arange(len(labels), device=labels.device)[:, None]
@@ -86,7 +90,7 @@ def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor, weig
     others = by_class.masked_fill(given, 0.0)
     spread = suspicion[..., None] * others / others.sum(-1, keepdim=True).clamp_min(1e-30)
     by_suspicion = torch.where(given, 1 - suspicion[..., None], spread)
-    return by_class ** (1 - weight) * by_suspicion**weight
+    return (by_class * by_suspicion).sqrt()
 
 
 def posterior_targets(predictions: Tensor, likelihood: Tensor, temperature: float) -> Tensor:
@@ -137,6 +141,9 @@ class INCVPosterior(Method):
         instead. No effect on pictures.
     warmup
         Share of the epochs that train on the selected samples only.
+    trusted
+        The weight of a sample in the loss is 1 + trusted * the probability that its label is right. Pictures with
+        strong noise are learnt faster with 4 (docs/reproduction.md), rows of numbers no better.
     """
 
     name = "incv-posterior"
@@ -156,9 +163,6 @@ class INCVPosterior(Method):
     strong: bool = False
     hidden: float = 0.3
     warmup: float = 0.15
-    suspicion_weight: float = 1.0
-    pull: float = 0.5
-    forward: float = 0.0
     trusted: float = 0.0
     _epochs: int | None = field(default=None, init=False, repr=False)
 
@@ -174,6 +178,7 @@ class INCVPosterior(Method):
         between("incv-posterior: mixup", self.mixup, 0, 100)
         between("incv-posterior: unmixed", self.unmixed, 0, 1)
         between("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
+        between("incv-posterior: trusted", self.trusted, 0, 100)
 
     def needs(self) -> Needs:
         return "transition"
@@ -282,18 +287,21 @@ class INCVPosterior(Method):
             state["memory"].index_put_((row, batch.index), memory)
             state["shares"].lerp_(p.sum(2) / real.sum(2).clamp_min(1), 1 - SHARES_DECAY)
             suspicion = state["suspicion"][row, batch.index]
-            likelihood = label_likelihood(batch.labels, suspicion, state["transition"], self.suspicion_weight)[:, None]  # [t,1,B,c]
-            pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6))[:, :, None] ** self.pull
+            likelihood = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
+            pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6))[:, :, None]
             predictions = memory.transpose(1, 2) * pull
             targets = posterior_targets(predictions.flip(1), likelihood, self.temperature) * real
             given = F.one_hot(batch.labels, classes)[:, None] * real.float()
             warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
-            targets = targets * torch.where(warm[..., None], 1.0, 1 + self.trusted * (1 - suspicion)[:, None])[..., None]
+            targets = (
+                targets * torch.where(warm[..., None], 1.0, 1 + self.trusted * (1 - suspicion)[:, None])[..., None]
+            )
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]
-            forward = torch.where(warm, 0.0, torch.where(weight > 0, self.forward, 1.0))
+            forward = torch.where(warm | (weight > 0), 0.0, 1.0)
         log_p = logits.float().log_softmax(-1)
         log_noisy = torch.matmul(log_p.exp(), state["transition"][:, None]).clamp_min(1e-8).log()
-        losses = weight[..., None] * (by_target * log_p).sum(-1) + forward[..., None] * (by_given * log_noisy).sum(-1)
-        return -losses.sum(-1) / by_target.sum((-1, -2)).clamp_min(1)
+        by_targets = (by_target * log_p).sum((-1, -2)) / by_target.sum((-1, -2)).clamp_min(1)
+        corrected = (by_given * log_noisy).sum((-1, -2)) / by_given.sum((-1, -2)).clamp_min(1)
+        return -(weight * by_targets + forward * corrected)

@@ -13,7 +13,8 @@ label is predicted in every iteration by classifiers that have not seen it, so a
 is found later. benchmarks/fast-selector.md compares both.
 
 The noise ratio is measured in iteration 1 by further trainings on the labels that agree with the predictions: one per
-half that also judges, and two per half on disjoint parts whose disagreement measures their error (noise_model.py).
+half that also judges, and two per half on disjoint parts whose disagreement measures their error (noise_model.py). If
+these are much worse than the classifiers of all labels, two per half are trained on disjoint random parts instead.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from labelsieve.class_balance import balanced
 from labelsieve.selection.noise_model import (
     NoiseModel,
     TwoOpinions,
+    WeakClassifier,
     denoise,
     excess_agreement,
     fit_noise_model,
@@ -207,11 +209,18 @@ def measured(
             first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
             pair = TwoOpinions(first, second, labels)
             opinions = pair if pair.is_comparable(held_out, classes) else None
+    weak = None
+    # Not with networks: those of few random samples may be much worse at strong noise, which was not measured.
+    if opinions is None and not (problem.settings.stored or problem.settings.networks):
+        jobs = random_part_jobs(problem, splits[0])
+        answers = (yield jobs) if jobs else []
+        parts = [Scores.joined(answers[part::2]) for part in (0, 1)] if answers else []
+        weak = WeakClassifier(TwoOpinions(*parts, labels) if parts else None)
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
-    model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, distinct=distinct)
+    model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, weak=weak, distinct=distinct)
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:
         model = replace(model, estimate=without_meaning(model.estimate, why))
-    elif opinions is None:
+    elif opinions is None and (weak is None or weak.opinions is None):
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)
     mean = best.take(np.argsort(samples))
@@ -242,6 +251,18 @@ def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], s
         return []
     enough = all(len(np.unique(given[job.train])) > 1 and len(job.train) >= PART_SAMPLES for job in parts)
     return [*jobs, *(parts if enough else [])]
+
+
+def random_part_jobs(problem: Problem, split: Split) -> list[Job]:
+    """Trainings on two disjoint parts of one half that score the other half; none if a part is too small."""
+    given, jobs = problem.given, []
+    for k, (half, seed) in enumerate(zip(split, problem.job_seeds(1, (5, 6)), strict=False)):
+        rng = np.random.default_rng([seed, 2])
+        for j, part in enumerate(shared_out(np.sort(split[1 - k]), given, 2, rng, problem.groups)):
+            name = f"{problem.name}-estimate-{1 + k}-random-part{1 + j}"
+            jobs.append(Job(name, given, part, half, (seed + 1 + j) % 2**31, False))
+    enough = all(len(np.unique(given[job.train])) > 1 and len(job.train) >= PART_SAMPLES for job in jobs)
+    return jobs if enough else []
 
 
 def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVState:

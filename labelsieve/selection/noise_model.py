@@ -12,6 +12,8 @@ less often, and labels alone cannot tell why: the classifier may be wrong (a fal
 
 - Own trainings measure it: two networks trained on disjoint halves of the selected samples disagree on held-out samples
   about as often as each of them is wrong, in the mean (generalisation disagreement, Jiang et al., ICLR 2022).
+- If the selected samples make much worse classifiers, the classifier is weak: its surest predictions may be wrong, and
+  its selected samples repeat its mistakes. Two classifiers of disjoint random samples then measure the error.
 - Stored predictions cannot. `noise_share` is 1/2 if the surest labels show no noise, less the more of the disagreement
   the floor explains, and more if the classifier states a smaller error than the disagreement suggests.
 
@@ -312,6 +314,17 @@ class TwoOpinions:
         return float((confused * labels).sum() / confused.sum()) if differ.any() else 1 / (classes - 1)
 
 
+@dataclass(frozen=True)
+class WeakClassifier:
+    """A classifier whose selected samples make much worse classifiers: even its surest predictions may be wrong.
+
+    The `opinions` are those of classifiers of random samples, if there are enough. They are wrong more often than the
+    classifier itself, so the noise ratio by their disagreement tends to be too low.
+    """
+
+    opinions: TwoOpinions | None
+
+
 def fit_noise_model(
     scores: Scores,
     given: IntArray,
@@ -319,15 +332,17 @@ def fit_noise_model(
     *,
     held_out: Scores | None = None,
     opinions: TwoOpinions | None = None,
+    weak: WeakClassifier | None = None,
     earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
 ) -> NoiseModel:
     """Fit the model to denoised held-out scores of all samples.
 
     `held_out` are scores of classifiers that saw none of the labels they score, if `scores` also come from others: only
-    their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
-    bounded. `earlier` is an estimate for the same labels: its interval limits the ratio. `distinct` is the share of
-    samples that are not copies of others: copies do not make an estimate surer.
+    their agreement can show that labels are random. `opinions` measure the classifier's error. Without them it is only
+    bounded, and not even that for a weak classifier (`weak`). `earlier` is an estimate for the same labels: its
+    interval limits the ratio. `distinct` is the share of samples that are not copies of others: copies do not make an
+    estimate surer.
     """
     n = len(given)
     agrees, confidence = scores.predicted == given, scores.confidence
@@ -337,6 +352,11 @@ def fit_noise_model(
     number = max(1, min(n // 2, max(SUREST_SAMPLES, int(SUREST_SHARE * n))))
     surest = np.flatnonzero(confidence >= np.partition(confidence, n - number)[n - number])
     floor = 1 - (agrees[surest].sum() + 0.5) / (len(surest) + 1)
+    by_weak = 1.0 if weak is None or weak.opinions is None else weak.opinions.ratio(classes, 1.0, RATIO_BINS)
+    largest = min(by_weak, earlier.high if earlier is not None and earlier.known else 1.0)
+    floor_error = _sampling_error(floor, len(surest) * distinct)
+    if floor - floor_error > largest:  # the surest labels are wrong at most as often as all labels
+        floor = largest
     by_chance = 1 / (classes - 1)  # a wrong prediction meets a wrong label
     gap = max(1 - floor * (1 + by_chance), LEAST)
     least_accuracy = np.clip((agreement - floor * by_chance) / gap, 0.0, 1.0)
@@ -357,7 +377,7 @@ def fit_noise_model(
     surer = confidence >= np.median(confidence)
     most = HARD_TO_EASY * ((~agrees[surer]).sum() + 0.5) / (surer.sum() + 1)
     share = min(share, float(np.interp(most, ratios, grid)))
-    low = floor - SUREST_ERROR * unexplained - _sampling_error(floor, len(surest) * distinct)
+    low = floor - SUREST_ERROR * unexplained - floor_error if weak is None else 0.0
     # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
     high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
     if opinions is not None:
@@ -366,6 +386,9 @@ def fit_noise_model(
         margin = _sampling_error(disagreement, n * distinct)
         low, high = lower - margin, upper + margin
         share = float(np.interp(min(measured, most), ratios, grid))
+    elif weak is not None and weak.opinions is not None:
+        # The ratio by the rule above is too high for weak classifiers, and `by_weak` is too low for small data sets.
+        share = float(np.interp(min((by_weak + weights @ noise(share)) / 2, most), ratios, grid))
     if earlier is not None and earlier.known:
         low, high = max(low, earlier.low), min(high, earlier.high)
         share = float(np.interp(np.clip(weights @ noise(share), earlier.low, earlier.high), ratios, grid))

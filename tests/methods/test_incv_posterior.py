@@ -51,7 +51,9 @@ def test_targets_by_hand():
 def test_the_likelihood_of_a_label_by_hand():
     transition = torch.tensor([[[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.0, 0.5, 0.5]]])
     found = label_likelihood(torch.tensor([[1, 0]]), torch.tensor([[0.2, 0.9]]), transition)
-    torch.testing.assert_close(found, torch.tensor([[[0.2 * 2 / 7, 0.8, 0.2 * 5 / 7], [0.1, 0.9, 0.0]]]))
+    by_suspicion = torch.tensor([[[0.2 * 2 / 7, 0.8, 0.2 * 5 / 7], [0.1, 0.9, 0.0]]])
+    by_class = torch.tensor([[[0.2, 0.6, 0.5], [0.7, 0.3, 0.0]]])
+    torch.testing.assert_close(found, (by_suspicion * by_class).sqrt())
 
 
 @pytest.mark.parametrize("networks", [1, 2])
@@ -109,8 +111,12 @@ def test_the_warm_up_shows_classes_as_often_as_they_are_right(plan):
     assert 30 in seen and 39 not in seen and 0 not in seen
 
 
-def test_memory_and_loss_of_two_networks(plan, make_batch):
-    method = INCVPosterior(networks=2, mixup=0.0)
+@pytest.mark.parametrize("trusted", [0.0, 4.0])
+def test_memory_and_loss_of_two_networks(plan, make_batch, trusted):
+    plan = replace(plan, suspicion=np.full(40, 0.3)) if trusted else plan
+    method = INCVPosterior(networks=2, mixup=0.0, trusted=trusted)
+    if trusted:
+        plan.suspicion[5] = 0.9
     state = started(method, plan)
     index = [[5, 30, 7, -1]]
     labels = [[int(plan.labels[i]) if i >= 0 else 0 for i in index[0]]]
@@ -127,14 +133,19 @@ def test_memory_and_loss_of_two_networks(plan, make_batch):
 
     transition, log_p = state["transition"][0], logits.detach().log_softmax(-1)
     for k in range(2):
-        total = 0.0
+        total, weights = 0.0, 0.0
         for b in range(3):
             likelihood = transition[:, labels[0][b]]  # without suspicions of the selection that of the class
-            pull = (state["prior"][0] / updated[0, 1 - k]).sqrt()
+            if trusted:
+                suspicion = torch.tensor([[float(plan.suspicion[index[0][b]])]])
+                likelihood = label_likelihood(torch.tensor([[labels[0][b]]]), suspicion, transition[None])[0, 0]
+            pull = state["prior"][0] / updated[0, 1 - k]
             target = p[0, 1 - k, b] * likelihood * pull  # the other network predicts
             target = (target / target.sum()) ** 2
-            total -= float((target / target.sum() * log_p[0, k, b]).sum())
-        assert float(losses[0, k]) == pytest.approx(total / 3, rel=1e-4)
+            weight = 1 + 4 * (1 - plan.suspicion[index[0][b]]) if trusted else 1
+            total -= weight * float((target / target.sum() * log_p[0, k, b]).sum())
+            weights += weight
+        assert float(losses[0, k]) == pytest.approx(total / weights, rel=1e-4)
 
 
 def test_the_warm_up_uses_the_selected_samples(plan):
@@ -176,7 +187,15 @@ def test_refused_plans(plan, changes):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"networks": 0}, {"networks": 3}, {"temperature": 0}, {"teacher_decay": 1}, {"warmup": 2}, {"hidden": 1}]
+    [
+        {"networks": 0},
+        {"networks": 3},
+        {"temperature": 0},
+        {"teacher_decay": 1},
+        {"warmup": 2},
+        {"hidden": 1},
+        {"trusted": -1},
+    ]
     + [{"strong": value} for value in (1, "yes", None, np.ones(3))],
 )
 def test_refused_settings(settings):
@@ -211,7 +230,7 @@ def test_memory_for_50_000_samples(make_plan):
     assert sum(tensor.nbytes for tensor in state.values()) < 4.4e6  # 4 MB of predictions, as docs/methods.md says
 
 
-def test_strong_views_and_one_network_are_part_of_the_recipe():
+def test_the_recipe_for_pictures():
     method = create("incv-posterior", **INCVPosterior.recipe.settings)
     assert method.views().strong and method.networks == 1
     assert not INCVPosterior().views().strong

@@ -143,3 +143,32 @@ def test_members_of_a_group_are_never_on_both_sides() -> None:
 @pytest.mark.parametrize(("labels", "expected"), [([0, 0, 1, 1, 2], [2]), ([0, 0, 1, 1, 0], [])])
 def test_a_class_in_one_part_alone_is_unseen(labels: list[int], expected: list[int]) -> None:
     assert unseen_classes([np.array([0, 2]), np.array([1, 3, 4])], np.array(labels), 3) == expected
+
+
+@pytest.mark.parametrize("networks", [False, True])
+def test_classifiers_of_random_samples_measure_the_error_if_those_of_selected_ones_are_worse(networks: bool) -> None:
+    truth, labels = case()
+
+    class Worse(Scripted):
+        """Trained on a part of the selected samples, it predicts one class."""
+
+        def score(self, job: Job) -> Scores:
+            found = super().score(job)
+            if "-part" not in job.name:
+                return found
+            given, predicted = job.labels[job.score], np.zeros(len(job.score), dtype=int)
+            probability = np.where(given == 0, 0.9, 0.1 / (CLASSES - 1))
+            return Scores(predicted, probability, found.confidence, -np.log(probability))
+
+    trainer = Worse(truth)
+    settings = INCVSettings(n_iterations=1, networks=networks)
+    selection = drive(incv_steps(labels, CLASSES, settings=settings, seed=0), trainer)
+    low = selection.history[0]["estimate"]["low"]
+    if networks:
+        assert len(trainer.calls) == 2 and low > 0.1
+        return
+    jobs = trainer.calls[2]
+    assert [job.name.rpartition("-random-")[2] for job in jobs] == ["part1", "part2"] * 2 and low == 0
+    for one, other in (jobs[:2], jobs[2:]):
+        assert np.array_equal(one.score, other.score) and not np.intersect1d(one.train, other.train).size
+        assert sorted([*one.train, *other.train, *one.score]) == list(range(len(labels)))

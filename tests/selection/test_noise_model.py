@@ -9,6 +9,7 @@ from labelsieve import find_wrong_labels, noise, theory
 from labelsieve.scoring import score_probabilities
 from labelsieve.selection.noise_model import (
     TwoOpinions,
+    WeakClassifier,
     agrees_by_chance,
     bins_of,
     count_transition,
@@ -172,3 +173,34 @@ def test_wrong_predictions_meet_wrong_labels_more_often_if_noise_goes_to_one_cla
     pair = TwoOpinions(scores[0], scores[1], noise.corrupt(truth, theory.pair(CLASSES, 0.3), rng))
     # Which of two confused classes is the true one is not known, so that half of the confusions count.
     assert pair.chance_to_meet(CLASSES) == pytest.approx(0.5, abs=0.03)
+
+
+def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> None:
+    """Its surest predictions are often wrong, so that clean labels seem to be wrong."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, CLASSES, 3000)
+
+    def weak() -> Scores:  # wrong on half of the samples, whatever its confidence
+        wrong = (truth + rng.integers(1, CLASSES, len(truth))) % CLASSES
+        predicted = np.where(rng.random(len(truth)) < 0.5, truth, wrong)
+        probs = np.full((len(truth), CLASSES), 0.05)
+        probs[np.arange(len(truth)), predicted] = 0.6 + 0.2 * rng.random(len(truth))
+        return score_probabilities(truth, probs / probs.sum(axis=1, keepdims=True))
+
+    scores, opinions = weak(), TwoOpinions(weak(), weak(), truth)
+    bounded = fit_noise_model(scores, truth, CLASSES).estimate
+    assert bounded.low > 0.1  # no label is wrong
+    measured = fit_noise_model(scores, truth, CLASSES, weak=WeakClassifier(opinions)).estimate
+    assert measured.low == 0 and measured.ratio < bounded.ratio - 0.1 and measured.trust is Trust.ROUGH
+    unmeasured = fit_noise_model(scores, truth, CLASSES, weak=WeakClassifier(None)).estimate
+    assert unmeasured.low == 0 and unmeasured.high == bounded.high
+
+
+def test_the_surest_labels_are_not_wrong_more_often_than_an_earlier_estimate_of_all() -> None:
+    _, given, probs, _ = case(ratio=0.3)
+    scores = score_probabilities(given, probs)
+    first = fit_noise_model(scores, given, CLASSES).estimate
+    fixed = NoiseEstimate(0.1, 0.1, 0.1, Trust.ROUGH, None, "", 0.1)
+    model = fit_noise_model(scores, given, CLASSES, earlier=fixed)
+    assert first.ratio > 0.2 and model.estimate.ratio == pytest.approx(0.1, abs=0.005)
+    assert model.noise.mean() == pytest.approx(0.1, abs=0.01)
