@@ -212,10 +212,11 @@ def measured(
     weak = None
     # Not with networks: those of few random samples may be much worse at strong noise, which was not measured.
     if opinions is None and not (problem.settings.stored or problem.settings.networks):
-        jobs = random_part_jobs(problem, splits[0])
-        answers = (yield jobs) if jobs else []
-        parts = [Scores.joined(answers[part::2]) for part in (0, 1)] if answers else []
-        weak = WeakClassifier(TwoOpinions(*parts, labels) if parts else None)
+        weak = WeakClassifier(None)
+        if jobs := random_part_jobs(problem, splits[0]):
+            answers = yield jobs
+            first, second = (Scores.joined(answers[part::2]) for part in (0, 1))
+            weak = WeakClassifier(TwoOpinions(first, second, labels))
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
     model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, weak=weak, distinct=distinct)
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:
