@@ -4,8 +4,8 @@
         --settings "" --settings trusted=4.0 --settings trusted=4.0,momentum=0.2
 
 Trains on 40,000 of the 50,000 training pictures (fast selection first) and tests on the other 10,000. DATA has
-CIFAR-10; `--noise random2` and `worst` need CIFAR-10_human.pt in it: the label of one person, and that of two people,
-which is wrong if one of them is wrong. Needs a GPU: 80 epochs of eight ResNet-32 take about three minutes on an H200.
+CIFAR-10; `--noise random2` and `worst` need CIFAR-10_human.pt in it: the label of one person, and of those of two
+people the wrong one if there is one. Needs a GPU: 80 epochs of eight ResNet-32 take about three minutes on an H200.
 The records in RESULTS are kept, so the same command continues or only prints the table. Settings of the views (mixup,
 strong, ...) cannot train together with others: give them in a command of their own.
 """
