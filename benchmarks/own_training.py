@@ -169,7 +169,7 @@ class StoredAnswers(Trainer):
         for job, path in zip(jobs, paths, strict=True):
             with np.load(path) as stored:
                 found.append(Scores(**{name: stored[name] for name in stored.files}))
-            if "-part" in job.name:
+            if "-part" in job.name and "-random-" not in job.name:
                 self.parts.setdefault(job.name[:-1], []).append((job.score, found[-1]))
         return found
 

@@ -29,7 +29,6 @@ from labelsieve.class_balance import balanced
 from labelsieve.selection.noise_model import (
     NoiseModel,
     TwoOpinions,
-    WeakClassifier,
     denoise,
     excess_agreement,
     fit_noise_model,
@@ -195,7 +194,8 @@ def measured(
     given, classes = problem.given, problem.classes
     samples, held_out = np.concatenate(splits[0]), Scores.joined(scores)
     labels = given[samples]
-    best, number, opinions = denoise(held_out, labels, classes), 1, None
+    best, number = denoise(held_out, labels, classes), 1
+    opinions, weak = None, None
     usual = excess_agreement(held_out.predicted, labels, classes)
     jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
     if jobs:
@@ -208,20 +208,18 @@ def measured(
         if len(answers) > selected_on:
             first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
             pair = TwoOpinions(first, second, labels)
-            opinions = pair if pair.is_comparable(held_out, classes) else None
-    weak = None
-    # Not with networks: those of few random samples may be much worse at strong noise, which was not measured.
-    if opinions is None and not (problem.settings.stored or problem.settings.networks):
-        weak = WeakClassifier(None)
-        if jobs := random_part_jobs(problem, splits[0]):
-            answers = yield jobs
-            first, second = (Scores.joined(answers[part::2]) for part in (0, 1))
-            weak = WeakClassifier(TwoOpinions(first, second, labels))
+            if pair.is_comparable(held_out, classes):
+                opinions = pair
+            elif not problem.settings.networks:  # with networks it was not measured: strong noise may make them useless
+                answers = yield random_part_jobs(problem, splits[0])
+                weak = TwoOpinions(*(Scores.joined(answers[part::2]) for part in (0, 1)), given=labels)
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
-    model = fit_noise_model(best, labels, classes, held_out=held_out, opinions=opinions, weak=weak, distinct=distinct)
+    model = fit_noise_model(
+        best, labels, classes, held_out=held_out, opinions=opinions, weak_opinions=weak, distinct=distinct
+    )
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:
         model = replace(model, estimate=without_meaning(model.estimate, why))
-    elif opinions is None and (weak is None or weak.opinions is None):
+    elif opinions is None and weak is None:
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)
     mean = best.take(np.argsort(samples))
@@ -255,15 +253,14 @@ def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], s
 
 
 def random_part_jobs(problem: Problem, split: Split) -> list[Job]:
-    """Trainings on two disjoint parts of one half that score the other half; none if a part is too small."""
-    given, jobs = problem.given, []
-    for k, (half, seed) in enumerate(zip(split, problem.job_seeds(1, (5, 6)), strict=False)):
-        rng = np.random.default_rng([seed, 2])
-        for j, part in enumerate(shared_out(np.sort(split[1 - k]), given, 2, rng, problem.groups)):
+    """Trainings on two disjoint random parts of one half that score the other half."""
+    jobs, seeds = [], problem.job_seeds(1, (5, 6))[:2]
+    for k, (half, seed) in enumerate(zip(split, seeds, strict=True)):
+        parts = shared_out(np.sort(split[1 - k]), problem.given, 2, np.random.default_rng([seed, 2]), problem.groups)
+        for j, part in enumerate(parts):
             name = f"{problem.name}-estimate-{1 + k}-random-part{1 + j}"
-            jobs.append(Job(name, given, part, half, (seed + 1 + j) % 2**31, False))
-    enough = all(len(np.unique(given[job.train])) > 1 and len(job.train) >= PART_SAMPLES for job in jobs)
-    return jobs if enough else []
+            jobs.append(Job(name, problem.given, part, half, (seed + 1 + j) % 2**31, False))
+    return jobs
 
 
 def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVState:

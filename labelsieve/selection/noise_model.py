@@ -13,7 +13,7 @@ less often, and labels alone cannot tell why: the classifier may be wrong (a fal
 - Own trainings measure it: two networks trained on disjoint halves of the selected samples disagree on held-out samples
   about as often as each of them is wrong, in the mean (generalisation disagreement, Jiang et al., ICLR 2022).
 - If the selected samples make much worse classifiers, the classifier is weak: its surest predictions may be wrong, and
-  its selected samples repeat its mistakes. Two classifiers of disjoint random samples then measure the error.
+  its selected samples repeat its mistakes. Two classifiers of disjoint random parts of all samples then measure it.
 - Stored predictions cannot. `noise_share` is 1/2 if the surest labels show no noise, less the more of the disagreement
   the floor explains, and more if the classifier states a smaller error than the disagreement suggests.
 
@@ -65,7 +65,7 @@ LEAST_ERROR, MOST_ERROR = 0.4, 2.4
 # (30 instead of 37 of 134).
 RATIO_BINS, INTERVAL_BINS = 1, 10
 # Classifiers of the selected samples are used only if their agreement with held-out labels, above chance, is at least
-# this part of that of the classifiers of all samples. Without this limit the interval covers 84 instead of 93 % of 138
+# this part of that of the classifiers of all samples. Without this limit the interval covers 83 instead of 94 % of 154
 # runs (benchmarks/own-training.md), and few selected samples of CIFAR-10 with 80 % noise gave narrow, wrong intervals.
 COMPARABLE_AGREEMENT = 0.75
 # Smallest singular value of T below which predictions are not denoised, because that would amplify chance. Without
@@ -314,17 +314,6 @@ class TwoOpinions:
         return float((confused * labels).sum() / confused.sum()) if differ.any() else 1 / (classes - 1)
 
 
-@dataclass(frozen=True)
-class WeakClassifier:
-    """A classifier whose selected samples make much worse classifiers: even its surest predictions may be wrong.
-
-    The `opinions` are those of classifiers of random samples, if there are enough. They are wrong more often than the
-    classifier itself, so the noise ratio by their disagreement tends to be too low.
-    """
-
-    opinions: TwoOpinions | None
-
-
 def fit_noise_model(
     scores: Scores,
     given: IntArray,
@@ -332,17 +321,18 @@ def fit_noise_model(
     *,
     held_out: Scores | None = None,
     opinions: TwoOpinions | None = None,
-    weak: WeakClassifier | None = None,
+    weak_opinions: TwoOpinions | None = None,
     earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
 ) -> NoiseModel:
     """Fit the model to denoised held-out scores of all samples.
 
     `held_out` are scores of classifiers that saw none of the labels they score, if `scores` also come from others: only
-    their agreement can show that labels are random. `opinions` measure the classifier's error. Without them it is only
-    bounded, and not even that for a weak classifier (`weak`). `earlier` is an estimate for the same labels: its
-    interval limits the ratio. `distinct` is the share of samples that are not copies of others: copies do not make an
-    estimate surer.
+    their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
+    bounded. `weak_opinions` are those of classifiers of random parts, for a weak classifier: even its surest
+    predictions may be wrong, so there is no bound. They are wrong more often than the classifier, so the ratio by their
+    disagreement tends to be too low. `earlier` is an estimate for the same labels: its interval limits the ratio.
+    `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
     agrees, confidence = scores.predicted == given, scores.confidence
@@ -352,7 +342,7 @@ def fit_noise_model(
     number = max(1, min(n // 2, max(SUREST_SAMPLES, int(SUREST_SHARE * n))))
     surest = np.flatnonzero(confidence >= np.partition(confidence, n - number)[n - number])
     floor = 1 - (agrees[surest].sum() + 0.5) / (len(surest) + 1)
-    by_weak = 1.0 if weak is None or weak.opinions is None else weak.opinions.ratio(classes, 1.0, RATIO_BINS)
+    by_weak = 1.0 if weak_opinions is None else weak_opinions.ratio(classes, 1.0, RATIO_BINS)
     largest = min(by_weak, earlier.high if earlier is not None and earlier.known else 1.0)
     floor_error = _sampling_error(floor, len(surest) * distinct)
     if floor - floor_error > largest:  # the surest labels are wrong at most as often as all labels
@@ -377,7 +367,7 @@ def fit_noise_model(
     surer = confidence >= np.median(confidence)
     most = HARD_TO_EASY * ((~agrees[surer]).sum() + 0.5) / (surer.sum() + 1)
     share = min(share, float(np.interp(most, ratios, grid)))
-    low = floor - SUREST_ERROR * unexplained - floor_error if weak is None else 0.0
+    low = floor - SUREST_ERROR * unexplained - floor_error if weak_opinions is None else 0.0
     # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
     high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
     if opinions is not None:
@@ -386,9 +376,10 @@ def fit_noise_model(
         margin = _sampling_error(disagreement, n * distinct)
         low, high = lower - margin, upper + margin
         share = float(np.interp(min(measured, most), ratios, grid))
-    elif weak is not None and weak.opinions is not None:
+    elif weak_opinions is not None:
         # The ratio by the rule above is too high for weak classifiers, and `by_weak` is too low for small data sets.
-        share = float(np.interp(min((by_weak + weights @ noise(share)) / 2, most), ratios, grid))
+        by_rule = float(weights @ noise(share))
+        share = float(np.interp(min(by_rule, (by_weak + by_rule) / 2), ratios, grid))
     if earlier is not None and earlier.known:
         low, high = max(low, earlier.low), min(high, earlier.high)
         share = float(np.interp(np.clip(weights @ noise(share), earlier.low, earlier.high), ratios, grid))

@@ -40,7 +40,7 @@ class INCVSettings:
     """"auto" estimates the noise from the data; "paper" follows the authors' code."""
 
     networks: bool = True
-    """Whether networks are trained. A note then says which epoch selects."""
+    """Whether networks are trained. A note then says which epoch selects; random parts are not trained on."""
 
     stored: bool = False
     """Whether the scores are stored predictions (stored.py). Then no further training can measure the noise."""
@@ -136,6 +136,7 @@ def selection_passes(settings: INCVSettings) -> int:
 
     The halves of iteration 1 are one pass. A later iteration trains twice, on the selected samples and one half of the
     candidates, or three times, on two thirds of the samples: at most two passes. The noise estimate trains on both
-    halves, and on two parts of each: two passes.
+    halves, and on two parts of each: two passes, and one more for classifiers that turn out to be weak.
     """
-    return settings.repeats * (1 + 2 * (settings.n_iterations - 1) + 2 * (settings.protocol == "auto"))
+    estimate = 0 if settings.protocol == "paper" else 2 if settings.networks else 3
+    return settings.repeats * (1 + 2 * (settings.n_iterations - 1) + estimate)

@@ -172,3 +172,12 @@ def test_classifiers_of_random_samples_measure_the_error_if_those_of_selected_on
     for one, other in (jobs[:2], jobs[2:]):
         assert np.array_equal(one.score, other.score) and not np.intersect1d(one.train, other.train).size
         assert sorted([*one.train, *other.train, *one.score]) == list(range(len(labels)))
+
+
+def test_small_data_with_a_good_classifier_train_no_random_parts() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.arange(220) % 3
+    x = rng.normal(size=(220, 3)) + 4 * np.eye(3)[truth]
+    given = np.asarray(noise.corrupt(truth, theory.symmetric(3, 0.2), rng))
+    estimate = INCV("logistic", random_state=0, n_iterations=1).fit(x, given).history_[0]["estimate"]
+    assert estimate["ratio"] == pytest.approx(np.mean(given != truth), abs=0.05)

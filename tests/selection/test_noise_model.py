@@ -9,7 +9,6 @@ from labelsieve import find_wrong_labels, noise, theory
 from labelsieve.scoring import score_probabilities
 from labelsieve.selection.noise_model import (
     TwoOpinions,
-    WeakClassifier,
     agrees_by_chance,
     bins_of,
     count_transition,
@@ -190,10 +189,8 @@ def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> No
     scores, opinions = weak(), TwoOpinions(weak(), weak(), truth)
     bounded = fit_noise_model(scores, truth, CLASSES).estimate
     assert bounded.low > 0.1  # no label is wrong
-    measured = fit_noise_model(scores, truth, CLASSES, weak=WeakClassifier(opinions)).estimate
+    measured = fit_noise_model(scores, truth, CLASSES, weak_opinions=opinions).estimate
     assert measured.low == 0 and measured.ratio < bounded.ratio - 0.1 and measured.trust is Trust.ROUGH
-    unmeasured = fit_noise_model(scores, truth, CLASSES, weak=WeakClassifier(None)).estimate
-    assert unmeasured.low == 0 and unmeasured.high == bounded.high
 
 
 def test_the_surest_labels_are_not_wrong_more_often_than_an_earlier_estimate_of_all() -> None:
