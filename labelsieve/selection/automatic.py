@@ -212,7 +212,7 @@ def measured(
                 opinions = pair
             elif not problem.settings.networks:  # with networks it was not measured: strong noise may make them useless
                 answers = yield random_part_jobs(problem, splits[0])
-                weak = TwoOpinions(*(Scores.joined(answers[part::2]) for part in (0, 1)), given=labels)
+                weak = TwoOpinions(Scores.joined(answers[::2]), Scores.joined(answers[1::2]), labels)
     distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
     model = fit_noise_model(
         best, labels, classes, held_out=held_out, opinions=opinions, weak_opinions=weak, distinct=distinct
