@@ -121,10 +121,11 @@ The rule was chosen on other pictures (random samples of 300 to 1,000 of CIFAR-1
 300). In a trial on all settings of the tables and texts, whose code is not kept, classifiers of random parts were wrong
 0.54 to 2.0 times as often as they disagreed (median 0.87). But as the only measure they underestimate strong noise: the
 ratio would be off by 0.10 instead of 0.045. So they are used only if classifiers of selected samples were trained and
-are worse, and not for networks, with which this has not been measured. With fewer than about 400 pictures, or if few
-labels are selected because of strong noise, the parts of the selected samples are too small (`PART_SAMPLES`). Then the
-old bound is used, and with a weak classifier **the interval may not contain the true ratio**: for 1,000 pictures with
-60 % symmetric noise it was 0.69 to 1 in one trial. In the rows *never*, the random parts are used if possible.
+are worse, and not for networks, with which this has not been measured. That the estimate is at most the one by the old
+rule was chosen with the synthetic data of this page. With fewer than about 400 pictures, or if few labels are selected
+because of strong noise, the parts of the selected samples are too small (`PART_SAMPLES`). Then the old bound is used,
+and with a weak classifier **the interval may not contain the true ratio**: for 1,000 pictures with 60 % symmetric noise
+it was 0.69 to 1 in one trial. In the rows *never*, the random parts are used if possible.
 
 With `--model edges --limit 6000` (random2, random3, clean, symmetric 0.2 and 0.5) the two classifiers were wrong 2.24,
 2.35, 2.38, 2.40 and 2.53 times as often as they disagreed; `MOST_ERROR` is the median. With such a weak classifier, the

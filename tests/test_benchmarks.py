@@ -205,11 +205,3 @@ def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: P
         ("incv-posterior", "trusted", 4.0),
     )
     assert trials.parse_settings("") == ()
-
-
-def test_settings_of_finish_are_read() -> None:
-    finish = script("benchmarks/finish.py")
-    assert finish.parse_setting("trusted=4") == ("trusted", 4) and finish.parse_setting("strong=true") == (
-        "strong",
-        True,
-    )

@@ -17,8 +17,7 @@ s_i is the suspicion of the selection, whose networks had not seen the label: th
 wrong label would confirm it. On CIFAR-10 with people's labels a network with the same s_i for all labels of a class
 memorises half of the wrong ones, with the selection's 9 to 13 % (docs/reproduction.md). But s_i is a posterior, so S_i
 also contains an opinion about the sample, which p_i repeats: alone, S_i would count it twice, and a right label of a
-sample that looks like another class would be ignored. Hence the geometric mean of S_i and T
-(benchmarks/finish.md).
+sample that looks like another class would be ignored. Hence the geometric mean of S_i and T (benchmarks/finish.md).
 
 The networks soon rank the labels better than the selection did. So before each epoch the same values of s_i are
 assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
@@ -295,10 +294,8 @@ class INCVPosterior(Method):
             given = F.one_hot(batch.labels, classes)[:, None] * real.float()
             warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
-            targets = (
-                targets * torch.where(warm[..., None], 1.0, 1 + self.trusted * (1 - suspicion)[:, None])[..., None]
-            )
-            by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
+            of_sample = torch.where(warm[..., None], 1.0, 1 + self.trusted * (1 - suspicion)[:, None])[..., None]
+            by_target, by_given = mix_targets(of_sample * targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]
             forward = torch.where(warm | (weight > 0), 0.0, 1.0)
         log_p = logits.float().log_softmax(-1)

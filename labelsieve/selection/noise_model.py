@@ -330,9 +330,9 @@ def fit_noise_model(
     `held_out` are scores of classifiers that saw none of the labels they score, if `scores` also come from others: only
     their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
     bounded. `weak_opinions` are those of classifiers of random parts, for a weak classifier: even its surest
-    predictions may be wrong, so there is no bound. They are wrong more often than the classifier, so the ratio by their
-    disagreement tends to be too low. `earlier` is an estimate for the same labels: its interval limits the ratio.
-    `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
+    predictions may be wrong, so its error is not bounded. They are wrong more often than the classifier, so the ratio
+    by their disagreement tends to be too low. `earlier` is an estimate for the same labels: its interval limits the
+    ratio. `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
     agrees, confidence = scores.predicted == given, scores.confidence

@@ -179,7 +179,7 @@ def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> No
     rng = np.random.default_rng(0)
     truth = rng.integers(0, CLASSES, 3000)
 
-    def weak() -> Scores:  # wrong on half of the samples, whatever its confidence
+    def weak() -> Scores:  # wrong on half of the samples at every confidence
         wrong = (truth + rng.integers(1, CLASSES, len(truth))) % CLASSES
         predicted = np.where(rng.random(len(truth)) < 0.5, truth, wrong)
         probs = np.full((len(truth), CLASSES), 0.05)
