@@ -281,6 +281,12 @@ class NoiseEstimate:
         ratio, low, high, error = (float("nan") if value is None else float(value) for value in numbers)
         return cls(ratio, low, high, trust, why, str(record.get("explanation", text)), error)
 
+    @classmethod
+    def of_history(cls, history: Sequence[Mapping[str, Any]]) -> NoiseEstimate | None:
+        """The last estimate in the history of a selection; None if it has none (protocol "paper")."""
+        records = [line["estimate"] for line in history if line.get("estimate") is not None]
+        return cls.from_record(records[-1]) if records else None
+
 
 # How the trust sentence of runs of version 0.2 and earlier begins.
 EARLIER_TRUST: dict[str, tuple[Trust, WhyUnknown | None]] = {
@@ -349,8 +355,7 @@ class Selection(ScoredVerdicts):
     @property
     def noise(self) -> NoiseEstimate | None:
         """The noise estimate without its matrices; None if the selection made none (protocol "paper")."""
-        record = self.history[0].get("estimate") if self.history else None
-        return None if record is None else NoiseEstimate.from_record(record)
+        return NoiseEstimate.of_history(self.history)
 
     @property
     def noise_known(self) -> bool:

@@ -197,10 +197,7 @@ class Facts:
     @cached_property
     def noise(self) -> NoiseEstimate | None:
         """The noise estimate; None if the run has none."""
-        found = self.summary.get("iterations")
-        first = found[0] if isinstance(found, list) and found else None
-        record = first.get("estimate") if isinstance(first, Mapping) else None
-        return NoiseEstimate.from_record(record) if isinstance(record, Mapping) else None
+        return NoiseEstimate.of_history(self.summary.get("iterations") or [])
 
     @property
     def rough_noise(self) -> tuple[float, float] | None:

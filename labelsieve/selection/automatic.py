@@ -60,13 +60,12 @@ def first_iteration(state: INCVState, problem: Problem) -> Iteration:
             jobs.append(Job(job_name(problem, 1, j, s), given, train, score, seeds[2 * s + j], keep_best))
     answers = yield jobs
     scores = over_first_split(splits, answers, given, problem.classes)
-    state, estimate = yield from measured(state, problem, splits, scores)
+    state = yield from measured(state, problem, splits, scores)
     history: dict[str, Any] = {
         "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(scores, splits[0], strict=True)],
         "keep_best": keep_best,
         "splits": len(splits),
         "unseen_classes": unseen_classes(splits[0], given, problem.classes),
-        "estimate": estimate.record(),
     }
     return judged(state, problem, history["unseen_classes"]), history
 
@@ -155,11 +154,15 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
     assert model is not None and mean is not None
     known = model.estimate.known
     if state.done and known:
-        # Accuracy and noise at each confidence change with the predictions. The ratio does not: later classifiers
-        # learnt from labels that the earlier ones chose. The mean of the first ratio and of one by the new predictions
-        # was better for tables and worse for small sets of texts.
-        ratio = model.estimate.ratio
-        model = fit_noise_model(mean, given, classes, earlier=replace(model.estimate, low=ratio, high=ratio))
+        # Accuracy and noise at each confidence change with the predictions. The ratio does only if the surest labels
+        # contradict it: later classifiers learnt from labels that the earlier ones chose.
+        model = fit_noise_model(
+            mean, given, classes, earlier=model.estimate, most_floor=model.most_floor, distinct=problem.distinct
+        )
+        notes = (noise_note(model.estimate), *state.notes[1:])
+        state = replace(
+            state, model=model, noise_ratio=model.estimate.ratio, transition=model.estimate.transition, notes=notes
+        )
     posterior = posterior_of(mean, given, model)
     suspicion, agrees = calibrate(posterior.order, posterior.wrong), mean.predicted == given
     verdict = np.full(len(given), CANDIDATE, dtype=np.int8)
@@ -186,8 +189,8 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
 
 def measured(
     state: INCVState, problem: Problem, splits: Sequence[Split], scores: tuple[Scores, Scores]
-) -> Generator[list[Job], list[Scores], tuple[INCVState, NoiseEstimate]]:
-    """Fit the noise model; return the state with it and with the mean of the predictions that judge, and the estimate.
+) -> Generator[list[Job], list[Scores], INCVState]:
+    """Fit the noise model; return the state with it and with the mean of the predictions that judge.
 
     Unless the predictions are stored, further trainings measure the classifier's error.
     """
@@ -213,9 +216,8 @@ def measured(
             elif not problem.settings.networks:  # with networks it was not measured: strong noise may make them useless
                 answers = yield random_part_jobs(problem, splits[0])
                 weak = TwoOpinions(Scores.joined(answers[::2]), Scores.joined(answers[1::2]), labels)
-    distinct = 1.0 if problem.groups is None else len(np.unique(problem.groups)) / len(problem.groups)
     model = fit_noise_model(
-        best, labels, classes, held_out=held_out, opinions=opinions, weak_opinions=weak, distinct=distinct
+        best, labels, classes, held_out=held_out, opinions=opinions, weak_opinions=weak, distinct=problem.distinct
     )
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:
         model = replace(model, estimate=without_meaning(model.estimate, why))
@@ -224,7 +226,7 @@ def measured(
         model = replace(model, estimate=estimate)
     mean = best.take(np.argsort(samples))
     state = replace(state, mean=mean, averaged_over=number, usual_agreement=usual)
-    return with_noise(state, model, problem), model.estimate
+    return with_noise(state, model, problem)
 
 
 def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], scores: Scores) -> list[Job]:

@@ -133,11 +133,14 @@ def judge_again(
     distances change (docs/reproduction.md, benchmarks/finish.md).
     """
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    first, *others = before.history or ({},)
-    earlier = NoiseEstimate.from_record(first["estimate"]) if "estimate" in first else None
+    earlier = NoiseEstimate.of_history(before.history)
     scores = _first_scores(before.scores, new)
     model = fit_noise_model(scores, given, classes, earlier=earlier, distinct=distinct)
     estimate = replace(earlier or model.estimate, transition=before.transition)
+    history = before.history
+    if earlier is None:
+        *others, last = history or ({},)
+        history = (*others, {**last, "estimate": estimate.record()})
     suspicion = with_learnt_labels(before.suspicion, 1 - new.probability)
     selected = before.verdict == SELECTED
     predicted_right = posterior_of(scores, given, model).predicted_right
@@ -151,7 +154,7 @@ def judge_again(
         transition_matrix=before.transition,
         expected_precision=precision,
         expected_recall=expected_recall(precision, estimate.ratio, before.verdict),
-        history=({**first, "estimate": estimate.record()}, *others),
+        history=history,
         notes=before.notes,
         suggested_probability=np.where(scores.predicted == given, 1 - suspicion, suspicion * predicted_right),
     )

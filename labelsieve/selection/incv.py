@@ -85,6 +85,8 @@ def with_history(before: INCVState, after: INCVState, line: dict[str, Any], prob
     }
     if settings.protocol == "auto":
         line["expected_precision"] = after.expected_precision()
+    if after.model is not None:
+        line["estimate"] = after.model.estimate.record()
     after = replace(after, history=(*after.history, line))
     if line["unseen_classes"] and k == 1:
         listed = some_classes(line["unseen_classes"], problem)

@@ -17,6 +17,11 @@ less often, and labels alone cannot tell why: the classifier may be wrong (a fal
 - Stored predictions cannot. `noise_share` is 1/2 if the surest labels show no noise, less the more of the disagreement
   the floor explains, and more if the classifier states a smaller error than the disagreement suggests.
 
+A measured `noise_share` is at most 1 - e0 / disagreement: if the surest labels are wrong about as often as labels and
+predictions disagree, the noise does not depend on the confidence. With strong noise, a ratio that is a little too high
+makes the classifier seem perfect: if 16 % of the predictions agree with labels of which 80 % are wrong (symmetric, ten
+classes), its accuracy is 0.64, but 0.87 if the ratio is taken for 0.83.
+
 The interval runs from "the classifier makes the mistakes" to "all disagreement is noise". docs/theory.md derives the
 model, benchmarks/real-noise.md measures it and says what each part is worth.
 """
@@ -91,6 +96,7 @@ class NoiseModel:
     confidence: FloatArray
     accuracy: FloatArray  # of the classifier
     noise: FloatArray  # share of wrong labels
+    most_floor: float = 1.0  # limit of the floor: the ratio by classifiers of random parts, if these measured it
 
     def accuracy_at(self, confidence: FloatArray) -> FloatArray:
         return np.asarray(np.interp(confidence, self.confidence, self.accuracy))
@@ -323,6 +329,7 @@ def fit_noise_model(
     opinions: TwoOpinions | None = None,
     weak_opinions: TwoOpinions | None = None,
     earlier: NoiseEstimate | None = None,
+    most_floor: float = 1.0,
     distinct: float = 1.0,
 ) -> NoiseModel:
     """Fit the model to denoised held-out scores of all samples.
@@ -331,8 +338,9 @@ def fit_noise_model(
     their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
     bounded. `weak_opinions` are those of classifiers of random parts, for a weak classifier: even its surest
     predictions may be wrong, so its error is not bounded. They are wrong more often than the classifier, so the ratio
-    by their disagreement tends to be too low. `earlier` is an estimate for the same labels: its interval limits the
-    ratio. `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
+    by their disagreement tends to be too low. `earlier` is an estimate for the same labels: its interval stays, and so
+    does its ratio if the surest labels allow it. `most_floor` is that of the earlier model. `distinct` is the share of
+    samples that are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
     agrees, confidence = scores.predicted == given, scores.confidence
@@ -342,11 +350,11 @@ def fit_noise_model(
     number = max(1, min(n // 2, max(SUREST_SAMPLES, int(SUREST_SHARE * n))))
     surest = np.flatnonzero(confidence >= np.partition(confidence, n - number)[n - number])
     floor = 1 - (agrees[surest].sum() + 0.5) / (len(surest) + 1)
-    by_weak = 1.0 if weak_opinions is None else weak_opinions.ratio(classes, 1.0, RATIO_BINS)
-    largest = min(by_weak, earlier.high if earlier is not None and earlier.known else 1.0)
+    if weak_opinions is not None:
+        most_floor = weak_opinions.ratio(classes, 1.0, RATIO_BINS)
     floor_error = _sampling_error(floor, len(surest) * distinct)
-    if floor - floor_error > largest:  # the surest labels are wrong at most as often as all labels
-        floor = largest
+    if floor - floor_error > most_floor:  # the surest labels are wrong at most as often as all labels
+        floor = most_floor
     by_chance = 1 / (classes - 1)  # a wrong prediction meets a wrong label
     gap = max(1 - floor * (1 + by_chance), LEAST)
     least_accuracy = np.clip((agreement - floor * by_chance) / gap, 0.0, 1.0)
@@ -377,12 +385,14 @@ def fit_noise_model(
         low, high = lower - margin, upper + margin
         share = float(np.interp(min(measured, most), ratios, grid))
     elif weak_opinions is not None:
-        # The ratio by the rule above is too high for weak classifiers, and `by_weak` is too low for small data sets.
+        # The ratio by the rule above is too high for weak classifiers, and `most_floor` is too low for small data sets.
         by_rule = float(weights @ noise(share))
-        share = float(np.interp(min(by_rule, (by_weak + by_rule) / 2), ratios, grid))
+        share = float(np.interp(min(by_rule, (most_floor + by_rule) / 2), ratios, grid))
     if earlier is not None and earlier.known:
-        low, high = max(low, earlier.low), min(high, earlier.high)
-        share = float(np.interp(np.clip(weights @ noise(share), earlier.low, earlier.high), ratios, grid))
+        low, high = earlier.low, earlier.high
+        share = float(np.interp(earlier.ratio, ratios, grid))
+    if opinions is not None or earlier is not None:  # not by the rule: F1 of two-class tables would fall by 0.06
+        share = min(share, float(np.clip(1 - (floor - floor_error) / max(disagreement, SMALLEST), 0, 1)))
     ratio = float(weights @ noise(share))
     interval = (float(np.clip(min(low, ratio), 0, 1)), float(np.clip(max(high, ratio), 0, 1)))
     prior = (np.bincount(scores.predicted, minlength=classes) + 1) / (n + classes)
@@ -391,7 +401,7 @@ def fit_noise_model(
     counted = count_transition(scores, given, classes)
     estimate = replace(estimate, transition=scale_transition(counted, prior, ratio), prior=prior)
     centres = np.array([confidence[rows].mean() for rows in bins])
-    return NoiseModel(estimate, counted, centres, accuracy(share), noise(share))
+    return NoiseModel(estimate, counted, centres, accuracy(share), noise(share), most_floor)
 
 
 def noise_from(agreement: FloatArray, accuracy: FloatArray, meet: float) -> FloatArray:

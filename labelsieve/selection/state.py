@@ -26,6 +26,11 @@ class Problem:
     names: Sequence[Any] | None = None
     groups: IntArray | None = None
 
+    @property
+    def distinct(self) -> float:
+        """The share of samples that are not copies of others."""
+        return 1.0 if self.groups is None else len(np.unique(self.groups)) / len(self.groups)
+
     def job_seeds(self, k: int, places: Sequence[int]) -> list[int]:
         """A seed for each training of iteration `k`, split by split; those of the first split never change."""
         splits = range(self.settings.repeats)
@@ -45,7 +50,7 @@ class INCVState(ScoredVerdicts):
     suggested_probability: FloatArray  # P(predicted label is the true one); nan without a noise model
     looks: NDArray[np.int16]  # number of held-out scores (protocol "paper")
     transition: FloatArray  # c x c, with the estimated noise ratio
-    model: NoiseModel | None = None  # of iteration 1; None for protocol "paper"
+    model: NoiseModel | None = None  # None for protocol "paper"
     mean: Scores | None = None  # of `averaged_over` held-out predictions of every sample (protocol "auto")
     averaged_over: int = 0
     usual_agreement: float = 0.0  # of the predictions of iteration 1 with the labels, above chance (protocol "auto")

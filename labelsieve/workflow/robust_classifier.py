@@ -32,7 +32,7 @@ from labelsieve.selection.estimators import store_selection, warn_about_rare_cla
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.inputs import check_lengths, check_samples, encode_labels, unlabelled, without_torch
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import FloatArray, IntArray, LabelledData, NoiseEstimate, Selection, Trust
+from labelsieve.types import FloatArray, IntArray, LabelledData, Selection, Trust
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.train import with_selection
 
@@ -257,7 +257,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _store(self, selection: Selection, given: IntArray) -> None:
         """Store what INCV found, and warn if the noise ratio is not reliable."""
         store_selection(self, selection, self.classes_, given)
-        noise = NoiseEstimate.from_record(selection.history[0]["estimate"])
+        noise = selection.noise
+        assert noise is not None
         self.selection_history_ = list(selection.history)
         warn_about_rare_classes(selection, self.classes_, stacklevel=4)
         if noise.trust in (Trust.ROUGH, Trust.UNKNOWN) and selection.noise_ratio >= MIN_WARNED_RATIO:

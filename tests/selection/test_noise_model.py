@@ -193,11 +193,36 @@ def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> No
     assert measured.low == 0 and measured.ratio < bounded.ratio - 0.1 and measured.trust is Trust.ROUGH
 
 
-def test_the_surest_labels_are_not_wrong_more_often_than_an_earlier_estimate_of_all() -> None:
+def earlier(ratio: float, low: float, high: float) -> NoiseEstimate:
+    return NoiseEstimate(ratio, low, high, Trust.ROUGH, None, "", 0.1)
+
+
+def test_the_surest_labels_are_not_wrong_more_often_than_a_weak_classifier_allows() -> None:
     _, given, probs, _ = case(ratio=0.3)
     scores = score_probabilities(given, probs)
     first = fit_noise_model(scores, given, CLASSES).estimate
-    fixed = NoiseEstimate(0.1, 0.1, 0.1, Trust.ROUGH, None, "", 0.1)
-    model = fit_noise_model(scores, given, CLASSES, earlier=fixed)
+    model = fit_noise_model(scores, given, CLASSES, earlier=earlier(0.1, 0.0, 0.4), most_floor=0.1)
     assert first.ratio > 0.2 and model.estimate.ratio == pytest.approx(0.1, abs=0.005)
-    assert model.noise.mean() == pytest.approx(0.1, abs=0.01)
+    assert model.noise.mean() == pytest.approx(0.1, abs=0.01) and model.most_floor == 0.1
+
+
+@pytest.mark.parametrize("first", [0.74, 0.6])  # too high, too low
+def test_the_surest_labels_correct_an_earlier_ratio_of_strong_noise(first: float) -> None:
+    truth, given, probs, _ = case(n=20_000, ratio=0.7, error=0.4)
+    scores = score_probabilities(given, probs)
+    model = fit_noise_model(scores, given, CLASSES, earlier=earlier(first, 0.4, 0.9))
+    right = np.mean(scores.predicted == truth)
+    assert model.estimate.ratio == pytest.approx(np.mean(given != truth), abs=0.025)
+    assert model.accuracy_at(scores.confidence).mean() == pytest.approx(right, abs=0.1)
+    assert (model.estimate.low, model.estimate.high) == (0.4, 0.9)
+
+
+def test_an_earlier_ratio_stays_if_the_surest_labels_allow_it() -> None:
+    """People mislabel hard samples: the surest labels say nothing about the others."""
+    _, given, probs, rng = case(ratio=0.0, error=0.1)
+    hard = probs.max(axis=1) < np.median(probs.max(axis=1))
+    given = np.where(hard & (rng.random(len(given)) < 0.3), (given + 1) % CLASSES, given)
+    scores = score_probabilities(given, probs)
+    for ratio in (0.1, 0.15):
+        model = fit_noise_model(scores, given, CLASSES, earlier=earlier(ratio, 0.05, 0.3))
+        assert model.estimate.ratio == pytest.approx(ratio, abs=0.005)
