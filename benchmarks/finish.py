@@ -2,7 +2,7 @@
 
     python benchmarks/finish.py --cache DIR                                digits; writes finish.md, about 10 minutes
     PYTHONPATH=benchmarks python benchmarks/finish.py --photos FOLDER --test FOLDER --cache DIR     photos as well
-    python benchmarks/finish.py --cache DIR --settings trusted=0 --settings momentum=0.2     compares settings
+    python benchmarks/finish.py --cache DIR --settings momentum=0.2 --settings warmup=0.3     compares settings
 
 The folders hold class folders; photos are embedded as in embeddings.py, into DIR. Wrong labels are planted. Every
 method starts from the same selection (`INCV`), which is stored in DIR, and trains with the MLP, batch size, epochs and
@@ -214,8 +214,7 @@ after the training rose by up to 0.0016 and fell nowhere by more than 0.0001. Di
 | the same with `forward=0.5` | -0.09 ± 0.12, -0.09 ± 0.13, +0.03 ± 0.20 / -0.03 ± 0.23 / +3.49 ± 1.36 |
 
 `trusted` is the weight of labels that are probably right, `forward` that of a forward-corrected loss of the given
-labels. With `--settings` this script compares settings. All four exist in commit d87dd94. `trusted` has been kept,
-because it helps short trainings on pictures (docs/reproduction.md); its default is 0.
+labels. With `--settings` this script compares settings. All four exist in commit d87dd94.
 
 The balance was chosen with digits and photos of the seeds 50 to 54, and with tables (calibration.md and repeats.md were
 not used). A trial without a command, accuracy in % without and with balanced classes in the first epochs, from the same
@@ -356,7 +355,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     parser.add_argument(
-        "--settings", action="append", default=[], help="of incv-posterior, e.g. momentum=0.2,trusted=4"
+        "--settings", action="append", default=[], help="of incv-posterior, e.g. momentum=0.2,warmup=0.3"
     )
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Compare settings of incv-posterior on CIFAR-10, without the test pictures.
 
     python benchmarks/finish_trials.py DATA RESULTS --noise symmetric-0.8 --seeds 10,11 --epochs 80 \\
-        --settings "" --settings trusted=4.0 --settings trusted=4.0,momentum=0.2
+        --settings "" --settings momentum=0.2 --settings momentum=0.2,temperature=0.75
 
 Trains on 40,000 of the 50,000 training pictures (fast selection first) and tests on the other 10,000. DATA has
 CIFAR-10; `--noise random2` and `worst` need CIFAR-10_human.pt in it: the label of one person, and of those of two
@@ -54,7 +54,7 @@ def held_out(folder: Path, people: str = PEOPLE.pattern) -> PictureArrays:
 
 
 def parse_settings(text: str) -> tuple[tuple[str, str, object], ...]:
-    """Read `momentum=0.2,trusted=4.0`."""
+    """Read `momentum=0.2,temperature=0.75`."""
     return tuple(parse_method_setting(f"{POSTERIOR}.{part}") for part in text.split(",") if part)
 
 
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="10,11")
     parser.add_argument("--epochs", type=int, default=80)
     parser.add_argument(
-        "--settings", action="append", default=[], help="e.g. momentum=0.2,trusted=4.0; empty: the defaults"
+        "--settings", action="append", default=[], help="e.g. momentum=0.2,temperature=0.75; empty: the defaults"
     )
     parser.add_argument("--batch-size", type=int, default=PAPER.finish_batch_size)
     parser.add_argument("--rate", type=float, default=incv_posterior.RATE_AT_256, help="learning rate at 256 samples")

@@ -200,8 +200,8 @@ def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: P
     assert len(np.unique(pictures, axis=0)) == 50  # disjoint, and none of the test batch
     wrong = one.people != one.true
     assert (worst.people[wrong] == one.people[wrong]).all() and (worst.people != worst.true).sum() > wrong.sum()
-    assert trials.parse_settings("momentum=0.2,trusted=4.0") == (
+    assert trials.parse_settings("momentum=0.2,temperature=1.0") == (
         ("incv-posterior", "momentum", 0.2),
-        ("incv-posterior", "trusted", 4.0),
+        ("incv-posterior", "temperature", 1.0),
     )
     assert trials.parse_settings("") == ()

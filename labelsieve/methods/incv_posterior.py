@@ -5,7 +5,7 @@
              classes as in T (from the noise model); s_i is the probability that the label is wrong
     L_i      (S_i(k) T[k, y_i]) ^ 0.5
     target   ~ (p_i(k) L_i(k)) ^ (1 / temperature)
-    loss     cross-entropy of the target, on a mixed strong view, with the weight 1 + trusted (1 - s_i)
+    loss     cross-entropy of the target, on a mixed strong view
 
 The first epochs (`warmup`) train on the selected samples with their given labels, and with about as many of each class
 as are right (class_balance.py): otherwise classes vanish at strong noise. The teacher (a moving average of the
@@ -141,9 +141,6 @@ class INCVPosterior(Method):
         instead. No effect on pictures.
     warmup
         Share of the epochs that train on the selected samples only.
-    trusted
-        The weight of a sample in the loss is 1 + trusted * the probability that its label is right. Pictures with
-        strong noise are learnt faster with 4 (docs/reproduction.md), rows of numbers no better.
     """
 
     name = "incv-posterior"
@@ -163,7 +160,6 @@ class INCVPosterior(Method):
     strong: bool = False
     hidden: float = 0.3
     warmup: float = 0.15
-    trusted: float = 0.0
     _epochs: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -178,7 +174,6 @@ class INCVPosterior(Method):
         between("incv-posterior: mixup", self.mixup, 0, 100)
         between("incv-posterior: unmixed", self.unmixed, 0, 1)
         between("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
-        between("incv-posterior: trusted", self.trusted, 0, 100)
 
     def needs(self) -> Needs:
         return "transition"
@@ -294,8 +289,7 @@ class INCVPosterior(Method):
             given = F.one_hot(batch.labels, classes)[:, None] * real.float()
             warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
-            of_sample = torch.where(warm[..., None], 1.0, 1 + self.trusted * (1 - suspicion)[:, None])[..., None]
-            by_target, by_given = mix_targets(of_sample * targets, batch), mix_targets(given, batch)
+            by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]
             forward = torch.where(warm | (weight > 0), 0.0, 1.0)
         log_p = logits.float().log_softmax(-1)

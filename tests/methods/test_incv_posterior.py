@@ -111,11 +111,11 @@ def test_the_warm_up_shows_classes_as_often_as_they_are_right(plan):
     assert 30 in seen and 39 not in seen and 0 not in seen
 
 
-@pytest.mark.parametrize("trusted", [0.0, 4.0])
-def test_memory_and_loss_of_two_networks(plan, make_batch, trusted):
-    plan = replace(plan, suspicion=np.full(40, 0.3)) if trusted else plan
-    method = INCVPosterior(networks=2, mixup=0.0, trusted=trusted)
-    if trusted:
+@pytest.mark.parametrize("known", [False, True])
+def test_memory_and_loss_of_two_networks(plan, make_batch, known):
+    plan = replace(plan, suspicion=np.full(40, 0.3)) if known else plan
+    method = INCVPosterior(networks=2, mixup=0.0)
+    if known:
         plan.suspicion[5] = 0.9
     state = started(method, plan)
     index = [[5, 30, 7, -1]]
@@ -133,19 +133,17 @@ def test_memory_and_loss_of_two_networks(plan, make_batch, trusted):
 
     transition, log_p = state["transition"][0], logits.detach().log_softmax(-1)
     for k in range(2):
-        total, weights = 0.0, 0.0
+        total = 0.0
         for b in range(3):
             likelihood = transition[:, labels[0][b]]  # without suspicions of the selection that of the class
-            if trusted:
+            if known:
                 suspicion = torch.tensor([[float(plan.suspicion[index[0][b]])]])
                 likelihood = label_likelihood(torch.tensor([[labels[0][b]]]), suspicion, transition[None])[0, 0]
             pull = state["prior"][0] / updated[0, 1 - k]
             target = p[0, 1 - k, b] * likelihood * pull  # the other network predicts
             target = (target / target.sum()) ** 2
-            weight = 1 + 4 * (1 - plan.suspicion[index[0][b]]) if trusted else 1
-            total -= weight * float((target / target.sum() * log_p[0, k, b]).sum())
-            weights += weight
-        assert float(losses[0, k]) == pytest.approx(total / weights, rel=1e-4)
+            total -= float((target / target.sum() * log_p[0, k, b]).sum())
+        assert float(losses[0, k]) == pytest.approx(total / 3, rel=1e-4)
 
 
 def test_the_warm_up_uses_the_selected_samples(plan):
@@ -194,7 +192,6 @@ def test_refused_plans(plan, changes):
         {"teacher_decay": 1},
         {"warmup": 2},
         {"hidden": 1},
-        {"trusted": -1},
     ]
     + [{"strong": value} for value in (1, "yes", None, np.ones(3))],
 )
