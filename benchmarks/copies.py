@@ -108,7 +108,7 @@ def found(x: Any, true: Any, given: Any, seed: int, *, together: bool) -> dict[s
         warnings.simplefilter("ignore")
         incv = INCV(random_state=seed).fit(x, given, groups=None if together else np.arange(len(true)))
     wrong, flagged = given != true, incv.suggested_ != given
-    estimate = incv.history_[0]["estimate"]
+    estimate = incv.history_[-1]["estimate"]
     return {
         "recall": float(flagged[wrong].mean()) if wrong.any() else np.nan,
         "precision": float(wrong[flagged].mean()) if flagged.any() else np.nan,

@@ -387,8 +387,11 @@ CHOSEN_ON_PEOPLE = ("CIFAR-10H, 5 %", "CIFAR-10H, 13 %", "CIFAR-10H, 14 %", "CIF
 
 def at_ratio(scores: Any, given: Any, model: noise_model.NoiseModel, ratio: float) -> noise_model.NoiseModel:
     """The model of the same labels if this is the noise ratio."""
-    known = replace(model.estimate, low=ratio, high=ratio)
-    return noise_model.fit_noise_model(scores, given, len(model.transition), earlier=known)
+    surest = noise_model.surest_rows(scores.confidence)
+    curve = noise_model.Curve.of(scores, given, len(model.transition), noise_model.floor_of(scores, given, surest))
+    share = curve.share_for(ratio)
+    estimate = replace(model.estimate, ratio=curve.ratio(share))
+    return replace(model, estimate=estimate, accuracy=curve.accuracy(share), noise=curve.noise(share))
 
 
 def averaged_over_interval(scores: Any, given: Any, model: noise_model.NoiseModel) -> posterior.Posterior:

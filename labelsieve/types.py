@@ -256,6 +256,7 @@ class NoiseEstimate:
     classifier_error: float = float("nan")  # share of samples that the held-out predictions get wrong
     transition: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # rows: true classes, sum to 1
     prior: FloatArray = field(default_factory=lambda: np.empty(0))  # share of each true class
+    surest_limit: float = 1.0  # most wrong labels among the surest predictions, if it was measured (weak classifiers)
 
     @property
     def known(self) -> bool:
@@ -279,13 +280,15 @@ class NoiseEstimate:
             why = None if record.get("why_unknown") is None else WhyUnknown(record["why_unknown"])
         numbers = (record.get(key) for key in ("ratio", "low", "high", "classifier_error"))
         ratio, low, high, error = (float("nan") if value is None else float(value) for value in numbers)
-        return cls(ratio, low, high, trust, why, str(record.get("explanation", text)), error)
+        limit = float(record.get("surest_limit", 1.0))
+        return cls(ratio, low, high, trust, why, str(record.get("explanation", text)), error, surest_limit=limit)
 
     @classmethod
-    def of_history(cls, history: Sequence[Mapping[str, Any]]) -> NoiseEstimate | None:
-        """The last estimate in the history of a selection; None if it has none (protocol "paper")."""
-        records = [line["estimate"] for line in history if line.get("estimate") is not None]
-        return cls.from_record(records[-1]) if records else None
+    def of_history(cls, history: object) -> NoiseEstimate | None:
+        """The last estimate in the history of a selection; None if it has none (protocol "paper", a changed file)."""
+        lines = history if isinstance(history, list | tuple) else []
+        records = [line.get("estimate") for line in lines if isinstance(line, Mapping)]
+        return next((cls.from_record(record) for record in reversed(records) if isinstance(record, Mapping)), None)
 
 
 # How the trust sentence of runs of version 0.2 and earlier begins.

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from labelsieve.scoring import score_probabilities
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -179,6 +181,15 @@ def test_page_of_real_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     module.main()
     page = (tmp_path / "real-noise.md").read_text()
     assert page.startswith("# ") and "| wine, symmetric" in page and "no denoising" in page
+
+    rng = np.random.default_rng(0)
+    true, probs = np.arange(2000) % 4, np.full((2000, 4), 0.05)
+    probs[np.arange(2000), np.where(rng.random(2000) < 0.8, true, 3 - true)] = 0.5 + 0.35 * rng.random(2000)
+    given = np.where(rng.random(2000) < 0.1, (true + 1) % 4, true)
+    scores = score_probabilities(given, probs / probs.sum(axis=1, keepdims=True))
+    model = module.noise_model.fit_noise_model(scores, given, 4)
+    low, high = (module.at_ratio(scores, given, model, ratio).estimate.ratio for ratio in (0.25, 0.28))
+    assert low == pytest.approx(0.25, abs=0.01) and high == pytest.approx(0.28, abs=0.01)
 
 
 def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: Path, monkeypatch: Any) -> None:

@@ -197,7 +197,7 @@ class Facts:
     @cached_property
     def noise(self) -> NoiseEstimate | None:
         """The noise estimate; None if the run has none."""
-        return NoiseEstimate.of_history(self.summary.get("iterations") or [])
+        return NoiseEstimate.of_history(self.summary.get("iterations"))
 
     @property
     def rough_noise(self) -> tuple[float, float] | None:

@@ -154,11 +154,9 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
     assert model is not None and mean is not None
     known = model.estimate.known
     if state.done and known:
-        # Accuracy and noise at each confidence change with the predictions. The ratio does only if the surest labels
-        # contradict it: later classifiers learnt from labels that the earlier ones chose.
-        model = fit_noise_model(
-            mean, given, classes, earlier=model.estimate, most_floor=model.most_floor, distinct=problem.distinct
-        )
+        # Accuracy and noise at each confidence change with the predictions. The ratio does only if their agreement with
+        # the labels contradicts it: later classifiers learnt from labels that the earlier ones chose.
+        model = fit_noise_model(mean, given, classes, earlier=model.estimate, distinct=problem.distinct)
         notes = (noise_note(model.estimate), *state.notes[1:])
         state = replace(
             state, model=model, noise_ratio=model.estimate.ratio, transition=model.estimate.transition, notes=notes

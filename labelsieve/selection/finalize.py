@@ -135,7 +135,8 @@ def judge_again(
     distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
     earlier = NoiseEstimate.of_history(before.history)
     scores = _first_scores(before.scores, new)
-    model = fit_noise_model(scores, given, classes, earlier=earlier, distinct=distinct)
+    known = earlier if earlier is not None and earlier.known else None
+    model = fit_noise_model(scores, given, classes, earlier=known, distinct=distinct)
     estimate = replace(earlier or model.estimate, transition=before.transition)
     history = before.history
     if earlier is None:

@@ -17,10 +17,10 @@ less often, and labels alone cannot tell why: the classifier may be wrong (a fal
 - Stored predictions cannot. `noise_share` is 1/2 if the surest labels show no noise, less the more of the disagreement
   the floor explains, and more if the classifier states a smaller error than the disagreement suggests.
 
-A measured `noise_share` is at most 1 - e0 / disagreement: if the surest labels are wrong about as often as labels and
-predictions disagree, the noise does not depend on the confidence. With strong noise, a ratio that is a little too high
-makes the classifier seem perfect: if 16 % of the predictions agree with labels of which 80 % are wrong (symmetric, ten
-classes), its accuracy is 0.64, but 0.87 if the ratio is taken for 0.83.
+A measured `noise_share` is at most 1 - e0 / disagreement, with the lower end of the 95 % interval of e0: if the surest
+labels are wrong about as often as labels and predictions disagree, the noise does not depend on the confidence. With
+strong noise, a ratio that is a little too high makes the classifier seem perfect: if 16 % of the predictions agree with
+labels of which 80 % are wrong (symmetric, ten classes), its accuracy is 0.64, and 0.87 if the estimate is 0.83.
 
 The interval runs from "the classifier makes the mistakes" to "all disagreement is noise". docs/theory.md derives the
 model, benchmarks/real-noise.md measures it and says what each part is worth.
@@ -67,7 +67,7 @@ SUREST_ERROR = 0.75  # the classifier's error among the surest is at most this s
 LEAST_ERROR, MOST_ERROR = 0.4, 2.4
 # Bins of their confidence. Disagreement measures the error in the mean, not in each bin: sure predictions are wrong
 # more often than they disagree. The ends of the interval allow for this; with one bin fewer runs would be `fair`
-# (30 instead of 37 of 134).
+# (30 instead of 37 of 134 when it was chosen).
 RATIO_BINS, INTERVAL_BINS = 1, 10
 # Classifiers of the selected samples are used only if their agreement with held-out labels, above chance, is at least
 # this part of that of the classifiers of all samples. Without this limit the interval covers 83 instead of 94 % of 154
@@ -96,7 +96,6 @@ class NoiseModel:
     confidence: FloatArray
     accuracy: FloatArray  # of the classifier
     noise: FloatArray  # share of wrong labels
-    most_floor: float = 1.0  # limit of the floor: the ratio by classifiers of random parts, if these measured it
 
     def accuracy_at(self, confidence: FloatArray) -> FloatArray:
         return np.asarray(np.interp(confidence, self.confidence, self.accuracy))
@@ -320,6 +319,63 @@ class TwoOpinions:
         return float((confused * labels).sum() / confused.sum()) if differ.any() else 1 / (classes - 1)
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Agreement by confidence, and what follows from it for each noise share: see the docstring of this file."""
+
+    centres: FloatArray  # mean confidence of each bin
+    weights: FloatArray  # share of the samples in each bin
+    agreement: FloatArray
+    least_accuracy: FloatArray  # a0: of the classifier, if noise does not depend on the confidence
+    classes: int
+
+    @classmethod
+    def of(cls, scores: Scores, given: IntArray, classes: int, floor: float) -> Curve:
+        agrees, confidence = scores.predicted == given, scores.confidence
+        bins = bins_of(confidence, int(np.clip(len(given) // BIN_SAMPLES, 3, CONFIDENCE_BINS)))
+        sizes = np.array([len(rows) for rows in bins], dtype=float)
+        agreement = rising(np.array([agrees[rows].mean() for rows in bins]), sizes).clip(LEAST, MOST_AGREEMENT)
+        by_chance = 1 / (classes - 1)
+        gap = max(1 - floor * (1 + by_chance), LEAST)
+        least_accuracy = np.clip((agreement - floor * by_chance) / gap, 0.0, 1.0)
+        centres = np.array([confidence[rows].mean() for rows in bins])
+        return cls(centres, sizes / len(given), agreement, least_accuracy, classes)
+
+    @property
+    def unexplained(self) -> float:
+        """The share of disagreement that the floor does not explain."""
+        return float(self.weights @ (1 - self.least_accuracy))
+
+    def accuracy(self, noise_share: float) -> FloatArray:
+        found = 1 - (1 - noise_share) * (1 - self.least_accuracy)
+        return np.asarray(np.clip(found, 1 / self.classes, MOST_AGREEMENT))
+
+    def noise(self, noise_share: float) -> FloatArray:
+        """The share of wrong labels in each bin; a wrong prediction meets a wrong label by chance."""
+        return noise_from(self.agreement, self.accuracy(noise_share), 1 / (self.classes - 1))
+
+    def ratio(self, noise_share: float) -> float:
+        return float(self.weights @ self.noise(noise_share))
+
+    def share_for(self, ratio: float) -> float:
+        """The noise share that gives a ratio, or the nearest one."""
+        grid = np.linspace(0, 1, 41)
+        return float(np.interp(ratio, [self.ratio(share) for share in grid], grid))
+
+
+def surest_rows(confidence: FloatArray) -> IntArray:
+    """The most confident predictions, which measure the floor."""
+    n = len(confidence)
+    number = max(1, min(n // 2, max(SUREST_SAMPLES, int(SUREST_SHARE * n))))
+    return np.flatnonzero(confidence >= np.partition(confidence, n - number)[n - number])
+
+
+def floor_of(scores: Scores, given: IntArray, surest: IntArray) -> float:
+    """The share of the surest predictions that disagree with the labels; never 0 or 1."""
+    agreed = int(np.sum(scores.predicted[surest] == given[surest]))
+    return 1 - (agreed + 0.5) / (len(surest) + 1)
+
+
 def fit_noise_model(
     scores: Scores,
     given: IntArray,
@@ -329,7 +385,6 @@ def fit_noise_model(
     opinions: TwoOpinions | None = None,
     weak_opinions: TwoOpinions | None = None,
     earlier: NoiseEstimate | None = None,
-    most_floor: float = 1.0,
     distinct: float = 1.0,
 ) -> NoiseModel:
     """Fit the model to denoised held-out scores of all samples.
@@ -338,70 +393,67 @@ def fit_noise_model(
     their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
     bounded. `weak_opinions` are those of classifiers of random parts, for a weak classifier: even its surest
     predictions may be wrong, so its error is not bounded. They are wrong more often than the classifier, so the ratio
-    by their disagreement tends to be too low. `earlier` is an estimate for the same labels: its interval stays, and so
-    does its ratio if the surest labels allow it. `most_floor` is that of the earlier model. `distinct` is the share of
-    samples that are not copies of others: copies do not make an estimate surer.
+    by their disagreement tends to be too low. `earlier` is a known estimate for the same labels: its ratio and interval
+    stay, unless the agreement contradicts them. `distinct` is the share of samples that are not copies of others:
+    copies do not make an estimate surer.
     """
     n = len(given)
     agrees, confidence = scores.predicted == given, scores.confidence
-    bins = bins_of(confidence, int(np.clip(n // BIN_SAMPLES, 3, CONFIDENCE_BINS)))
-    sizes = np.array([len(rows) for rows in bins], dtype=float)
-    agreement = rising(np.array([agrees[rows].mean() for rows in bins]), sizes).clip(LEAST, MOST_AGREEMENT)
-    number = max(1, min(n // 2, max(SUREST_SAMPLES, int(SUREST_SHARE * n))))
-    surest = np.flatnonzero(confidence >= np.partition(confidence, n - number)[n - number])
-    floor = 1 - (agrees[surest].sum() + 0.5) / (len(surest) + 1)
+    disagreement = 1 - float(agrees.mean())
+    surest = surest_rows(confidence)
+    floor = floor_of(scores, given, surest)
+    least_floor = floor - _sampling_error(floor, len(surest) * distinct)
+    limit = 1.0 if earlier is None else earlier.surest_limit
     if weak_opinions is not None:
-        most_floor = weak_opinions.ratio(classes, 1.0, RATIO_BINS)
-    floor_error = _sampling_error(floor, len(surest) * distinct)
-    if floor - floor_error > most_floor:  # the surest labels are wrong at most as often as all labels
-        floor = most_floor
-    by_chance = 1 / (classes - 1)  # a wrong prediction meets a wrong label
-    gap = max(1 - floor * (1 + by_chance), LEAST)
-    least_accuracy = np.clip((agreement - floor * by_chance) / gap, 0.0, 1.0)
-    weights = sizes / n
-    unexplained, disagreement = float(weights @ (1 - least_accuracy)), 1 - float(agrees.mean())
-
-    def accuracy(noise_share: float) -> FloatArray:
-        return np.asarray(np.clip(1 - (1 - noise_share) * (1 - least_accuracy), 1 / classes, MOST_AGREEMENT))
-
-    def noise(noise_share: float) -> FloatArray:
-        return noise_from(agreement, accuracy(noise_share), by_chance)
-
-    by_floor = EVEN_SHARE * max(0.0, 1 - FLOOR_WEIGHT * floor / max(disagreement, SMALLEST))
-    stated = (1 - float(confidence.mean())) / max(unexplained, SMALLEST)
-    share = max(by_floor, OVERCONFIDENCE * (1 - float(np.sqrt(stated))))
-    grid = np.linspace(0, 1, 41)
-    ratios = np.array([float(weights @ noise(s)) for s in grid])
-    surer = confidence >= np.median(confidence)
-    most = HARD_TO_EASY * ((~agrees[surer]).sum() + 0.5) / (surer.sum() + 1)
-    share = min(share, float(np.interp(most, ratios, grid)))
-    low = floor - SUREST_ERROR * unexplained - floor_error if weak_opinions is None else 0.0
-    # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
-    high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
+        limit = weak_opinions.ratio(classes, 1.0, RATIO_BINS)
+    if least_floor > limit:  # the surest labels are wrong at most as often as all labels
+        floor = least_floor = limit
+    curve = Curve.of(scores, given, classes, floor)
     if opinions is not None:
-        measured = opinions.ratio(classes, 1.0, RATIO_BINS)
-        upper, lower = (opinions.ratio(classes, error, INTERVAL_BINS) for error in (LEAST_ERROR, MOST_ERROR))
         margin = _sampling_error(disagreement, n * distinct)
+        upper, lower = (opinions.ratio(classes, error, INTERVAL_BINS) for error in (LEAST_ERROR, MOST_ERROR))
         low, high = lower - margin, upper + margin
-        share = float(np.interp(min(measured, most), ratios, grid))
-    elif weak_opinions is not None:
-        # The ratio by the rule above is too high for weak classifiers, and `most_floor` is too low for small data sets.
-        by_rule = float(weights @ noise(share))
-        share = float(np.interp(min(by_rule, (most_floor + by_rule) / 2), ratios, grid))
-    if earlier is not None and earlier.known:
+    elif earlier is not None:
         low, high = earlier.low, earlier.high
-        share = float(np.interp(earlier.ratio, ratios, grid))
+    else:
+        low = least_floor - SUREST_ERROR * curve.unexplained if weak_opinions is None else 0.0
+        # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
+        high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
+    share = _noise_share(curve, scores, agrees, floor, earlier, opinions)
+    if weak_opinions is not None:
+        # The ratio by the rule is too high for weak classifiers, and `limit` is too low for small data sets.
+        by_rule = curve.ratio(share)
+        share = curve.share_for(min(by_rule, (limit + by_rule) / 2))
     if opinions is not None or earlier is not None:  # not by the rule: F1 of two-class tables would fall by 0.06
-        share = min(share, float(np.clip(1 - (floor - floor_error) / max(disagreement, SMALLEST), 0, 1)))
-    ratio = float(weights @ noise(share))
+        share = min(share, float(np.clip(1 - least_floor / max(disagreement, SMALLEST), 0, 1)))
+    ratio = curve.ratio(share)
     interval = (float(np.clip(min(low, ratio), 0, 1)), float(np.clip(max(high, ratio), 0, 1)))
+    random = earlier is None and agrees_by_chance((held_out or scores).predicted, given, classes)
+    error = 1 - float(curve.weights @ curve.accuracy(share))
     prior = (np.bincount(scores.predicted, minlength=classes) + 1) / (n + classes)
-    unknown = WhyUnknown.RANDOM if agrees_by_chance((held_out or scores).predicted, given, classes) else None
-    estimate = describe(ratio, interval, 1 - float(weights @ accuracy(share)), unknown)
     counted = count_transition(scores, given, classes)
-    estimate = replace(estimate, transition=scale_transition(counted, prior, ratio), prior=prior)
-    centres = np.array([confidence[rows].mean() for rows in bins])
-    return NoiseModel(estimate, counted, centres, accuracy(share), noise(share), most_floor)
+    estimate = replace(
+        describe(ratio, interval, error, WhyUnknown.RANDOM if random else None),
+        transition=scale_transition(counted, prior, ratio), prior=prior, surest_limit=limit,
+    )  # fmt: skip
+    return NoiseModel(estimate, counted, curve.centres, curve.accuracy(share), curve.noise(share))
+
+
+def _noise_share(
+    curve: Curve, scores: Scores, agrees: BoolArray, floor: float, earlier: NoiseEstimate | None,
+    opinions: TwoOpinions | None,
+) -> float:  # fmt: skip
+    """The noise share by an earlier estimate, by two classifiers, or by the rule for stored predictions."""
+    if earlier is not None:
+        return curve.share_for(earlier.ratio)
+    surer = scores.confidence >= np.median(scores.confidence)
+    most = HARD_TO_EASY * ((~agrees[surer]).sum() + 0.5) / (surer.sum() + 1)
+    if opinions is not None:
+        return curve.share_for(min(opinions.ratio(curve.classes, 1.0, RATIO_BINS), most))
+    disagreement = 1 - float(agrees.mean())
+    by_floor = EVEN_SHARE * max(0.0, 1 - FLOOR_WEIGHT * floor / max(disagreement, SMALLEST))
+    stated = (1 - float(scores.confidence.mean())) / max(curve.unexplained, SMALLEST)
+    return min(max(by_floor, OVERCONFIDENCE * (1 - float(np.sqrt(stated)))), curve.share_for(most))
 
 
 def noise_from(agreement: FloatArray, accuracy: FloatArray, meet: float) -> FloatArray:

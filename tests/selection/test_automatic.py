@@ -89,6 +89,18 @@ def test_a_wrong_label_that_was_selected_is_found_later() -> None:
     assert (found.iteration[20:160] == 1).all() and found.removed[20:160].all()
 
 
+def test_a_later_iteration_corrects_the_noise_estimate() -> None:
+    truth, labels = case()
+    found = drive(incv_steps(labels, CLASSES, seed=0), Scripted(truth, fooled=range(120)))
+    ratios = [line["estimate"]["ratio"] for line in found.history]
+    assert ratios[0] < 0.12 and ratios[-1] == pytest.approx(0.2, abs=0.03)
+    assert found.noise is not None and found.noise.ratio == found.noise_ratio == ratios[-1]
+    assert f"{100 * ratios[-1]:.1f} %" in found.notes[0]
+    right = np.diagonal(found.transition_matrix).mean()
+    assert 1 - right == pytest.approx(ratios[-1], abs=0.01)
+    assert found.noise.low <= found.noise.ratio <= found.noise.high
+
+
 def test_verdicts_follow_from_suspicion_and_suggestion() -> None:
     rng = np.random.default_rng(0)
     truth = rng.integers(0, CLASSES, 1500)

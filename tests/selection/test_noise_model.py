@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -201,9 +203,10 @@ def test_the_surest_labels_are_not_wrong_more_often_than_a_weak_classifier_allow
     _, given, probs, _ = case(ratio=0.3)
     scores = score_probabilities(given, probs)
     first = fit_noise_model(scores, given, CLASSES).estimate
-    model = fit_noise_model(scores, given, CLASSES, earlier=earlier(0.1, 0.0, 0.4), most_floor=0.1)
+    weak = NoiseEstimate.from_record(replace(earlier(0.1, 0.0, 0.4), surest_limit=0.1).record())
+    model = fit_noise_model(scores, given, CLASSES, earlier=weak)
     assert first.ratio > 0.2 and model.estimate.ratio == pytest.approx(0.1, abs=0.005)
-    assert model.noise.mean() == pytest.approx(0.1, abs=0.01) and model.most_floor == 0.1
+    assert model.noise.mean() == pytest.approx(0.1, abs=0.01) and model.estimate.surest_limit == 0.1
 
 
 @pytest.mark.parametrize("first", [0.74, 0.6])  # too high, too low
@@ -215,6 +218,22 @@ def test_the_surest_labels_correct_an_earlier_ratio_of_strong_noise(first: float
     assert model.estimate.ratio == pytest.approx(np.mean(given != truth), abs=0.025)
     assert model.accuracy_at(scores.confidence).mean() == pytest.approx(right, abs=0.1)
     assert (model.estimate.low, model.estimate.high) == (0.4, 0.9)
+
+
+def test_an_earlier_estimate_stays_known() -> None:
+    """Only the first predictions can show that labels are random: later classifiers saw chosen labels."""
+    _, given, probs, rng = case(n=400)
+    scores = score_probabilities(given, probs[rng.permutation(len(probs))])
+    assert fit_noise_model(scores, given, CLASSES).estimate.why_unknown is WhyUnknown.RANDOM
+    assert fit_noise_model(scores, given, CLASSES, earlier=earlier(0.5, 0.2, 0.9)).estimate.known
+
+
+def test_the_last_estimate_of_a_history_counts() -> None:
+    lines = [{"estimate": earlier(ratio, 0.0, 1.0).record()} for ratio in (0.1, 0.2)]
+    ratios = [NoiseEstimate.of_history(part).ratio for part in (lines, [lines[0], {}], (lines[1], {"estimate": None}))]  # type: ignore[union-attr]
+    assert ratios == [0.2, 0.1, 0.2]
+    for damaged in (None, [], 5, "abc", ["x"], [{"estimate": "x"}], [{"iteration": 1}]):
+        assert NoiseEstimate.of_history(damaged) is None
 
 
 def test_an_earlier_ratio_stays_if_the_surest_labels_allow_it() -> None:
