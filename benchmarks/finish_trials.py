@@ -97,7 +97,7 @@ def main() -> None:
     arguments = parser.parse_args()
     people = arguments.noise if arguments.noise in ("random2", "worst") else PEOPLE.pattern
     noise = PEOPLE if people == arguments.noise else Noise.parse(arguments.noise)
-    scale = replace(PAPER, finish_networks=(arguments.network,), finish_batch_size=arguments.batch_size)
+    scale = replace(PAPER, finish_batch_size=arguments.batch_size)
     shared = results = arguments.results / arguments.noise
     if (arguments.batch_size, arguments.rate) != (PAPER.finish_batch_size, incv_posterior.RATE_AT_256):
         results = arguments.results / f"{arguments.noise}-batch{arguments.batch_size}-rate{arguments.rate}"
@@ -107,7 +107,7 @@ def main() -> None:
     cells = {}
     for settings in arguments.settings or [""]:
         request = SweepRequest(
-            seeds=parse_seeds(arguments.seeds), noises=(noise,), epochs=arguments.epochs,
+            seeds=parse_seeds(arguments.seeds), noises=(noise,), networks=(arguments.network,), epochs=arguments.epochs,
             settings=parse_settings(settings),
         )  # fmt: skip
         cells |= {cell.id: cell for cell in finish_cells(scale, request)}

@@ -26,6 +26,8 @@ class ReproduceOptions:
         Methods of tables 1 and 2, separated by commas, in the order in which they run.
     settings
         Noise settings, separated by commas, such as `symmetric-0.5,pair-0.4`.
+    networks
+        Networks of finish, separated by commas: `resnet32,preact-resnet18`. Default: all.
     epochs
         Number of training epochs, if different from the protocol. The tables list all differences.
     selection_epochs
@@ -57,6 +59,7 @@ class ReproduceOptions:
     seeds: str | None = None
     methods: str | None = None
     settings: str | None = None
+    networks: str | None = None
     epochs: int | None = None
     selection_epochs: int | None = None
     iterations: int | None = None

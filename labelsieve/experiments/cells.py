@@ -108,6 +108,7 @@ class SweepRequest:
     seeds: tuple[int, ...] = (0,)
     methods: tuple[str, ...] = METHODS
     noises: tuple[Noise, ...] | None = None
+    networks: tuple[str, ...] | None = None  # of items that compare several
     epochs: int | None = None
     selection_epochs: int | None = None
     iterations: int | None = None  # of INCV
@@ -125,6 +126,13 @@ class SweepRequest:
             names = ", ".join(noise.key for noise in available)
             raise InputError(f"this item has no setting {', '.join(unknown)}: it has {names}")
         return list(self.noises)
+
+    def choose_networks(self, available: Sequence[str]) -> Sequence[str]:
+        """Return the requested networks, by default all available ones."""
+        unknown = [name or repr(name) for name in self.networks or () if name not in available]
+        if unknown:
+            raise InputError(f"--networks {', '.join(unknown)}: this item has {', '.join(available)}")
+        return available if self.networks is None else self.networks
 
 
 # ---------------------------------------------------------------- the cells of each section
@@ -162,7 +170,7 @@ def finish_cells(scale: Scale, request: SweepRequest) -> list[Cell]:
         _cell(FINISH, noise, POSTERIOR, seed, scale, request, network)
         for seed in request.seeds
         for noise in request.choose(scale.finish_noises)
-        for network in scale.finish_networks
+        for network in request.choose_networks(scale.finish_networks)
     ]
     return _with_selections(trainings, scale, request)
 
@@ -260,6 +268,7 @@ def read_request(problems: Problems, options: ReproduceOptions) -> SweepRequest:
         seeds=problems.attempt(parse_seeds, options.seeds or "0") or (0,),
         methods=methods or METHODS,
         noises=tuple(noise for noise in noises if noise is not None) or None,
+        networks=tuple(name.strip() for name in options.networks.split(",")) if options.networks else None,
         epochs=options.epochs,
         selection_epochs=options.selection_epochs,
         iterations=options.iterations,

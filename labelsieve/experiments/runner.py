@@ -151,6 +151,11 @@ def _check_used(problems: Problems, request: SweepRequest, cells: Sequence[Cell]
         problems.check(name in methods, f"--methods {name}: {available}")
     for name, key, _ in request.settings:
         problems.check(name in methods, f"--set {name}.{key}: {available}")
+    if request.networks is not None:
+        used = {cell.network for cell in cells}
+        problems.check(
+            used >= {*request.networks}, f"--networks {','.join(request.networks)}: this item does not use it"
+        )
     if request.iterations and not any(cell.iterations for cell in cells):
         problems.check(False, f"--iterations {request.iterations}: this item does not use INCV")
     for cell in {(cell.method, cell.settings): cell for cell in cells if cell.settings}.values():

@@ -24,9 +24,19 @@ def test_cells():
     assert {(cell.epochs, cell.batch_size) for cell in trainings} == {(200, 256)}
 
 
+def test_networks_can_be_chosen(tmp_path):
+    cells = finish_cells(PAPER, SweepRequest(networks=("preact-resnet18",)))
+    assert {cell.network for cell in cells if cell.kind == "finish"} == {"preact-resnet18"}
+    for item, networks in (("finish", "resnet32"), ("finish", "small,"), ("accuracy", "preact-resnet18")):
+        options = ReproduceOptions(scale="smoke", networks=networks, results=tmp_path, device="cpu")
+        with pytest.raises(InputError, match="--networks"):
+            reproduce(item, options)
+
+
 def test_a_smoke_run(tmp_path):
     options = ReproduceOptions(
         scale="smoke", settings="symmetric-0.2", results=tmp_path, device="cpu", selection_epochs=2, iterations=1,
+        networks="small",
     )  # fmt: skip
     found = reproduce("finish", options, say=lambda line: None)
     assert found["finished"] == found["cells"] == 2
