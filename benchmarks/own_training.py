@@ -42,7 +42,7 @@ HERE = Path(__file__).parent
 SYNTHETIC = (("symmetric", 0.2), ("symmetric", 0.5), ("symmetric", 0.8), ("pair", 0.2), ("pair", 0.4))
 TABLE_NOISE = (("clean", 0.0), *SYNTHETIC, ("instance", 0.2), ("instance", 0.4))
 MOST_NOISE = {2: 0.2, 3: 0.4, 4: 0.5, 5: 0.5}  # by classes: with more, labels do not identify the classes
-ITERATIONS = 4  # of the last section
+ITERATIONS = (4, 8)  # of the last section, at most: a selection stops if few verdicts change
 TEXT_CLASSES = 20  # of the text file, the most frequent
 
 PAGE = """\
@@ -71,8 +71,9 @@ the estimate. labelsieve uses *if comparable*: they contribute if they agree wit
 
 ## Later iterations
 
-The same settings with {iterations} iterations of INCV, without those whose answers were stored on another machine. The
-estimate of the last iteration keeps the interval of the first one.
+The same settings with more iterations of INCV, without those whose answers were stored on another machine. The default
+is at most 4; a selection stops if an iteration changes fewer than 0.5 % of the verdicts. The estimate of the last
+iteration keeps the interval of the first one.
 
 {later}
 
@@ -158,6 +159,8 @@ It was made for CIFAR-10 with 80 % symmetric noise, where iteration 1 reads 0.83
 `results/finish-selection`). From the predictions of the last iteration in these records, the earlier rule computes an
 ECE of 0.07 to 0.10, and this one a ratio of 0.795 to 0.803 and an ECE of 0.03 (no command). In the other eight records
 the ECE changes by at most 0.005.
+
+With eight iterations F1 is higher than with four in five of the six groups. They take up to twice as long.
 """
 # Constants of the noise model, and their values.
 ABLATIONS: dict[str, dict[str, float]] = {
@@ -325,11 +328,11 @@ def measured(setting: Setting, folder: Path, seed: int) -> dict[str, Any]:
         with patch.multiple(noise_model, **constants):
             found[name] = selected(setting, folder, seed)
     shown = ("ratio", "low", "high", "f1", "ece")
-    later = selected(setting, folder, seed, ITERATIONS) if setting.trains else None
+    later = {str(n): selected(setting, folder, seed, n) for n in ITERATIONS if setting.trains}
     return {
         **found["if comparable"],
         "ablation": {name: {key: row[key] for key in shown} for name, row in found.items()},
-        "later": None if later is None else {key: later[key] for key in (*shown, "auroc")},
+        "later": {number: {key: row[key] for key in (*shown, "auroc")} for number, row in later.items()},
         "commit": commit(),
     }
 
@@ -405,7 +408,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
     table = markdown([*head, "flagged", "AUROC", "ECE", "LP / LR"], lines)
     return PAGE.format(
         table=table, summary=summary(rows), ablation=ablation_table(rows), findings=FINDINGS.strip(),
-        iterations=ITERATIONS, later=later_table(rows), later_findings=LATER_FINDINGS.strip(),
+        later=later_table(rows), later_findings=LATER_FINDINGS.strip(),
     )  # fmt: skip
 
 
@@ -442,8 +445,10 @@ def ablation_table(rows: Sequence[dict[str, Any]]) -> str:
 def later_table(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for group, runs in grouped([row for row in rows if row.get("later")]).items():
-        for number, found in ((1, runs), (ITERATIONS, [row["later"] for row in runs])):
-            lines.append([group, str(len(runs)), str(number), *means(found, runs)])
+        lines.append([group, str(len(runs)), "1", *means(runs, runs)])
+        lines += [
+            [group, str(len(runs)), str(n), *means([row["later"][str(n)] for row in runs], runs)] for n in ITERATIONS
+        ]
     return markdown(["data", "runs", "iterations", "ratio off by", "covered", "width", "F1", "ECE"], lines)
 
 
