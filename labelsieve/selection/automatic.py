@@ -38,7 +38,7 @@ from labelsieve.selection.noise_model import (
 )
 from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.selection.settings import which_epoch
-from labelsieve.selection.splits import Split, averaged, halves, over_first_split, shared_out
+from labelsieve.selection.splits import Split, averaged, distinct_share, halves, over_first_split, shared_out
 from labelsieve.selection.state import INCVState, Problem
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, BoolArray, IntArray, Job, NoiseEstimate, Scores
 
@@ -156,7 +156,7 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
     if state.done and known:
         # Accuracy and noise at each confidence change with the predictions. The ratio does only if their agreement with
         # the labels contradicts it: later classifiers learnt from labels that the earlier ones chose.
-        model = fit_noise_model(mean, given, classes, earlier=model.estimate, distinct=problem.distinct)
+        model = fit_noise_model(mean, given, classes, earlier=model.estimate, distinct=distinct_share(problem.groups))
         notes = (noise_note(model.estimate), *state.notes[1:])
         state = replace(
             state, model=model, noise_ratio=model.estimate.ratio, transition=model.estimate.transition, notes=notes
@@ -215,7 +215,13 @@ def measured(
                 answers = yield random_part_jobs(problem, splits[0])
                 weak = TwoOpinions(Scores.joined(answers[::2]), Scores.joined(answers[1::2]), labels)
     model = fit_noise_model(
-        best, labels, classes, held_out=held_out, opinions=opinions, weak_opinions=weak, distinct=problem.distinct
+        best,
+        labels,
+        classes,
+        held_out=held_out,
+        opinions=opinions,
+        weak_opinions=weak,
+        distinct=distinct_share(problem.groups),
     )
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:
         model = replace(model, estimate=without_meaning(model.estimate, why))

@@ -18,6 +18,7 @@ from labelsieve.errors import InputError
 from labelsieve.selection.noise_model import fit_noise_model
 from labelsieve.selection.posterior import posterior_of
 from labelsieve.selection.settings import INCVSettings
+from labelsieve.selection.splits import distinct_share
 from labelsieve.selection.state import INCVState
 from labelsieve.types import (
     SELECTED,
@@ -132,11 +133,10 @@ def judge_again(
     estimate, the verdicts, the predictions and the mean suspicion stay, and only the order of the labels and their
     distances change (docs/reproduction.md, benchmarks/finish.md).
     """
-    distinct = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
     earlier = NoiseEstimate.of_history(before.history)
     scores = _first_scores(before.scores, new)
     known = earlier if earlier is not None and earlier.known else None
-    model = fit_noise_model(scores, given, classes, earlier=known, distinct=distinct)
+    model = fit_noise_model(scores, given, classes, earlier=known, distinct=distinct_share(groups))
     estimate = replace(earlier or model.estimate, transition=before.transition)
     history = before.history
     if earlier is None:

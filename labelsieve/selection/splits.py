@@ -64,6 +64,11 @@ BLOCK = 1 << 17  # samples at a time
 Split = tuple[IntArray, IntArray]
 
 
+def distinct_share(groups: IntArray | None) -> float:
+    """The share of samples that are not copies of others, or in a group with them."""
+    return 1.0 if groups is None else len(np.unique(groups)) / len(groups)
+
+
 def averaged(looks: Sequence[Scores], given: IntArray, classes: int, weights: Sequence[float] | None = None) -> Scores:
     """Return the mean of several scores of the same samples; `given` are their labels."""
     shares = np.array(weights or [1.0] * len(looks)) / sum(weights or [len(looks)])

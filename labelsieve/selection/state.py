@@ -26,11 +26,6 @@ class Problem:
     names: Sequence[Any] | None = None
     groups: IntArray | None = None
 
-    @property
-    def distinct(self) -> float:
-        """The share of samples that are not copies of others."""
-        return 1.0 if self.groups is None else len(np.unique(self.groups)) / len(self.groups)
-
     def job_seeds(self, k: int, places: Sequence[int]) -> list[int]:
         """A seed for each training of iteration `k`, split by split; those of the first split never change."""
         splits = range(self.settings.repeats)
