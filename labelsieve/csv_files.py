@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import atomic_writer, open_file
 
 SEPARATORS = (",", "\t", ";", "|")  # in this order: the first one in the header line is the delimiter
@@ -232,7 +232,7 @@ def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
             return f"{path}, line {row.line}: {len(row.cells)} cells, but the header has {width}{title}"
     if empty and not isinstance(error, KeyError):
         return f"{path} has no rows or is not a text file; {SAVE_AS_CSV}"
-    return f"{path} cannot be read as CSV ({str(error).splitlines()[0][:300]}); {SAVE_AS_CSV}"
+    return f"{path} cannot be read as CSV ({first_line(error)}); {SAVE_AS_CSV}"
 
 
 # ---------------------------------------------------------------- encodings

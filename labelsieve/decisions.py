@@ -47,14 +47,15 @@ class Choice(IntEnum):
         return "undo" if self is Choice.UNDECIDED else self.name.lower()
 
 
-CHOICES = {choice.word: choice for choice in Choice if choice != Choice.CONFLICT}
+ACCEPT = "accept"  # in decisions.csv: a new label that nobody looked at, see `Resolution.unseen`
+CHOICES = {choice.word: choice for choice in Choice if choice != Choice.CONFLICT} | {ACCEPT: Choice.RELABEL}
 
 
 class Decision(NamedTuple):
     """One line of decisions.csv."""
 
     id: str
-    decision: str  # keep, relabel, drop or undo
+    decision: str  # keep, relabel, accept, drop or undo
     label: str  # new label; empty for drop and undo
     reviewer: str  # name of the person; empty if no name was given
     time: str  # last: a line with a complete time is complete
@@ -65,6 +66,7 @@ class Resolution(NamedTuple):
 
     choice: Choice
     label: int
+    unseen: bool = False  # a suggestion that was accepted together with others, without a look at the sample
 
 
 NO_DECISION, DISAGREEMENT = Resolution(Choice.UNDECIDED, -1), Resolution(Choice.CONFLICT, -1)
@@ -227,6 +229,7 @@ class DecisionLog:
         self.state: NDArray[np.int8] = np.zeros(len(columns), dtype=np.int8)
         self.label: NDArray[np.int32] = np.full(len(columns), -1, dtype=np.int32)
         self.decided: BoolArray = np.zeros(len(columns), dtype=bool)
+        self.reviewed: BoolArray = np.zeros(len(columns), dtype=bool)  # decided by a person who looked at the sample
         self.times: dict[int, str] = {}
         self.votes: dict[int, dict[str, Resolution]] = {}
         self.versions: dict[tuple[int, str], int] = {}
@@ -278,7 +281,7 @@ class DecisionLog:
         """Accept the suggestion for all undecided `rows` that have one. All of them are saved, or none."""
         with self._lock:
             chosen: list[int] = rows[~self.decided[rows] & self.columns.with_suggestion(rows)].tolist()
-            accepted = [Resolution(Choice.RELABEL, int(self.columns.suggested[row])) for row in chosen]
+            accepted = [Resolution(Choice.RELABEL, int(self.columns.suggested[row]), True) for row in chosen]
             for row, resolution in zip(chosen, accepted, strict=True):
                 self._check_unique(row, resolution.label)
             action = [Change(row, reviewer, NO_DECISION, made) for row, made in zip(chosen, accepted, strict=True)]
@@ -336,8 +339,9 @@ class DecisionLog:
             file.writelines(f"{line}\n" for line in (*lines, *more))
 
     def _cells(self, change: Change) -> tuple[str, str, str, str]:
-        choice, label = change.after
-        return self.columns.id(change.row), choice.word, self.columns.name(label) or "", change.reviewer
+        choice, label, unseen = change.after
+        word = ACCEPT if unseen else choice.word
+        return self.columns.id(change.row), word, self.columns.name(label) or "", change.reviewer
 
     def _set(self, change: Change, time: str = "") -> None:
         row, reviewer, _, made = change
@@ -345,9 +349,9 @@ class DecisionLog:
         votes[reviewer] = made
         if made.choice == Choice.UNDECIDED:
             del votes[reviewer]
-        different = set(votes.values()) or {NO_DECISION}
-        self.state[row], self.label[row] = different.pop() if len(different) == 1 else DISAGREEMENT
-        self.decided[row] = bool(votes)
+        different = {vote[:2] for vote in votes.values()} or {NO_DECISION[:2]}
+        self.state[row], self.label[row] = different.pop() if len(different) == 1 else DISAGREEMENT[:2]
+        self.decided[row], self.reviewed[row] = bool(votes), not all(vote.unseen for vote in votes.values())
         self.times[row] = time
         self.versions[row, reviewer] = self.version(row, reviewer) + 1
 
@@ -422,7 +426,7 @@ class DecisionLog:
             return f"the run has no class {line.label!r}"
         if choice == Choice.KEEP and line.label.strip() and label != given:
             return f"keep with the label {line.label!r}, but the given label is {self.columns.name(given)!r}"
-        return Resolution(choice, label if choice == Choice.RELABEL else given)
+        return Resolution(choice, label if choice == Choice.RELABEL else given, line.decision == ACCEPT)
 
     def _rows(self, ids: list[str]) -> IntArray:
         """Row of each id, -1 if there is none. An id with a line break is found by its one-line form."""

@@ -30,6 +30,11 @@ class MissingColumnError(InputError):
         self.columns = columns
 
 
+def first_line(problem: BaseException) -> str:
+    """The first line of an error of a library, at most 300 characters; the name of its class if it says nothing."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+
+
 def hub_unreachable(name: str, content: str, use: str) -> InputError:
     """Return the error for a name that cannot be downloaded; `use` is the argument that reads a copied folder."""
     return InputError(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelsieve.checks import as_labels, between, codes_among, distinct, refuse_missing, whole
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import read_text, regular_file
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
 from labelsieve.types import FloatArray, IntArray
@@ -173,7 +173,7 @@ def load_matrix(path: str | Path) -> Matrix:
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     except Exception as error:  # a damaged file can raise nearly any exception
-        raise InputError(f"{file}: not a matrix of plain numbers ({str(error).splitlines()[0][:200]})") from None
+        raise InputError(f"{file}: not a matrix of plain numbers ({first_line(error)})") from None
 
 
 def _read_matrix(file: Path) -> Any:

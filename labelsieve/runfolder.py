@@ -282,6 +282,10 @@ class RunFolder:
         entry = self.record().get("stages", {}).get(stage)
         return None if entry is None else str(entry["state"])
 
+    def stage_settings(self, stage: str) -> dict[str, Any]:
+        """The settings that a stage was started with; empty if it has not started."""
+        return dict(self.record().get("stages", {}).get(stage, {}).get("settings", {}))
+
     # selection
 
     def write_selection(

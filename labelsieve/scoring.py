@@ -103,9 +103,9 @@ def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayL
     return suspicion
 
 
-def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike | None = None) -> Scores:
+def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike) -> Scores:
     """Return the scores that selection uses. A given label with probability 0 has a large but finite loss."""
-    given, probs = checked(labels, pred_probs, classes)
+    given, probs = checked(labels, pred_probs, None)
     n, kept = len(probs), min(STORED_TOP_CLASSES, probs.shape[1])
     predicted, probability, confidence = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
     top_classes, top_probs = np.empty((n, kept), dtype=np.int32), np.empty((n, kept), dtype=np.float32)

@@ -238,7 +238,6 @@ class WhyUnknown(StrEnum):
     """Why a noise estimate says nothing."""
 
     RANDOM = "random"  # predictions agree with the labels no more often than by chance
-    WEAK = "weak"  # the classifier is too weak to separate wrong labels from its own errors
     LEAK = "leak"  # a column repeats the given labels, wrong ones included, so every classifier agrees with them
     OUTCOME = "outcome"  # equal cases end differently: a label that differs from a good prediction need not be wrong
 
@@ -272,16 +271,13 @@ class NoiseEstimate:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> NoiseEstimate:
-        """Read `record()` back, or the record of an earlier version, whose `trust` is a sentence."""
-        text = str(record.get("trust", ""))
-        trust, why = next((level for start, level in EARLIER_TRUST.items() if text.startswith(start)), (None, None))
-        if trust is None:
-            trust = next((level for level in Trust if text.startswith(level)), Trust.ROUGH)
-            why = None if record.get("why_unknown") is None else WhyUnknown(record["why_unknown"])
+        """Read `record()` back. A trust level that is missing or unknown counts as rough."""
+        trust = next((level for level in Trust if level == record.get("trust")), Trust.ROUGH)
+        why = None if record.get("why_unknown") is None else WhyUnknown(record["why_unknown"])
         numbers = (record.get(key) for key in ("ratio", "low", "high", "classifier_error"))
         ratio, low, high, error = (float("nan") if value is None else float(value) for value in numbers)
         limit = float(record.get("surest_limit", 1.0))
-        return cls(ratio, low, high, trust, why, str(record.get("explanation", text)), error, surest_limit=limit)
+        return cls(ratio, low, high, trust, why, str(record.get("explanation", "")), error, surest_limit=limit)
 
     @classmethod
     def of_history(cls, history: object) -> NoiseEstimate | None:
@@ -289,14 +285,6 @@ class NoiseEstimate:
         lines = history if isinstance(history, list | tuple) else []
         records = [line.get("estimate") for line in lines if isinstance(line, Mapping)]
         return next((cls.from_record(record) for record in reversed(records) if isinstance(record, Mapping)), None)
-
-
-# How the trust sentence of runs of version 0.2 and earlier begins.
-EARLIER_TRUST: dict[str, tuple[Trust, WhyUnknown | None]] = {
-    "not distinguishable from random": (Trust.UNKNOWN, WhyUnknown.RANDOM),
-    "the classifier is weak": (Trust.UNKNOWN, WhyUnknown.WEAK),
-    "the classifier gives its highest confidence to": (Trust.UNKNOWN, WhyUnknown.WEAK),
-}
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,19 @@ def test_many_at_once_are_one_action_also_after_a_restart(book):
     assert again(restarted).undo("w") == []
 
 
+def test_accepted_suggestions_are_not_reviewed(book):
+    book.decide(1, KEEP, seen=0, window="w")
+    book.accept(np.array([0, 1, 2, 3]), window="w")
+    assert book.undo("w") and book.redo("w") == [0, 2, 3]
+    restarted = again(book)
+    for log in (book, restarted):
+        assert log.reviewed.tolist() == [False, True, False, False, False]
+        assert log.decided.tolist() == [True, True, True, True, False]
+    suggested = Resolution(Choice.RELABEL, int(book.columns.suggested[0]))
+    restarted.decide(0, suggested, seen=0, window="v", reviewer="anna")  # the same label is no conflict
+    assert restarted.resolution(0) == suggested and restarted.reviewed[0]
+
+
 def test_a_torn_last_line_is_ignored_and_repaired(book):
     book.decide(0, KEEP, seen=0, window="w")
     path = book.path

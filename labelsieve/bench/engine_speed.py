@@ -145,7 +145,7 @@ def finish_rates(device: torch.device, *, seconds: float) -> tuple[float, float]
         take = finish_loop(device, capture=capture)
         take(3)
         _wait(device)
-        rates.append(steps_a_second(take, device, seconds) * FINISH_BATCH)
+        rates.append(steps_per_second(take, device, seconds) * FINISH_BATCH)
     return rates[0], rates[1]
 
 
@@ -161,12 +161,12 @@ def engine(
     take(3)
     _wait(device)
     start = time.perf_counter() - began
-    rate = steps_a_second(take, device, seconds) * networks * BATCH
+    rate = steps_per_second(take, device, seconds) * networks * BATCH
     peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else float("nan")
     return {"images_per_second": rate, "start_seconds": start, "peak_gib": peak}
 
 
-def steps_a_second(take: Take, device: torch.device, seconds: float) -> float:
+def steps_per_second(take: Take, device: torch.device, seconds: float) -> float:
     """Steps per second, measured over at least this many seconds; a GPU is synchronised every few steps."""
     at_a_time = 5 if device.type == "cuda" else 1
     began, count, spent = time.perf_counter(), 0, 0.0
@@ -233,7 +233,7 @@ def take_turns(device: torch.device, networks: int, depth: int) -> None:
         os.write(1, b"warm\n")
         for line in sys.stdin:
             began, worked = time.perf_counter(), time.process_time()
-            rate = steps_a_second(take, device, float(line)) * max(networks, 1) * BATCH
+            rate = steps_per_second(take, device, float(line)) * max(networks, 1) * BATCH
             share = (time.process_time() - worked) / (time.perf_counter() - began)
             os.write(1, f"{json.dumps((rate, rate / share))}\n".encode())
 
@@ -260,7 +260,7 @@ def run(
         add("usual loop: DataLoader (8 workers), eager, fp32", base, 1)
         take = plain_loop(chosen)
         take(3)
-        plain = steps_a_second(take, chosen, seconds) * BATCH
+        plain = steps_per_second(take, chosen, seconds) * BATCH
         add("data on the device, eager, fp32", plain, plain / base)
         for n in networks or (1, 2, 8, 16, 32):
             found = engine(chosen, n, seconds=seconds)

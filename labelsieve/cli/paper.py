@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -179,13 +178,9 @@ def reproduce(
             print("\n".join(f"{name:26}{title}" for name, title in runner.list_items()))
         return 0
 
-    def say(line: str) -> None:
-        if not common.json:
-            print(line, file=sys.stderr, flush=True)
-
     if options.seeds is None:
         options = replace(options, seeds=str(common.seed))
-    outcome = runner.reproduce(item, options, say=say, progress=common.progress())
+    outcome = runner.reproduce(item, options, say=common.progress().note, progress=common.progress())
     print(json.dumps(outcome) if common.json else "\n".join(outcome["files"]))
     return 0
 

@@ -1,1 +1,1 @@
-"""Where samples come from: one file a source, `source.load_source` names them."""
+"""Where samples come from: one file per kind of source; `source.load_source` chooses."""

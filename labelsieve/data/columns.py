@@ -8,7 +8,7 @@ are left out. Labels are not used. An `Encoding` reads the next table in the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -115,20 +115,10 @@ class Encoding:
 
     @classmethod
     def from_json(cls, content: list[dict[str, Any]]) -> Encoding:
-        """Raises ValueError for anything that `to_json` does not write, InputError for removed forms."""
-        columns = []
-        for entry in map(dict, content):
-            removed = [entry.get(name, "") for name in ("before", "after", "thousands", "family")]
-            form, origin = entry.get("form") or "number", entry.get("origin", 0.0)
-            if any(removed) or form in ("clock", "d mon y", "mon d y"):
-                raise InputError(
-                    f"this model of an earlier version reads units, times or month names in column {entry['name']!r}, "
-                    "which is no longer supported: clean the column and train again"
-                )
-            if form not in COLUMN_FORMS or type(origin) not in (int, float):
-                raise ValueError("a column that is not one of a table")
-            known = {item.name: entry[item.name] for item in fields(Column) if item.name in entry}
-            columns.append(Column(**known | {"levels": tuple(entry["levels"]), "form": form}))
+        """Raises ValueError, TypeError or KeyError for anything that `to_json` does not write."""
+        columns = [Column(**{**entry, "levels": tuple(entry["levels"])}) for entry in content]
+        if any(column.form not in COLUMN_FORMS or type(column.origin) not in (int, float) for column in columns):
+            raise ValueError("a column that is not one of a table")
         return cls(tuple(columns))
 
 

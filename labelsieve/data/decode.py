@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import read_bytes
 
 Pixels = NDArray[np.uint8]
@@ -122,7 +122,7 @@ def upright_size(opened: Any) -> tuple[int, int]:
     return (width, height) if sideways else (height, width)
 
 
-def upright(picture: Any) -> Any:
+def turn_upright(picture: Any) -> Any:
     """Convert a PIL picture to RGB, rotated by its EXIF orientation, white where it was transparent."""
     from PIL import Image
 
@@ -150,7 +150,7 @@ def decode(data: bytes, resize: Resize) -> Pixels:
     try:
         with open_checked(io.BytesIO(data)) as opened:
             opened.draft("RGB", (max(resize), max(resize)))
-            picture = upright(opened)
+            picture = turn_upright(opened)
         return np.asarray(_fit(picture, resize) if isinstance(resize, ExactSize) else _shrink(picture, resize.pixels))
     except Exception as problem:  # pillow's decoders raise errors of many types
         raise UnreadablePictureError(reason(problem)) from problem
@@ -170,8 +170,7 @@ def reason(problem: Exception) -> str:
         return FILE_NOT_FOUND
     if isinstance(problem, OSError) and problem.strerror:
         return f"cannot be read: {problem.strerror}"
-    text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-    return f"damaged: {text[:200]}"
+    return f"damaged: {first_line(problem)}"
 
 
 def _fit(picture: Any, size: ExactSize) -> Any:

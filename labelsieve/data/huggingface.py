@@ -22,7 +22,7 @@ from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
 from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_source
 from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
-from labelsieve.errors import InputError, MissingColumnError, hub_unreachable
+from labelsieve.errors import InputError, MissingColumnError, first_line, hub_unreachable
 from labelsieve.files import content_folders, leads_outside, open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
@@ -89,8 +89,7 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
     except ConnectionError:
         raise hub_unreachable(f"hf:{where}", "data set", "hf:FOLDER") from None
     except Exception as error:  # no such name, a damaged file
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"cannot load hf:{where}: {reason[:300]}") from None
+        raise InputError(f"cannot load hf:{where}: {first_line(error)}") from None
     if not isinstance(loaded, datasets.DatasetDict):
         check_no_split(reading, f"hf:{where}")
         return loaded

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
 from labelsieve.data.duplicates import Groups, groups_of, has_independent_labels
-from labelsieve.data.read_options import DEFAULTS, ReadOptions
+from labelsieve.data.read_options import ReadOptions
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData, WhyUnknown
 
@@ -133,7 +133,6 @@ def _outcomes(data: LabelledData, groups: Groups, label_column: str) -> Note | N
 
 
 EXAMPLES = 5  # shown in one note
-SHOWN_OPTIONS = ("root", "label_column", "text_column", "id_column")
 PLACEHOLDERS = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", "--", ".", "tbd"))
 
 
@@ -182,8 +181,5 @@ def about_spelling(counts: Mapping[str, int], source: str, options: ReadOptions)
         parts.append(f"classes that differ only in case or between words: {', '.join(pairs[:EXAMPLES])}{more}")
     if not parts:
         return None
-    command = ["labelsieve", "data", "classes", source]
-    for name in SHOWN_OPTIONS:
-        if (value := getattr(options, name)) != getattr(DEFAULTS, name):
-            command += [f"--{name.replace('_', '-')}", str(value)]
+    command = ["labelsieve", "data", "classes", source, *options.words()]
     return f"{'; '.join(parts)}. They are separate classes; see `{shlex.join(command)}` to merge them"

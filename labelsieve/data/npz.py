@@ -15,7 +15,7 @@ from labelsieve.data.columns import Origin, by_row
 from labelsieve.data.labels import decoded, leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.read_options import DEFAULTS, ReadOptions
 from labelsieve.data.resources import check_memory
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import open_file
 from labelsieve.progress import SILENT, Progress
 from labelsieve.types import Kind, LabelledData
@@ -55,9 +55,7 @@ def read_arrays(path: Path, wanted: Sequence[str], required: Sequence[str]) -> d
     except InputError:
         raise
     except Exception as error:  # a damaged archive can raise nearly any exception
-        if "pickle" in str(error):  # numpy has no exception class for this
-            raise InputError(f"{path} has Python objects, which are not loaded: save plain arrays") from None
-        raise InputError(f"{path} is not a readable .npz archive ({str(error)[:300]})") from None
+        raise InputError(f"{path} is not a readable .npz archive ({first_line(error)})") from None
     for name, array in arrays.items():
         _check_text(array, f"{path}: {name}")
         if array.dtype.kind == "S":
@@ -76,7 +74,9 @@ def _check_sizes(file: BinaryIO, names: Sequence[str], path: Path) -> None:
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
                 shape, _, dtype = read(entry)
             size = math.prod(shape) * dtype.itemsize
-            if not dtype.hasobject and (min(shape, default=0) < 0 or size > stored.file_size):
+            if dtype.hasobject:
+                raise InputError(f"{path} has Python objects, which are not loaded: save plain arrays")
+            if min(shape, default=0) < 0 or size > stored.file_size:
                 raise ValueError(f"{name} should have {size:,} bytes and has {stored.file_size:,}")
             needed += size
     check_memory(path, needed)

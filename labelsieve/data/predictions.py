@@ -20,7 +20,7 @@ from labelsieve.data.cells import read_numbers
 from labelsieve.data.labels import unique_ids
 from labelsieve.data.npz import read_arrays
 from labelsieve.data.table_file import TableFile
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import regular_file
 from labelsieve.types import LabelledData
 
@@ -49,7 +49,7 @@ def _arrays(path: Path) -> tuple[NDArray[Any], Sequence[Any] | None, Sequence[An
     try:
         return np.lib.format.open_memmap(regular_file(path), mode="r"), None, None
     except Exception as error:  # a damaged header can raise nearly any exception
-        raise InputError(f"{path} is not a readable file of arrays ({str(error)[:300]})") from None
+        raise InputError(f"{path} is not a readable file of arrays ({first_line(error)})") from None
 
 
 def _table(path: Path, names: Sequence[str]) -> tuple[NDArray[Any], Sequence[Any] | None, Sequence[Any] | None]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from labelsieve.csv_files import parse_names
+from labelsieve.csv_files import csv_line, parse_names
 from labelsieve.errors import InputError
 from labelsieve.progress import Note, NoteKind, Progress
 
@@ -102,8 +102,24 @@ class ReadOptions:
             **more,
         )
 
+    def words(self) -> list[str]:
+        """The options of the command line that differ from the defaults, as they are typed."""
+        words = []
+        for name in COMMAND_OPTIONS:
+            if (value := getattr(self, name)) != getattr(DEFAULTS, name):
+                words += [option(name), csv_line(value) if isinstance(value, tuple) else str(value)]
+        return words
 
+
+COMMAND_OPTIONS = (
+    "label_column", "text_column", "id_column", "ignore_columns", "group_column", "header", "split", "root",
+)  # fmt: skip
 DEFAULTS = ReadOptions()
+
+
+def option(name: str) -> str:
+    """Return the command line's spelling of an option: `label_column` becomes `--label-column`."""
+    return f"--{name.replace('_', '-')}"
 
 
 def parse_source(spec: str, scheme: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,21 +59,13 @@ class Placement(StrEnum):
     STREAMED = "streamed"  # decoded again in every epoch
 
 
-@dataclass(frozen=True)
-class PicturePlan:
-    """Where pictures are kept, and their bytes once they are decoded."""
-
-    placement: Placement
-    nbytes: int
-
-
-def plan_pictures(
+def place_pictures(
     pictures: Pixels | PictureSequence,
     folder: Path | None,
     *,
     samples: int | None = None,
     device_memory: int | None = None,
-) -> PicturePlan:
+) -> Placement:
     """Choose the place of pictures by their size.
 
     `folder` is where they may be staged, None if nowhere. `samples` is their number if there will be more of them.
@@ -82,11 +74,11 @@ def plan_pictures(
     need = int(pictures.nbytes * (len(pictures) if samples is None else samples) / max(1, len(pictures)))
     one_size = picture_shape(pictures) is not None
     if device_memory is not None and need <= DEVICE_SHARE * device_memory:
-        return PicturePlan(Placement.DEVICE, need)
+        return Placement.DEVICE
     limit = min(MEMORY_LIMIT, MEMORY_SHARE * available_memory()) if one_size else DEVICE_SHARE * available_memory()
     if need <= limit:
-        return PicturePlan(Placement.MEMORY, need)
-    return PicturePlan(Placement.STAGED if _has_room(folder, need) else Placement.STREAMED, need)
+        return Placement.MEMORY
+    return Placement.STAGED if _has_room(folder, need) else Placement.STREAMED
 
 
 def _has_room(folder: Path | None, need: int) -> bool:
@@ -159,7 +151,7 @@ def _decode(
         if not len(rows):
             return np.zeros((0, 1, 1, 3), dtype=np.uint8), failures
         encoded = pictures.subset(rows).resized(ExactSize(*common_size(sizes[rows], size)))
-    placement = plan_pictures(encoded, None if cache is None else cache.folder).placement
+    placement = place_pictures(encoded, None if cache is None else cache.folder)
     in_memory = placement is Placement.MEMORY and encoded.size is None
     stay_encoded = (placement is Placement.STREAMED or in_memory) and not always_stage
     if cache is not None and not stay_encoded:
@@ -183,7 +175,7 @@ def _decode(
 
 def _load(staged: StagedPictures, failures: dict[int, str]) -> tuple[Pixels | PictureSequence, dict[int, str]]:
     """Load staged pictures into memory if they fit."""
-    fits = staged.size is not None and plan_pictures(staged, None).placement is Placement.MEMORY
+    fits = staged.size is not None and place_pictures(staged, None) is Placement.MEMORY
     return (np.asarray(staged) if fits else staged), failures
 
 

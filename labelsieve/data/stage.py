@@ -273,11 +273,6 @@ class DecodeCache:
         write_json(self.path("json"), {**self.index(), **entries})
 
 
-def cached_pictures(table: Path) -> StagedPictures:
-    """Return the pictures of the rows of pictures-KEY.csv."""
-    return StagedPictures.open(table.with_suffix("")).readable()
-
-
 @contextmanager
 def provisional_cache(folder: Path, *, begun: bool) -> Iterator[Callable[[], None]]:
     """Decode pictures into `folder` before it is known whether they belong to the run.

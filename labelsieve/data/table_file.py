@@ -20,7 +20,7 @@ from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow,
 from labelsieve.data.columns import join_names, quote_name
 from labelsieve.data.limited_reader import BYTES_PER_CELL, TOO_LARGE
 from labelsieve.data.resources import check_memory
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import open_archive, open_file, regular_file, unpacked_limit
 from labelsieve.progress import Note, NoteKind
 
@@ -166,7 +166,7 @@ def _read_parquet(path: Path) -> Any:
             table = file.read()
         table.validate(full=True)  # a damaged file may have text that is not UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:300]})") from None
+        raise InputError(f"{path} is not a readable Parquet file ({first_line(error)})") from None
     return table
 
 
@@ -192,7 +192,7 @@ def _read_json_lines(path: Path) -> Any:
                 if b"\\u" in line:  # half of a surrogate pair is valid JSON, but not text
                     json.dumps(entry, ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: not readable JSON ({str(error)[:200]})") from None
+                raise InputError(f"{path}, line {number}: not readable JSON ({first_line(error)})") from None
             if not isinstance(entry, dict):
                 raise InputError(f'{path}, line {number}: expected an object, such as {{"label": "cat"}}')
             for name, value in entry.items():
@@ -225,7 +225,7 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
             if not file.read(4).startswith(OLD_SPREADSHEET) or zipfile.is_zipfile(file):
                 open_archive(file, unpacked_limit(path.stat().st_size), count=True)
         except Exception as error:  # a damaged archive can raise nearly any exception
-            raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
+            raise InputError(f"{path} is not a readable spreadsheet ({first_line(error)})") from None
     if _try_to_read(path, "spreadsheet").returncode:
         raise InputError(
             f"{path} is damaged, or its first sheet needs more than {READER_BYTES / 1e9:.0f} GB: delete the rows "
@@ -237,7 +237,7 @@ def _read_spreadsheet(path: Path, header: Sequence[str]) -> tuple[Any, int, list
             sheet = book.get_sheet_by_index(0)
             rows, start = sheet.to_python(skip_empty_area=True), sheet.start
     except (CalamineError, OSError, ValueError) as error:
-        raise InputError(f"{path} is not a readable spreadsheet ({str(error)[:300]})") from None
+        raise InputError(f"{path} is not a readable spreadsheet ({first_line(error)})") from None
     if not rows or start is None:
         raise InputError(f"{path}: the first sheet is empty")
     _check_header(path, header, len(rows[0]))

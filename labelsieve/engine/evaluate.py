@@ -73,9 +73,9 @@ def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[sli
 
 def predicted_classes(bundle: Bundle, store: Store, networks: Sequence[int]) -> NDArray[np.uint16]:
     """The predicted class of every sample, [len(networks), len(store)]."""
-    asked, seats = bundle.part(networks)
-    everything = torch.arange(len(store), device=store.device).expand(asked.n, -1)
-    found = [logits[seats].argmax(2) for _, logits in outputs(asked, store, everything)]
+    chosen, rows = bundle.part(networks)
+    everything = torch.arange(len(store), device=store.device).expand(chosen.n, -1)
+    found = [logits[rows].argmax(2) for _, logits in outputs(chosen, store, everything)]
     return torch.cat(found, 1).cpu().numpy().astype(np.uint16)
 
 
@@ -83,15 +83,15 @@ def held_out_scores(
     bundle: Bundle, store: Store, networks: Sequence[int], wanted: Sequence[tuple[IntArray, IntArray]]
 ) -> list[Scores]:
     """For each of these networks the scores of its own samples, given as (indices, labels)."""
-    asked, seats = bundle.part(networks)
+    chosen, rows = bundle.part(networks)
     longest = max(len(places) for places, _ in wanted)
-    index = np.zeros((asked.n, longest), dtype=np.int64)
-    labels = np.zeros((asked.n, longest), dtype=np.int64)
-    for seat, (places, given) in zip(seats, wanted, strict=True):
-        index[seat, : len(places)], labels[seat, : len(places)] = places, given
+    index = np.zeros((chosen.n, longest), dtype=np.int64)
+    labels = np.zeros((chosen.n, longest), dtype=np.int64)
+    for row, (places, given) in zip(rows, wanted, strict=True):
+        index[row, : len(places)], labels[row, : len(places)] = places, given
     device = store.device
-    found = scores(asked, store, torch.as_tensor(index, device=device), torch.as_tensor(labels, device=device))
-    return [found[seat].take(slice(len(places))) for seat, (places, _) in zip(seats, wanted, strict=True)]
+    found = scores(chosen, store, torch.as_tensor(index, device=device), torch.as_tensor(labels, device=device))
+    return [found[row].take(slice(len(places))) for row, (places, _) in zip(rows, wanted, strict=True)]
 
 
 def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> list[Scores]:
@@ -117,24 +117,24 @@ def scores(bundle: Networks, store: Store, index: Tensor, labels: Tensor) -> lis
 
 def probabilities(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
     """The probabilities [M, c] of one network."""
-    asked, (seat,) = bundle.part([network])
-    index = torch.as_tensor(indices, device=store.device).expand(asked.n, -1)
-    return torch.cat([logits[seat].softmax(1) for _, logits in outputs(asked, store, index)])
+    chosen, (row,) = bundle.part([network])
+    index = torch.as_tensor(indices, device=store.device).expand(chosen.n, -1)
+    return torch.cat([logits[row].softmax(1) for _, logits in outputs(chosen, store, index)])
 
 
 def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> Tensor:
     """The last hidden layer [M, d] of one network."""
-    asked, (seat,) = bundle.part([network])
-    index = torch.as_tensor(indices, device=store.device).expand(asked.n, -1)
-    size = _chunk(asked, store) * asked.world.size
+    chosen, (row,) = bundle.part([network])
+    index = torch.as_tensor(indices, device=store.device).expand(chosen.n, -1)
+    size = _chunk(chosen, store) * chosen.world.size
     found = []
-    with inference(asked):
+    with inference(chosen):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
-            own = asked.world.mine(piece)
-            hidden = hidden_layer(asked, store.batch(own, torch.full_like(own, store.plain)))
-            mine = hidden.view(len(hidden), asked.n, -1)[:, seat].float()
-            found.append(asked.world.whole(mine[None], piece.shape[1])[0])
+            own = chosen.world.mine(piece)
+            hidden = hidden_layer(chosen, store.batch(own, torch.full_like(own, store.plain)))
+            mine = hidden.view(len(hidden), chosen.n, -1)[:, row].float()
+            found.append(chosen.world.whole(mine[None], piece.shape[1])[0])
     return torch.cat(found)
 
 

@@ -22,7 +22,6 @@ from torch import Tensor
 from labelsieve.engine import evaluate, parallel, rng
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state, materialize
 from labelsieve.engine.method import (
-    NO_GRADIENT,
     Method,
     Plan,
     State,
@@ -450,18 +449,15 @@ class Lockstep:
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
-        """Turn torch's errors about batch norm and missing gradients into messages that say what to change."""
+        """Turn torch's error about batch norm into a message that says what to change."""
         try:
             yield
-        except (RuntimeError, ValueError) as error:
-            if "more than 1 value per channel" in str(error):
-                raise InputError(
-                    f"a batch contains one sample: {ONE_SAMPLE}; use more samples or another network"
-                ) from error
-            if "does not require grad" not in str(error):
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):  # torch has no exception class for this
                 raise
-            names = ", ".join(dict.fromkeys(called(group.method) for group in self.groups))
-            raise InputError(f"method {names}: {NO_GRADIENT}") from error
+            raise InputError(
+                f"a batch contains one sample: {ONE_SAMPLE}; use more samples or another network"
+            ) from error
 
     def _announce(self, steps: int, width: int) -> None:
         """Tell a streaming store the next batches, so that it can read ahead."""

@@ -164,10 +164,6 @@ class Method:
         """The number of epochs of the training (f-correction runs the schedule twice)."""
         return schedule_epochs
 
-    def batch_size(self, plan: Plan, batch_size: int) -> int:
-        """Samples in the largest batch."""
-        return batch_size
-
     def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
         """The batches of an epoch, [steps, batch] indices, -1 for padding; a function of its arguments only."""
         return in_batches(rng.permutation(plan.train), batch_size)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelsieve.data.pictures import CROP, SPAN, EncodedPictures, PictureSequence, WindowTask, in_order, read_windows
-from labelsieve.data.read_pictures import Placement, plan_pictures
+from labelsieve.data.read_pictures import Placement, place_pictures
 from labelsieve.data.resources import available_memory, usable_cores, worker_processes
 from labelsieve.engine.store import (
     CroppedPictures,
@@ -66,8 +66,8 @@ def picture_store(
     """
     device = torch.device(device)
     if hold is None:
-        plan = plan_pictures(pictures, None, device_memory=free_memory(device) if device.type == "cuda" else None)
-        hold = plan.placement in (Placement.DEVICE, Placement.MEMORY)
+        place = place_pictures(pictures, None, device_memory=free_memory(device) if device.type == "cuda" else None)
+        hold = place in (Placement.DEVICE, Placement.MEMORY)
     if pictures.size is None:
         crop = crop or min(CROP, pictures.side)
         if hold:

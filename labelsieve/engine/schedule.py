@@ -81,11 +81,11 @@ class Schedule:
         return cls(200, steps, fresh_state=True).scaled(epochs)
 
     @classmethod
-    def cosine(cls, epochs: int, rate: float, *, weight_decay: float = 5e-4) -> Schedule:
+    def cosine(cls, epochs: int, rate: float) -> Schedule:
         """Nesterov SGD whose rate falls along half a cosine; an epoch has the rate of its middle."""
         rates = rate * (1 + np.cos(np.pi * (np.arange(epochs) + 0.5) / epochs)) / 2
         steps = tuple(enumerate(rates.tolist()))
-        return cls(epochs, steps, optimizer="sgd", nesterov=True, weight_decay=weight_decay, decay_everything=True)
+        return cls(epochs, steps, optimizer="sgd", nesterov=True, weight_decay=5e-4, decay_everything=True)
 
     @classmethod
     def webvision_120(cls, epochs: int = 120) -> Schedule:

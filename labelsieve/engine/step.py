@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.engine.bundle import NOTHING_TRAINABLE, Bundle
-from labelsieve.engine.method import Batch, Method, State, Views
+from labelsieve.engine.method import NO_GRADIENT, Batch, Method, State, Views, called
 from labelsieve.engine.parallel import ALONE
 from labelsieve.engine.rng import Generators
 from labelsieve.errors import InputError
@@ -171,7 +171,10 @@ class Stepper:
                     partner=None if batch.partner is None else batch.partner[t],
                     weight=None if batch.weight is None else batch.weight[t],
                 )  # fmt: skip
-                losses.append(group.method.loss(logits[own].view(shape), seen).reshape(-1))
+                loss = group.method.loss(logits[own].view(shape), seen)
+                if not loss.requires_grad:
+                    raise InputError(f"method {called(group.method)}: {NO_GRADIENT}")
+                losses.append(loss.reshape(-1))
             self._update(bundles, networks, batch, logits if teacher is None else teacher, torch.cat(losses))
         self.clock.position += 1
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from labelsieve.engine import evaluate, rng
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState, initial_state
 from labelsieve.engine.method import Method, Plan, State
-from labelsieve.errors import FailedError
+from labelsieve.errors import FailedError, first_line
 from labelsieve.files import atomic_file, regular_file
 from labelsieve.types import IntArray, Scores, Store
 
@@ -229,7 +229,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             described = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, RuntimeError) as problem:
-        raise ValueError(str(problem).splitlines()[0][:300]) from None
+        raise ValueError(first_line(problem)) from None
     try:
         meta = json.loads(described["meta"])
         expected = described["checksum"]

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from labelsieve.errors import FailedError, InputError
+from labelsieve.errors import FailedError, InputError, first_line
 from labelsieve.types import Job, Scores, Trainer
 
 RETRIES = 5  # of a task whose node or process was lost; an error in a task is not retried
@@ -83,9 +83,9 @@ class RayPool:
                 raise InputError(str(problem.cause)) from None
             raise
         except self.ray.exceptions.RayError as problem:
-            first = str(problem).strip().splitlines()[0]
             raise FailedError(
-                f"the Ray cluster lost a training and could not restart it: {first}; run the same command again"
+                f"the Ray cluster lost a training and could not restart it: {first_line(problem)}; run the same "
+                "command again"
             ) from None
 
     def check_shared(self, folder: Path) -> None:
@@ -213,8 +213,9 @@ def connect(executor: str = "ray") -> Any:
     try:
         ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError) as problem:
-        first = str(problem).strip().splitlines()[0]
-        raise InputError(f"no Ray cluster at {address}: {first} Run this on a machine of the cluster") from None
+        raise InputError(
+            f"no Ray cluster at {address}: {first_line(problem)} Run this on a machine of the cluster"
+        ) from None
     return ray
 
 

@@ -87,7 +87,7 @@ def decisions(model: Any, x: Any, known: IntArray) -> FloatArray | None:
     if name != "decision_function":
         return None
     scores = np.asarray(method(x), dtype=np.float64)
-    return scores if scores.ndim == 1 or _one_a_class(scores, model, x, known) else None
+    return scores if scores.ndim == 1 or _has_one_per_class(scores, model, x, known) else None
 
 
 def decision_scale(model: Any, x: Any, known: IntArray) -> float:
@@ -112,7 +112,7 @@ def probabilities(model: Any, x: Any, known: IntArray, *, scale: float = 1.0) ->
     return np.asarray(np.asarray(model.predict(x))[:, None] == known[None, :], dtype=np.float64)
 
 
-def _one_a_class(scores: FloatArray, model: Any, x: Any, known: IntArray) -> bool:
+def _has_one_per_class(scores: FloatArray, model: Any, x: Any, known: IntArray) -> bool:
     """Whether each column belongs to a class. Columns of SVC(decision_function_shape="ovo") belong to pairs, and three
     classes have three pairs, so the predictions must agree; not all of them, as ties may be broken differently."""
     if scores.shape[1] != len(known):

@@ -187,7 +187,6 @@ def build_trainer(first: Cell, context: ExperimentContext, checkpoints: Path) ->
         "checkpoint": checkpoints,
         "checkpoint_seconds": context.checkpoint_seconds,
         "stop": context.must_stop,
-        "capture": context.capture,
     }
     if first.kind in FAST_KINDS:
         assert isinstance(data, PictureArrays)

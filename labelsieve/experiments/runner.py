@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from labelsieve import stopping
+from labelsieve.data.read_options import option
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.experiments import ReproduceOptions, records, result_figures, theory_figures
@@ -29,12 +30,12 @@ from labelsieve.experiments.run_cells import LockstepTask, run_cells, run_cells_
 from labelsieve.experiments.train_cells import ExperimentContext, build_method
 from labelsieve.files import write_text
 from labelsieve.progress import SILENT, Progress
+from labelsieve.workflow.settings import check_device
 
 ITEMS: dict[str, Item] = {item.name: item for item in (*theory_figures.ITEMS, *result_figures.ITEMS)}
 PAPER_ITEMS = {name: item for name, item in ITEMS.items() if item.kind != FINISH}
 ON_CIFAR10 = tuple(name for name, item in PAPER_ITEMS.items() if item.scales is SCALES)
 ALL = "all"  # every item of the paper on CIFAR-10
-DEVICES = ("auto", "cpu", "cuda", "mps")
 DEFAULT_RESULTS = {"paper": Path("results"), "smoke": Path("runs/reproduce-smoke")}
 
 Say = Callable[[str], None]
@@ -135,8 +136,7 @@ def check_options(item: str, options: ReproduceOptions) -> SweepRequest:
         _check_used(problems, request, cells, named_methods=bool(options.methods))
     problems.check(options.budget is None or options.budget >= 0, f"--budget {options.budget}: must be at least 0")
     problems.check(options.lockstep >= 1, f"--lockstep {options.lockstep}: must be at least 1")
-    known_device = options.device.partition(":")[0] in DEVICES
-    problems.check(known_device, f"unknown --device {options.device!r}; choose one of {', '.join(DEVICES)}")
+    check_device(problems, options.device)
     known_executor = options.executor == "local" or is_ray(options.executor)
     problems.check(known_executor, f"unknown executor {options.executor!r}; choose local, ray or ray://HEAD:PORT")
     problems.stop_if_any()
@@ -196,14 +196,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python3 -m labelsieve.experiments.runner", epilog="`labelsieve reproduce --help` describes the options."
     )
     parser.add_argument("item", help=f"{', '.join(ITEMS)}, {ALL}, or `list`")
-    for option in fields(ReproduceOptions):
-        name = f"--{option.name.replace('_', '-')}"
-        if isinstance(option.default, bool):
-            parser.add_argument(name, action=argparse.BooleanOptionalAction, default=option.default)
-        elif isinstance(option.default, tuple):
+    for field in fields(ReproduceOptions):
+        name = option(field.name)
+        if isinstance(field.default, bool):
+            parser.add_argument(name, action=argparse.BooleanOptionalAction, default=field.default)
+        elif isinstance(field.default, tuple):
             parser.add_argument(name, action="append", default=[])
         else:
-            parser.add_argument(name, type=_TYPES.get(str(option.type), str), default=option.default)
+            parser.add_argument(name, type=_TYPES.get(str(field.type), str), default=field.default)
     values = vars(parser.parse_args(arguments))
     item, values["set"] = values.pop("item"), tuple(values["set"])
     try:

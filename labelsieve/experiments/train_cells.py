@@ -73,11 +73,6 @@ class ExperimentContext:
         return self.data.digest()
 
     @property
-    def capture(self) -> bool:
-        """Whether a step can be captured: batches that come from the host one by one cannot be part of it."""
-        return not self.store.streams
-
-    @property
     def work(self) -> Path:
         """Folder of unfinished cells."""
         return self.results / ".work"
@@ -218,7 +213,6 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
             checkpoint_seconds=context.checkpoint_seconds,
             stop=context.must_stop,
             progress=context.epoch_reporter(f"{len(cells)} cells, first {first.id}"),
-            capture=context.capture,
             classes=data.classes,
         )
     pictures_seen = np.array(
@@ -295,8 +289,7 @@ def _judge(cell: Cell, context: ExperimentContext, result: Trained, judges_label
     factory = create_network(cell.network, context.store.shape, context.data.classes)
     scores = mean_scores(context.store, factory, result.states, labels, np.arange(len(labels)))
     stored = records.load_arrays(context.results, record)
-    unknown = np.full(len(labels), np.nan)  # records of earlier versions have fewer arrays
-    suspicion, probability, confidence = (stored.get(name, unknown).astype(np.float64) for name in JUDGED_ARRAYS)
+    suspicion, probability, confidence = (stored[name].astype(np.float64) for name in JUDGED_ARRAYS)
     predicted = Scores(stored["predicted"].astype(np.int64), probability, confidence, -np.log(probability))
     history = tuple(record["results"]["history"])
     transition = np.array(record["results"]["transition_matrix"])

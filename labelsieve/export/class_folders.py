@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from labelsieve.csv_files import make_harmless, write_csv
-from labelsieve.data.decode import upright
+from labelsieve.data.decode import turn_upright
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
 from labelsieve.files import copy_file, read_bytes, sweep, sync_folder, visible_names, write_text, written_as
@@ -152,7 +152,7 @@ class FolderExport:
                 name = f"{PurePosixPath(id).name}.png" if original is None else original.name
             target = folder.file(name)
             if original is None:
-                upright(picture).save(target, "PNG")
+                turn_upright(picture).save(target, "PNG")
             elif self.link:
                 target.symlink_to(original)
             else:

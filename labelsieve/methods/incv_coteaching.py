@@ -138,16 +138,13 @@ class INCVCoTeaching(Method):
             )
         return auto_warmup(self._epochs, len(plan.train), len(_candidates(plan)))
 
-    def batch_size(self, plan: Plan, batch_size: int) -> int:
-        return batch_size + candidate_width(candidate_share(len(plan.train), len(_candidates(plan))), batch_size)
-
     def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
-        """Return batches with |B_S| = `batch_size`; rows have the width `self.batch_size(plan, batch_size)`."""
+        """Return batches with |B_S| = `batch_size`; all rows have the width of B_S and B_C together."""
         order = rng.permutation(plan.train)
         if epoch + 1 > self.warmup_epochs(plan):
             return joined_batches(order, rng.permutation(_candidates(plan)), batch_size)
         alone = in_batches(order, batch_size)
-        extra = self.batch_size(plan, batch_size) - batch_size
+        extra = candidate_width(candidate_share(len(plan.train), len(_candidates(plan))), batch_size)
         return np.pad(alone, ((0, 0), (0, extra)), constant_values=-1)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:

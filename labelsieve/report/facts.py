@@ -3,8 +3,9 @@
 A spot check says how far the probabilities of a run hold, and how many labels are wrong, from decisions on random
 samples. The samples of a run form three groups: suspects whose suggestion has at least a given probability, other
 suspects, and all other samples. Each group has a fixed random order. A person judges the first `SAMPLE_SIZE` of a
-group; the decided ones from the start of the order up to the first undecided one are its random sample. Other decisions
-are not used: a person who starts with the most suspicious labels does not decide on a random sample.
+group; the reviewed ones from the start of the order up to the first that is not are its random sample. Other decisions
+are not used: a person who starts with the most suspicious labels does not decide on a random sample, and nobody looked
+at suggestions that were accepted together.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class SpotCheck:
 
     def check(self, group: Group, confidence: float, log: DecisionLog) -> GroupCheck:
         rows, columns = self.rows(group, confidence), self.columns
-        settled = (log.state[rows] != Choice.UNDECIDED) & (log.state[rows] != Choice.CONFLICT)
-        checked = int(np.argmin(settled)) if not settled.all() else len(rows)
+        reviewed = log.reviewed[rows] & (log.state[rows] != Choice.CONFLICT)
+        checked = int(np.argmin(reviewed)) if not reviewed.all() else len(rows)
         sample = rows[:checked]
         wrong = int(np.sum(log.state[sample] != Choice.KEEP))
         right = int(np.sum((log.state[sample] == Choice.RELABEL) & (log.label[sample] == columns.suggested[sample])))
@@ -90,28 +91,39 @@ class SpotCheck:
         model_right = float(self.probability[rows].mean()) if len(rows) and group is not Group.REST else math.nan
         return GroupCheck(len(rows), checked, wrong, right, model_wrong, model_right)
 
-    def noise(self, log: DecisionLog, confidence: float = DEFAULT_CONFIDENCE) -> CheckedNoise | None:
+    def noise(
+        self, log: DecisionLog, model: NoiseEstimate | None, confidence: float = DEFAULT_CONFIDENCE
+    ) -> CheckedNoise | None:
         """The stratified estimate over the groups; None if no group has a sample.
 
         The interval uses the variance of each share under Jeffreys' prior. A group without a sample contributes the
-        share of the noise model and no variance, and is counted in `unchecked`.
+        share by the suspicions, is counted in `unchecked`, and makes the interval wider: its share is as uncertain, in
+        proportion, as the ratio of the noise model.
         """
         checks = [self.check(group, confidence, log) for group in Group]
         if not any(check.known and check.checked for check in checks):
             return None
-        total, ratio, variance, unchecked = len(self.columns), 0.0, 0.0, 0
+        total, ratio, variance, unchecked, guessed = len(self.columns), 0.0, 0.0, 0, 0.0
         for check in checks:
             weight = check.size / total
             if not check.known:
-                ratio, unchecked = ratio + weight * check.model_wrong, unchecked + check.size
+                guessed, unchecked = guessed + weight * check.model_wrong, unchecked + check.size
             elif check.size:
                 ratio += weight * check.wrong / check.checked
                 wrong, right = check.wrong + 0.5, check.checked - check.wrong + 0.5
                 left = 1 - check.checked / check.size  # a group that is decided completely has no uncertainty
                 variance += left * weight**2 * wrong * right / ((wrong + right) ** 2 * (wrong + right + 1))
-        half = 1.96 * math.sqrt(variance)
-        decided = sum(check.checked for check in checks)
-        return CheckedNoise(ratio, max(0.0, ratio - half), min(1.0, ratio + half), unchecked / total, decided)
+        low, high = _proportional(guessed, unchecked / total, model)
+        below, above = (math.hypot(1.96 * math.sqrt(variance), end - guessed) for end in (low, high))
+        ratio, decided = ratio + guessed, sum(check.checked for check in checks)
+        return CheckedNoise(ratio, max(0.0, ratio - below), min(1.0, ratio + above), unchecked / total, decided)
+
+
+def _proportional(share: float, most: float, model: NoiseEstimate | None) -> tuple[float, float]:
+    """The interval of a part of the noise that is at most `most`, in proportion to the interval of the whole."""
+    if model is None or not model.known or not math.isfinite(model.low + model.high) or model.ratio <= 0:
+        return 0.0, most
+    return share * min(1.0, model.low / model.ratio), min(most, share * max(1.0, model.high / model.ratio))
 
 
 # A report explains why there are more suspects than wrong labels if both limits are exceeded.
@@ -119,7 +131,6 @@ MANY_SUSPECTS_FACTOR, MANY_SUSPECTS_SHARE = 1.5, 0.02
 
 WHY_UNKNOWN = {
     WhyUnknown.RANDOM: "the labels cannot be distinguished from random ones",
-    WhyUnknown.WEAK: "the classifier is too weak",
     WhyUnknown.LEAK: "one column predicts the labels by itself",
     WhyUnknown.OUTCOME: "the labels look like outcomes",
 }
@@ -177,7 +188,7 @@ class Facts:
         """Share of wrong labels by decisions on random samples."""
         if self.suggested_probability is None:
             return None
-        return SpotCheck(self.columns, self.suggested_probability).noise(self.log)
+        return SpotCheck(self.columns, self.suggested_probability).noise(self.log, self.noise)
 
     @cached_property
     def no_class(self) -> BoolArray:

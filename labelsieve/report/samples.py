@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.columns import TableX
-from labelsieve.data.decode import open_checked, upright
+from labelsieve.data.decode import open_checked, turn_upright
 from labelsieve.data.pictures import PictureSequence
 from labelsieve.errors import InputError
 from labelsieve.files import safe_path
@@ -101,7 +101,7 @@ class Samples:
         try:
             with self.read(row) as picture:
                 picture.draft("RGB", (2 * side, 2 * side))
-                small = upright(picture).resize((side, side))
+                small = turn_upright(picture).resize((side, side))
         except Exception:  # as in `show`
             return None
         return np.asarray(small, dtype=np.float32) / np.float32(255)
@@ -111,7 +111,7 @@ def render(picture: Any, side: int) -> Picture:
     """Encode a picture with at most `side` pixels per side; tiny pictures without loss."""
     if max(picture.size) > side:
         picture.draft("RGB", (side, side))
-    picture = upright(picture)
+    picture = turn_upright(picture)
     if max(picture.size) > side:
         picture.thumbnail((side, side))
     out = io.BytesIO()

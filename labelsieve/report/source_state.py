@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from importlib.util import find_spec
@@ -20,14 +20,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.csv_files import csv_line, read_arrow
+from labelsieve.csv_files import read_arrow
 from labelsieve.data.cells import is_text
-from labelsieve.data.decode import ExactSize, Pixels, UnreadablePictureError, decode
+from labelsieve.data.decode import ExactSize, UnreadablePictureError, decode
 from labelsieve.data.folder import list_pictures
 from labelsieve.data.labels import LabelFile, means
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import BUILT_IN, TABLES, files_of, is_path, load_source
-from labelsieve.data.stage import StagedPictures, cached_pictures
+from labelsieve.data.stage import StagedPictures
 from labelsieve.data.table_file import TableFile, in_any_case
 from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, safe_path
@@ -98,14 +98,12 @@ class RunSource:
         With `table` the labels are in a copy of the source, else the file is given with --labels.
         """
         words = [corrected] if table else [str(self.path or self.name), "--labels", corrected]
-        defaults = {"label_column": "label", "text_column": "text", "id_column": "id", "group_column": ""}
-        for option, default in defaults.items():
-            if self.settings.get(option) not in (None, "", default):
-                words += [f"--{option.replace('_', '-')}", str(self.settings[option])]
-        if self.settings.get("ignore_columns"):
-            words += ["--ignore-columns", csv_line(map(str, self.settings["ignore_columns"]))]
+        options = ReadOptions.of_run(self.settings)
         if self.name.lower().endswith(TABLES) and self.kind == "pictures":
-            words += ["--root", str(self.settings.get("root") or (self.path or Path(self.name)).parent)]
+            options = replace(options, root=options.root or (self.path or Path(self.name)).parent)
+        if table:
+            options = replace(options, header=())  # the copy has a header
+        words += options.words()
         if self.settings.get("size") is not None:
             words += ["--size", str(self.settings["size"])]
         return words
@@ -398,7 +396,7 @@ class DecodedPictures:
     row: Mapping[str, int]  # of each id
     sizes: NDArray[np.int64]
     times: NDArray[np.int64]
-    pixels: Pixels | StagedPictures
+    pixels: StagedPictures
 
     @classmethod
     def read(cls, staged: Path) -> DecodedPictures | None:
@@ -409,10 +407,10 @@ class DecodedPictures:
         try:
             path = min(staged.glob("pictures-*.csv"), key=lambda file: file.stat().st_mtime_ns)
             table = read_arrow(path, types=types, columns=list(types))
-            pixels = cached_pictures(path)
+            pixels = StagedPictures.open(path.with_suffix("")).readable()
         except (OSError, EOFError, ValueError, KeyError):  # pyarrow's errors are of these types
             return None
-        if pixels.dtype != np.uint8 or pixels.ndim != 4 or len(pixels) < table.num_rows:
+        if len(pixels) < table.num_rows:
             return None
         row = {id: i for i, id in enumerate(table["id"].to_pylist())}
         sizes, times = (table[name].fill_null(-1).to_numpy() for name in ("bytes", "modified"))

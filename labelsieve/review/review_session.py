@@ -33,7 +33,6 @@ MAX_DUPLICATES = 8  # duplicates of a sample that are shown beside it
 SHOW = ("suspects", "no_class", "conflicts", "duplicates", "outliers", "all", *VERDICTS)
 SORT = ("suspicion", "pair")
 WARNINGS = {
-    WhyUnknown.WEAK: "many suspects and suggestions are wrong",
     WhyUnknown.LEAK: "wrong labels that this column repeats are not found",
     WhyUnknown.OUTCOME: "a suspect can be an unusual case instead of a wrong label",
     WhyUnknown.RANDOM: "suspects and suggestions are little better than guesses",
@@ -304,7 +303,7 @@ class ReviewSession:
             numbers = {name: value if isinstance(value, int) else _number(value) for name, value in vars(found).items()}
             groups[group.value] = {"sample": min(SAMPLE_SIZE, found.size)} | numbers
         rows = self._acceptable(confidence)
-        noise = self.spot_check.noise(self.log, confidence)
+        noise = self.spot_check.noise(self.log, self.facts.noise, confidence)
         return {
             "groups": groups,
             "noise_ratio": self.facts.noise_ratio,

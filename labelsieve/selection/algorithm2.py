@@ -32,7 +32,7 @@ def iteration(
     """Lines 3 to 13 of algorithm 2; return the new state and a line of history."""
     k, given, settings = state.done + 1, problem.given, problem.settings
     rng, chosen = np.random.default_rng([problem.seed, k]), state.selected
-    first, second = halves(state.candidates, given, rng, even=False)
+    first, second = halves(state.candidates, rng)
     keep_best = k <= state.best_until
     jobs = []
     for j, (train, score) in enumerate(((first, second), (second, first))):
@@ -66,15 +66,15 @@ def iteration(
 def with_scores(state: INCVState, jobs: Sequence[Job], answers: Sequence[Scores], given: IntArray) -> INCVState:
     """The candidates' new held-out scores replace their older ones; suspicion is the mean over all scores."""
     arrays = {key: getattr(state, key).copy() for key in ("predicted", "probability", "confidence", "loss")}
-    suspicion, looks = state.suspicion.copy(), state.looks.copy()
+    suspicion, times_scored = state.suspicion.copy(), state.times_scored.copy()
     for job, scores in zip(jobs, answers, strict=True):
         half = job.score
         for key, values in scores.numbers().items():
             arrays[key][half] = values
-        before = np.where(looks[half] > 0, suspicion[half], 0.0)
-        suspicion[half] = (before * looks[half] + suspicion_of(scores, given[half])) / (looks[half] + 1)
-        looks[half] += 1
-    return replace(state, suspicion=suspicion, looks=looks, **arrays)
+        before = np.where(times_scored[half] > 0, suspicion[half], 0.0)
+        suspicion[half] = (before * times_scored[half] + suspicion_of(scores, given[half])) / (times_scored[half] + 1)
+        times_scored[half] += 1
+    return replace(state, suspicion=suspicion, times_scored=times_scored, **arrays)
 
 
 def with_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSettings) -> INCVState:

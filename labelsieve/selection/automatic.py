@@ -38,7 +38,7 @@ from labelsieve.selection.noise_model import (
 )
 from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.selection.settings import which_epoch
-from labelsieve.selection.splits import Split, averaged, distinct_share, halves, over_first_split, shared_out
+from labelsieve.selection.splits import Split, averaged, distinct_share, over_first_split, shared_out
 from labelsieve.selection.state import INCVState, Problem
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, BoolArray, IntArray, Job, NoiseEstimate, Scores
 
@@ -54,7 +54,7 @@ def first_iteration(state: INCVState, problem: Problem) -> Iteration:
     jobs: list[Job] = []
     seeds = problem.job_seeds(1, (1, 2))
     for s in range(problem.settings.repeats):
-        first, second = halves(np.arange(len(given)), given, split_rng(problem, 1, s), even=True, groups=problem.groups)
+        first, second = shared_out(np.arange(len(given)), given, 2, split_rng(problem, 1, s), problem.groups)
         splits.append((second, first))
         for j, (train, score) in enumerate(((first, second), (second, first))):
             jobs.append(Job(job_name(problem, 1, j, s), given, train, score, seeds[2 * s + j], keep_best))
@@ -84,11 +84,11 @@ def later_iteration(state: INCVState, problem: Problem) -> Iteration:
     if not can_train(jobs):
         return state.stop("there are too few labels to train on"), {}
     answers = yield jobs
-    looks = [
+    predictions = [
         Scores.joined(answers[PARTS * s : PARTS * (s + 1)]).take(np.argsort(np.concatenate(parts)))
         for s, parts in enumerate(splits)
     ]
-    new = looks[0] if len(looks) == 1 else averaged(looks, given, classes)
+    new = predictions[0] if len(predictions) == 1 else averaged(predictions, given, classes)
     assert state.mean is not None
     if is_comparable(new, state.usual_agreement, given, classes):
         number = state.averaged_over
@@ -144,8 +144,8 @@ def without_removals(state: INCVState) -> INCVState:
     note = f"no samples are removed from iteration {state.done + 1} on: too few right labels would be left"
     removed = state.verdict == REMOVED
     verdict = np.where(removed, CANDIDATE, state.verdict).astype(np.int8)
-    fell = np.where(removed, 0, state.iteration).astype(np.int16)
-    return replace(state, verdict=verdict, iteration=fell, remove_ratio=0.0, notes=(*state.notes, note))
+    iteration = np.where(removed, 0, state.iteration).astype(np.int16)
+    return replace(state, verdict=verdict, iteration=iteration, remove_ratio=0.0, notes=(*state.notes, note))
 
 
 def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVState:
@@ -208,9 +208,9 @@ def measured(
             best, number = averaged((best, again), labels, classes), 2
         if len(answers) > selected_on:
             first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
-            pair = TwoOpinions(first, second, labels)
-            if pair.is_comparable(held_out, classes):
-                opinions = pair
+            # Classifiers of few samples may predict one class for all, agree with each other and know nothing.
+            if all(is_comparable(part, usual, labels, classes) for part in (first, second)):
+                opinions = TwoOpinions(first, second, labels)
             elif not problem.settings.networks:  # with networks it was not measured: strong noise may make them useless
                 answers = yield random_part_jobs(problem, splits[0])
                 weak = TwoOpinions(Scores.joined(answers[::2]), Scores.joined(answers[1::2]), labels)

@@ -78,21 +78,16 @@ class FirstJudgement:
     verdict: NDArray[np.int8]
     iteration: NDArray[np.int16]
     suspicion: FloatArray
-    scores: Scores  # without top classes; the confidence is nan if it was not stored
+    scores: Scores  # without top classes
     transition: FloatArray
     history: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def _first_scores(first: Scores, second: Scores) -> Scores:
-    """The first scores, and the second ones of samples without a first prediction.
-
-    The confidence is the second one if the first is not known (labels.csv of earlier versions).
-    """
+    """The first scores, and the second ones of samples without a first prediction."""
     known, others = first.predicted >= 0, second.numbers()
-    found = {name: np.where(known, values, others[name]) for name, values in first.numbers().items()}
-    found["confidence"] = np.where(np.isfinite(found["confidence"]), found["confidence"], second.confidence)
-    return Scores(**found)
+    return Scores(**{name: np.where(known, values, others[name]) for name, values in first.numbers().items()})
 
 
 def _log_odds(suspicion: FloatArray, least: float) -> FloatArray:

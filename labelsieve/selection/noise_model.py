@@ -285,14 +285,6 @@ class TwoOpinions:
     second: Scores
     given: IntArray
 
-    def is_comparable(self, held_out: Scores, classes: int) -> bool:
-        """Whether both agree with held-out labels about as often as the usual classifiers, above chance.
-
-        Classifiers of few samples may predict one class for all, agree with each other and know nothing.
-        """
-        usual = excess_agreement(held_out.predicted, self.given, classes)
-        return all(is_comparable(part, usual, self.given, classes) for part in (self.first, self.second))
-
     def ratio(self, classes: int, error: float, bins: int) -> float:
         """The share of wrong labels if the error of the classifiers is this multiple of their disagreement."""
         confidence = (self.first.confidence + self.second.confidence) / 2

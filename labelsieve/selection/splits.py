@@ -21,13 +21,8 @@ import numpy as np
 from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Scores
 
 
-def halves(
-    candidates: IntArray, labels: IntArray, rng: np.random.Generator, *, even: bool, groups: IntArray | None = None
-) -> tuple[IntArray, IntArray]:
-    """Return two random halves; `even` splits each given class evenly and keeps the members of a group together."""
-    if even:
-        first, second = shared_out(candidates, labels, 2, rng, groups)
-        return first, second
+def halves(candidates: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Return two random halves."""
     order = rng.permutation(candidates)
     middle = (len(order) + 1) // 2
     return np.sort(order[:middle]), np.sort(order[middle:])
@@ -69,16 +64,18 @@ def distinct_share(groups: IntArray | None) -> float:
     return 1.0 if groups is None else len(np.unique(groups)) / len(groups)
 
 
-def averaged(looks: Sequence[Scores], given: IntArray, classes: int, weights: Sequence[float] | None = None) -> Scores:
+def averaged(
+    predictions: Sequence[Scores], given: IntArray, classes: int, weights: Sequence[float] | None = None
+) -> Scores:
     """Return the mean of several scores of the same samples; `given` are their labels."""
-    shares = np.array(weights or [1.0] * len(looks)) / sum(weights or [len(looks)])
+    shares = np.array(weights or [1.0] * len(predictions)) / sum(weights or [len(predictions)])
     blocks = [slice(start, start + BLOCK) for start in range(0, max(1, len(given)), BLOCK)]
-    parts = (([look.take(rows) for look in looks], given[rows]) for rows in blocks)
+    parts = (([one.take(rows) for one in predictions], given[rows]) for rows in blocks)
     return Scores.joined([_averaged(some, labels, classes, shares) for some, labels in parts])
 
 
-def _averaged(looks: Sequence[Scores], given: IntArray, classes: int, shares: FloatArray) -> Scores:
-    known = [top_classes_of(look, classes) for look in looks]
+def _averaged(predictions: Sequence[Scores], given: IntArray, classes: int, shares: FloatArray) -> Scores:
+    known = [top_classes_of(one, classes) for one in predictions]
     candidates = np.concatenate([top_classes for top_classes, _, _ in known], axis=1)
     levels = np.zeros(candidates.shape)
     for share, (top_classes, top_probs, rest) in zip(shares, known, strict=True):
@@ -95,7 +92,7 @@ def _averaged(looks: Sequence[Scores], given: IntArray, classes: int, shares: Fl
     predicted, confidence = candidates[rows, best], np.exp(levels[rows, best]) / total
 
     # The stored probability of the given label is finer than the even share.
-    logs = [np.log(np.maximum(look.probability, SMALLEST)) for look in looks]
+    logs = [np.log(np.maximum(one.probability, SMALLEST)) for one in predictions]
     of_given = np.exp(np.average(logs, axis=0, weights=shares)) / total
     probability = np.where(predicted == given, confidence, np.minimum(of_given, np.minimum(confidence, 1 - confidence)))
     probability = np.maximum(probability, SMALLEST)
@@ -107,13 +104,11 @@ def _averaged(looks: Sequence[Scores], given: IntArray, classes: int, shares: Fl
     )  # fmt: skip
 
 
-def top_classes_of(look: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
+def top_classes_of(one: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """The top classes of each sample, their probabilities, and the probability of each other class."""
-    kept = look.top_classes is not None and look.top_probs is not None
-    top_classes = np.asarray(look.top_classes if kept else look.predicted[:, None], dtype=np.int64)
-    top_probs = np.clip(
-        np.asarray(look.top_probs if kept else look.confidence[:, None], dtype=np.float64), SMALLEST, 1.0
-    )
+    kept = one.top_classes is not None and one.top_probs is not None
+    top_classes = np.asarray(one.top_classes if kept else one.predicted[:, None], dtype=np.int64)
+    top_probs = np.clip(np.asarray(one.top_probs if kept else one.confidence[:, None], dtype=np.float64), SMALLEST, 1.0)
     rest = (1 - top_probs.sum(axis=1)) / max(classes - top_classes.shape[1], 1)
     return top_classes, top_probs, np.clip(rest, SMALLEST, top_probs[:, -1])
 
@@ -133,15 +128,10 @@ def over_first_split(
     if len(splits) == 1:
         return answers[0], answers[1]
     samples = np.sort(np.concatenate(splits[0]))
-    looks = []
+    predictions = []
     for s, split in enumerate(splits):
         order = np.searchsorted(samples, np.concatenate(split))
-        looks.append(_placed(answers[2 * s : 2 * s + 2], order))
-    mean = averaged(looks, labels[samples], classes)
+        predictions.append(Scores.joined(answers[2 * s : 2 * s + 2]).take(np.argsort(order)))
+    mean = averaged(predictions, labels[samples], classes)
     first, second = (mean.take(np.searchsorted(samples, half)) for half in splits[0])
     return first, second
-
-
-def _placed(parts: Sequence[Scores], order: IntArray) -> Scores:
-    """The scores of two halves as one, in the order of the samples."""
-    return Scores.joined(parts).take(np.argsort(order))

@@ -43,7 +43,7 @@ class INCVState(ScoredVerdicts):
 
     suspicion: FloatArray  # P(given label is wrong); without a noise model a mean that only ranks; nan before a score
     suggested_probability: FloatArray  # P(predicted label is the true one); nan without a noise model
-    looks: NDArray[np.int16]  # number of held-out scores (protocol "paper")
+    times_scored: NDArray[np.int16]  # number of held-out scores (protocol "paper")
     transition: FloatArray  # c x c, with the estimated noise ratio
     model: NoiseModel | None = None  # None for protocol "paper"
     mean: Scores | None = None  # of `averaged_over` held-out predictions of every sample (protocol "auto")
@@ -68,7 +68,7 @@ class INCVState(ScoredVerdicts):
             verdict=np.full(n, CANDIDATE, dtype=np.int8),
             iteration=np.zeros(n, dtype=np.int16),
             predicted=np.full(n, -1, dtype=np.int64),
-            looks=np.zeros(n, dtype=np.int16),
+            times_scored=np.zeros(n, dtype=np.int16),
             transition=np.eye(classes),
             **unknown,
         )
@@ -89,9 +89,9 @@ class INCVState(ScoredVerdicts):
     def with_verdicts(self, verdict: NDArray[np.int8]) -> INCVState:
         """The state after one more iteration with these verdicts; `iteration` changes where the verdict does."""
         k = self.done + 1
-        fell = np.where(verdict == self.verdict, self.iteration, k)
-        fell = np.where(verdict == CANDIDATE, 0, fell).astype(np.int16)
-        return replace(self, verdict=verdict, iteration=fell, done=k)
+        iteration = np.where(verdict == self.verdict, self.iteration, k)
+        iteration = np.where(verdict == CANDIDATE, 0, iteration).astype(np.int16)
+        return replace(self, verdict=verdict, iteration=iteration, done=k)
 
     def stop(self, reason: str) -> INCVState:
         return replace(self, stopped=True, notes=(*self.notes, f"stopped after iteration {self.done}: {reason}"))

@@ -48,7 +48,7 @@ def check_folder(run: RunFolder, seed: int) -> None:
     source = (record.get("data") or {}).get("source")
     if source is not None and source != absolute(run / "data" / "train.npz"):
         raise InputError(f"{run.path} holds a run of {source}; give another --out")
-    before = record.get("stages", {}).get("select", {}).get("settings", {}).get("seed", seed)
+    before = run.stage_settings("select").get("seed", seed)
     if before != seed:
         raise InputError(f"{run.path} was started with --seed {before}, not {seed}; give another --out")
 

@@ -22,7 +22,7 @@ import torch
 
 from labelsieve.data.embedding_cache import EmbeddedX, encode_batches
 from labelsieve.data.pictures import EncodedPictures, PictureFiles
-from labelsieve.data.read_pictures import DEVICE_SHARE, plan_pictures
+from labelsieve.data.read_pictures import DEVICE_SHARE, place_pictures
 from labelsieve.data.resources import peak_memory, usable_cores
 from labelsieve.data.stage import StagedPictures
 from labelsieve.data.text import TextFeatures
@@ -287,7 +287,7 @@ def _picture_placement(data: LabelledData, samples: int, device: torch.device) -
     if data.kind != "pictures":
         return None
     memory = free_memory(device) if device.type == "cuda" else None
-    return plan_pictures(data.x, Path.cwd(), samples=samples, device_memory=memory).placement.value
+    return place_pictures(data.x, Path.cwd(), samples=samples, device_memory=memory).value
 
 
 def measure(
@@ -318,7 +318,7 @@ def measure(
     with suppress(OutOfTime):
         train(
             store, factory, Standard(), plans, schedule=schedule, batch_size=max(1, min(batch_size, count // 2)),
-            progress=mark, stop=enough, capture=not store.streams,
+            progress=mark, stop=enough,
         )  # fmt: skip
     # The fastest epoch: the first one warms up, and others may wait for other programs.
     trained = max(count * (now[0] - last[0]) / (now[1] - last[1]) for last, now in pairwise(marks))

@@ -43,12 +43,7 @@ def read_samples(source: str, settings: SourceSettings, *, progress: Progress = 
     data = load_source(source, options, progress=progress)
     if ignored and data.kind == "pictures":
         raise InputError(f"--ignore-columns is for features, but the samples of {data.name} are pictures; omit it")
-    if (
-        progress is not None
-        and options.encoding is None
-        and isinstance(data.x, TableX)
-        and data.x.encoding.text is None
-    ):
+    if options.encoding is None and isinstance(data.x, TableX) and data.x.encoding.text is None:
         columns = join_names([column.name for column in data.x.encoding.columns])
         progress.note(Note.of(NoteKind.FEATURES, name=data.name, columns=columns), passing=True)
     return data

@@ -208,7 +208,7 @@ def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Pr
         if os.environ.get("RANK", "0") == "0":
             copy_selection(RunFolder.existing(run), RunFolder.to_write(out))
     folder = RunFolder.existing(join_processes(path, settings.device))
-    trained = folder.record().get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
+    trained = folder.stage_settings("train").get("train_method")
     if trained not in (None, settings.method) and settings.method != "auto":
         other = shlex.quote(f"{path}-{settings.method.rpartition(':')[2]}")
         raise InputError(f"{path} contains a model trained with {trained}; use --out {other} to train another one")
@@ -308,10 +308,10 @@ def read_for_run(
     """Read the samples; their decoded pictures are cached in the run folder."""
 
     with one_process_first():
-        recorded = {} if folder.state("select") is None else folder.record()["stages"]["select"]["settings"]
         data, model = read_to_embed(
-            source, settings, progress, recorded=recorded, cache_dir=folder / STAGED, labels=labels
-        )
+            source, settings, progress, recorded=folder.stage_settings("select"), cache_dir=folder / STAGED,
+            labels=labels,
+        )  # fmt: skip
         if model is None:
             return data
         own_groups = settings.group_column is not None

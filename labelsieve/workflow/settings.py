@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from labelsieve.csv_files import parse_names
+from labelsieve.data.read_options import option
 from labelsieve.errors import InputError, Problems
+from labelsieve.execute.build_trainer import LOSSES
 from labelsieve.models.choose import NETWORKS, ModelChoice, SampleInfo, check_name
 from labelsieve.models.embed import AUTO, NO_EMBEDDING
 from labelsieve.selection.settings import PATTERNS, INCVSettings, ncv_settings
@@ -38,13 +40,7 @@ TRAINER_OPTIONS = ("model", "embed", "epochs", "loss", "repeats", "remove_ratio"
 NETWORK_OPTIONS = ("network", "train_epochs", "batch_size", "set", "augment")
 AUGMENT = ("auto", "mirror", "shift", "none")
 DEVICES = ("auto", "cpu", "cuda", "mps")
-LOSSES = ("ce", "gce")
 MIN_PICTURE_SIDE = 8  # pixels; the smallest pictures that the small network reads
-
-
-def option(name: str) -> str:
-    """Return the name of an option on the command line."""
-    return f"--{name.replace('_', '-')}"
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     check_augment(data, settings.augment)
     device = choose_device(settings.device)
     choice, factory = network_for(settings.network, reader, len(data.classes), device.type)
-    selected_with = run.record().get("stages", {}).get("select", {}).get("settings", {})
+    selected_with = run.stage_settings("select")
     paper = selected_with.get("protocol") == "paper"
     pictures = data.kind == "pictures"
     sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
@@ -267,10 +267,9 @@ def choose_augment(run: RunFolder, data: LabelledData, wanted: str, trusted: Int
         return "none"
     if wanted != "auto":
         return wanted
-    stages = run.record().get("stages", {})
-    if "augment" in (begun := stages.get("train", {}).get("settings", {})):
+    if "augment" in (begun := run.stage_settings("train")):
         return str(begun["augment"])
-    if stages.get("select", {}).get("settings", {}).get("protocol") == "paper":
+    if run.stage_settings("select").get("protocol") == "paper":
         return "mirror"
     found = mirror_test(data.x, data.y, trusted)
     if not found.harms:
@@ -305,8 +304,7 @@ def weak_network_note(share: float, precision: float | None, augment: str) -> No
 
 def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings, progress: Progress) -> str:
     """Train and write the classifier of a run; return "new", "resumed" or "done"."""
-    stages = run.record().get("stages", {})
-    name = choose_classifier(data, str(stages.get("select", {}).get("settings", {}).get("model")))
+    name = choose_classifier(data, str(run.stage_settings("select").get("model")))
     recorded = {"train_method": CLASSIFIER, "network": name, "train_seed": settings.seed}
     begun = run.start("train", settings=recorded)
     if begun == "done":

@@ -255,14 +255,6 @@ def test_a_number_too_large_for_float32_is_named(tmp_path: Path, cell: str) -> N
     assert np.isfinite(np.asarray(load(tmp_path / "f.csv", far)[0].x)).all()
 
 
-@pytest.mark.parametrize(
-    "entry", [{"after": "kg"}, {"thousands": ","}, {"family": "mass", "after": "kg"}, {"form": "clock"}]
-)
-def test_models_with_units_are_refused(entry: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=r"'a'.*train again"):
-        Encoding.from_json([{**Encoding((Column("a", "number"),)).to_json()[0], **entry}])
-
-
 def test_a_column_with_units_is_a_category(tmp_path: Path) -> None:
     rows = ["a,weight,label", *(f"{i % 7}.5,{i % 9} kg,{'xy'[i % 2]}" for i in range(60))]
     data, _ = load(tmp_path / "t.csv", rows)

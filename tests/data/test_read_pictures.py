@@ -13,7 +13,7 @@ from labelsieve.data import edges, read_pictures
 from labelsieve.data.decode import ExactSize
 from labelsieve.data.edges import edge_features
 from labelsieve.data.pictures import EncodedPictures, PictureFiles
-from labelsieve.data.read_pictures import Placement, plan_pictures
+from labelsieve.data.read_pictures import Placement, place_pictures
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.data.stage import StagedPictures
 from labelsieve.engine.picture_stores import ShiftStream, picture_store
@@ -75,14 +75,14 @@ def test_every_placement_gives_the_same_samples(
 
 def test_the_place_depends_on_size_device_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = PictureFiles(tmp_path, ["a.png"] * 1000, ExactSize(64, 64))
-    assert plan_pictures(pictures, tmp_path) == read_pictures.PicturePlan(Placement.MEMORY, 1000 * 64 * 64 * 3)
-    assert plan_pictures(pictures, tmp_path, samples=10**6).placement is Placement.STAGED
-    assert plan_pictures(pictures, tmp_path / "new" / "folder", samples=10**6).placement is Placement.STAGED
-    assert plan_pictures(pictures, None, samples=10**6).placement is Placement.STREAMED
-    assert plan_pictures(pictures, tmp_path, samples=10**12).placement is Placement.STREAMED
-    assert plan_pictures(pictures, tmp_path, samples=10**6, device_memory=10**11).placement is Placement.DEVICE
+    assert place_pictures(pictures, tmp_path) is Placement.MEMORY
+    assert place_pictures(pictures, tmp_path, samples=10**6) is Placement.STAGED
+    assert place_pictures(pictures, tmp_path / "new" / "folder", samples=10**6) is Placement.STAGED
+    assert place_pictures(pictures, None, samples=10**6) is Placement.STREAMED
+    assert place_pictures(pictures, tmp_path, samples=10**12) is Placement.STREAMED
+    assert place_pictures(pictures, tmp_path, samples=10**6, device_memory=10**11) is Placement.DEVICE
     monkeypatch.setattr(read_pictures, "available_memory", lambda: 10**8)
-    assert plan_pictures(pictures, tmp_path).placement is Placement.STAGED
+    assert place_pictures(pictures, tmp_path) is Placement.STAGED
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from labelsieve.data.label_notes import about_spelling, fold_name, placeholders, same_spelling
@@ -39,3 +41,14 @@ def test_the_note_has_examples_and_the_command() -> None:
     assert "'Worda X' (1) and 'worda x' (9)" in note and "wordf x" not in note and "2 more" in note
     note = about_spelling(counts, "t.csv", ReadOptions(label_column="Diagnose 2"))
     assert note is not None and "`labelsieve data classes t.csv --label-column 'Diagnose 2'`" in note
+
+
+def test_the_command_reads_the_same_samples() -> None:
+    options = ReadOptions(header=("a, b", "label"), split="train", ignore_columns=("c",), group_column="g")
+    note = about_spelling({"a": 1, "A": 2}, "t.csv", options)
+    assert note is not None
+    words = shlex.split(note[note.index("`") + 1 : note.rindex("`")])
+    settings = dict(zip(words[4::2], words[5::2], strict=True))
+    assert settings == {
+        "--header": '"a, b",label', "--split": "train", "--ignore-columns": "c", "--group-column": "g"
+    }  # fmt: skip

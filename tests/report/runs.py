@@ -39,8 +39,9 @@ def selection_for(data: LabelledData, true: Any, rng: np.random.Generator) -> Se
     np.add.at(joint, (true, data.y), 1)
     matrix = joint / np.maximum(joint.sum(1, keepdims=True), 1)
     ratio = float(np.mean(true != data.y))
-    trust = "trustworthy: the noise looks the same for all samples of a class"
-    estimate = {"ratio": ratio, "low": max(ratio - 0.03, 0), "high": ratio + 0.03, "trust": trust}
+    why = "trustworthy: the noise looks the same for all samples of a class"
+    interval = {"low": max(ratio - 0.03, 0), "high": ratio + 0.03}
+    estimate = {"ratio": ratio, **interval, "trust": "trustworthy", "explanation": why}
     return Selection(
         verdict=verdict,
         iteration=np.where(agrees, 1 + (np.arange(n) % 3), 0).astype(np.int16),

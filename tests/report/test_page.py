@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
 from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import RunFolder
+from labelsieve.types import NoiseEstimate, Trust, WhyUnknown
 
 SECTIONS = ("next", "mistakes", "verdicts", "suspects", "curves", "theory", "settings")
 
@@ -238,25 +240,18 @@ def test_clean_labels_and_a_minimal_summary(tmp_path):
 def test_random_labels_are_reported(tmp_path, runs):
     run = runs.text(tmp_path)
     summary = run.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = "not distinguishable from random: held-out predictions agree ..."
+    summary["iterations"][0]["estimate"] |= {"trust": "unknown", "why_unknown": "random"}
     run.write_summary(summary)
     assert "cannot be distinguished from random ones" in write_report(run).read_text(encoding="utf-8")
-    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: it predicts some class for 2 samples ..."
+    summary["iterations"][0]["estimate"]["why_unknown"] = "leak"
     run.write_summary(summary)
     html = write_report(run).read_text(encoding="utf-8")
-    assert "too weak" in html and "are expected to be correct" not in html
+    assert "one column predicts the labels" in html and "are expected to be correct" not in html
     assert '<dd class="small">expected' not in html.split("<nav")[0]
 
 
-@pytest.mark.parametrize(
-    ("trust", "pairs"),
-    [
-        ("not distinguishable from random: ...", False),
-        ("the classifier is weak: ...", True),
-        ("the classifier gives its highest confidence to 9 of 9 samples, so ...", True),
-    ],
-)
-def test_no_matrix_is_drawn_without_a_noise_estimate(tmp_path, runs, trust, pairs):
+@pytest.mark.parametrize(("why", "pairs"), [("random", False), ("leak", True), ("outcome", True)])
+def test_no_matrix_is_drawn_without_a_noise_estimate(tmp_path, runs, why, pairs):
     run = runs.text(tmp_path)
     assert "Estimated transition matrix" in write_report(run).read_text(encoding="utf-8")
     summary = run.read_summary()
@@ -264,7 +259,7 @@ def test_no_matrix_is_drawn_without_a_noise_estimate(tmp_path, runs, trust, pair
     run.write_summary(summary)
     html = write_report(run).read_text(encoding="utf-8")
     assert "98.7\u202f%" in html and "96.4\u202f%" in html
-    summary["iterations"][0]["estimate"]["trust"] = trust
+    summary["iterations"][0]["estimate"] |= {"trust": "unknown", "why_unknown": why}
     run.write_summary(summary)
     html = write_report(run).read_text(encoding="utf-8")
     assert "98.7\u202f%" not in html and "96.4\u202f%" not in html
@@ -285,7 +280,7 @@ def test_many_more_suspects_than_wrong_labels_are_explained(tmp_path, runs):
     assert f"about {wrong} of {len(facts.suspects)} suspects" in html
     assert html.index("About 10\u202f%") < html.index("A suspect is a sample") < html.index("How far to trust this")
     summary = run.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = "not distinguishable from random: ..."
+    summary["iterations"][0]["estimate"] |= {"trust": "unknown", "why_unknown": "random"}
     run.write_summary(summary)
     assert "A suspect is a sample" not in write_report(run).read_text(encoding="utf-8")
 
@@ -357,3 +352,20 @@ def test_random_decisions_give_their_own_noise_ratio(runs, tmp_path):
     assert found.ratio == pytest.approx(len(facts.suspects) / 60) and found.unchecked == 0
     assert found.low < found.ratio < found.high and found.decided == len(facts.suspects) + 10
     assert "random decisions" in write_report(run).read_text(encoding="utf-8")
+
+
+def test_groups_without_a_random_sample_are_as_uncertain_as_the_model(runs, tmp_path):
+    run = runs.table(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.95)
+    facts = Facts.read(run)
+    check = SpotCheck(facts.columns, facts.suggested_probability)
+    for row in check.rows(Group.SUGGESTED, 0.9).tolist():
+        append_decision(run / "decisions.csv", facts.columns.id(row), "drop")
+    log, share = Facts.read(run).log, len(facts.suspects) / 60
+    rest = float(facts.columns.suspicion[~facts.columns.suspect()].sum()) / 60
+    model = NoiseEstimate(0.2, 0.1, 0.4, Trust.ROUGH)
+    found = check.noise(log, model)
+    assert found.ratio == pytest.approx(share + rest) and found.unchecked == pytest.approx(1 - share)
+    assert (found.low, found.high) == (pytest.approx(share + rest / 2), pytest.approx(share + rest * 2))
+    unknown = check.noise(log, replace(model, trust=Trust.UNKNOWN, why_unknown=WhyUnknown.RANDOM))
+    assert (unknown.low, unknown.high) == (pytest.approx(share), pytest.approx(1.0))

@@ -321,21 +321,19 @@ def test_the_review_works_if_the_browser_refuses_to_change_the_address(runs, tmp
     assert not page.locator("#notice").is_visible()
 
 
-def test_a_weak_classifier_causes_a_warning_and_disables_bulk_acceptance(runs, tmp_path, serve, visit):
+def test_an_unknown_noise_ratio_causes_a_warning_and_disables_bulk_acceptance(runs, tmp_path, serve, visit):
     run = runs.text(tmp_path)
     runs.write_suggestions(run, lambda place: 0.95)
     page = visit(serve(run).address)
     assert not page.locator("#banner").is_visible() and page.locator("#open-bulk").is_visible()
     page.close()
-    (tmp_path / "weak").mkdir()
-    weak = runs.text(tmp_path / "weak")
-    summary = weak.read_summary()
-    summary["iterations"][0]["estimate"]["trust"] = "the classifier is weak: ..."
-    weak.write_summary(summary)
-    page = visit(serve(weak).address)
-    assert (
-        "The classifier is too weak" in page.locator("#banner").text_content() and page.locator("#banner").is_visible()
-    )
+    (tmp_path / "leak").mkdir()
+    leak = runs.text(tmp_path / "leak")
+    summary = leak.read_summary()
+    summary["iterations"][0]["estimate"] |= {"trust": "unknown", "why_unknown": "leak"}
+    leak.write_summary(summary)
+    page = visit(serve(leak).address)
+    assert "One column predicts" in page.locator("#banner").text_content() and page.locator("#banner").is_visible()
     assert not page.locator("#open-bulk").is_visible()
     page.keyboard.press("a")
     assert not page.locator("#bulk").is_visible()

@@ -16,7 +16,7 @@ from labelsieve.errors import InputError
 from labelsieve.selection.algorithm2 import largest_losses
 from labelsieve.selection.incv import drive, drive_together, incv_steps, rare_classes
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio, ncv_settings
-from labelsieve.selection.splits import halves
+from labelsieve.selection.splits import halves, shared_out
 from labelsieve.types import Job, Scores, Trainer
 from labelsieve.workflow.select import StoredAnswers
 
@@ -287,10 +287,10 @@ def test_rare_class_stays_candidate_whatever_its_loss():
 
 def test_halves_are_random_even_and_complete():
     labels = np.repeat(np.arange(5), [2, 3, 10, 1, 84])
-    a, b = halves(np.arange(100), labels, np.random.default_rng(0), even=True)
+    a, b = shared_out(np.arange(100), labels, 2, np.random.default_rng(0))
     assert sorted([*a, *b]) == list(range(100))
     assert (np.abs(np.bincount(labels[a], minlength=5) - np.bincount(labels[b], minlength=5)) <= 1).all()
-    c, d = halves(np.arange(101), np.zeros(101, dtype=int), np.random.default_rng(0), even=False)
+    c, d = halves(np.arange(101), np.random.default_rng(0))
     assert sorted([*c, *d]) == list(range(101)) and abs(len(c) - len(d)) == 1
     assert not np.array_equal(c, np.arange(51))
 

@@ -78,10 +78,6 @@ def test_networks_that_have_learnt_the_labels_do_not_change_how_many_are_wrong()
     assert (judged.transition_matrix == np.eye(CLASSES)).all()
     # No memorised label leaves the suspects.
     assert (judged.verdict == before.verdict).all() and (judged.predicted == one.predicted).all()
-    unknown = replace(before.scores, confidence=np.full(SAMPLES, np.nan))  # labels.csv of an earlier version
-    older = judge_again(learnt, GIVEN, CLASSES, replace(before, scores=unknown))
-    np.testing.assert_array_equal(older.suspicion, judged.suspicion)
-    assert (older.predicted == one.predicted).all()
     some = np.where(np.arange(SAMPLES) < 5, np.nan, before.suspicion)  # without a first suspicion: from the networks
     partly = judge_again(two, GIVEN, CLASSES, replace(before, suspicion=some))
     assert np.isfinite(partly.suspicion).all() and partly.suspicion[5:].mean() == pytest.approx(some[5:].mean())

@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from labelsieve import INCV, NCV
 from labelsieve.errors import InputError
-from labelsieve.selection.splits import halves, shared_out
+from labelsieve.selection.splits import shared_out
 
 
 def test_parts_share_out_every_class_and_lose_nobody() -> None:
@@ -37,7 +37,7 @@ def test_groups_are_dealt_out_evenly() -> None:
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(300), rng.integers(1, 9, 300))
     labels = (groups * 7) % 5
-    first, second = halves(np.arange(len(groups)), labels, rng, even=True, groups=groups)
+    first, second = shared_out(np.arange(len(groups)), labels, 2, rng, groups)
     assert not set(groups[first]) & set(groups[second])
     sizes = np.array([np.bincount(labels[half], minlength=5) for half in (first, second)])
     assert (np.abs(sizes[0] - sizes[1]) <= 8).all()
@@ -45,7 +45,7 @@ def test_groups_are_dealt_out_evenly() -> None:
 
 def test_without_groups_a_split_is_as_it_was() -> None:
     labels = np.arange(20) % 3
-    apart = halves(np.arange(20), labels, np.random.default_rng(5), even=True, groups=None)
+    apart = shared_out(np.arange(20), labels, 2, np.random.default_rng(5))
     order = np.random.default_rng(5).permutation(20)
     order = order[np.argsort(labels[order], kind="stable")]
     assert [half.tolist() for half in apart] == [sorted(order[0::2]), sorted(order[1::2])]

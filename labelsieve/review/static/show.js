@@ -223,14 +223,14 @@ const Show = (() => {
     const left = group.sample - group.checked, right = group.right_suggestions;
     $("bulk-checked").textContent = left > 0
       ? `Review a random sample of ${group.sample} first: ${left} left.`
-      : `${right} of your ${group.checked} ${right === 1 ? "was" : "were"} right; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)}. According to your sample, about ${count(many * group.right_suggestions / Math.max(group.checked, 1))} of the ${count(many)} are right.`;
+      : `${right} of your ${group.checked} ${right === 1 ? "was" : "were"} right; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)}.${many ? ` According to your sample, about ${count(many * right / Math.max(group.checked, 1))} of the ${count(many)} are right.` : ""}`;
     if (!group.size) $("bulk-checked").textContent = "No suggestion is that probable.";
     $("check-suggested").hidden = left <= 0;
     $("bulk-accept").disabled = left > 0 || !many;
     $("bulk-accept").textContent = `Accept ${count(many)}`;
     const noise = answer.noise;
     $("bulk-noise").textContent = (answer.noise_ratio === null ? "" : `The model estimates ${percent(answer.noise_ratio)}. `)
-      + (noise ? `By ${noise.decided} random decisions: ${percent(noise.ratio)} (95 % interval ${percent(noise.low)} to ${percent(noise.high)}).` : "No random sample has been reviewed yet.")
+      + (noise ? `By ${noise.decided} random decisions: ${percent(noise.ratio)} (95 % interval ${percent(noise.low)} to ${percent(noise.high)}).` : "Too few random samples have been reviewed for an estimate.")
       + (noise && noise.unchecked > 0 ? ` ${percent(noise.unchecked)} of the samples are in groups without a random sample; the model's estimate is used for them.` : "");
     for (const name of ["other", "rest"]) $(`check-${name}`).hidden = answer.groups[name].checked >= answer.groups[name].sample;
   }
